@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from unittest.mock import patch
 
@@ -33,11 +34,14 @@ def config_text() -> str:
 
 @pytest.fixture
 def run(server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs a command against the server."""
+    """Return a function that runs a command, written as in a shell, against the server.
+
+    What follows the first argument is passed as it is.
+    """
     monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", f"{server.host}:{server.port}")
 
-    def run(*arguments: str) -> Done:
-        status = main(arguments)
+    def run(order: str, *more: str) -> Done:
+        status = main([*shlex.split(order), *more])
         return Done(status, *capfd.readouterr())
 
     return run

@@ -30,7 +30,7 @@ def test_queues(run: Run, emulator: Emulator) -> None:
         "other      0      0       0      0          0             0      0  none",
         "push       0      0       0      0          0             0      0  none   push, kept",
     ]
-    assert json.loads(run("queues", "--json").out)["queues"][0]["leased"] == 1
+    assert json.loads(run("queues --json").out)["queues"][0]["leased"] == 1
 
 
 def test_queue_with_rate_0(run: Run, emulator: Emulator) -> None:
@@ -47,9 +47,9 @@ def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) ->
     emulator.queue("pull").add(name="a")
     exhaust(emulator.queue("pull"), "a")
     emulator.queue("pull").add()
-    run("faults", "add", "fail", "purge")
+    run("faults add fail purge")
 
-    paused = run("pause", "pull", "other").out.splitlines()
+    paused = run("pause pull other").out.splitlines()
     assert [line.split()[0] for line in paused[1:]] == ["pull", "other"]
     assert paused[1].endswith("3      paused, 1 due")
     shown = run("queues")
@@ -57,9 +57,9 @@ def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) ->
         "manual clock at 2026-01-01 00:03:00; faults: fail purge; paused: pull, other; "
         "exhausted tasks: 1 in pull\n"
     )
-    assert json.loads(run("queues", "--json").out)["summary"]["paused"] == ["pull", "other"]
-    assert "paused" not in run("resume", "pull", "other").out
-    assert run("pause", "pull", "nowhere").status == 1
+    assert json.loads(run("queues --json").out)["summary"]["paused"] == ["pull", "other"]
+    assert "paused" not in run("resume pull other").out
+    assert run("pause pull nowhere").status == 1
     assert run("queues").err.count("paused") == 0
 
 
@@ -68,7 +68,7 @@ def test_the_server(run: Run, server: Server) -> None:
     facts = dict(line.split(maxsplit=1) for line in run("server").out.splitlines()[:5])
     assert facts["url"] == server.url
     assert (facts["gRPC"], facts["store"], facts["auth"]) == ("off", "memory", "none")
-    assert json.loads(run("server", "--json").out)["url"] == server.url
+    assert json.loads(run("server --json").out)["url"] == server.url
 
 
 def test_releasing_many(run: Run, emulator: Emulator) -> None:
@@ -77,13 +77,13 @@ def test_releasing_many(run: Run, emulator: Emulator) -> None:
     queue.add_many([NewTask(name=f"n{n}", tag="t" if n < 2 else None) for n in range(4)])
     queue.lease_tasks(60, 3)
 
-    assert run("tasks", "release", "pull", "--tag", "t") == Done(0, "2 released\n", "")
-    several = run("tasks", "release", "pull", "n2", "n3")
+    assert run("tasks release pull --tag t") == Done(0, "2 released\n", "")
+    several = run("tasks release pull n2 n3")
     assert (several.status, several.out) == (1, "1 released\n")
     assert 'n3 task "n3" of queue "pull" is not leased by the caller' in several.err
     queue.lease_tasks(60, 3)
-    assert run("tasks", "release", "pull", "--all") == Done(0, "3 released\n", "")
-    assert run("tasks", "release", "pull").status == 2
+    assert run("tasks release pull --all") == Done(0, "3 released\n", "")
+    assert run("tasks release pull").status == 2
 
 
 def test_requests(run: Run, server: Server) -> None:
@@ -106,39 +106,39 @@ def test_requests(run: Run, server: Server) -> None:
     assert lines[2].split()[3:8] == ["REST", "tasks.insert", "pull", "b", "200"]
     assert lines[2].endswith("worker/1.0")
     for options, numbers in (
-        (["--task", "b"], ["3", "2"]),
-        (["--client", "WORKER", "--method", "insert"], ["2", "1"]),
-        (["--errors"], ["4"]),
-        (["--status", "2xx", "--limit", "1"], ["3"]),
+        ("--task b", ["3", "2"]),
+        ("--client WORKER --method insert", ["2", "1"]),
+        ("--errors", ["4"]),
+        ("--status 2xx --limit 1", ["3"]),
     ):
-        shown = run("requests", *options).out.splitlines()
+        shown = run(f"requests {options}").out.splitlines()
         assert [line.split()[0] for line in shown[1:]] == numbers
-    assert run("requests", "--queue", "other").out == "no requests\n"
-    assert 'queue "nope" is not in' in run("requests", "--queue", "nope").err
-    one = run("requests", "2").out
+    assert run("requests --queue other").out == "no requests\n"
+    assert 'queue "nope" is not in' in run("requests --queue nope").err
+    one = run("requests 2").out
     assert "tasks: b\n\nsent: " in one
     assert '{"id": "b", "payloadBase64": "YQ=="}' in one
-    assert run("requests", "9").status == 1
-    assert run("requests", "--errors", "--status", "404").status == 2
-    assert "request 3" in run("tasks", "get", "pull", "b").out
+    assert run("requests 9").status == 1
+    assert run("requests --errors --status 404").status == 2
+    assert "request 3" in run("tasks get pull b").out
 
 
 def test_the_lifecycle_of_a_task(run: Run) -> None:
     """Added, listed, leased, extended, released, shown and deleted."""
-    run("tasks", "add", "pull", "hello", "--name", "a", "--tag", "t", "--countdown", "5")
-    assert "scheduled" in run("tasks", "list", "pull").out
-    assert run("clock", "advance", "5").out.splitlines() == [
+    run("tasks add pull hello --name a --tag t --countdown 5")
+    assert "scheduled" in run("tasks list pull").out
+    assert run("clock advance 5").out.splitlines() == [
         "2026-01-01T00:00:05+00:00  (manual clock)",
         "QUEUE  EXPIRED  DUE  EXHAUSTED  SENDING",
         "pull         0    1          0        0",
     ]
-    assert run("tasks", "lease", "pull", "--by-tag", "--seconds", "90").out.splitlines() == [
+    assert run("tasks lease pull --by-tag --seconds 90").out.splitlines() == [
         "TASK  TAG  STATE                    ETA (UTC)            LEASES  BYTES  PAYLOAD",
         "a     t    leased, 1 min 30 s left  2026-01-01 00:01:35  1 of 3      5  hello",
     ]
-    assert "leased, 2 h left" in run("tasks", "extend", "pull", "a", "--seconds", "7200").out
-    assert "available" in run("tasks", "release", "pull", "a").out
-    *shown, empty, payload = run("tasks", "get", "pull", "a").out.splitlines()
+    assert "leased, 2 h left" in run("tasks extend pull a --seconds 7200").out
+    assert "available" in run("tasks release pull a").out
+    *shown, empty, payload = run("tasks get pull a").out.splitlines()
     assert (empty, payload) == ("", "hello")
     by = "  (control, pullqueue command)"
     assert shown[2:] == [
@@ -147,24 +147,22 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
         f"  2026-01-01 00:00:05  extended, until 2026-01-01 02:00:05{by}",
         f"  2026-01-01 00:00:05  released{by}",
     ]
-    assert run("tasks", "get", "pull", "a", "--payload").out == "hello"
-    assert json.loads(run("tasks", "get", "pull", "a", "--json").out)["task"]["tag"] == "t"
-    deleted = run("tasks", "delete", "pull", "a", "b")
+    assert run("tasks get pull a --payload").out == "hello"
+    assert json.loads(run("tasks get pull a --json").out)["task"]["tag"] == "t"
+    deleted = run("tasks delete pull a b")
     assert deleted == Done(1, "1 deleted\n", "b does not exist\n")
-    taken = run("tasks", "add", "pull", "x", "--name", "a")
+    taken = run("tasks add pull x --name a")
     assert taken.status == 1
     assert 'task "a" of queue "pull" was deleted or exhausted recently' in taken.err
-    gone = run("tasks", "get", "pull", "a")
+    gone = run("tasks get pull a")
     assert gone.status == 0
     assert gone.out.splitlines() == [
         *shown[2:],
         "  2026-01-01 00:00:05  deleted  (control, pullqueue command)",
     ]
     assert gone.err == 'task "a" of queue "pull" was deleted: its payload is not stored any more\n'
-    assert run("tasks", "get", "pull", "a", "--payload").out == ""
-    assert run("tasks", "get", "pull", "c") == Done(
-        1, "", 'pullqueue: queue "pull" has no task "c"\n'
-    )
+    assert run("tasks get pull a --payload").out == ""
+    assert run("tasks get pull c") == Done(1, "", 'pullqueue: queue "pull" has no task "c"\n')
 
 
 def test_listing(run: Run, emulator: Emulator) -> None:
@@ -172,18 +170,15 @@ def test_listing(run: Run, emulator: Emulator) -> None:
     for place in range(1100):
         emulator.queue("pull").add(f"n{place}", tag="t" if place == 7 else None)
 
-    assert len(run("tasks", "list", "pull", "--limit", "1050").out.splitlines()) == 1051
+    assert len(run("tasks list pull --limit 1050").out.splitlines()) == 1051
     hint = "these are 100 of 1100: set --limit, --tag or --search\n"
-    assert run("tasks", "list", "pull").err == hint
-    listed = run("tasks", "list", "pull", "--limit", "2000", "--json")
+    assert run("tasks list pull").err == hint
+    listed = run("tasks list pull --limit 2000 --json")
     assert len(json.loads(listed.out)["tasks"]) == 1100
-    assert "n7" in run("tasks", "list", "pull", "--tag", "t").out
-    assert len(run("tasks", "list", "pull", "--search", "n1099").out.splitlines()) == 2
-    assert run("tasks", "list", "pull", "--state", "leased").out == (
-        "no tasks in pull match the options\n"
-    )
-    push = "no tasks in push\n"
-    assert run("tasks", "list", "push").out == push
+    assert "n7" in run("tasks list pull --tag t").out
+    assert len(run("tasks list pull --search n1099").out.splitlines()) == 2
+    assert run("tasks list pull --state leased").out == "no tasks in pull match the options\n"
+    assert run("tasks list push").out == "no tasks in push\n"
 
 
 def test_payloads_from_files(
@@ -192,21 +187,19 @@ def test_payloads_from_files(
     """A payload is taken byte for byte; control characters do not reach the terminal."""
     (tmp_path / "payload").write_bytes(b"\xff\x1b[31m")
 
-    run("tasks", "add", "pull", "--file", str(tmp_path / "payload"), "--name", "a")
+    run("tasks add pull --file", str(tmp_path / "payload"), "--name", "a")
 
     assert emulator.queue("pull").get_task("a").payload == b"\xff\x1b[31m"
-    assert r"\xff\x1b[31m" in run("tasks", "list", "pull").out
-    assert run("tasks", "add", "pull", "--file", "nowhere").status == 3
+    assert r"\xff\x1b[31m" in run("tasks list pull").out
+    assert run("tasks add pull --file nowhere").status == 3
 
     for place, arguments in enumerate((["-"], ["--file", "-"])):
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"\xff\n")))
-        run("tasks", "add", "pull", *arguments, "--name", f"in{place}")
+        run("tasks add pull", *arguments, "--name", f"in{place}")
         assert emulator.queue("pull").get_task(f"in{place}").payload == b"\xff\n"
     monkeypatch.setattr(sys, "stdin", None)
-    assert run("tasks", "add", "pull", "-").err == (
-        "pullqueue: standard input is closed: name a file\n"
-    )
-    assert run("tasks", "add", "pull").status == 2
+    assert run("tasks add pull -").err == "pullqueue: standard input is closed: name a file\n"
+    assert run("tasks add pull").status == 2
 
 
 @pytest.mark.usefixtures("folder")
@@ -231,12 +224,12 @@ def test_asking_before_tasks_are_lost(
 ) -> None:
     """It is done only after yes; where nobody can answer, nothing is done and that is reported."""
     emulator.queue("pull").add(b"work", tag="t")
-    run("snapshot", "save", "state.json")
+    run("snapshot save state.json")
     emulator.queue("pull").add(b"work", tag="t")
 
     for stdin in (StringIO("n\n"), StringIO(), None):
         monkeypatch.setattr(sys, "stdin", stdin)
-        refused = run(*order.split())
+        refused = run(order)
         assert refused.status == 1
         assert stdin is None or f"{question} [y/N]:" in refused.err
         assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or pass --yes\n")
@@ -244,16 +237,16 @@ def test_asking_before_tasks_are_lost(
 
     monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
     # Older versions of click put a space of the question's on standard output.
-    assert run(*order.split()).out.lstrip() == f"{done}\n"
+    assert run(order).out.lstrip() == f"{done}\n"
     assert len(emulator.queue("pull").list_tasks()) == left
 
 
 def test_what_is_not_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is nothing to lose no question is asked; faults can be lost, too."""
-    assert run("tasks", "delete", "pull", "--tag", "even") == Done(0, "0 deleted\n", "")
-    assert run("tasks", "purge", "pull") == Done(0, "0 deleted\n", "")
+    assert run("tasks delete pull --tag even") == Done(0, "0 deleted\n", "")
+    assert run("tasks purge pull") == Done(0, "0 deleted\n", "")
     assert run("reset") == Done(0, "everything is deleted\n", "")
-    run("faults", "add", "empty_leases")
+    run("faults add empty_leases")
     monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
     assert "Delete everything, including 1 fault? [y/N]:" in run("reset").err
 
@@ -261,55 +254,55 @@ def test_what_is_not_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stats(run: Run, emulator: Emulator) -> None:
     """All queues, or those that are named."""
     assert "push" in run("stats").out
-    assert len(run("stats", "other").out.splitlines()) == 2
-    assert run("stats", "nope").err.startswith('pullqueue: queue "nope" is not in ')
-    assert json.loads(run("stats", "--json").out)["queues"][1]["name"] == "other"
+    assert len(run("stats other").out.splitlines()) == 2
+    assert run("stats nope").err.startswith('pullqueue: queue "nope" is not in ')
+    assert json.loads(run("stats --json").out)["queues"][1]["name"] == "other"
 
 
 def test_the_clock(run: Run) -> None:
     """Shown, advanced by a span, moved to a time; what makes no sense is refused."""
     assert run("clock").out == "2026-01-01T00:00:00+00:00  (manual clock)\n"
-    assert run("clock", "advance", "1.5h").out.startswith("2026-01-01T01:30:00")
-    assert run("clock", "move-to", "2026-02-01T00:00:00Z").out.startswith("2026-02-01T00:00:00")
-    assert json.loads(run("clock", "--json").out)["manual"] is True
-    back = run("clock", "move-to", "2026-01-01T00:00:00Z")
+    assert run("clock advance 1.5h").out.startswith("2026-01-01T01:30:00")
+    assert run("clock move-to 2026-02-01T00:00:00Z").out.startswith("2026-02-01T00:00:00")
+    assert json.loads(run("clock --json").out)["manual"] is True
+    back = run("clock move-to 2026-01-01T00:00:00Z")
     assert back.status == 1
     assert "never goes back" in back.err
 
 
 def test_options_of_a_group(run: Run) -> None:
     """--url and --json before the name of a command count for it, too."""
-    away = run("clock", "--url", "127.0.0.1:9", "advance", "60")
+    away = run("clock --url 127.0.0.1:9 advance 60")
 
     assert "no pullqueue responds at http://127.0.0.1:9" in away.err
     assert run("clock").out.startswith("2026-01-01T00:00:00")
-    assert json.loads(run("clock", "--json", "advance", "60").out)["manual"] is True
-    assert json.loads(run("faults", "--json", "list").out) == {"faults": []}
+    assert json.loads(run("clock --json advance 60").out)["manual"] is True
+    assert json.loads(run("faults --json list").out) == {"faults": []}
 
 
 def test_faults(run: Run) -> None:
     """Set, listed, removed by number, and all of them."""
     assert run("faults").out == "no faults\n"
-    run("faults", "add", "fail", "lease_tasks", "--error", "InternalError", "--times", "2")
-    run("faults", "add", "empty_leases", "--queue", "other", "--queue", "pull")
+    run("faults add fail lease_tasks --error InternalError --times 2")
+    run("faults add empty_leases --queue other --queue pull")
     assert run("faults").out.splitlines() == [
         "NUMBER  KIND          CALL         OPTIONS                       TRIGGERED",
         "     1  fail          lease_tasks  error=InternalError, times=2  0 of 0",
         "     2  empty_leases  every lease  queues=other,pull             0 of 0",
     ]
-    assert run("faults", "list") == run("faults")
-    assert run("faults", "list", "--json") == run("faults", "--json")
-    assert run("faults", "remove", "1").out == "1 removed\n"
-    assert run("faults", "clear").out == "1 removed\n"
-    assert run("faults", "remove", "1").err == 'pullqueue: there is no fault "1": none is set\n'
-    run("faults", "add", "latency", "add", "--seconds", "2")
+    assert run("faults list") == run("faults")
+    assert run("faults list --json") == run("faults --json")
+    assert run("faults remove 1").out == "1 removed\n"
+    assert run("faults clear").out == "1 removed\n"
+    assert run("faults remove 1").err == 'pullqueue: there is no fault "1": none is set\n'
+    run("faults add latency add --seconds 2")
     assert "latency  add   seconds=2" in run("faults").out
-    assert 'there is no fault "1": use one of 3' in run("faults", "remove", "1").err
+    assert 'there is no fault "1": use one of 3' in run("faults remove 1").err
 
 
 def test_the_help_on_faults_names_them_all(run: Run) -> None:
     """Every kind of fault, every call that can be triggered and every error is there."""
-    shown = run("faults", "add", "--help").out
+    shown = run("faults add --help").out
 
     assert [name for name in (*KINDS, *CALLS, *ERRORS) if name not in shown] == []
 
@@ -345,7 +338,7 @@ def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:
         queue.add(b"work", name=name, tag=tag)
     queue.add(b"work", name="e", tag="t" * 500)
 
-    lines = run("tasks", "list", "pull").out.splitlines()
+    lines = run("tasks list pull").out.splitlines()
 
     assert "\x1b" not in "".join(lines)
     assert lines[1].startswith(f"a     日本{' ' * 38}available")
@@ -403,27 +396,27 @@ def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
     for _ in range(3):
         queue.lease_tasks(0, 10)
 
-    listed = run("tasks", "list", "pull", "--state", "exhausted", "--limit", "2")
+    listed = run("tasks list pull --state exhausted --limit 2")
     assert "n2    t    exhausted" in listed.out
     assert listed.err == "these are 2 of 3: set --limit, --tag or --search\n"
-    shown = run("tasks", "get", "pull", "n0").out.splitlines()
+    shown = run("tasks get pull n0").out.splitlines()
     assert shown[1].startswith("n0    t    exhausted  2026-01-01 00:00:00  3 of 3")
     assert shown[-3:] == ["  2026-01-01 00:00:00  exhausted", "", "work"]
-    of_all = run("tasks", "list", "--state", "exhausted", "--tag", "t").out.splitlines()
+    of_all = run("tasks list --state exhausted --tag t").out.splitlines()
     assert [line.split()[:2] for line in of_all[1:]] == [["pull", f"n{n}"] for n in (2, 1, 0)]
-    assert run("tasks", "list").err.endswith("list the exhausted tasks of all queues\n")
-    assert run("tasks", "get", "pull", "n0", "--payload").out == "work"
-    assert run("tasks", "requeue", "pull", "n0").out == "1 requeued\n"
-    refused = run("tasks", "requeue", "pull", "n0")
+    assert run("tasks list").err.endswith("list the exhausted tasks of all queues\n")
+    assert run("tasks get pull n0 --payload").out == "work"
+    assert run("tasks requeue pull n0").out == "1 requeued\n"
+    refused = run("tasks requeue pull n0")
     assert (refused.status, refused.out, refused.err) == (
         1,
         "0 requeued\n",
         "n0 is not exhausted\n",
     )
-    assert run("tasks", "requeue", "pull", "--tag", "t").out == "2 requeued\n"
+    assert run("tasks requeue pull --tag t").out == "2 requeued\n"
     assert queue.fetch_statistics().available == 3
-    assert run("tasks", "requeue", "pull").status == 2
-    assert run("tasks", "requeue", "pull", "--all").out == "0 requeued\n"
+    assert run("tasks requeue pull").status == 2
+    assert run("tasks requeue pull --all").out == "0 requeued\n"
 
 
 def test_deleting_by_filter(run: Run, emulator: Emulator) -> None:
@@ -431,9 +424,9 @@ def test_deleting_by_filter(run: Run, emulator: Emulator) -> None:
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name=f"n{n}", tag="even" if n % 2 == 0 else None) for n in range(5)])
 
-    assert run("tasks", "delete", "pull", "--tag", "even", "--yes").out == "3 deleted\n"
-    assert run("tasks", "delete", "pull", "--state", "available", "--yes").out == "2 deleted\n"
-    assert run("tasks", "delete", "pull", "n0", "--tag", "even").status == 2
+    assert run("tasks delete pull --tag even --yes").out == "3 deleted\n"
+    assert run("tasks delete pull --state available --yes").out == "2 deleted\n"
+    assert run("tasks delete pull n0 --tag even").status == 2
 
 
 def test_deleting_by_name(run: Run, emulator: Emulator) -> None:
@@ -443,9 +436,9 @@ def test_deleting_by_name(run: Run, emulator: Emulator) -> None:
     for _ in range(3):
         queue.lease_tasks(0, 1)
 
-    done = run("tasks", "delete", "pull", "a", "b", "b", "none")
+    done = run("tasks delete pull a b b none")
 
     assert done == Done(1, "2 deleted\n", "none does not exist\n")
     assert (queue.exhausted, queue.list_tasks()) == ([], [])
-    again = run("tasks", "delete", "pull", "a")
+    again = run("tasks delete pull a")
     assert again == Done(1, "0 deleted\n", "a was deleted or exhausted before\n")

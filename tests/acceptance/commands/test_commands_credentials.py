@@ -32,7 +32,7 @@ def test_to_standard_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --output the key file is printed; no proxy is between."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    done = run("credentials", "worker@example.com")
+    done = run("credentials worker@example.com")
 
     key = json.loads(done.out)
     assert (done.status, done.err) == (0, "")
@@ -56,7 +56,7 @@ def test_a_symbolic_link(run: Run, path: Path, options: tuple[str, ...]) -> None
     """No key is written to where a link leads, which somebody else may have made."""
     path.symlink_to(path.with_name("linked.json"))
 
-    assert run("credentials", "a@b", "--output", str(path), *options) == Done(
+    assert run("credentials a@b --output", str(path), *options) == Done(
         3, "", f'pullqueue: cannot write "{path}": is a symbolic link, not a regular file\n'
     )
     assert path.is_symlink()
@@ -67,8 +67,8 @@ def test_a_symbolic_link(run: Run, path: Path, options: tuple[str, ...]) -> None
 def test_a_file_that_is_somebody_elses(run: Run, path: Path, content: bytes) -> None:
     """What is not a key of pullqueue's is kept, unless it is to be overwritten by force."""
     path.write_bytes(content)
-    order = ("credentials", "a@b", "--output", str(path))
-    refused = run(*order)
+    order = f"credentials a@b --output {path}"
+    refused = run(order)
     kept = path.read_bytes()
 
     assert refused == Done(
@@ -78,13 +78,13 @@ def test_a_file_that_is_somebody_elses(run: Run, path: Path, content: bytes) -> 
         "replace it with --force\n",
     )
     assert kept == content
-    assert run(*order, "--force") == Done(0, f"{path}: the key of a@b\n", "")
+    assert run(order, "--force") == Done(0, f"{path}: the key of a@b\n", "")
     assert json.loads(path.read_text())["client_email"] == "a@b"
 
 
 def test_a_device(run: Run) -> None:
     """It is not replaced by a file."""
-    done = run("credentials", "a@b", "--output", os.devnull)
+    done = run("credentials a@b --output", os.devnull)
 
     assert done.status == 1
     assert f'"{os.devnull}" exists, and is not a key' in done.err
@@ -94,6 +94,6 @@ def test_a_file_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
     """A folder that is not there is one clear line."""
     path = tmp_path / "none" / "key.json"
 
-    assert run("credentials", "a@b", "--output", str(path)) == Done(
+    assert run("credentials a@b --output", str(path)) == Done(
         3, "", f'pullqueue: cannot write "{path}": no such file or directory\n'
     )

@@ -35,46 +35,46 @@ def test_snapshots(
     file = tmp_path / "state.json"
     emulator.queue("pull").add(b"work", name="a")
 
-    saved = run("snapshot", "save", str(file))
-    run("reset", "--yes")
-    loaded = run("snapshot", "load", str(file), "--shift")
+    saved = run("snapshot save", str(file))
+    run("reset --yes")
+    loaded = run("snapshot load", str(file), "--shift")
 
     assert saved.out == f"{file}: {file.stat().st_size} bytes\n"
     assert loaded.out == "1 task loaded\n"
     assert emulator.queue("pull").get_task("a").payload == b"work"
     file.write_text("{}")
-    assert run("snapshot", "load", str(file)) == (
+    assert run("snapshot load", str(file)) == (
         1,
         "",
         f'pullqueue: {file} cannot be loaded: it has no "format"; nothing was changed\n',
     )
     file.write_text("queue:")
-    assert f"{file} cannot be loaded: it is not JSON: " in run("snapshot", "load", str(file)).err
-    kept = run("snapshot", "save", str(file))
+    assert f"{file} cannot be loaded: it is not JSON: " in run("snapshot load", str(file)).err
+    kept = run("snapshot save", str(file))
     assert (kept.status, file.read_text()) == (1, "queue:")
     assert f'"{file}" exists, and is not a snapshot: name another file, or replace' in kept.err
-    assert [run("snapshot", "save", str(file), *force).status for force in (["--force"], [])] == [
+    assert [run("snapshot save", str(file), *force).status for force in (["--force"], [])] == [
         0,
         0,
     ]
-    assert 'cannot write ".": ' in run("snapshot", "save", ".", "--force").err
-    assert run("snapshot", "load", "nowhere").status == 3
-    assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 3
-    saved_to_stdout = run("snapshot", "save", "-").out
+    assert 'cannot write ".": ' in run("snapshot save . --force").err
+    assert run("snapshot load nowhere").status == 3
+    assert run("snapshot save", str(tmp_path / "no" / "file")).status == 3
+    saved_to_stdout = run("snapshot save -").out
     assert json.loads(saved_to_stdout)["format"] == "pullqueue-snapshot/1"
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(saved_to_stdout.encode())))
-    loaded = run("snapshot", "load", "-", "--json", "--yes")
+    loaded = run("snapshot load - --json --yes")
     assert json.loads(loaded.out) == {"tasks": 1, "warning": None}
 
 
 def test_the_history_of_a_loaded_task(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     """It says since when it is recorded."""
     emulator.queue("pull").add(name="a")
-    run("snapshot", "save", str(tmp_path / "state.json"))
-    run("snapshot", "load", str(tmp_path / "state.json"), "--yes")
-    run("tasks", "lease", "pull")
+    run("snapshot save", str(tmp_path / "state.json"))
+    run("snapshot load", str(tmp_path / "state.json"), "--yes")
+    run("tasks lease pull")
 
-    shown = run("tasks", "get", "pull", "a").out.splitlines()
+    shown = run("tasks get pull a").out.splitlines()
 
     assert shown[2] == "  (recorded from the load of a snapshot on, at 2026-01-01T00:00:00+00:00)"
     assert "leased" in shown[3]
@@ -83,10 +83,10 @@ def test_the_history_of_a_loaded_task(run: Run, tmp_path: Path, emulator: Emulat
 def test_a_snapshot_of_a_later_time(run: Run, tmp_path: Path) -> None:
     """A line on standard error says so; with --shift nothing is wrong."""
     file = tmp_path / "state.json"
-    saved = json.loads(run("snapshot", "save", "-").out)
+    saved = json.loads(run("snapshot save -").out)
     file.write_text(json.dumps(saved | {"taken_usec": saved["taken_usec"] + 1}))
 
-    loaded, shifted = (run("snapshot", "load", str(file), *shift) for shift in ([], ["--shift"]))
+    loaded, shifted = (run("snapshot load", str(file), *shift) for shift in ([], ["--shift"]))
 
     assert loaded.out == shifted.out == "0 tasks loaded\n"
     assert loaded.err.startswith("warning: the snapshot was taken at 2026-01-01T00:00:00.000001")
@@ -141,7 +141,7 @@ def test_a_snapshot_that_breaks_off(run: Run, tmp_path: Path) -> None:
     file.write_text(before)
 
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
-        done = run("snapshot", "save", str(file), "--url", address)
+        done = run("snapshot save", str(file), "--url", address)
 
     assert done.status == 3
     assert "broke off (998 bytes are missing): check whether the server still runs" in done.err
@@ -166,7 +166,7 @@ def test_a_server_that_fails(run: Run, tmp_path: Path) -> None:
 
     with always_answering({"status": "failing", "reason": "the disk is full"}, 500) as address:
         seeded = run("seed", str(seeds), "--url", address)
-        loaded = run("snapshot", "load", str(snapshot), "--url", address)
+        loaded = run("snapshot load", str(snapshot), "--url", address)
 
     reason = f"http://{address} is not ready: the disk is full"
     assert seeded == Done(3, "", f"pullqueue: {seeds}:1:1: {reason}\n")
@@ -191,7 +191,7 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
 
     assert run("seed", str(file)).out == "2 tasks added\n"
     assert emulator.queue("pull").list_tasks()[0].payload.decode() == "a\u2028b"
-    assert run("seed", "no.yaml").err == (
+    assert run("seed no.yaml").err == (
         'pullqueue: cannot read "no.yaml": no such file or directory\n'
     )
     assert emulator.queue("other").list_tasks()[0].payload == b"[1]"
@@ -207,10 +207,10 @@ def test_seeding_from_standard_input(
         "pull:\n- c\n",
     ):
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
-        assert run("seed", "-").status == 0
+        assert run("seed -").status == 0
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b'{"queue": "pull"}\n17\n')))
 
-    assert run("seed", "-").err.startswith('pullqueue: <stdin>:2:1: not an object with a "queue"')
+    assert run("seed -").err.startswith('pullqueue: <stdin>:2:1: not an object with a "queue"')
     tasks = emulator.queue("pull").list_tasks()
     assert [task.payload for task in tasks] == [b"a", b"b", b"c"]
     assert emulator.queue("other").fetch_statistics().tasks == 1
@@ -281,7 +281,7 @@ def test_seeds_that_make_no_sense(
     assert done.status == 1
     assert done.err.startswith(f"pullqueue: {file}:{message}")
     assert done.err.count("\n") == 1
-    assert run("tasks", "list", "pull").out == "no tasks in pull\n"
+    assert run("tasks list pull").out == "no tasks in pull\n"
 
 
 def test_seeds_that_the_server_refuses(run: Run, tmp_path: Path) -> None:
