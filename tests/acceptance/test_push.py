@@ -207,6 +207,7 @@ def test_stop(
         if released:
             app.released.set()
         stopped.result(timeout=60)
+        assert emulator.queue("once").fetch_statistics().running == 0
     assert ("is interrupted, and its task due again" in caplog.text) is not released
     app.released.set()
     with Server(emulator, push_to=push_to) as server:

@@ -72,13 +72,16 @@ def changed(statement: str) -> Callable[[Path], None]:
 
 
 def test_what_was_closed_can_be_opened_again(used: Path) -> None:
-    """Tasks, numbers and statistics are there again."""
+    """Tasks, numbers, statistics and events are there again, in order."""
     emulator = emulator_of(used)
     queue = emulator.queue("pull")
 
     assert queue.fetch_statistics().tasks == 200
     assert queue.get_task("task7").payload == b"x" * 500
-    assert queue.add().sequence == 201
+    assert queue.add(name="new").sequence == 201
+    events = [event.task_name for event in queue.events()]
+    assert events == [*(f"task{number}" for number in range(200)), "new"]
+    emulator.close()
     emulator.close()
 
 

@@ -37,21 +37,6 @@ def store_of(emulator: Emulator) -> SqliteStore:
     return store
 
 
-def test_the_record_is_kept(store: Emulator, start: Start) -> None:
-    """What was recorded is there when the file is opened again, in order."""
-    queue = store.queue("pull")
-    for number in range(100):
-        queue.add(name=f"n{number}")
-    store.close()
-    store.close()
-
-    queue = start(limits=Limits()).queue("pull")
-    queue.delete_tasks("n7")
-
-    names = [event.task_name for event in queue.events()]
-    assert names == [*(f"n{number}" for number in range(100)), "n7"]
-
-
 def test_attempts_of_a_server_that_was_killed(
     store: Emulator, start: Start, clock: ManualClock
 ) -> None:
