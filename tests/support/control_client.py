@@ -32,7 +32,7 @@ class ControlClient:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._document: dict[str, Any] = self._send("GET", "/_emulator/openapi.json").body
+        self._document: dict[str, Any] = self.send("GET", "/_emulator/openapi.json").body
 
     @property
     def document(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class ControlClient:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """Do something; the answer is as the document says."""
-        reply = self._send(verb, f"/_emulator{path}", body, headers)
+        reply = self.send(verb, f"/_emulator{path}", body, headers)
         schema = self._schema(verb, path.partition("?")[0], reply.status)
         if schema is not None:
             whole = {**schema, "components": self._document["components"]}
@@ -72,13 +72,14 @@ class ControlClient:
                 return dict(content["schema"])
         return None
 
-    def _send(
+    def send(
         self,
         verb: str,
         path: str,
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
+        """Send a request to any route of the server, exactly as it is written."""
         connection = HTTPConnection(self._server.host, self._server.port, timeout=60)
         try:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from datetime import timedelta
-from html import unescape
+from io import BytesIO
 from pathlib import Path
 
 import html5lib
 import pytest
-from werkzeug.test import Client
+from console_client import ConsoleClient
 
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface, Origin
-from pullqueue.server.app import create_app
+from pullqueue.server.app import flask_app
 from pullqueue.stores import open_store
 
 CONFIG = """\
@@ -25,8 +24,6 @@ queue:
 - {name: pull, mode: pull, retry_parameters: {task_retry_limit: 2}}
 - {name: push, rate: 5/s}
 """
-
-
 PAGES = (
     "/",
     "/queues/pull",
@@ -54,15 +51,19 @@ PAGES = (
     "/queues/nope",
     "/queues/pull/tasks/nope",
 )
+QUEUES = "/taskqueue/v1beta2/projects/p/taskqueues"
 
 
-BROWSER = {"Origin": "http://localhost"}
+def console_of(config: str = CONFIG, limits: Limits | None = None) -> ConsoleClient:
+    """Return the console of a new server."""
+    emulator = Emulator.from_text(config, clock=ManualClock(), limits=limits or Limits())
+    return ConsoleClient(ServerState(emulator))
 
 
-@pytest.fixture
-def state() -> ServerState:
-    """Return a state whose pages all have something to show."""
-    emulator = Emulator.from_text(CONFIG, clock=ManualClock())
+def filled_console() -> ConsoleClient:
+    """Return a console whose pages all have something to show."""
+    console = console_of()
+    emulator = console.state.emulator
     queue = emulator.queue("pull")
     queue.add(b"lost", name="lost")
     queue.lease_tasks(0, 1)
@@ -72,21 +73,32 @@ def state() -> ServerState:
     later = emulator.clock.now() + timedelta(hours=1)
     request = HttpRequest("/mail?<b>=<i>")
     emulator.queue("push").add(b"<b>", name="sent", eta=later, request=request)
-    return ServerState(emulator)
+    console.http.get(f"{QUEUES}/pull?x=<b>")
+    return console
+
+
+@pytest.fixture(scope="module")
+def shown() -> ConsoleClient:
+    """Return a filled console for tests that change nothing."""
+    return filled_console()
 
 
 @pytest.fixture
-def client(state: ServerState) -> Client:
-    """Return a client of the application."""
-    client = Client(create_app(state.emulator, state=state))
-    client.get("/taskqueue/v1beta2/projects/p/taskqueues/pull?x=<b>")
-    return client
+def console() -> ConsoleClient:
+    """Return a filled console for one test."""
+    return filled_console()
+
+
+@pytest.fixture
+def state(console: ConsoleClient) -> ServerState:
+    """Return the state of that console's server."""
+    return console.state
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_html_is_well_formed(client: Client, page: str) -> None:
+def test_the_html_is_well_formed(shown: ConsoleClient, page: str) -> None:
     """A strict parser finds no error; ids are unique and labels have their fields."""
-    answer = client.get(f"/console{page}")
+    answer = shown.get(page)
 
     assert answer.content_type == "text/html; charset=utf-8"
     parser = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False)
@@ -100,9 +112,9 @@ def test_the_html_is_well_formed(client: Client, page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_page_is_guarded(client: Client, page: str) -> None:
+def test_every_page_is_guarded(shown: ConsoleClient, page: str) -> None:
     """No script, style or picture from elsewhere or in the page; no frame; nothing is kept."""
-    answer = client.get(f"/console{page}")
+    answer = shown.get(page)
 
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
@@ -116,134 +128,108 @@ def test_every_page_is_guarded(client: Client, page: str) -> None:
     assert "<style" not in answer.text
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/queues/pull/add",
-        "/queues/pull/lease",
-        "/change",
-        "/change/confirm",
-        "/queues/pull/purge",
-        "/queues/pull/tasks/a/extend",
-        "/queues/pull/tasks/a/release",
-        "/queues/push/tasks/sent/run",
-        "/queues/pull/pause",
-        "/queues/pull/resume",
-        "/requests/clear",
-        "/faults",
-        "/faults/remove",
-        "/clock",
-        "/server/reload",
-        "/server/reset",
-        "/server/snapshot",
-    ],
-)
-def test_forms_need_the_token(client: Client, state: ServerState, path: str) -> None:
+def test_forms_need_the_token(console: ConsoleClient, state: ServerState) -> None:
     """Without the token of this server's own pages a browser changes nothing."""
     before = state.emulator.export()
+    forms = [
+        rule.rule.replace("<queue>", "pull").replace("<task>", "a")
+        for rule in flask_app().url_map.iter_rules()
+        if rule.rule.startswith("/console") and "POST" in (rule.methods or ())
+    ]
 
-    for data in ({}, {"pullqueue_token": "guessed"}):
-        answer = client.post(f"/console{path}", data=data, headers=BROWSER)
+    assert len(forms) > 15
+    for path in forms:
+        for data in ({}, {"pullqueue_token": "guessed"}):
+            answer = console.http.post(path, data=data, headers={"Origin": "http://localhost"})
 
-        assert answer.status_code == 403
-        assert "it has no token" in answer.text
+            assert (answer.status_code, "it has no token" in answer.text) == (403, True), path
     assert state.emulator.export() == before
 
 
-def test_the_oldest_task_is_due_now(client: Client, state: ServerState) -> None:
+def test_the_oldest_task_is_due_now(console: ConsoleClient, state: ServerState) -> None:
     """Its age is shown, and differs from that of no task."""
-    assert re.search("Oldest due</dt><dd>\N{EN DASH}", client.get("/console/").text)
+    assert re.search("Oldest due</dt><dd>\N{EN DASH}", console.page("/"))
     state.emulator.queue("pull").add()
 
-    assert re.search(r"Oldest due</dt><dd[^>]*>0 s", client.get("/console/").text)
+    assert re.search(r"Oldest due</dt><dd[^>]*>0 s", console.page("/"))
 
 
-def test_release_after_the_last_lease(client: Client, state: ServerState) -> None:
+def test_release_after_the_last_lease(console: ConsoleClient, state: ServerState) -> None:
     """The page says that the task is exhausted; after an earlier lease it is just released."""
     for text in ("Task a was released.", "Task a was released, and is exhausted: that was its"):
-        answer = client.post(
-            "/console/queues/pull/tasks/a/release",
-            data={"pullqueue_token": state.token},
-            headers=BROWSER,
-        )
-
-        assert text in client.get(answer.headers["Location"]).text
+        assert text in console.send("/queues/pull/tasks/a/release")
         state.emulator.queue("pull").lease_tasks(60, 1)
 
 
-def test_a_large_payload(client: Client, state: ServerState) -> None:
+def test_a_large_payload(console: ConsoleClient, state: ServerState) -> None:
     """A megabyte fits into the form, one byte more is refused by the engine, with its reason."""
-    form = {"pullqueue_token": state.token, "payload": "x" * 2**20, "name": "big"}
-    added = client.post("/console/queues/pull/add", data=form, headers=BROWSER)
-    refused = client.post(
-        "/console/queues/pull/add",
-        data={**form, "payload": "x" * (2**20 + 1), "name": "bigger"},
-        headers=BROWSER,
-    )
+    console.send("/queues/pull/add", payload="x" * 2**20, name="big")
+    refused = console.send("/queues/pull/add", payload="x" * (2**20 + 1), name="bigger")
 
-    assert added.status_code == 303
-    assert refused.status_code == 303
-    assert "1048577 bytes" in client.get(refused.headers["Location"]).text
+    assert len(state.emulator.queue("pull").get_task("big").payload) == 2**20
+    assert "1048577 bytes" in refused
 
 
-def test_a_page_of_any_size(client: Client, state: ServerState) -> None:
-    """`limit` is what the address says; one that is not possible is refused."""
-    for place in range(5):
-        state.emulator.queue("pull").add_many([NewTask(name=f"n{place}-{n}") for n in range(50)])
+@pytest.mark.parametrize(
+    ("path", "span"),
+    [
+        ("/queues/pull?offset=", "1\N{EN DASH}61 of 61"),
+        ("/queues/pull?offset=5.0", "6\N{EN DASH}61 of 61"),
+        ("/queues/pull?limit=25.0&offset=25", "26\N{EN DASH}50 of 61"),
+        ("/queues/pull?limit=7", "1\N{EN DASH}7 of 61"),
+        ("/queues/pull?limit=25&offset=75", "51\N{EN DASH}61 of 61"),
+        ("/queues/pull?tag=none&offset=75", "No task matches"),
+        ("/queues/pull?offset=-1", "offset is"),
+        ("/queues/pull?offset=x", "offset is"),
+        ("/queues/pull?limit=100001", "limit is"),
+        ("/exhausted?offset=", "1\N{EN DASH}1 of 1"),
+        ("/exhausted?offset=100", "1\N{EN DASH}1 of 1"),
+    ],
+)
+def test_pages_of_tasks(console: ConsoleClient, state: ServerState, path: str, span: str) -> None:
+    """The address has size and offset; after the last task, the last page is shown: those who
+    delete all tasks of the last page stay at the end.
+    """
+    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
 
-    assert client.get("/console/queues/pull?limit=200").text.count('<th scope="row">') == 200
-    assert client.get("/console/queues/pull?limit=100001").status_code == 400
+    assert span in console.page(path)
 
 
-def test_the_filter_keeps_the_order(client: Client) -> None:
-    """A tag as the filter, and no filter, keep the order and the size of the page."""
-    page = client.get("/console/queues/pull?sort=name&limit=25&state=leased").text
+def test_a_filter_keeps_the_order(shown: ConsoleClient) -> None:
+    """A tag as the filter, the numbers of a queue, and no filter keep order and size of a page."""
+    tags = shown.get("/queues/pull?sort=name&limit=25&state=leased").text
+    numbers = shown.get("/queues/pull?sort=name&order=desc&tag=t").text
+    overview = shown.get("/?sort=tasks&order=desc").text
 
-    assert (
-        'href="/console/queues/pull?limit=25&amp;state=leased&amp;sort=name&amp;tag=%3Ci%3E"'
-        in page
-    )
-    assert 'href="/console/queues/pull?limit=25&amp;sort=name">Clear' in page
-
-
-def test_a_filter_keeps_the_order(client: Client) -> None:
-    """The form of the overview and the numbers of a queue keep the order."""
-    overview = client.get("/console/?sort=tasks&order=desc").text
-    queue = client.get("/console/queues/pull?sort=name&order=desc&tag=t").text
-
+    address = "/console/queues/pull?limit=25&amp;"
+    assert f'href="{address}state=leased&amp;sort=name&amp;tag=%3Ci%3E"' in tags
+    assert f'href="{address}sort=name">Clear' in tags
+    assert "sort=name&amp;order=desc&amp;state=available#tasks-title" in numbers
     assert '<input type="hidden" name="sort" value="tasks">' in overview
     assert '<input type="hidden" name="order" value="desc">' in overview
-    assert "sort=name&amp;order=desc&amp;state=available#tasks-title" in queue
 
 
-def test_a_large_snapshot(client: Client, state: ServerState) -> None:
+def test_a_large_snapshot() -> None:
     """A file larger than other requests may be is loaded nevertheless."""
-    for place in range(17):
-        state.emulator.queue("pull").add(bytes(2**20 - 100), name=f"n{place}")
-    saved = client.get("/_emulator/snapshot").data
-    state.emulator.reset()
+    console = console_of(limits=Limits(rest_body_bytes=2000))
+    console.state.emulator.queue("pull").add(b"x" * 2000)
+    saved = console.http.get("/_emulator/snapshot").data
+    console.state.emulator.reset()
 
-    answer = client.post(
-        "/console/server/snapshot",
-        data={"pullqueue_token": state.token, "file": (io.BytesIO(saved), "s.json")},
-        headers=BROWSER,
-    )
-
-    answer.request.input_stream.close()  # the test client's own temporary file
-    assert len(saved) > state.emulator.limits.rest_body_bytes
-    assert answer.status_code == 303
-    assert state.emulator.queue("pull").fetch_statistics().tasks == 18
+    assert len(saved) > 2000
+    assert "Loaded 1 task." in console.send("/server/snapshot", file=(BytesIO(saved), "s.json"))
 
 
-def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) -> None:
-    """Whose token it was made with is shown, the token itself is not."""
-    token = state.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
+def test_a_request_names_its_caller_and_hides_credentials() -> None:
+    """The owner of its token is shown, the token itself is not."""
+    state = console_of().state
     state.acl = True
-    client = Client(create_app(state.emulator, state=state))
-    client.get(f"/taskqueue/v1beta2/projects/a/taskqueues/pull?access_token={token}")
-    client.post("/token", data={"assertion": "secret"})
+    console = ConsoleClient(state)
+    token = state.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
+    console.http.get(f"{QUEUES}/pull?access_token={token}")
+    console.http.post("/token", data={"assertion": "secret"})
 
-    called, granted = (client.get(f"/console/requests/{number}").text for number in (1, 2))
+    called, granted = (console.page(f"/requests/{number}") for number in (1, 2))
 
     assert "<dt>As</dt><dd>worker@example.com</dd>" in called
     assert "?access_token=(hidden)" in called
@@ -252,40 +238,40 @@ def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) ->
     assert granted.count("(not recorded: it may contain credentials, or was dropped") == 2
 
 
-def test_payload_views(client: Client, state: ServerState) -> None:
+def test_payload_views(console: ConsoleClient, state: ServerState) -> None:
     """JSON, text and hexadecimal, the best first; bytes only as hexadecimal."""
     state.emulator.queue("pull").add(b'{"a":1}', name="json")
     state.emulator.queue("pull").add(b"\xff\x00A", name="bytes")
 
-    for address, shown in (
-        ("json", "{\n  &#34;a&#34;: 1\n}"),
-        ("json?view=text", "{&#34;a&#34;:1}"),
+    for address, begin in (
+        ("json", '{\n  "a": 1\n}'),
+        ("json?view=text", '{"a":1}'),
         ("json?view=hex", "00000000  7b"),
         ("bytes", "00000000  ff0041"),
     ):
-        text = client.get(f"/console/queues/pull/tasks/{address}").text
+        page = console.page(f"/queues/pull/tasks/{address}")
 
-        assert f'<pre class="payload" tabindex="0">{shown}' in text
+        assert f'<pre class="payload" tabindex="0">{begin}' in page
 
 
-def test_long_json_is_folded(client: Client, state: ServerState) -> None:
+def test_long_json_is_folded(console: ConsoleClient, state: ServerState) -> None:
     """Below the second level its lists and objects are closed; bytes can be copied as base64."""
     rows = [{"id": n, "<b>": [n]} for n in range(30)]
     state.emulator.queue("pull").add(json.dumps({"rows": rows}), name="long")
     state.emulator.queue("pull").add(b"\xff\x00", name="bytes")
 
-    page = client.get("/console/queues/pull/tasks/long").text
+    page = console.page("/queues/pull/tasks/long")
 
     assert page.count("<details") == 2 + 2 * 30
     assert page.count("<details open>") == 2
-    assert '<summary>&#34;rows&#34;: […] <span class="quiet">30</span>' in page
-    assert "<div>&#34;id&#34;: 29</div>" in page
-    assert 'data-copy="/wA="' in client.get("/console/queues/pull/tasks/bytes").text
+    assert '<summary>"rows": […] <span class="quiet">30</span>' in page
+    assert '<div>"id": 29</div>' in page
+    assert 'data-copy="/wA="' in console.page("/queues/pull/tasks/bytes")
 
 
-def test_the_server(client: Client) -> None:
+def test_the_server(shown: ConsoleClient) -> None:
     """Its page says what runs where, and how it was started."""
-    page = " ".join(re.sub("<[^>]+>", " ", client.get("/console/server").text).split())
+    page = shown.text("/server")
 
     for text in (
         "gRPC off: start with --grpc-port",
@@ -297,58 +283,45 @@ def test_the_server(client: Client) -> None:
         assert text in page
 
 
-def test_requests_are_filtered(client: Client, state: ServerState) -> None:
-    """By queue, status and text; the method of an API is one of the texts."""
-    path = "/taskqueue/v1beta2/projects/p/taskqueues"
-    client.post(f"{path}/pull/tasks", json={"payloadBase64": "YQ=="})
-    client.get(f"{path}/nope")
-    client.get("/v2beta2/projects/p/locations/l/queues/pull")
-    for query, numbers in (
-        ("queue=pull", ["4", "2", "1"]),
-        ("queue=nope", ["3"]),
-        ("status=failed", ["3"]),
-        ("status=2xx", ["4", "2", "1"]),
-        ("search=payloadbase64", ["2"]),
-        ("search=projects.locations.queues.get", ["4"]),
-    ):
-        text = client.get(f"/console/requests?{query}").text
-
-        assert re.findall(r'id="request-(\d+)"', text) == numbers, query
-
-
-def test_who_did_it(client: Client) -> None:
+def test_who_did_it(console: ConsoleClient) -> None:
     """The history of a task names interface and client, and links to the request, which links to
-    the task; the list of requests says what each led to.
+    the task; the list of requests says what each led to, and is filtered.
     """
-    path = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
+    path = f"{QUEUES}/pull/tasks"
     agent = {"User-Agent": "shop/1.0"}
-    client.post(path, json={"id": "b", "payloadBase64": "YQ=="}, headers=agent)
-    client.post(path, json={"id": "b", "payloadBase64": "YQ=="}, headers=agent)
-    client.post(f"{path}/lease?leaseSecs=9&numTasks=5", headers=agent)
+    console.http.post(path, json={"id": "b", "payloadBase64": "YQ=="}, headers=agent)
+    console.http.post(path, json={"id": "b", "payloadBase64": "YQ=="}, headers=agent)
+    console.http.post(f"{path}/lease?leaseSecs=9&numTasks=5", headers=agent)
 
-    history = client.get("/console/queues/pull/tasks/b").text
-    listed = client.get("/console/requests?task=b&queue=pull&interface=REST").text
+    history, link = (
+        console.page("/queues/pull/tasks/b"),
+        'href="/console/queues/pull/tasks/b">b</a>',
+    )
 
     assert '<span class="quiet origin" title="shop/1.0">REST, shop/1.0</span>' in history
     assert 'href="/console/requests/2">request 2</a>' in history
     assert 'href="/console/requests/4">request 4</a>' in history
-    assert 'href="/console/queues/pull/tasks/b">b</a>' in client.get("/console/requests/2").text
-    assert re.findall(r'id="request-(\d+)"', listed) == ["4", "2"]
-    everything = client.get("/console/requests").text
-    assert "Task name already taken: b" in everything
-    assert 'href="/console/queues/pull/tasks/b">b</a>' in listed
-    assert client.get("/console/requests?interface=SDK").text.count("<tr>") == 0
+    assert link in console.page("/requests/2")
+    assert "Task name already taken: b" in console.page("/requests")
+    for query, numbers in (
+        ("task=b&queue=pull&interface=REST", ["4", "2"]),
+        ("status=failed", ["3"]),
+        ("search=tasks.lease", ["4"]),
+        ("interface=SDK", []),
+    ):
+        listed = console.page(f"/requests?{query}")
+        assert re.findall(r'id="request-(\d+)"', listed) == numbers
+        assert (link in listed) is ("4" in numbers)
 
 
-def test_a_request_about_no_queue_has_no_link(client: Client) -> None:
+def test_a_request_about_no_queue_has_no_link(console: ConsoleClient) -> None:
     """Neither to the page of a queue that does not exist, nor to its requests; others have both."""
-    path = "/taskqueue/v1beta2/projects/p/taskqueues"
     for name in ("nope", "push"):
-        client.get(f"{path}/{name}")
+        console.http.get(f"{QUEUES}/{name}")
 
-    listed = client.get("/console/requests").text
+    listed = console.page("/requests")
     for number, name, linked in ((1, "pull", True), (2, "nope", False), (3, "push", True)):
-        page = client.get(f"/console/requests/{number}").text
+        page = console.page(f"/requests/{number}")
 
         assert f'<td data-label="Queue">{name}</td>' in listed or linked
         assert (f'href="/console/requests?queue={name}"' in listed) is linked
@@ -356,155 +329,113 @@ def test_a_request_about_no_queue_has_no_link(client: Client) -> None:
         assert (f'href="/console/queues/{name}"' in page) is linked
 
 
-def test_only_calls_of_apps_are_requests(client: Client, state: ServerState) -> None:
-    """The address in a browser, its icon, the console and control routes are not listed."""
-    for path in ("/", "/favicon.ico", "/console/", "/_emulator/queues"):
-        client.get(path)
-    client.get("/_emulators")
-    client.post("/rpc_http", data=b"")
-
-    paths = [logged.path.split()[0] for logged in reversed(state.requests.latest())]
-    assert paths[1:] == ["/_emulators", "/rpc_http"]
-
-
-def test_what_goes_is_said_before(client: Client, state: ServerState) -> None:
-    """How many requests, and how many tasks of all queues, which a snapshot replaces."""
-    client.get("/nowhere")
-
-    for page, title, text in (
-        ("/requests/clear", "Delete 2 requests?", "the record of all requests, whatever the"),
+@pytest.mark.parametrize(
+    ("page", "title", "text"),
+    [
+        ("/requests/clear", "Delete 1 request?", "the record of all requests, whatever the"),
         ("/server/snapshot", "Load a snapshot?", "This deletes 3 tasks (1 exhausted), names"),
         ("/server/reset", "Reset the emulator?", "This deletes 3 tasks (1 exhausted), names"),
         ("/queues/pull/purge", "Purge pull?", "This deletes 1 task: all of the queue"),
-    ):
-        answer = client.get(f"/console{page}").text
+    ],
+)
+def test_what_is_deleted_is_said_before(
+    shown: ConsoleClient, page: str, title: str, text: str
+) -> None:
+    """How many requests, and how many tasks of all queues, which a snapshot replaces."""
+    answer = shown.page(page)
 
-        assert f'<h1 id="dialog-title">{title}</h1>' in answer
-        assert text in answer
+    assert f'<h1 id="dialog-title">{title}</h1>' in answer
+    assert text in answer
 
 
-def test_curl_is_offered_where_it_works(client: Client, state: ServerState) -> None:
+def test_curl_is_offered_where_it_works(console: ConsoleClient, state: ServerState) -> None:
     """Not for calls of the SDK or gRPC, nor for bodies that are not JSON or not all recorded."""
-    path = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
-    client.post(path, json={"payloadBase64": "YQ=="})
-    client.post(path, json={"payloadBase64": "A" * 5000})
-    client.post("/batch", data=b"--b--", content_type="multipart/mixed; boundary=b")
+    path = f"{QUEUES}/pull/tasks"
+    console.http.post(path, json={"payloadBase64": "YQ=="})
+    console.http.post(path, json={"payloadBase64": "A" * 5000})
+    console.http.post("/batch", data=b"--b--", content_type="multipart/mixed; boundary=b")
+    call = {"verb": "POST", "path": "/x", "status": 200, "body": b"{}", "response": b"{}"}
     for interface in (Interface.SDK, Interface.CLOUD_TASKS_GRPC):
-        state.requests.record(
-            origin=Origin(interface),
-            verb="POST",
-            path="/x",
-            status=200,
-            seconds=0,
-            body=b"{}",
-            response=b"{}",
-        )
+        state.requests.record(origin=Origin(interface), seconds=0, **call)  # type: ignore[arg-type]
 
-    shown = [client.get(f"/console/requests/{number}").text for number in range(1, 7)]
+    pages = [console.page(f"/requests/{number}") for number in range(1, 7)]
 
-    assert ["Copy as curl" in text for text in shown] == [True, True, False, False, False, False]
-    assert f"curl -X POST http://localhost{path} -H" in shown[1]
+    assert ["Copy as curl" in page for page in pages] == [True, True, False, False, False, False]
+    assert f"curl -X POST http://localhost{path} -H" in pages[1]
 
 
-def test_curl_sends_what_was_sent(client: Client, state: ServerState) -> None:
-    """The path and the query are encoded again, and neither curl nor the shell expands them."""
-    for verb, path, query, command in (
+@pytest.mark.parametrize(
+    ("verb", "path", "query", "command"),
+    [
         (
             "GET",
             "/a b{c}[1-9]/%2F'",
             "x=%20[1]&y=$HOME",
-            "'{url}/a%20b%7Bc%7D%5B1-9%5D/%252F%27?x=%20%5B1%5D&y=%24HOME'",
+            "'http://localhost/a%20b%7Bc%7D%5B1-9%5D/%252F%27?x=%20%5B1%5D&y=%24HOME'",
         ),
-        ("HEAD", "/x", "", "-I {url}/x"),
-        ("PATCH", "/x", "", "-X PATCH {url}/x"),
-    ):
-        state.requests.record(
-            verb=verb, path=path, query=query, status=200, seconds=0, body=b"", response=b""
-        )
-        number = state.requests.latest()[0].number
-        page = unescape(client.get(f"/console/requests/{number}").text)
+        ("HEAD", "/x", "", "-I http://localhost/x"),
+        ("PATCH", "/x", "", "-X PATCH http://localhost/x"),
+    ],
+)
+def test_curl_sends_what_was_sent(verb: str, path: str, query: str, command: str) -> None:
+    """The path and the query are encoded again, and neither curl nor the shell expands them."""
+    console = console_of()
+    console.state.requests.record(
+        verb=verb, path=path, query=query, status=200, seconds=0, body=b"", response=b""
+    )
 
-        assert f'data-copy="curl {command.format(url="http://localhost")}"' in page
-
-
-def test_a_page_after_the_last_task(client: Client, state: ServerState) -> None:
-    """The last page is shown: those who delete all tasks of the last page stay at the end."""
-    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
-    for path, span in (
-        ("/queues/pull?limit=25&offset=75", "51\N{EN DASH}61 of 61"),
-        ("/queues/pull?tag=none&offset=75", "No task matches"),
-        ("/exhausted?offset=100", "1\N{EN DASH}1 of 1"),
-    ):
-        assert span in client.get(f"/console{path}").text
-    for offset in ("-1", "x"):
-        assert client.get(f"/console/queues/pull?offset={offset}").status_code == 400
+    assert f'data-copy="curl {command}"' in console.page("/requests/1")
 
 
-def test_numbers_of_pages(client: Client, state: ServerState) -> None:
-    """An empty offset is 0, and whole numbers may have a fraction, as in the API."""
-    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
-    for path, span in (
-        ("/queues/pull?offset=", "1\N{EN DASH}61 of 61"),
-        ("/queues/pull?offset=5.0", "6\N{EN DASH}61 of 61"),
-        ("/queues/pull?limit=25.0&offset=25", "26\N{EN DASH}50 of 61"),
-        ("/queues/pull?limit=25.0&offset=75", "51\N{EN DASH}61 of 61"),
-        ("/exhausted?offset=", "1\N{EN DASH}1 of 1"),
-    ):
-        assert span in client.get(f"/console{path}").text
-
-
-def test_release_of_all_is_of_the_leased(client: Client, state: ServerState) -> None:
-    """Tasks that nobody has leased are not failures; of many failures the number is a minimum."""
-    queue = state.emulator.queue("pull")
-    queue.add_many([NewTask(name=f"n{place:02}") for place in range(100)])
-    queue.add_many([NewTask(name="m")])
-    form = {"pullqueue_token": state.token, "action": "release"}
-    names = [f"pull/{task.name}" for task in queue.list_tasks(200) if task.name != "a"]
-
-    for data, text in (
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
         ({"all": "1", "queue": "pull"}, "Released 1 task.</p>"),
         (
-            {"task": names},
+            {"task": [f"pull/n{place:02}" for place in range(100)]},
             "Released 0 tasks. At least 100 tasks could not be changed, such as n00: ",
         ),
-        ({"task": "pull/m"}, "Released 0 tasks. 1 task could not be changed, such as m: "),
-    ):
-        answer = client.post("/console/change", data=form | data, headers=BROWSER)
+        ({"task": "pull/n01"}, "Released 0 tasks. 1 task could not be changed, such as n01: "),
+    ],
+)
+def test_release_of_all_is_of_the_leased(
+    console: ConsoleClient, state: ServerState, fields: dict[str, str | list[str]], text: str
+) -> None:
+    """Tasks that nobody has leased are not failures; of many failures the number is a minimum."""
+    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(100)])
 
-        assert text in client.get(answer.headers["Location"]).text
+    assert text in console.send("/change", action="release", **fields)
 
 
-def test_a_refusal_has_no_token(state: ServerState) -> None:
+def test_a_refusal_has_no_token(console: ConsoleClient, state: ServerState) -> None:
     """A page of another name that is made to resolve to this server cannot read it."""
     state.host_names = frozenset()
-    client = Client(create_app(state.emulator, state=state))
 
     for host, status in (("evil.example", 403), ("localhost", 200)):
-        answer = client.get("/console/queues/pull", headers={"Host": host})
+        answer = console.http.get("/console/queues/pull", headers={"Host": host})
 
         assert answer.status_code == status
         assert (state.token in answer.text) is (status == 200)
 
 
-def test_payloads_are_downloads(client: Client) -> None:
+def test_payloads_are_downloads(shown: ConsoleClient) -> None:
     """They come as files of bytes, which no browser runs."""
-    answer = client.get("/console/queues/pull/tasks/a/payload")
+    answer = shown.get("/queues/pull/tasks/a/payload")
 
     assert answer.data == b'{"a": "<b>&"}'
     assert answer.content_type == "application/octet-stream"
     assert answer.headers["Content-Disposition"] == 'attachment; filename="a"'
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_an_exhausted_task(client: Client, state: ServerState) -> None:
+def test_an_exhausted_task(console: ConsoleClient, state: ServerState) -> None:
     """Its page says that it was exhausted, as a warning, and shows what it was at its end."""
     queue = state.emulator.queue("pull")
     queue.add(b"x" * 300, name="heavy", tag="stone")
     for _ in range(2):
         queue.lease_tasks(0, 10)
 
-    page = client.get("/console/queues/pull/tasks/lost").text
-    heavy = client.get("/console/queues/pull/tasks/heavy").text
+    page = console.page("/queues/pull/tasks/lost")
+    heavy = console.page("/queues/pull/tasks/heavy")
 
     assert '<p class="notice error">Task lost is exhausted after 2 leases.</p>' in page
     assert "<dd>2 of 2</dd>" in "".join(page.split("\n"))
@@ -512,10 +443,10 @@ def test_an_exhausted_task(client: Client, state: ServerState) -> None:
     assert ">stone</a>" in heavy
     for text in (page, heavy):
         assert "/change/confirm?" not in text
-    assert client.get("/console/queues/pull/tasks/heavy/payload").data == b"x" * 300
+    assert console.get("/queues/pull/tasks/heavy/payload").data == b"x" * 300
 
 
-def test_a_deleted_task(client: Client, state: ServerState) -> None:
+def test_a_deleted_task(console: ConsoleClient, state: ServerState) -> None:
     """A deleted task is not reported as exhausted, nor one whose name was exhausted before."""
     queue = state.emulator.queue("pull")
     queue.delete_tasks("a")
@@ -530,7 +461,7 @@ def test_a_deleted_task(client: Client, state: ServerState) -> None:
         ("lost", "Task lost was deleted."),
         ("all", "was deleted by a purge."),
     ):
-        page = client.get(f"/console/queues/pull/tasks/{name}").text
+        page = console.page(f"/queues/pull/tasks/{name}")
 
         assert '<p class="notice">' in page
         assert text in page
@@ -540,76 +471,49 @@ def test_a_deleted_task(client: Client, state: ServerState) -> None:
 @pytest.mark.parametrize(("events", "exhausted"), [(0, 1000), (100, 0)])
 def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int) -> None:
     """If its history or the task itself is deleted, the page shows the rest."""
-    limits = Limits(events_kept=events, exhausted_kept=exhausted)
-    emulator = Emulator.from_text(CONFIG, clock=ManualClock(), limits=limits)
-    emulator.queue("pull").add(b"lost", name="lost", tag="t")
+    console = console_of(limits=Limits(events_kept=events, exhausted_kept=exhausted))
+    queue = console.state.emulator.queue("pull")
+    queue.add(b"lost", name="lost", tag="t")
     for _ in range(2):
-        emulator.queue("pull").lease_tasks(0, 1)
-    emulator.queue("pull").free_names()
+        queue.lease_tasks(0, 1)
+    queue.free_names()
 
-    answer = Client(create_app(emulator, state=ServerState(emulator))).get(
-        "/console/queues/pull/tasks/lost"
-    )
+    page = console.page("/queues/pull/tasks/lost")
 
-    assert answer.status_code == 200
-    assert "Task lost is exhausted after 2 leases." in answer.text
-    assert ('<pre class="payload"' in answer.text) is bool(exhausted)
-
-
-def test_a_deleted_task_without_history() -> None:
-    """Once its events are dropped, its page is the refusal that an unknown task has."""
-    emulator = Emulator.from_text(CONFIG, clock=ManualClock(), limits=Limits(events_kept=2))
-    for name in ("first", "second"):
-        emulator.queue("pull").add(name=name)
-        emulator.queue("pull").delete_tasks(name)
-    client = Client(create_app(emulator, state=ServerState(emulator)))
-
-    for name, status, text in (
-        ("first", 400, "was deleted, or exhausted after its last lease"),
-        ("second", 200, "Task second was deleted."),
-        ("nope", 404, "has no task"),
-    ):
-        answer = client.get(f"/console/queues/pull/tasks/{name}")
-
-        assert (answer.status_code, text in answer.text) == (status, True), name
+    assert "Task lost is exhausted after 2 leases." in page
+    assert ('<pre class="payload"' in page) is bool(exhausted)
 
 
 def test_a_fault_of_the_console(
-    client: Client, state: ServerState, monkeypatch: pytest.MonkeyPatch
+    console: ConsoleClient, state: ServerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is a page with status 500, and tells nothing of its inside."""
+    """It is a page with status 500, and shows nothing of its inside."""
 
     def broken(**_: object) -> None:
         raise RuntimeError("secret")
 
     monkeypatch.setattr(state.faults, "list", broken)
 
-    answer = client.get("/console/")
+    answer = console.get("/")
 
     assert answer.status_code == 500
     assert "the console has a bug" in answer.text
     assert "secret" not in answer.text
 
 
-def test_the_root_leads_to_the_console(client: Client) -> None:
-    """Who opens the server's address gets to see something."""
-    assert client.get("/").headers["Location"] == "/console/"
-    assert client.get("/console").status_code == 200
+@pytest.mark.parametrize("path", ["/", "/console", "/console/queues"])
+def test_shorter_addresses_lead_to_the_console(shown: ConsoleClient, path: str) -> None:
+    """Who opens the server's address, or cuts a queue's name off, gets the overview."""
+    answer = shown.http.get(path, follow_redirects=True)
+
+    assert '<a id="queue-pull"' in answer.text
 
 
-def test_the_folder_of_the_queues_leads_to_them(client: Client) -> None:
-    """Who cuts a queue's name off its address gets the overview."""
-    assert client.get("/console/queues").headers["Location"] == "/console/"
-
-
-def test_half_a_pair_of_surrogates(state: ServerState, client: Client) -> None:
+def test_half_a_pair_of_surrogates(console: ConsoleClient, state: ServerState) -> None:
     """JSON may name half a character; it is shown as it was sent."""
     state.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
 
-    answer = client.get("/console/queues/pull/tasks/half")
-
-    assert answer.status_code == 200
-    assert r"\ud800" in answer.text
+    assert r"\ud800" in console.page("/queues/pull/tasks/half")
 
 
 @pytest.mark.parametrize("page", ["/", "/server", "/queues/pull"])
@@ -617,10 +521,10 @@ def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
     """The page that says so needs nothing of the store."""
     store = open_store(f"sqlite:///{tmp_path}/tasks")
     emulator = Emulator.from_text(CONFIG, clock=ManualClock(), store=store)
-    client = Client(create_app(emulator, state=ServerState(emulator)))
+    console = ConsoleClient(ServerState(emulator))
     emulator.close()
 
-    answer = client.get(f"/console{page}")
+    answer = console.get(page)
 
     assert answer.status_code == 500
     assert "the store&#39;s file" in answer.text

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html import unescape
-from typing import Any
 
 import pytest
+from console_client import ConsoleClient
 from push_app import PushApp, push_app, until
-from werkzeug.test import Client
 
 from pullqueue import Emulator, HttpRequest, ManualClock
 from pullqueue.control.state import ServerState
 from pullqueue.push.addresses import PushAddresses
-from pullqueue.server.app import create_app
 
 CONFIG = """\
 queue:
@@ -23,27 +20,12 @@ queue:
 """
 
 
-class Console:
+class Console(ConsoleClient):
     """The console of a server that sends the tasks of `mail`, and keeps those of `jobs`."""
 
     def __init__(self, app: PushApp) -> None:
         self.emulator = Emulator.from_text(CONFIG, clock=ManualClock())
-        self.state = ServerState(self.emulator, push_to=PushAddresses([f"mail={app.url}"]))
-        self._client = Client(create_app(self.emulator, state=self.state))
-
-    def page(self, path: str) -> str:
-        """Return what a page shows, in one line."""
-        return " ".join(unescape(self._client.get(f"/console{path}").text).split())
-
-    def text(self, path: str) -> str:
-        """Return the words of a page, without its elements."""
-        return " ".join(re.sub("<[^>]+>", " ", self.page(path)).split())
-
-    def send(self, path: str, **fields: Any) -> str:
-        """Send a form and return the page that follows."""
-        form = {"pullqueue_token": self.state.token, **fields}
-        answer = self._client.post(f"/console{path}", data=form)
-        return self.page(answer.headers["Location"].removeprefix("/console"))
+        super().__init__(ServerState(self.emulator, push_to=PushAddresses([f"mail={app.url}"])))
 
     def run(self, name: str) -> str:
         """Run a task of `mail` now, wait for the end of the attempt, and return the page."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import requests
 from control_client import ControlClient
 
-from pullqueue import Emulator, NewTask
+from pullqueue import Emulator
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.server.lifecycle import Server
 
@@ -70,31 +69,6 @@ def test_the_client_is_the_owner_of_the_token() -> None:
         assert leased.origin.client == "worker@example.com"
 
 
-def test_the_parts_of_a_batch_are_requests_of_their_own(
-    control: ControlClient, server: Server
-) -> None:
-    """Each has a number, and the User-Agent of the batch."""
-    part = f"POST {QUEUE}/tasks HTTP/1.1\r\n\r\n"
-    bodies = [f'{part}{{"payloadBase64": "YQ==", "id": "t{number}"}}' for number in (1, 2)]
-    body = "".join(f"--b\r\nContent-Type: application/http\r\n\r\n{each}\r\n" for each in bodies)
-    headers = {"Content-Type": "multipart/mixed; boundary=b", "User-Agent": "batcher"}
-    requests.post(f"{server.url}/batch", f"{body}--b--\r\n", headers=headers, timeout=60)
-
-    assert [events_of(control, name) for name in ("t1", "t2")] == [
-        [("added", "REST", "batcher", 2)],
-        [("added", "REST", "batcher", 3)],
-    ]
-
-
-def test_requests_name_a_bounded_number_of_tasks(control: ControlClient, server: Server) -> None:
-    """A lease of many tasks names twenty, and says how many there were."""
-    server.emulator.queue("pull").add_many([NewTask(name=f"t{n}") for n in range(30)])
-    requests.post(f"{server.url}{QUEUE}/tasks/lease?leaseSecs=60&numTasks=30", timeout=60)
-
-    [logged] = control.get("/requests").body["requests"]
-    assert (len(logged["tasks"]), logged["task_count"], logged["queue"]) == (20, 30, "pull")
-
-
 def test_numbers_of_another_server_are_not_shown(emulator: Emulator) -> None:
     """Its request log is not here: only interface and client are shown."""
     with Server(emulator) as other, Server(emulator) as server:
@@ -103,32 +77,3 @@ def test_numbers_of_another_server_are_not_shown(emulator: Emulator) -> None:
         [(_, interface, _, number)] = events_of(ControlClient(server), "t1")
         assert (interface, number) == ("REST", None)
         assert events_of(ControlClient(other), "t1")[0][-1] == 1
-
-
-@pytest.mark.parametrize(
-    ("query", "numbers"),
-    [
-        ("interface=REST", [4, 3, 2, 1]),
-        ("interface=SDK", []),
-        ("method=lease", [2]),
-        ("client=worker", [2]),
-        ("client=127.0.0.1", [4, 3, 2, 1]),
-        ("status=failed", [4]),
-        ("queue=limited", [3]),
-        ("task=t1", [2, 1]),
-        ("task=t1&method=insert", [1]),
-    ],
-)
-def test_filters_of_requests(
-    control: ControlClient, server: Server, query: str, numbers: list[int]
-) -> None:
-    """By queue, task, interface, method, client and status, also several at once."""
-    worker = {"User-Agent": "Worker/1.0"}
-    tasks = f"{server.url}{QUEUE}/tasks"
-    requests.post(tasks, json={**JSON, "id": "t1"}, timeout=60)
-    requests.post(f"{tasks}/lease?leaseSecs=60&numTasks=9", headers=worker, timeout=60)
-    requests.get(f"{server.url}{QUEUE.replace('pull', 'limited')}", timeout=60)
-    requests.get(f"{tasks}/nothing", timeout=60)
-
-    listed = control.get(f"/requests?{query}").body["requests"]
-    assert [logged["number"] for logged in listed] == numbers

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import signal
-from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
@@ -21,8 +16,7 @@ from locks import WatchedLock
 from prometheus_client.parser import text_string_to_metric_families
 
 import pullqueue
-from pullqueue import Emulator, Limits, ManualClock, NewTask, SystemClock
-from pullqueue.api.auth import ACCEPTED_SCOPES
+from pullqueue import Emulator, ManualClock, NewTask, SystemClock
 from pullqueue.cli._service import Signals
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import ServerState
@@ -79,17 +73,6 @@ def test_not_ready_without_space(stored: ControlClient, tmp_path: Path) -> None:
     assert "try again" in reply.body["reason"]
     assert reading.status == 200
     assert stored.get("/ready").status == 200
-
-
-def test_not_ready_without_room(queue_yaml: Path) -> None:
-    """A server that has the maximum number of tasks is 503 as well."""
-    emulator = Emulator.from_file(queue_yaml, limits=Limits(tasks_in_memory=1))
-    emulator.queue("pull").add()
-    with Server(emulator) as server:
-        reply = ControlClient(server).get("/ready")
-
-    assert (reply.status, reply.body["ready"]) == (503, False)
-    assert "would exceed the limit of 1" in reply.body["reason"]
 
 
 def test_reload(control: ControlClient, queue_yaml: Path, emulator: Emulator) -> None:
@@ -244,166 +227,6 @@ def test_the_system_s_clock_stays(queue_yaml: Path) -> None:
         assert "cannot be moved" in control.post("/clock", {"advance": 1}).message
 
 
-def test_requests_are_remembered(control: ControlClient, server: Server) -> None:
-    """Those to the API, with what was sent and answered; not those to the control routes."""
-    requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "YQ=="}, timeout=60)
-    requests.get(f"{server.url}{QUEUE}?getStats=true", timeout=60)
-    requests.get(f"{server.url}/nowhere", timeout=60)
-
-    listed = control.get("/requests?limit=2").body
-    first = control.get(f"/requests?limit=2&before={listed['next']}").body["requests"][0]
-
-    assert [one["status"] for one in listed["requests"]] == [404, 200]
-    assert (first["verb"], first["path"], first["status"]) == ("POST", f"{QUEUE}/tasks", 200)
-    assert (first["method"], first["queue"]) == ("tasks.insert", "pull")
-    assert first["body"]["text"] == '{"payloadBase64": "YQ=="}'
-    assert json.loads(first["response"]["text"])["payloadBase64"] == "YQ=="
-    assert control.get(f"/requests/{first['number']}").body["request"] == first
-    assert control.get("/requests/99").status == control.get("/requests/x").status == 404
-    assert control.call("DELETE", "/requests").body == {"deleted": 3}
-    assert control.get("/requests").body == {"requests": [], "next": None}
-
-
-def test_the_caller_is_remembered(emulator: Emulator) -> None:
-    """Where tokens are asked for, it is reported whose it was, also of a call that was refused."""
-    with Server(emulator, acl=True) as server:
-        control = ControlClient(server)
-        token = server.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
-        other = server.tokens.issue("worker@example.com", frozenset({"other"})).text
-        requests.get(f"{server.url}{QUEUE}", timeout=60)
-        for text in (token, other):
-            headers = {"Authorization": f"Bearer {text}"}
-            requests.get(f"{server.url}{QUEUE}", headers=headers, timeout=60)
-
-        logged = control.get("/requests").body["requests"]
-
-    assert [(one["status"], one["caller"]) for one in logged] == [
-        (403, "worker@example.com"),
-        (403, "worker@example.com"),
-        (401, None),
-    ]
-
-
-def test_credentials_in_answers_are_not_remembered(control: ControlClient, server: Server) -> None:
-    """The answer to a batch may repeat what was sent."""
-    part = b"GET /x?access_token=one and more HTTP/1.1\r\n\r\n"
-    body = b"--b\r\nContent-Type: application/http\r\n\r\n" + part + b"--b--\r\n"
-    headers = {"Content-Type": "multipart/mixed; boundary=b"}
-    answer = requests.post(f"{server.url}/batch", body, headers=headers, timeout=60)
-
-    logged = control.get("/requests").body["requests"][0]
-
-    assert "access_token=one" in answer.text
-    assert "access_token=(hidden) and more" in logged["response"]["text"]
-
-
-def test_what_was_zipped_is_remembered_unzipped(control: ControlClient, server: Server) -> None:
-    """It is there to be read, whatever the client makes of it."""
-    body = b'{"payloadBase64": "YQ=="}'
-    headers = {"Content-Encoding": "gzip", "User-Agent": "java (gzip)"}
-    path = f"{server.url}{QUEUE}/tasks"
-    answer = requests.post(path, gzip.compress(body), headers=headers, timeout=60)
-
-    logged = control.get("/requests").body["requests"][0]
-
-    assert answer.headers["Content-Encoding"] == "gzip"
-    assert b64decode(logged["body"]["base64"]) == body
-    assert json.loads(logged["response"]["text"]) == answer.json()
-    assert logged["response"]["bytes"] == len(answer.content)
-
-
-def test_a_body_that_cannot_be_unzipped_is_not_remembered(
-    control: ControlClient, server: Server
-) -> None:
-    """There may be credentials in it; its length is reported."""
-    headers = {"Content-Encoding": "gzip"}
-    requests.post(f"{server.url}{QUEUE}/tasks", b"zip", headers=headers, timeout=60)
-
-    logged = control.get("/requests").body["requests"][0]["body"]
-
-    assert (logged["bytes"], logged["base64"]) == (3, "")
-
-
-@pytest.mark.parametrize("tag", ["access_token=x y", "Authorization: x\\y"])
-@pytest.mark.parametrize("pretty", ["true", "false"])
-def test_json_stays_json_where_credentials_are_hidden(
-    control: ControlClient, server: Server, tag: str, pretty: str
-) -> None:
-    """What looks like one is hidden to the end of its text, and no further."""
-    body = {"payloadBase64": "", "tag": tag}
-    path = f"{server.url}{QUEUE}/tasks?prettyPrint={pretty}"
-    requests.post(path, json=body, timeout=60)
-
-    logged = control.get("/requests").body["requests"][0]
-
-    for part in ("body", "response"):
-        assert "(hidden)" in json.loads(logged[part]["text"])["tag"]
-
-
-def test_the_request_log_is_bounded(control: ControlClient, server: Server) -> None:
-    """The latest ten thousand stay, four KiB of each; where that is too much, without bodies."""
-    requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "A" * 8000}, timeout=60)
-    long = control.get("/requests").body["requests"][0]["body"]
-    call: Any = {"verb": "POST", "path": "/x", "status": 200, "seconds": 0, "response": b""}
-    for _ in range(10_005):
-        server.state.requests.record(**call, body=b"A" * 8000)
-    latest = server.state.requests.latest()
-
-    assert (long["bytes"], long["truncated"], len(long["text"])) == (8021, True, 4096)
-    assert (latest[0].number, latest[-1].number, len(latest)) == (10_006, 7, 10_000)
-    assert [(len(logged.body), logged.body_bytes) for logged in (latest[0], latest[-1])] == [
-        (4096, 8000),
-        (0, 8000),
-    ]
-    assert sum(logged.size for logged in latest) <= 16 * 2**20
-    assert control.call("DELETE", "/requests").body == {"deleted": 10_000}
-
-
-def test_credentials_are_not_remembered(control: ControlClient, server: Server) -> None:
-    """What is sent to the token endpoint, and what it answers, is not kept."""
-    requests.post(f"{server.url}/token", data={"assertion": "secret"}, timeout=60)
-
-    logged = control.get("/requests").body["requests"][0]
-
-    assert logged["path"] == "/token"
-    assert logged["body"]["base64"] == logged["response"]["base64"] == ""
-
-
-def test_credentials_in_queries_are_not_remembered(control: ControlClient, server: Server) -> None:
-    """Tokens in a query are blanked, however their names are spelled; the rest of it is shown."""
-    query = "access_token=one&alt=json&oauth%5Ftoken=two&flag"
-    with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
-        connection.request("GET", f"{QUEUE}?{query}")
-        connection.getresponse().read()
-
-    logged = control.get("/requests").body["requests"][0]
-
-    assert logged["query"] == "access_token=(hidden)&alt=json&oauth%5Ftoken=(hidden)&flag"
-
-
-def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server: Server) -> None:
-    """Neither those of a form nor those of the calls in a batch, however they are written."""
-    form = b"access_token=one&OAUTH_TOKEN=two&fields=id"
-    part = (
-        b"GET /x?access_token=three HTTP/1.1\r\nAuthorization: Bearer four\r\nX: 5\r\n"
-        b"AUTHORIZATION : Bearer\r\n six\r\n"
-    )
-    with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
-        for body in (form, part):
-            connection.request("POST", f"{QUEUE}/tasks", body)
-            connection.getresponse().read()
-
-    logged = control.get("/requests").body["requests"][:2]
-
-    assert [b64decode(one["body"]["base64"]) for one in logged] == [
-        (
-            b"GET /x?access_token=(hidden) HTTP/1.1\r\nAuthorization:(hidden)\r\nX: 5\r\n"
-            b"AUTHORIZATION :(hidden)\r\n"
-        ),
-        b"access_token=(hidden)&OAUTH_TOKEN=(hidden)&fields=id",
-    ]
-
-
 def test_following_a_file_that_is_written_in_steps(
     queue_yaml: Path, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -522,20 +345,3 @@ def test_verbs_in_metrics(control: ControlClient, server: Server) -> None:
     assert [line for line in lines if line.startswith("pullqueue_requests_total")] == [
         'pullqueue_requests_total{verb="other",status="405"} 10.0'
     ]
-
-
-def test_parameters_of_a_route_without_any(control: ControlClient) -> None:
-    """They are refused, so that a misspelt route is not taken for another one."""
-    reply = control.get("/health?verbose=1")
-
-    assert reply.status == 400
-    assert reply.message == 'there is no parameter "verbose": this route takes none'
-
-
-def test_a_parameter_that_is_missing(control: ControlClient) -> None:
-    """The query is named, not a body that the request cannot have."""
-    reply = control.get("/token")
-
-    assert reply.status == 400
-    assert reply.message == 'the query has no "email"'
-    assert reply.body["error"]["errors"][0]["location"] == "email"

@@ -108,75 +108,89 @@ def test_adding(control: ControlClient, emulator: Emulator) -> None:
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ({"payload": "a", "payload_base64": "YQ=="}, "task 0 has both payload and payload_base64"),
+        ({"payload": "a", "payload_base64": "YQ=="}, "task 1 has both payload and payload_base64"),
         (
             {"eta": "2026-01-01T00:00:00Z", "countdown": 5},
-            "task 0 has both eta and countdown: send one of them",
+            "task 1 has both eta and countdown: send one of them",
         ),
-        (
-            {"payload_base64": "?"},
-            r'tasks\[1\].payload_base64 is "\?": invalid base64 encoded string',
-        ),
+        ({"payload_base64": "?"}, 'tasks[1].payload_base64 is "?": invalid base64 encoded string'),
         ({"eta": "tomorrow"}, 'eta is "tomorrow", which is not a valid time: use one such as'),
         ({"eta": "2026-01-01"}, 'eta is "2026-01-01", which has no time zone: use one such as'),
-        ({"countdown": 1e300}, "countdown: 1e\\+300 is not a valid duration"),
+        ({"countdown": 1e300}, "countdown: 1e+300 is not a valid duration"),
         (
             {"countdown": 3e11},
-            "^eta is 301767225600000000: use microseconds since 1970, in the years 1 to 9999",
+            "eta is 301767225600000000: use microseconds since 1970, in the years 1 to 9999",
         ),
-        ({"name": "a b"}, "name"),
-        ({"size": 1}, r'tasks\[0\] has the unknown field "size": use one of countdown, eta'),
-        ({"tag": 17}, r"tasks\[1\].tag is 17: expected `str`, got `int`"),
+        ({"name": "a b"}, 'task name is "a b": use letters'),
+        ({"size": 1}, 'tasks[1] has the unknown field "size": use one of countdown, eta'),
+        ({"tag": 17}, "tasks[1].tag is 17: expected `str`, got `int`"),
     ],
 )
 def test_what_cannot_be_added(control: ControlClient, task: object, message: str) -> None:
     """It is refused with the reason, and nothing is stored."""
-    reply = control.post(TASKS, {"tasks": [{}, task] if "size" not in str(task) else [task]})
-    if "task 0" in message:
-        reply = control.post(TASKS, {"tasks": [task]})
-
-    assert reply.status == 400
-    with pytest.raises(AssertionError, match=message):
-        raise AssertionError(reply.message)
-    assert control.get("/queues/pull").body["queue"]["tasks"] == 0
-
-
-def test_paging_and_filters(control: ControlClient, emulator: Emulator) -> None:
-    """Pages follow each other without gap or overlap; state, tag and text narrow them."""
-    queue = emulator.queue("pull")
-    for place in range(25):
-        queue.add(f"work {place}", name=f"n{place:02}", tag="even" if place % 2 == 0 else None)
-    queue.lease_tasks(60, 5)
-
-    pages = [names(control.get(f"{TASKS}?limit=10&offset={offset}")) for offset in (0, 10, 20, 30)]
-
-    assert [len(page) for page in pages] == [10, 10, 5, 0]
-    assert sorted(name for page in pages for name in page) == [
-        f"n{place:02}" for place in range(25)
-    ]
-    assert names(control.get(f"{TASKS}?state=leased")) == ["n00", "n01", "n02", "n03", "n04"]
-    assert len(names(control.get(f"{TASKS}?tag=even&state=available"))) == 10
-    assert names(control.get(f"{TASKS}?search=N07")) == ["n07"]
-    assert names(control.get(f"{TASKS}?search=work%2024")) == ["n24"]
-    assert len(names(control.get(f"{TASKS}?search=work&limit=7"))) == 7
-    assert control.get(f"{TASKS}?search=nothing").body == {"tasks": [], "total": 0}
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("limit=0", 'limit is "0": expected `int` >= 1'),
-        ("limit=many", 'limit is "many": expected `int`, got `str`'),
-        ("state=gone", 'state is "gone": use one of'),
-        ("page=2", 'there is no parameter "page": this route takes descending, limit'),
-    ],
-)
-def test_parameters_that_are_not_valid(control: ControlClient, query: str, message: str) -> None:
-    """They are refused by name."""
-    reply = control.get(f"{TASKS}?{query}")
+    reply = control.post(TASKS, {"tasks": [{}, task]})
 
     assert reply.status == 400
     assert reply.message.startswith(message)
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "listed", "total"),
+    [
+        ("", "b c a", 3),
+        ("limit=2", "b c", 3),
+        ("offset=1&limit=1", "c", 3),
+        ("offset=3", "", 3),
+        ("descending=true", "a c b", 3),
+        ("sort=name", "a b c", 3),
+        ("sort=size&descending=true&limit=2", "b a", 3),
+        ("sort=tag&offset=1", "b a", 3),
+        ("tag=t&offset=1", "a", 2),
+        ("state=leased", "b", 1),
+        ("state=available&tag=t", "a", 1),
+        ("sort=added&state=scheduled", "", 0),
+        ("sort=leases&descending=true", "b c a", 3),
+        ("search=C", "c", 1),
+        ("search=XX&limit=1", "b", 2),
+        ("search=nothing", "", 0),
+    ],
+)
+def test_pages_filters_and_orders(
+    control: ControlClient, emulator: Emulator, query: str, listed: str, total: int
+) -> None:
+    """Tasks are narrowed by state, tag and text, counted, sorted, and a page is cut out of them."""
+    queue = emulator.queue("pull")
+    for name, payload, tag in (("b", "xxx", "t"), ("c", "x", None), ("a", "xx", "t")):
+        queue.add(payload, name=name, tag=tag)
+    queue.lease_tasks(0, 1)
+    if "state" in query:
+        queue.lease_tasks(60, 1)
+
+    reply = control.get(f"{TASKS}?{query}")
+
+    assert (" ".join(names(reply)), reply.body["total"]) == (listed, total)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (f"{TASKS}?limit=0", 'limit is "0": expected `int` >= 1'),
+        (f"{TASKS}?limit=many", 'limit is "many": expected `int`, got `str`'),
+        (f"{TASKS}?offset={10**30}", "offset is"),
+        (f"{TASKS}?state=gone", 'state is "gone": use one of'),
+        (f"{TASKS}?page=2", 'there is no parameter "page": this route takes descending, limit'),
+        ("/health?verbose=1", 'there is no parameter "verbose": this route takes none'),
+        ("/token", 'the query has no "email"'),
+    ],
+)
+def test_parameters_that_are_not_valid(control: ControlClient, path: str, message: str) -> None:
+    """They are refused by name, with their place in the answer."""
+    reply = control.get(path)
+
+    assert reply.status == 400
+    assert reply.message.startswith(message)
+    assert f"{reply.body['error']['errors'][0]['location']}" in message
 
 
 def test_payloads_in_lists_are_cut(control: ControlClient, emulator: Emulator) -> None:
@@ -283,7 +297,7 @@ def test_a_search_beyond_ascii(control: ControlClient, emulator: Emulator, text:
     assert names(control.get(f"{TASKS}?search={quote(text)}")) == ["found"]
 
 
-@pytest.mark.parametrize("body", [b"foo", b"{", b"[1,", b'{"tasks": 1}x', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"{", b'{"tasks": 1}x', b"\xff", b"[" * 100_000])
 def test_a_body_that_is_not_json(control: ControlClient, body: bytes) -> None:
     """That is what the message says, and the status is that of a wrong argument."""
     reply = control.call("POST", TASKS, body)
@@ -316,38 +330,6 @@ def test_an_end_of_a_lease_beyond_64_bits(control: ControlClient, emulator: Emul
 
     assert reply.status == 400
     assert "eta_usec" in reply.message
-
-
-def test_the_age_of_the_oldest_due_task(control: ControlClient, emulator: Emulator) -> None:
-    """There is none while every task is leased or scheduled."""
-    queue = emulator.queue("pull")
-    queue.add(name="a")
-    assert control.get("/queues/pull").body["queue"]["oldest_age_seconds"] == 0
-    queue.lease_tasks(60, 1)
-    assert control.get("/queues/pull").body["queue"]["oldest_age_seconds"] is None
-
-
-def test_pages_in_any_order(control: ControlClient, emulator: Emulator) -> None:
-    """Tasks are sorted and counted, and a page is cut out of them."""
-    queue = emulator.queue("pull")
-    for name, payload, tag in (("b", "x" * 3, "t"), ("c", "x", None), ("a", "xx", "t")):
-        queue.add(payload, name=name, tag=tag)
-
-    def page(query: str) -> tuple[list[str], int]:
-        reply = control.get(f"{TASKS}?{query}")
-        return names(reply), reply.body["total"]
-
-    assert page("offset=0") == (["b", "c", "a"], 3)
-    assert control.get(f"{TASKS}?offset={10**30}").status == 400
-    assert page("offset=1&limit=1") == (["c"], 3)
-    assert page("sort=name") == (["a", "b", "c"], 3)
-    assert page("sort=size&descending=true&limit=2") == (["b", "a"], 3)
-    assert page("sort=tag&offset=1") == (["b", "a"], 3)
-    assert page("offset=0&descending=true") == (["a", "c", "b"], 3)
-    assert page("descending=true") == (["a", "c", "b"], 3)
-    assert page("offset=1&tag=t") == (["a"], 2)
-    assert page("sort=leases&search=C") == (["c"], 1)
-    assert page("sort=added&state=leased") == ([], 0)
 
 
 def exhaust(emulator: Emulator, *tasks: NewTask) -> None:
