@@ -38,7 +38,7 @@ _SECRET_CHARACTERS = 32
 _log = logging.getLogger("pullqueue.serve")
 
 
-class _Formatter(logging.Formatter):
+class LogFormatter(logging.Formatter):
     """Formats a record as a line of text, or as one JSON object per line.
 
     Control characters, which could forge lines or control a terminal, are escaped.
@@ -69,7 +69,7 @@ class _Formatter(logging.Formatter):
 def set_up_logs(*, log_format: str, log_level: str) -> None:
     """Write the logs to the standard error stream, as text or as JSON."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_Formatter(as_json=log_format == "json"))
+    handler.setFormatter(LogFormatter(as_json=log_format == "json"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("pullqueue").setLevel(log_level.upper())
 
