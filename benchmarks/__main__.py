@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         "--depth",
         type=int,
         default=Options().depth,
-        help="tasks in the deep queue of the suite `engine` (default: 1000000)",
+        help="tasks in deep queues (default: 1000000); in those of the suite `push` at most 100000",
     )
     given = parser.parse_args(arguments)
     if unknown := set(given.suites) - set(SUITES):

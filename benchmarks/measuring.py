@@ -23,7 +23,7 @@ class Options:
     rounds: int = 5
     """How many turns each side takes."""
     depth: int = 1_000_000
-    """Number of tasks in the deep queue of the engine's suite."""
+    """Number of tasks in deep queues; other queues of the suite `push` have no more, either."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

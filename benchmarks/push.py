@@ -27,9 +27,9 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
 
 QUEUE_YAML = "queue:\n- name: web\n  rate: 5/s\n"
-TASKS = 1_000
+MAX_TASKS = 1_000
 SHALLOW = 1_000
-DEEP = 100_000
+MAX_DEEP = 100_000
 BATCH = 100
 BODY = b"to=ada"
 FORM = "application/x-www-form-urlencoded"
@@ -37,7 +37,7 @@ REQUEST = HttpRequest("/mail", headers=(("content-type", FORM),))
 
 EMPTY_VIEW = HttpRequest("/constant/0", headers=(("content-type", FORM),))
 AS_FAST_AS_POSSIBLE = QueueSettings(
-    name="web", mode=QueueMode.PUSH, rate=Rate(count=1_000_000, unit="s"), bucket_size=TASKS
+    name="web", mode=QueueMode.PUSH, rate=Rate(count=1_000_000, unit="s"), bucket_size=MAX_TASKS
 )
 
 AT_MOST_A_CALL = 2.0
@@ -56,11 +56,12 @@ def handle() -> str:
 
 def measure(options: Options) -> Iterator[Figure]:
     """Measure runs and a server, and the growth of both."""
-    yield from _run_tasks(options)
+    tasks, deep = min(options.depth, MAX_TASKS), min(options.depth, MAX_DEEP)
+    yield from _run_tasks(tasks, deep, options.rounds)
     with emulator_and_empty_views() as views:
-        for waiting, suffix in ((0, ""), (DEEP, f", {DEEP:,} waiting")):
-            with served(views.empty_port, waiting) as deliver:
-                loop = partial(bare_loop, views.empty_port)
+        for waiting, suffix in ((0, ""), (deep, f", {deep:,} waiting")):
+            with served(views.empty_port, tasks, waiting) as deliver:
+                loop = partial(bare_loop, views.empty_port, tasks)
                 for value, peer_value in compare(deliver, loop, rounds=options.rounds).values():
                     yield Figure(
                         what="a task delivered by a server" + suffix,
@@ -72,15 +73,16 @@ def measure(options: Options) -> Iterator[Figure]:
                     )
 
 
-def _run_tasks(options: Options) -> Iterator[Figure]:
-    shallow, deep = Queue(SHALLOW), Queue(DEEP)
-    what = f"run_tasks of {TASKS:,} tasks"
+def _run_tasks(tasks: int, waiting: int, rounds: int) -> Iterator[Figure]:
+    shallow, deep = Queue(tasks, SHALLOW), Queue(tasks, waiting)
+    what = f"run_tasks of {tasks:,} tasks"
+    calls = partial(bare_calls, tasks)
     sides = (
-        (shallow, bare_calls, f"{TASKS:,} bare calls of werkzeug's client", AT_MOST_A_CALL, ""),
-        (deep, shallow.turn, f"{SHALLOW:,} waiting", GROWTH, f", {DEEP:,} waiting"),
+        (shallow, calls, f"{tasks:,} bare calls of werkzeug's client", AT_MOST_A_CALL, ""),
+        (deep, shallow.turn, f"{SHALLOW:,} waiting", GROWTH, f", {waiting:,} waiting"),
     )
     for side, peer, name, at_most, suffix in sides:
-        costs = compare(side.turn, peer, rounds=options.rounds)
+        costs = compare(side.turn, peer, rounds=rounds)
         for value, peer_value in costs.values():
             yield Figure(
                 what=what + suffix,
@@ -95,7 +97,8 @@ def _run_tasks(options: Options) -> Iterator[Figure]:
 class Queue:
     """A push queue with tasks that wait for their eta."""
 
-    def __init__(self, waiting: int) -> None:
+    def __init__(self, tasks: int, waiting: int) -> None:
+        self._tasks = tasks
         clock = ManualClock()
         self._emulator = Emulator.from_text(QUEUE_YAML, clock=clock)
         eta = clock.now() + timedelta(days=1)
@@ -108,24 +111,24 @@ class Queue:
 
     def turn(self) -> Mapping[str, float]:
         """Send tasks; those that wait stay."""
-        self._add(TASKS, NewTask(BODY, request=REQUEST))
-        run = partial(run_tasks, self._emulator, app, max_attempts=TASKS + 1)
+        self._add(self._tasks, NewTask(BODY, request=REQUEST))
+        run = partial(run_tasks, self._emulator, app, max_attempts=self._tasks + 1)
         return timed({"run": (1, run)}, clock=process_time)
 
 
-def bare_calls() -> Mapping[str, float]:
+def bare_calls(tasks: int) -> Mapping[str, float]:
     """Call the handler as a test without pullqueue would."""
     client = Client(app, use_cookies=False)
 
     def call() -> None:
-        for _ in range(TASKS):
+        for _ in range(tasks):
             client.post("/mail", data=BODY, content_type=FORM).close()
 
     return timed({"run": (1, call)}, clock=process_time)
 
 
 @contextmanager
-def served(port: int, waiting: int) -> Iterator[Turn]:
+def served(port: int, tasks: int, waiting: int) -> Iterator[Turn]:
     """Yield what delivers tasks to a port; others wait for their eta meanwhile."""
     emulator = Emulator(QueueConfig(queues=(AS_FAST_AS_POSSIBLE,)))
     queue = emulator.queue("web")
@@ -144,14 +147,14 @@ def served(port: int, waiting: int) -> Iterator[Turn]:
 
         def turn() -> Mapping[str, float]:
             queue.pause()
-            for _ in range(TASKS // BATCH):
+            for _ in range(tasks // BATCH):
                 queue.add_many([NewTask(BODY, request=EMPTY_VIEW)] * BATCH)
-            return {"task": timed({"all": (1, deliver)})["all"] / TASKS}
+            return {"task": timed({"all": (1, deliver)})["all"] / tasks}
 
         yield turn
 
 
-def bare_loop(port: int) -> Mapping[str, float]:
+def bare_loop(port: int, tasks: int) -> Mapping[str, float]:
     """Send the same requests one after the other."""
     connection = HTTPConnection(HOST, port)
 
@@ -159,6 +162,6 @@ def bare_loop(port: int) -> Mapping[str, float]:
         connection.request("POST", EMPTY_VIEW.url, BODY, {"Content-Type": FORM})
         connection.getresponse().read()
 
-    costs = timed({"task": (TASKS, send)})
+    costs = timed({"task": (tasks, send)})
     connection.close()
     return costs

@@ -5,7 +5,6 @@ hold are run as they stand, and the sample's programs work together.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -21,7 +20,7 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 from documents import blocks_of
-from programs import completed, program
+from programs import completed, program, running
 from push_app import push_app, until
 
 ROOT = Path(__file__).parents[2]
@@ -54,30 +53,19 @@ def here(arguments: list[str], data: Path) -> list[str]:
 
 
 @contextmanager
-def running(*command: str | Path, **environment: str) -> Iterator[tuple[Any, str]]:
-    """Run a program and return it, with the first line it prints."""
-    with subprocess.Popen(
-        command,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield (
-                process,
-                process.stdout.readline() if "picture_worker.py" not in str(command) else "",
-            )
-        finally:
-            process.terminate()
+def serving(*command: str) -> Iterator[str]:
+    """Run a command of `pullqueue` that serves, at any port, and yield the address."""
+    with running(PROGRAM, *command, "--port", "0", stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        assert line.startswith("pullqueue listening on ")
+        yield line.split()[-1]
 
 
 def test_the_image_s_command_and_health_check(tmp_path: Path) -> None:
     """The server starts by the image's command, and its health check finds it well, then gone."""
     command = here(listed("^CMD"), tmp_path)
-    with running(PROGRAM, *command, "--port", "0") as (_, line):
-        url = line.split()[-1]
+    with serving(*command) as url:
         check = listed(r"^HEALTHCHECK .*\\\n\s+CMD")
         health = [argument.replace("http://127.0.0.1:8124", url) for argument in check]
         well = subprocess.run([PROGRAM, *health[1:]], check=False)
@@ -104,17 +92,20 @@ def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
     assert ".:/etc/pullqueue:ro" in services["pullqueue"]["volumes"]
     assert services["app"]["depends_on"]["pullqueue"]["condition"] == "service_healthy"
     command = here(services["pullqueue"]["command"], tmp_path)
-    with running(PROGRAM, *command, "--port=0") as (_, line):
-        url = line.split()[-1]
+    with serving(*command) as url:
         by_name = Request(f"{url}/_emulator/ready", headers={"Host": "pullqueue:8124"})  # noqa: S310
         with urlopen(by_name, timeout=60) as answer:  # noqa: S310
             assert answer.status == 200
-        where = {"PULLQUEUE_EMULATOR_HOST": url.removeprefix("http://")}
+        host = url.removeprefix("http://")
+        app_command = (sys.executable, SAMPLE / "picture_app.py")
+        worker_command = (sys.executable, "-u", SAMPLE / "picture_worker.py")
         with (
-            running(sys.executable, SAMPLE / "picture_app.py", PORT="0", **where) as (_, said),
-            running(sys.executable, "-u", SAMPLE / "picture_worker.py", **where) as (worker, _),
+            running(*app_command, PORT="0", PULLQUEUE_EMULATOR_HOST=host) as app,
+            running(*worker_command, PULLQUEUE_EMULATOR_HOST=host) as worker,
         ):
-            port = said.split()[-1]
+            assert app.stdout is not None
+            assert worker.stdout is not None
+            port = app.stdout.readline().split()[-1]
             post = Request(f"http://127.0.0.1:{port}/", b"resize cat.png")
             with urlopen(post, timeout=60) as answer:  # noqa: S310
                 name = answer.read().decode().split()[1]
@@ -135,11 +126,11 @@ def test_two_services_of_the_documented_compose_file(tmp_path: Path) -> None:
             argument.replace("http://app:8080", app.url).replace("http://worker:8080", worker.url)
             for argument in here(services["pullqueue"]["command"], tmp_path)
         ]
-        with running(PROGRAM, *command, "--port=0") as (_, line):
+        with serving(*command) as url:
             for target in (None, "worker"):
                 task = {"request": {"url": f"/{target}", "target": target}}
                 tasks = json.dumps({"tasks": [task]}).encode()
-                add = f"{line.split()[-1]}/_emulator/queues/default/tasks"
+                add = f"{url}/_emulator/queues/default/tasks"
                 urlopen(Request(add, tasks), timeout=60).close()  # noqa: S310
             until(lambda: app.received and worker.received)
 
@@ -160,10 +151,9 @@ def test_the_documented_ways_to_run_the_image(command: list[str], tmp_path: Path
     assert command[:3] == ["docker", "run", "--rm"]
     assert command[command.index("-p") + 1] == f"127.0.0.1:8124:{exposed()}"
     assert all(known(place.split(":")[1]) for place in places)
-    with running(
-        PROGRAM, *here(command[image + 1 :] or listed("^CMD"), tmp_path), "--port", "0"
-    ) as (_, line):
-        assert line.startswith("pullqueue listening on ")
+    if arguments := command[image + 1 :]:  # or those of the image, which are run above
+        with serving(*here(arguments, tmp_path)) as url:
+            assert url
 
 
 def exposed() -> str:
@@ -202,8 +192,8 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
     assert service["Type"] == "notify"
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert f"/var/lib/{service['StateDirectory']}/" in service["ExecStart"]
-    with running(PROGRAM, *command, "--port", "0") as (_, line):
-        assert line.startswith("pullqueue listening on ")
+    with serving(*command) as url:
+        assert url
 
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:

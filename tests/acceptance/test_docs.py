@@ -92,24 +92,6 @@ def test_what_is_installed_exists(page: Path) -> None:
     assert "/path/to/pullqueue" not in page.read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    ("text", "alone"),
-    [
-        ("pip install pullqueue", True),
-        ("python -m pip install 'pullqueue[pytest]' requests", True),
-        ("- run: pipx run pullqueue lint", True),
-        ("additional_dependencies: [pullqueue]", True),
-        ("pip install '../pullqueue[pytest]' requests", False),
-        ("pip install 'pullqueue[postgres] @ git+https://git.example.com/pullqueue.git'", False),
-        ('pipx run --spec "$PULLQUEUE" pullqueue lint', False),
-        ("pip install . && pullqueue serve", False),
-    ],
-)
-def test_which_commands_need_an_index(text: str, *, alone: bool) -> None:
-    """The name alone is found, after any other words; paths and URLs are permitted."""
-    assert bool(FROM_AN_INDEX.search(text)) == alone
-
-
 def test_each_extra_is_listed(project: dict[str, dict[str, list[str]]]) -> None:
     """The page of the installation has each extra that a user could want, and no others."""
     text = (DOCS / "how-to" / "install.md").read_text("utf-8")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import completed
+from programs import completed, running
 from served import serving
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -50,12 +50,10 @@ def test_the_puller(tmp_path: Path) -> None:
     program = f"{sys.executable} {SAMPLES / 'puller' / 'count_words.py'}"
     with (
         serving("queue.yaml", folder=SAMPLES / "puller") as served,
-        subprocess.Popen(
-            [sys.executable, SAMPLES / "puller" / "results.py"],
-            env={**os.environ, "PORT": "0"},
-            stdout=subprocess.PIPE,
+        running(
+            *(sys.executable, SAMPLES / "puller" / "results.py"),
             stderr=subprocess.DEVNULL,
-            text=True,
+            PORT="0",
         ) as results,
     ):
         assert results.stdout is not None
@@ -76,7 +74,6 @@ def test_the_puller(tmp_path: Path) -> None:
             timeout=60,
         )
         printed = [results.stdout.readline(), results.stdout.readline()]
-        results.terminate()
 
     assert printed == [
         'hamlet: {"be": 2, "not": 1, "or": 1, "to": 2}\n',

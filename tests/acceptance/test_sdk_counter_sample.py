@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+from programs import running
 from served import free_port
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "counter"
 
 PYTHON = [sys.executable, "-W", "ignore"]
 EXEC = [sys.executable, "-m", "pullqueue", "exec"]
-
-
-@contextmanager
-def running(command: list[str], folder: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a command in the folder until the block ends."""
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
 
 
 def read_until(process: subprocess.Popen[str], pattern: str) -> str:
@@ -70,14 +50,14 @@ def test_under_pytest(pytester: pytest.Pytester) -> None:
 def test_with_real_processes(tmp_path: Path) -> None:
     """A web app and its workers share their queue as processes; one of them is a REST worker."""
     folder, port = Path(shutil.copytree(SAMPLE, tmp_path / "counter")), free_port()
-    with running([*EXEC, "--", *PYTHON, "main.py"], folder, PORT=str(port)) as web:
+    with running(*EXEC, "--", *PYTHON, "main.py", cwd=folder, PORT=str(port)) as web:
         address = read_until(web, r"pullqueue listening on http://(\S+)")
         read_until(web, r"(Running on)")
         for worker in ("worker.py", "rest_worker.py"):
             for thing in ("tea", "coffee", "tea"):
                 vote(port, thing)
-            command = [*EXEC, "--", *PYTHON, worker]
-            with running(command, folder, PULLQUEUE_EMULATOR_HOST=address) as working:
+            command = (*EXEC, "--", *PYTHON, worker)
+            with running(*command, cwd=folder, PULLQUEUE_EMULATOR_HOST=address) as working:
                 assert working.stdout is not None
                 counted = [working.stdout.readline().strip() for _ in range(2)]
             assert counted == ["tea: 2", "coffee: 1"]

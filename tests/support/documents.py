@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import IO
 
 from ci_files import scripts_of
+from forking import command
 
 _QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -40,36 +41,13 @@ _FIRST_PORT, _PORT_COUNT = 20_000, 12_000
 """The ports that are used in their place, below those that systems choose for programs."""
 _SHOWN_PORT = re.compile(rf"\b({'|'.join(_PORTS)})\b")
 _PROGRAMS = {
-    "pullqueue": "pullqueue.cli.main",
-    "gtaskqueue": "pullqueue.gtaskqueue.command.gtaskqueue",
-    "gtaskqueue_puller": "pullqueue.gtaskqueue.puller.gtaskqueue_puller",
+    "pullqueue": "pullqueue.cli:main",
+    "gtaskqueue": "pullqueue.gtaskqueue.command:gtaskqueue",
+    "gtaskqueue_puller": "pullqueue.gtaskqueue.puller:gtaskqueue_puller",
+    "pytest": "pytest:console_main",
+    "python-blocks": "forking:run_blocks",
 }
-_PROGRAM = """\
-#!{python}
-import sys
-from pkgutil import resolve_name
-from pullqueue import address
-
-address.DEFAULT_PORT = {port}
-address.DEFAULT_ADDRESS = address.DEFAULT_HOST + ":{port}"
-sys.exit(resolve_name("{function}")())
-"""
-"""A command whose default port is another one."""
-_INTERPRETER = """
-import contextlib, io, json, sys, traceback
-
-names = {"__name__": "__main__"}
-for line in sys.stdin:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        try:
-            exec(compile(json.loads(line), "<block>", "exec"), names)
-            failed = False
-        except BaseException:
-            failed = True
-            traceback.print_exc()
-    print(json.dumps([failed, printed.getvalue()]), flush=True)
-"""
+"""The programs that are forked, and their functions."""
 _KEEPING_EXPORTS = """
 source "$EXPORTS_FILE"
 (exit {status})
@@ -128,8 +106,7 @@ class DocumentRunner:
         self.programs = folder.parent / f"{folder.name}.bin"
         self.programs.mkdir()
         for name, function in _PROGRAMS.items():
-            values = {"python": sys.executable, "port": self.ports[_PORTS[0]], "function": function}
-            (self.programs / name).write_text(_PROGRAM.format(**values))
+            (self.programs / name).write_text(command(function, port=self.ports[_PORTS[0]]))
             (self.programs / name).chmod(0o755)
         self.processes: list[subprocess.Popen[str]] = []
         self.interpreter: subprocess.Popen[str] | None = None
@@ -150,8 +127,8 @@ class DocumentRunner:
             message = f"line {block.line}:\n{self.last_output}\nis not\n{block.text}"
             assert _matches(block.text, self.last_output), message
         elif block.language == "console":
-            for command, expected in _commands(block.text):
-                self._command(command, expected)
+            for line, expected in _commands(block.text):
+                self._command(line, expected)
 
     def run_tests(self) -> None:
         """Run the test modules that were written and not yet run."""
@@ -162,7 +139,7 @@ class DocumentRunner:
         )
         plugins = ["-p", "pytest_asyncio.plugin"] if asynchronous else []
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, *self.tests],
+            [self.programs / "pytest", "-q", "-p", "no:cacheprovider", *plugins, *self.tests],
             check=False,
             cwd=self.folder,
             env=self._environment(),
@@ -190,7 +167,7 @@ class DocumentRunner:
 
     def _python(self, block: Block) -> None:
         if self.interpreter is None:
-            self.interpreter = self._start([sys.executable, "-W", "error", "-c", _INTERPRETER])
+            self.interpreter = self._start([str(self.programs / "python-blocks")])
         assert self.interpreter.stdin is not None
         self.interpreter.stdin.write(json.dumps(block.text) + "\n")
         self.interpreter.stdin.flush()

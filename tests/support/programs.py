@@ -6,8 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,6 +41,26 @@ def completed(
         text=True,
         timeout=120,
     )
+
+
+@contextmanager
+def running(
+    *command: str | Path, cwd: Path | None = None, stderr: int = subprocess.PIPE, **variables: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a program until the block ends, with more variables in its environment."""
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
 
 
 def npm_packages(folder: Path, scratch: Path) -> Path:
