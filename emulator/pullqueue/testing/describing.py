@@ -12,7 +12,6 @@ from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import faults_of
-from pullqueue.push.request import PushRequest
 from pullqueue.tasks import Task, TaskState
 from pullqueue.testing.record import records_of
 
@@ -140,8 +139,6 @@ def describe_call(call: QueueCall) -> str:
 
 
 def _short(argument: object) -> str:
-    if isinstance(argument, PushRequest):
-        return quoted(f"{argument.method} {argument.url}")
     if isinstance(argument, Task):
         return quoted(argument.name)
     if isinstance(argument, list | tuple):
