@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -20,6 +21,7 @@ from pullqueue import Clock, Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.control import delivery
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
+from pullqueue.stores import open_store
 
 QUEUE_YAML = """\
 queue:
@@ -216,6 +218,30 @@ def test_stop(
         until(lambda: "/after" in app.paths() and not control.queue("once")["tasks"])
 
     assert app.paths().count("/slow") == (1 if released else 2)
+
+
+def test_a_store_that_fails(app: PushApp, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A result that cannot be stored leaves the task leased; delivery goes on with the store."""
+    clock, store = ManualClock(), open_store(f"sqlite:///{tmp_path}/tasks.db")
+    emulator = Emulator.from_text(QUEUE_YAML, store=store, clock=clock)
+    queue = emulator.queue("once")
+    file = sqlite3.connect(tmp_path / "tasks.db", isolation_level=None, check_same_thread=False)
+
+    def fail(_: Received) -> None:
+        app.on_request = lambda _: None
+        file.execute("ALTER TABLE tasks RENAME TO lost")
+
+    app.on_request = fail
+    with closing(emulator), Server(emulator, push_to=PushAddresses([app.url])), closing(file):
+        queue.add(name="t1")
+        until(lambda: "the result of an attempt cannot be stored" in caplog.text)
+        until(lambda: "push tasks cannot be delivered" in caplog.text)
+        file.execute("ALTER TABLE lost RENAME TO tasks")
+        clock.advance(60)
+        until(lambda: not queue.list_tasks())
+
+    assert len(app.received) == 2
+    assert caplog.text.count("push tasks cannot be delivered: the store's file: no such table") == 1
 
 
 def test_responses_without_end(control: Control) -> None:

@@ -13,8 +13,10 @@ from pullqueue.engine.interceptors import (
     VERBS,
     Interceptors,
     QueueCall,
+    amend_origin,
     bypass_interceptors,
     call_deadline,
+    current_origin,
 )
 
 CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
@@ -148,3 +150,11 @@ def test_for_the_length_of_a_block() -> None:
         raise ValueError
 
     assert not interceptors
+
+
+def test_the_origin_outside_of_a_call() -> None:
+    """What this process does itself has no client, and cannot be given one."""
+    own = current_origin()
+    amend_origin(client="somebody")
+
+    assert current_origin() == own
