@@ -119,7 +119,7 @@ def test_a_hundred_are_listed(queue: Queue) -> None:
 
 class TestLease:
     def test_by_tag_without_asking_for_a_group(self, queue: Queue) -> None:
-        """A tag requires group_by_tag is refused, as in the API."""
+        """A tag without group_by_tag is refused, as in the API."""
         with pytest.raises(InvalidTagError, match='tag "red" requires group_by_tag'):
             queue.lease(60, 1, tag="red")
 
@@ -137,7 +137,7 @@ class TestLease:
         assert len(queue.lease(60, 10, payload_bytes=20).tasks) == 2
 
     def test_the_lease_rate(self, caplog: pytest.LogCaptureFixture) -> None:
-        """From the eleventh call within a second on they return nothing; the log says so once."""
+        """The eleventh call in a second returns nothing; the log says so once a minute."""
         clock = ManualClock()
         queue = emulator_of(pull("a"), limits=Limits(leases_per_second=10), clock=clock).queue("a")
         queue.add(name="one")

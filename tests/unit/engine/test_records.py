@@ -1,4 +1,4 @@
-"""pullqueue.engine.memory.name_index, .exhaustion and .rates, and engine.name_source."""
+"""pullqueue.engine.memory.name_index and .rates, and engine.name_source."""
 
 from __future__ import annotations
 
