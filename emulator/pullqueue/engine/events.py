@@ -110,7 +110,7 @@ _retry_count = attrgetter("retry_count")
 
 MINUTE_USEC = 60 * USEC_PER_SECOND
 _FLOW_MINUTES = 24 * 60
-"""How many minutes with events are counted, also when their operations are no longer recorded."""
+"""How many minutes with events are counted at least; those of recorded operations always are."""
 
 
 class EventLog:
@@ -142,10 +142,12 @@ class EventLog:
         self._operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
         self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
-        if len(self._flow) > _FLOW_MINUTES:
-            del self._flow[next(iter(self._flow))]
         while self._count > self._kept and len(self._operations) > 1:
             self._count -= len(self._operations.popleft().names)
+        if len(self._flow) > _FLOW_MINUTES:
+            first = next(iter(self._flow))
+            if first + MINUTE_USEC <= self._operations[0].usec:
+                del self._flow[first]
 
     def read(self, now_usec: int, task_name: str | None = None) -> list[Event]:
         """Return the events until now, of all tasks or of one, oldest first."""

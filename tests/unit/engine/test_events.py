@@ -30,6 +30,15 @@ def test_the_flow_outlives_the_record() -> None:
     }
 
 
+def test_all_that_is_recorded_is_in_the_flow() -> None:
+    """Also where it is more than a day's number of minutes, as in other stores."""
+    log = EventLog(2000)
+    for minute in range(3000):
+        log.record(EventKind.ADDED, minute * MINUTE_USEC, [task("one")])
+
+    assert list(log.flow(0)) == [minute * MINUTE_USEC for minute in range(1000, 3000)]
+
+
 def test_an_attempt_that_was_interrupted_is_an_event_when_the_next_one_starts() -> None:
     """An attempt without an end is not left open in the history."""
     log = EventLog(kept=10)
