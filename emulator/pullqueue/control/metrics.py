@@ -31,10 +31,7 @@ def get_metrics(state: ServerState) -> str:
 
 
 def _of_queues(state: ServerState) -> list[str]:
-    queues = [
-        QueueResource.of(queue, queue.fetch_statistics(), state.push_to)
-        for queue in state.emulator.queues
-    ]
+    queues = [QueueResource.of(queue, state.push_to) for queue in state.emulator.queues]
     by_state: list[_Sample] = [
         ({"queue": queue.name, "state": each}, getattr(queue, each))
         for queue in queues

@@ -104,10 +104,13 @@ class QueueResource(Model):
 
     @classmethod
     def of(
-        cls, queue: engine.Queue, statistics: QueueStatistics, push_to: PushAddresses
+        cls,
+        queue: engine.Queue,
+        push_to: PushAddresses,
+        statistics: QueueStatistics | None = None,
     ) -> QueueResource:
         """Return a queue as it is now, in a server that delivers push tasks to some addresses."""
-        numbers = statistics._asdict()
+        numbers = (statistics or queue.fetch_statistics())._asdict()
         oldest_usec = numbers.pop("oldest_eta_usec")
         # Before its eta a task has no age.
         due_usec = None if oldest_usec is None else queue.now_usec() - oldest_usec

@@ -132,8 +132,7 @@ def list_queues(state: ServerState) -> list[models.QueueResource]:
 @operation("GET", _QUEUE, key="queue")
 def get_queue(state: ServerState, queue: str) -> models.QueueResource:
     """Return one queue."""
-    found = state.emulator.queue(queue)
-    return models.QueueResource.of(found, found.fetch_statistics(), state.push_to)
+    return models.QueueResource.of(state.emulator.queue(queue), state.push_to)
 
 
 @operation("POST", f"{_QUEUE}/purge", key="deleted")
@@ -330,7 +329,7 @@ def resources_of(
     state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]
 ) -> list[models.QueueResource]:
     """Return queues with some statistics as the control routes show them."""
-    return [models.QueueResource.of(*queue, state.push_to) for queue in queues]
+    return [models.QueueResource.of(queue, state.push_to, numbers) for queue, numbers in queues]
 
 
 def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:

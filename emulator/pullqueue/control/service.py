@@ -151,10 +151,7 @@ def config_of(state: ServerState, queues: Iterable[Queue]) -> Config:
         total_storage_limit=emulator.config.total_storage_limit_bytes,
         bytes_stored=emulator.bytes_stored,
         limits=emulator.limits._asdict(),
-        queues=[
-            models.QueueResource.of(queue, queue.fetch_statistics(), state.push_to)
-            for queue in queues
-        ],
+        queues=[models.QueueResource.of(queue, state.push_to) for queue in queues],
     )
 
 
