@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
+from commands import PROGRAM
 from documents import blocks_of
 from programs import completed, program, running
 from push_app import push_app, until
@@ -28,7 +29,6 @@ CONTAINERS = ROOT / "docs" / "how-to" / "containers.md"
 PAGE = CONTAINERS.read_text("utf-8")
 SAMPLE = ROOT / "samples" / "compose"
 UNIT = ROOT / "samples" / "systemd" / "pullqueue.service"
-PROGRAM = Path(sys.executable).with_name("pullqueue")
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 
 

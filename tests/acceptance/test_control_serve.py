@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+from commands import PROGRAM
 from programs import completed
 from served import Served, free_port, serving
 
-PROGRAM = Path(sys.executable).with_name("pullqueue")
 QUEUE = "/taskqueue/v1beta2/projects/p/taskqueues/pull"
 QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
 OPTIONS = (

@@ -10,8 +10,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from executing import QUEUE_YAML, SHOW_ENVIRONMENT, Execute, python, start
+from executing import EXEC, QUEUE_YAML, SHOW_ENVIRONMENT, Execute, python
 from linting import pullqueue
+from programs import completed, running
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cli.serve import report_tasks_left
@@ -34,11 +35,10 @@ def folder(folder: Path) -> Path:
 def test_its_status_and_streams_are_its_own(folder: Path) -> None:
     """Input, output and exit status pass through."""
     program = "import sys; print(sys.stdin.read().upper()); sys.exit(7)"
-    process = start(*python(program), folder=folder)
-    output, errors = process.communicate("hello", timeout=120)
+    done = completed([*EXEC, *python(program)], cwd=folder, input="hello")
 
-    assert (process.returncode, output) == (7, "HELLO\n")
-    assert errors.startswith("pullqueue listening on http://127.0.0.1:")
+    assert (done.returncode, done.stdout) == (7, "HELLO\n")
+    assert done.stderr.startswith("pullqueue listening on http://127.0.0.1:")
 
 
 def test_signals_are_passed_on(folder: Path) -> None:
@@ -53,13 +53,13 @@ def test_signals_are_passed_on(folder: Path) -> None:
         "print('ready', flush=True)\n"
         "while True: signal.pause()\n"
     )
-    process = start(*python(program), folder=folder)
-    assert process.stdout is not None
-    printed = [process.stdout.readline()]
-    for name in names:
-        process.send_signal(getattr(signal, name))
-        printed.append(process.stdout.readline())
-    process.communicate(timeout=60)
+    with running(*EXEC, *python(program), cwd=folder) as process:
+        assert process.stdout is not None
+        printed = [process.stdout.readline()]
+        for name in names:
+            process.send_signal(getattr(signal, name))
+            printed.append(process.stdout.readline())
+        process.communicate(timeout=60)
 
     assert printed == [f"{line}\n" for line in ("ready", *names)]
     assert process.returncode == 42

@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from executing import QUEUE_YAML, Execute, start
-from programs import go_program
+from executing import EXEC, QUEUE_YAML, Execute
+from programs import go_program, running
 from served import free_port
 
 HERE = Path(__file__).parent
@@ -81,10 +81,8 @@ def answer_of(port: int, path: str) -> str:
 def test_a_web_app(app: Path, folder: Path) -> None:
     """Handlers under `appengine.Main` use the queues, and their logs are theirs."""
     port = free_port()
-    process = start("--", str(app), folder=folder, PORT=str(port))
-    try:
+    with running(*EXEC, "--", app, cwd=folder, PORT=str(port)) as process:
         answers = [answer_of(port, path) for path in ("/one", "/two")]
-    finally:
         process.terminate()
         _, errors = process.communicate(timeout=60)
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from executing import python, start
+from executing import EXEC, python
 from linting import pullqueue
 from odd_servers import silent
+from programs import running
 from push_app import Control, PushApp, Received, push_app, until
 from served import serving
 
@@ -325,9 +326,10 @@ from google.appengine.api import taskqueue
 taskqueue.add(url="/mail", params={"to": "ada"}, queue_name="web", target="worker")
 input()
 """
-    process = start("--push-to", f"worker={app.url}", *python(program), folder=tmp_path)
-    until(lambda: app.received or process.poll() is not None)
-    process.communicate("\n", timeout=60)
+    order = (*EXEC, "--push-to", f"worker={app.url}", *python(program))
+    with running(*order, cwd=tmp_path) as process:
+        until(lambda: app.received or process.poll() is not None)
+        process.communicate("\n", timeout=60)
 
     [received] = app.received
     assert (received.method, received.path, received.body) == ("POST", "/mail", b"to=ada")

@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 import pytest
 from cloudtasks_interface import grpc_client
 from linting import pullqueue
-from programs import completed
-from served import FIRST_WORDS, free_port, serve_here, start_serve
+from programs import completed, running
+from served import FIRST_WORDS, SERVE, free_port, serve_here, serving
 
 QUEUE_YAML = """\
 queue:
@@ -102,14 +102,12 @@ class TestGreeting:
         """Its address comes second; it is ready once `pullqueue wait` returns, and ends, too."""
         port, grpc_port = free_port(), free_port()
         options = ("--port", str(port), "--grpc-port", str(grpc_port))
-        process = start_serve(*options, folder=folder)
-        try:
+        with running(*SERVE, *options, cwd=folder) as process:
             waited = pullqueue("wait", "--url", f"127.0.0.1:{port}")
             with socket.create_connection(("127.0.0.1", grpc_port), timeout=60):
                 pass
             with grpc_client(f"127.0.0.1:{grpc_port}") as client:
                 queues = list(client.list_queues(parent="projects/p/locations/us-central1"))
-        finally:
             process.terminate()
             output, errors = process.communicate(timeout=60)
 
@@ -121,13 +119,11 @@ class TestGreeting:
 
 def test_ctrl_c_stops_it(folder: Path) -> None:
     """It ends with status 0 and without a word, though nothing is served with it."""
-    process = start_serve("--port", "0", folder=folder)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with serving(folder=folder) as served:
+        served.process.send_signal(signal.SIGINT)
+        _, errors = served.process.communicate(timeout=60)
 
-    assert (process.returncode, errors) == (0, "")
+    assert (served.process.returncode, errors) == (0, "")
 
 
 class TestRefusals:

@@ -15,7 +15,7 @@ from google.auth.transport.requests import AuthorizedSession
 from google.oauth2.service_account import Credentials
 from programs import completed
 from rest_clients import CLIENTS_YAML
-from served import serve_here, start_serve
+from served import serve_here, serving
 
 from pullqueue import ConfigFileError
 from pullqueue.cli._service import secret_of
@@ -39,14 +39,12 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_line_that_works_with_an_acl(folder: Path) -> None:
     """The curl line has a token of one who may insert; closed queues are pointed out."""
-    process = start_serve("--port", "0", "--auth", "acl", folder=folder)
-    assert process.stdout is not None
-    lines = [process.stdout.readline().rstrip("\n") for _ in range(7)]
-    tried = completed(["sh", "-c", lines[6]])
-    process.terminate()
-    process.communicate(timeout=60)
+    with serving("--auth", "acl", folder=folder) as served:
+        assert served.process.stdout is not None
+        lines = [served.process.stdout.readline().rstrip("\n") for _ in range(6)]
+        tried = completed(["sh", "-c", lines[5]])
 
-    assert lines[1:6] == [
+    assert lines[:5] == [
         "queue.yaml: 3 pull queues",
         "  pull-queue",
         "  read-only",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import PathDistribution
@@ -14,6 +13,7 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
+from programs import completed
 
 import pullqueue
 
@@ -39,12 +39,7 @@ class TestVersion:
 
     def test_everybody_reads_it_from_there(self, project: dict[str, Any]) -> None:
         """The package and the command tell the version of pyproject.toml."""
-        done = subprocess.run(
-            [sys.executable, "-m", "pullqueue", "--version"],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        done = completed([sys.executable, "-m", "pullqueue", "--version"], check=True)
 
         assert pullqueue.__version__ == project["version"]
         assert done.stdout.split() == ["pullqueue", project["version"]]
@@ -118,14 +113,14 @@ class TestFiles:
         """Metadata are valid and the description can be rendered."""
         files = [str(path) for path in built.iterdir()]
         command = [sys.executable, "-m", "twine", "check", "--strict", *files]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        done = completed(command)
 
         assert done.returncode == 0, done.stdout
 
     def test_check_wheel_contents_finds_nothing(self, built: Path) -> None:
         """No stray, empty, doubled or compiled file is in the wheel."""
         command = [sys.executable, "-m", "check_wheel_contents", str(built)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+        done = completed(command, cwd=ROOT)
 
         assert done.returncode == 0, done.stdout
 

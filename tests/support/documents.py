@@ -30,6 +30,7 @@ from typing import IO
 
 from ci_files import scripts_of
 from forking import command
+from programs import completed
 
 _QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -138,13 +139,10 @@ class DocumentRunner:
             "mark.asyncio" in (self.folder / name).read_text() for name in self.tests
         )
         plugins = ["-p", "pytest_asyncio.plugin"] if asynchronous else []
-        done = subprocess.run(
+        done = completed(
             [self.programs / "pytest", "-q", "-p", "no:cacheprovider", *plugins, *self.tests],
-            check=False,
             cwd=self.folder,
             env=self._environment(),
-            capture_output=True,
-            text=True,
         )
         self.tests.clear()
         self.last_output = done.stdout + done.stderr

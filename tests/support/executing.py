@@ -1,16 +1,14 @@
-"""`pullqueue exec` as a program of its own; see the fixture `execute` for it in this process."""
+"""What the tests of `pullqueue exec` share; the fixture `execute` runs it in this process."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 Execute = Callable[..., tuple[int, str, str]]
 """Runs `pullqueue exec` with arguments and variables; returns status, output and errors."""
 
+EXEC = (sys.executable, "-m", "pullqueue", "exec")
 QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
 SHOW_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 USE_QUEUE = """
@@ -26,19 +24,6 @@ thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 """
-
-
-def start(*arguments: str, folder: Path, **variables: str) -> subprocess.Popen[str]:
-    """Start `pullqueue exec` in a folder."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "pullqueue", "exec", *arguments],
-        cwd=folder,
-        env={**os.environ, **variables},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def python(program: str) -> list[str]:

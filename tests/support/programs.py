@@ -52,6 +52,7 @@ def running(
         command,
         cwd=cwd,
         env={**os.environ, **variables},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,

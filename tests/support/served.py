@@ -20,7 +20,9 @@ from urllib.request import urlopen
 
 from click.testing import Result
 from linting import pullqueue
+from programs import running
 
+SERVE = (sys.executable, "-m", "pullqueue", "serve")
 FIRST_WORDS = "pullqueue listening on "
 GRPC_WORDS = "gRPC listening on "
 
@@ -54,8 +56,8 @@ class Served:
 @contextmanager
 def serving(*arguments: str, folder: Path, **environment: str) -> Iterator[Served]:
     """Run `pullqueue serve` in a folder until the block ends, on a free port by default."""
-    process = start_serve("--port", "0", *arguments, folder=folder, **environment)
-    try:
+    command = (*SERVE, "--port", "0", *arguments)
+    with running(*command, cwd=folder, stderr=subprocess.PIPE, **environment) as process:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
         assert line.startswith(FIRST_WORDS), line + process.communicate(timeout=60)[1]
@@ -64,21 +66,6 @@ def serving(*arguments: str, folder: Path, **environment: str) -> Iterator[Serve
             grpc_address = process.stdout.readline().strip().removeprefix(GRPC_WORDS)
         url = line.removeprefix(FIRST_WORDS)
         yield Served(process=process, url=url, grpc_address=grpc_address)
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-
-
-def start_serve(*arguments: str, folder: Path, **environment: str) -> subprocess.Popen[str]:
-    """Start `pullqueue serve` in a folder."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "pullqueue", "serve", *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def serve_here(*arguments: str, use: Callable[[str], Any] = lambda _: None) -> tuple[Result, Any]:
