@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from stores import LONG
 
 from pullqueue import Emulator, ManualClock
 
@@ -30,6 +29,7 @@ sys.dont_write_bytecode = False
 
 
 # Every run tries other examples, so a few each time are many over a week.
+LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 settings.register_profile(
     "pullqueue",
     max_examples=1000 if LONG else 40,
