@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable
 from datetime import timedelta
-from ipaddress import ip_address
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +12,7 @@ from flask import request
 from msgspec import UNSET, Meta
 
 import pullqueue
-from pullqueue.address import DEFAULT_PROJECT
+from pullqueue.address import DEFAULT_PROJECT, is_loopback
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.tokens import DEFAULT_SCOPES
@@ -268,7 +267,7 @@ def get_token(state: ServerState, query: TokenQuery) -> Json:
 def make_credentials(state: ServerState, body: CredentialsRequest) -> Json:
     """Make the key file of a service account, for this machine only."""
     address = request.remote_addr
-    if address and not ip_address(address).is_loopback:
+    if address and not is_loopback(address):
         raise ApiError(
             f"keys are made for this machine alone, and {address} is another: run `pullqueue "
             "credentials` where the server runs",
