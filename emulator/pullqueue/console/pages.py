@@ -82,6 +82,7 @@ class _Figures(NamedTuple):
     counts: dict[str, int]
     oldest: float | None
     """Seconds since the oldest task became due."""
+    oldest_label: str = _QUEUE_COLUMNS["oldest_age_seconds"]
 
 
 class Pages:
