@@ -10,9 +10,8 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from configparser import ConfigParser
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -23,6 +22,7 @@ from commands import PROGRAM
 from documents import blocks_of
 from programs import completed, program, running
 from push_app import push_app, until
+from served import Served, serving
 
 ROOT = Path(__file__).parents[2]
 CONTAINERS = ROOT / "docs" / "how-to" / "containers.md"
@@ -44,30 +44,20 @@ def listed(pattern: str) -> list[str]:
     return [str(argument) for argument in json.loads(found)]
 
 
-def here(arguments: list[str], data: Path) -> list[str]:
-    """Return the arguments of a container, or a service, as they must be on this machine."""
+def run_service(command: list[str], data: Path) -> AbstractContextManager[Served]:
+    """Run the command of a container, or of a service, on this machine, at any port."""
     places = {"/etc/pullqueue": str(SAMPLE), "/var/lib/pullqueue": str(data)}
     for there, place in places.items():
-        arguments = [argument.replace(there, place) for argument in arguments]
-    return arguments
-
-
-@contextmanager
-def serving(*command: str) -> Iterator[str]:
-    """Run a command of `pullqueue` that serves, at any port, and yield the address."""
-    with running(PROGRAM, *command, "--port", "0", stderr=subprocess.DEVNULL) as server:
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        assert line.startswith("pullqueue listening on ")
-        yield line.split()[-1]
+        command = [argument.replace(there, place) for argument in command]
+    assert command[0] == "serve"
+    return serving(*command[1:], folder=data)
 
 
 def test_the_image_s_command_and_health_check(tmp_path: Path) -> None:
     """The server starts by the image's command, and its health check finds it well, then gone."""
-    command = here(listed("^CMD"), tmp_path)
-    with serving(*command) as url:
+    with run_service(listed("^CMD"), tmp_path) as server:
         check = listed(r"^HEALTHCHECK .*\\\n\s+CMD")
-        health = [argument.replace("http://127.0.0.1:8124", url) for argument in check]
+        health = [argument.replace("http://127.0.0.1:8124", server.url) for argument in check]
         well = subprocess.run([PROGRAM, *health[1:]], check=False)
     gone = subprocess.run([PROGRAM, *health[1:-1], "0"], check=False, stderr=subprocess.DEVNULL)
 
@@ -91,8 +81,8 @@ def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
     assert services["app"]["environment"] == {"PULLQUEUE_EMULATOR_HOST": "pullqueue:8124"}
     assert ".:/etc/pullqueue:ro" in services["pullqueue"]["volumes"]
     assert services["app"]["depends_on"]["pullqueue"]["condition"] == "service_healthy"
-    command = here(services["pullqueue"]["command"], tmp_path)
-    with serving(*command) as url:
+    with run_service(services["pullqueue"]["command"], tmp_path) as server:
+        url = server.url
         by_name = Request(f"{url}/_emulator/ready", headers={"Host": "pullqueue:8124"})  # noqa: S310
         with urlopen(by_name, timeout=60) as answer:  # noqa: S310
             assert answer.status == 200
@@ -124,13 +114,13 @@ def test_two_services_of_the_documented_compose_file(tmp_path: Path) -> None:
     with push_app() as app, push_app() as worker:
         command = [
             argument.replace("http://app:8080", app.url).replace("http://worker:8080", worker.url)
-            for argument in here(services["pullqueue"]["command"], tmp_path)
+            for argument in services["pullqueue"]["command"]
         ]
-        with serving(*command) as url:
+        with run_service(command, tmp_path) as server:
             for target in (None, "worker"):
                 task = {"request": {"url": f"/{target}", "target": target}}
                 tasks = json.dumps({"tasks": [task]}).encode()
-                add = f"{url}/_emulator/queues/default/tasks"
+                add = f"{server.url}/_emulator/queues/default/tasks"
                 urlopen(Request(add, tasks), timeout=60).close()  # noqa: S310
             until(lambda: app.received and worker.received)
 
@@ -152,8 +142,8 @@ def test_the_documented_ways_to_run_the_image(command: list[str], tmp_path: Path
     assert command[command.index("-p") + 1] == f"127.0.0.1:8124:{exposed()}"
     assert all(known(place.split(":")[1]) for place in places)
     if arguments := command[image + 1 :]:  # or those of the image, which are run above
-        with serving(*here(arguments, tmp_path)) as url:
-            assert url
+        with run_service(arguments, tmp_path) as server:
+            assert server.url
 
 
 def exposed() -> str:
@@ -187,13 +177,12 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # as the library documents it
     unit.read(UNIT)
     service = unit["Service"]
-    command = here(service["ExecStart"].split()[1:], tmp_path)
 
     assert service["Type"] == "notify"
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert f"/var/lib/{service['StateDirectory']}/" in service["ExecStart"]
-    with serving(*command) as url:
-        assert url
+    with run_service(service["ExecStart"].split()[1:], tmp_path) as server:
+        assert server.url
 
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
