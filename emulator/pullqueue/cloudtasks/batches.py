@@ -96,7 +96,7 @@ def _operation(
     for index, error in failures.items():
         status = metadata.failed_requests[index]
         status.code = code_pb2.Code.Value(error.rpc_code)
-        status.message = str(error)
+        status.message = str(service_error(error))
     location = call.name._replace(queue="", task="")
     operation = call.message("Operation", name=f"{location}/operations/{uuid4()}", done=True)
     operation.metadata.Pack(metadata)

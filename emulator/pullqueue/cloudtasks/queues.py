@@ -10,6 +10,7 @@ from typing import Final
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue import config as queue_yaml
+from pullqueue.api import messages
 from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.access import changed_queues, check_permission
 from pullqueue.cloudtasks.calls import Call, ResourceName
@@ -154,8 +155,11 @@ def _created(call: Call, name: ResourceName) -> Message:
         return queue_message(call, call.emulator.create_queue(settings))
     except QueueNameInUseError as error:
         exists = any(queue.name == name.queue for queue in call.emulator.queues)
-        code = "ALREADY_EXISTS" if exists else call.version.deleted_queue_code
-        raise ApiError(str(error), rpc_code=code) from None
+        raise ApiError(
+            messages.CLOUD_TASKS_QUEUE_EXISTS if exists else messages.CLOUD_TASKS_QUEUE_DELETED,
+            rpc_code="ALREADY_EXISTS" if exists else call.version.deleted_queue_code,
+            explanation=str(error),
+        ) from None
 
 
 def _read_paths(call: Call) -> list[str] | None:

@@ -259,7 +259,7 @@ def _json(body: dict[str, Any], status: int) -> Response:
 
 def _unimplemented(**_parts: str) -> Response:
     raise ApiError(
-        f"{request.method} {request.path:.200} is not supported: no client library calls it",
+        f"{request.method} {request.path:.200} is not supported by the emulator",
         rpc_code="UNIMPLEMENTED",
     )
 

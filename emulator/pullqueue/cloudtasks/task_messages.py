@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from google.rpc import code_pb2
 
+from pullqueue.api import messages
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.cloudtasks.calls import Call, ResourceName
@@ -101,12 +102,18 @@ def insert_tasks(call: Call, queue: Queue, tasks: Sequence[NewTask]) -> list[Tas
         if error is None:
             results.append(next(added))
             continue
-        state = why_in_use(existing=error is not TombstonedTaskError)
-        message = f'task "{task.name}" of queue "{queue.name}" {state}'
-        results.append(
-            ApiError(f"{message}: choose another name, or omit it", rpc_code="ALREADY_EXISTS")
-        )
+        results.append(_name_in_use(queue, task, existing=error is not TombstonedTaskError))
     return results
+
+
+def _name_in_use(queue: Queue, task: NewTask, *, existing: bool) -> ApiError:
+    reserved = messages.CLOUD_TASKS_TASK_NAME_RESERVED
+    return ApiError(
+        messages.CLOUD_TASKS_TASK_EXISTS if existing else reserved,
+        rpc_code="ALREADY_EXISTS",
+        explanation=f'task "{task.name}" of queue "{queue.name}" {why_in_use(existing=existing)}: '
+        "choose another name, or omit it",
+    )
 
 
 def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -> None:

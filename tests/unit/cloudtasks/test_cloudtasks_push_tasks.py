@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, PUSH, Call, GrpcApi, refused
+from cloudtasks_api import LOCATION, PUSH, ApiRefused, Call, GrpcApi, refused
 from push_app import push_app, until
 
 from pullqueue import (
@@ -239,13 +239,30 @@ class TestCreateTask:
         assert len(emulator.queue("push").list_tasks()) == 1 - more
 
     def test_a_name_in_use(self, call: Call) -> None:
-        """The message says whether the task exists or was deleted."""
+        """The message begins as in production, which apps compare, and says why."""
         create(call, http())
-        with refused("ALREADY_EXISTS", "exists: choose another name, or omit it"):
+        with pytest.raises(ApiRefused) as exists:
             create(call, http())
         call("DeleteTask", name=ONE)
-        with refused("ALREADY_EXISTS", "was deleted"):
+        with pytest.raises(ApiRefused) as deleted:
             create(call, http())
+        with pytest.raises(ApiRefused) as gone:
+            call("GetTask", name=ONE)
+        with pytest.raises(ApiRefused) as unknown:
+            call("GetTask", name=f"{PUSH}/tasks/unknown")
+
+        assert str(exists.value) == (
+            'ALREADY_EXISTS: Requested entity already exists (task "one" of queue "push" exists: '
+            "choose another name, or omit it)"
+        )
+        assert str(deleted.value).startswith(
+            "ALREADY_EXISTS: The task cannot be created because a task with this name existed too "
+            'recently. (task "one" of queue "push" was deleted'
+        )
+        assert str(gone.value).startswith("NOT_FOUND: The task no longer exists, though a task ")
+        assert str(unknown.value) == (
+            'NOT_FOUND: Requested entity was not found. (queue "push" has no task "unknown")'
+        )
 
 
 class TestAttempts:
@@ -370,6 +387,7 @@ class TestBatches:
         metadata = operation["metadata"]
         assert (metadata["state"], metadata["startTime"]) == ("PARTIALLY_SUCCEEDED", NOW)
         assert failures(operation) == {"1": 6, "2": 3, "3": 3, "4": 3}
+        assert 'already exists (task "one"' in metadata["failedRequests"]["1"]["message"]
         assert len(emulator.queue("push").list_tasks()) == 2
 
     def test_a_batch_that_succeeds(self, call: Call, emulator: Emulator) -> None:

@@ -329,19 +329,25 @@ class TestCreateQueue:
         ids=["v2beta2", "v2"],
     )
     def test_a_name_in_use(self, call: Call, code: str) -> None:
-        """It is reserved after the queue was deleted, too, with another code in v2."""
+        """It is reserved after the queue was deleted, too, with another code in v2.
+
+        Messages begin as in production, which apps compare.
+        """
+        recently = (
+            "The queue cannot be created because a queue with this name existed too recently."
+        )
         queue = {"name": MADE} | (TARGET if code == "ALREADY_EXISTS" else {})
         create(call, **queue)
-        with refused("ALREADY_EXISTS", "exists: choose another name"):
+        with refused("ALREADY_EXISTS", r'Queue already exists \(queue "made" exists: choose'):
             create(call, **queue)
 
         assert call("DeleteQueue", name=MADE) == {}
-        with refused(code, "was deleted not long ago"):
+        with refused(code, rf'{recently} \(queue "made" was deleted not long ago'):
             create(call, **queue)
-        with refused(code, "was deleted not long ago"):
+        with refused(code, recently):
             call("UpdateQueue", queue=queue)
         for method in ("GetQueue", "PauseQueue", "ResumeQueue", "PurgeQueue", "DeleteQueue"):
-            with refused("NOT_FOUND", 'queue "made"'):
+            with refused("NOT_FOUND", r'Queue does not exist\. \(queue "made"'):
                 call(method, name=MADE)
 
 
