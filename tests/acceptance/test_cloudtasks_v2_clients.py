@@ -1,4 +1,7 @@
-"""Clients of Cloud Tasks v2, unmodified but for the endpoint: from new tasks to their handlers."""
+"""Clients of Cloud Tasks v2, unmodified but for the endpoint: from new tasks to their handlers.
+
+Those of Google for Python are run by the contract suite and by the documentation.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,12 +18,9 @@ from urllib.request import urlopen
 
 import grpc
 import pytest
-from cloudtasks_interface import grpc_client, rest_client
 from flask import Flask, request
-from google.api_core.exceptions import Conflict
 from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.requests import Request
-from google.cloud import tasks_v2
 from google.oauth2 import id_token
 from jwt import PyJWTError
 from programs import completed, go_program, npm_packages, pip_install, program
@@ -30,7 +28,6 @@ from push_app import until
 from served import Served, serving
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from pullqueue.clock import SystemClock
 from pullqueue.sdk.environment import variables_for
 
 QUEUE_YAML = """
@@ -177,41 +174,6 @@ def test_firebase_python(handlers: TaskHandlers, tmp_path: Path) -> None:
 
     assert reported(handlers, *command) == [True, "bird", "ALREADY_EXISTS"]
     check_firebase(handlers, {"image": "cat.png"})
-
-
-@pytest.mark.parametrize("transport", ["grpc", "rest"])
-def test_python(handlers: TaskHandlers, transport: str) -> None:
-    """Google's client for Python, over each of its transports."""
-    queue = f"python-{transport}"
-    parent = f"{LOCATION}/queues/{queue}"
-    later = SystemClock().now() + timedelta(hours=1)
-
-    def create(name: str, at: datetime | None = None) -> str:
-        token = {"service_account_email": WORKER}
-        request = {"url": f"{API}/{name}", "body": b"work", "oidc_token": token}
-        path = f"{parent}/tasks/{name}"
-        task = {"name": path, "http_request": request, "schedule_time": at}
-        return str(client.create_task(parent=parent, task=task).name)
-
-    with ExitStack() as stack:
-        if transport == "grpc":
-            client = stack.enter_context(grpc_client(handlers.served.grpc_address, tasks_v2))
-        else:
-            client = rest_client(handlers.served.url, module=tasks_v2)
-        retry_config = {"min_backoff": timedelta(seconds=0.1)}
-        client.create_queue(parent=LOCATION, queue={"name": parent, "retry_config": retry_config})
-        create(f"{queue}-retried")
-        run, deleted = create(f"{queue}-run", later), create(f"{queue}-deleted", later)
-        with pytest.raises(Conflict) as again:
-            create(f"{queue}-run", later)
-        shown = client.get_task(name=run)
-        client.delete_task(name=deleted)
-        purged = create(f"{queue}-purged", later)
-        client.run_task(name=run)
-        names = [task.name for task in client.list_tasks(parent=parent).tasks]
-
-    url, code = shown.http_request.url, int(again.value.code)
-    check_life(handlers, queue, {"url": url, "again": code, "listed": purged in names})
 
 
 @pytest.mark.parametrize("transport", ["grpc", "rest"])

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
-from programs import completed, npm_packages, program
-from rest_clients import GONE, guarded_server, key_file, run_client, token_of
+from programs import npm_packages, program
+from rest_clients import GONE, guarded_server, run_client, token_of
 
 from pullqueue.server.lifecycle import Server
 
 FOLDER = Path(__file__).parent / "npm"
-PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +43,3 @@ def test_the_lifecycle_of_tasks(server: Server, packages: Path, package: str, ma
 
     assert [answer or "" for answer in reported["deleted"]] == ["", "", ""]
     assert reported["gone"] == GONE
-
-
-@pytest.mark.parametrize("package", ["gtoken", "googleapis-27/node_modules/gtoken"])
-def test_a_key_file(server: Server, packages: Path, tmp_path: Path, package: str) -> None:
-    """A token for a key file, asked for by a client that does not name the key it signs with."""
-    key = key_file(server, tmp_path / "key.json")
-    script = [program("node", package="nodejs"), str(FOLDER / "grant.js")]
-
-    done = completed(
-        [*script, str(packages / package), str(key), f"{server.url}/token"], check=True
-    )
-
-    headers = {"Authorization": f"Bearer {done.stdout.strip()}"}
-    request = Request(f"{server.url}{PULL_QUEUE}", headers=headers)  # noqa: S310 - our own server
-    with urlopen(request, timeout=60) as answer:  # noqa: S310 - the same
-        assert answer.status == 200

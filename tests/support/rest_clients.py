@@ -8,9 +8,8 @@ from typing import Any
 
 from linting import pullqueue
 from programs import completed
-from served import Served
 
-from pullqueue import Clock, Emulator
+from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
 
 CLIENTS_YAML = """\
@@ -28,12 +27,12 @@ queue:
 """A queue that the worker may use in every way, and one that it may not insert into."""
 
 
-def guarded_server(clock: Clock | None = None) -> Server:
+def guarded_server() -> Server:
     """Return a server of these queues that enforces the acl."""
-    return Server(Emulator.from_text(CLIENTS_YAML, clock=clock), acl=True)
+    return Server(Emulator.from_text(CLIENTS_YAML), acl=True)
 
 
-def key_file(server: Server | Served, path: Path, email: str = "worker@example.com") -> Path:
+def key_file(server: Server, path: Path, email: str = "worker@example.com") -> Path:
     """Have a key made with `pullqueue credentials`."""
     done = pullqueue("credentials", email, "--url", server.url, "--output", str(path))
     assert done.exit_code == 0, done.stderr

@@ -1,9 +1,8 @@
 // The lifecycle of tasks with @google-cloud/tasks, reported as JSON on standard output.
-// Arguments: the client's package, "grpc" or "rest", the server's address for that, and an access
-// token or nothing.
+// Arguments: the client's package, "grpc" or "rest", and the server's address for that.
 'use strict';
 
-const [, , packageName, transport, address, token] = process.argv;
+const [, , packageName, transport, address] = process.argv;
 const {v2beta2} = require(packageName);
 const {grpc} = require(`${packageName}/../../google-gax`);
 const {PassThroughClient} = require(`${packageName}/../../google-auth-library`);
@@ -17,10 +16,9 @@ const client = new v2beta2.CloudTasksClient({
   port: Number(port),
   ...transports[transport],
 });
-const options = token ? {otherArgs: {headers: {authorization: `Bearer ${token}`}}} : {};
 
 async function call(method, request) {
-  const [response] = await client[method](request, options);
+  const [response] = await client[method](request);
   return response;
 }
 
@@ -53,7 +51,7 @@ async function lifecycle() {
     await call('deleteTask', {name: task.name});
   }
   results.locations = [];
-  for await (const {locationId} of client.listLocationsAsync({name: 'projects/app'}, options)) {
+  for await (const {locationId} of client.listLocationsAsync({name: 'projects/app'})) {
     results.locations.push(locationId);
   }
   await client.close();
