@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from interfaces import (
-    PUSH,
-    STORAGE_LIMIT_BYTES,
-    URL,
-    Held,
-    Interface,
-    Listed,
-    PushInterface,
-    Refusal,
-    Refused,
-)
+from interfaces import PUSH, STORAGE_LIMIT_BYTES, URL, Interface, PushInterface, Shown
 
+from pullqueue import (
+    InvalidQueueModeError,
+    NameInUseError,
+    OverQuotaError,
+    TaskError,
+    TaskLeaseExpiredError,
+    UnknownQueueError,
+)
 from pullqueue.clock import to_usec
 
 MINUTE = 60
 
 
-@contextmanager
-def refused(refusal: Refusal) -> Iterator[None]:
-    """Expect a call to be refused for a reason."""
-    with pytest.raises(Refused) as caught:
-        yield
-    assert caught.value.refusal is refusal
-
-
-def names(held: list[Held]) -> list[str]:
+def names(held: list[Shown]) -> list[str]:
     """Return the names of leased tasks."""
     return [task.name for task in held]
 
@@ -71,7 +59,7 @@ class TestAdd:
         """More than 30 days ahead is too far."""
         too_far = interface.emulator.clock.now() + timedelta(days=30, seconds=1)
 
-        with refused(Refusal.INVALID):
+        with interface.refuses(ValueError):
             interface.add(b"", eta=too_far)
 
         assert interface.count() == 0
@@ -80,7 +68,7 @@ class TestAdd:
         """A second task of the same name is refused and the first one stays as it was."""
         interface.add(b"first", name="same")
 
-        with refused(Refusal.NAME_TAKEN):
+        with interface.refuses(NameInUseError):
             interface.add(b"second", name="same")
 
         assert [task.payload for task in interface.lease(MINUTE, 10)] == [b"first"]
@@ -91,7 +79,7 @@ class TestAdd:
         interface.delete("once")
 
         interface.advance(7 * 86_400 - 1)
-        with refused(Refusal.NAME_TAKEN):
+        with interface.refuses(NameInUseError):
             interface.add(b"", name="once")
         interface.advance(1)
 
@@ -110,7 +98,7 @@ class TestAdd:
         self, interface: Interface, fields: dict[str, Any]
     ) -> None:
         """Names have up to 500 letters, digits, underscores and hyphens; others have limits."""
-        with refused(Refusal.INVALID):
+        with interface.refuses(ValueError):
             interface.add(**{"payload": b"", **fields})
 
         assert interface.count() == 0
@@ -126,7 +114,7 @@ class TestAdd:
         interface.add(b"x" * 2000, name="a")
         interface.add(b"x" * (STORAGE_LIMIT_BYTES - 2001 - 1), name="b", queue="limited")
 
-        with refused(Refusal.OVER_QUOTA):
+        with interface.refuses(OverQuotaError):
             interface.add(b"", name="c")
         interface.delete("a")
 
@@ -179,7 +167,7 @@ class TestLease:
         """A lease has 0 to 604,800 seconds and 1 to 1,000 tasks."""
         interface.add(b"", name="one")
 
-        with refused(Refusal.INVALID):
+        with interface.refuses(ValueError):
             interface.lease(seconds, count)
 
         assert names(interface.lease(604_800, 1000)) == ["one"]
@@ -192,7 +180,7 @@ class TestLease:
         if interface.zero_tasks_means_one:
             assert names(interface.lease(MINUTE, 0)) == ["one"]
         else:
-            with refused(Refusal.INVALID):
+            with interface.refuses(ValueError):
                 interface.lease(MINUTE, 0)
 
     def test_a_lease_of_no_time(self, interface: Interface) -> None:
@@ -259,7 +247,7 @@ class TestModify:
         (held,) = interface.lease(MINUTE, 1)
 
         again = interface.modify(interface.modify(held, 10), 20)
-        with refused(Refusal.LEASE_EXPIRED):
+        with interface.refuses(TaskLeaseExpiredError):
             interface.modify(held, 30)
 
         assert again.eta_usec == interface.emulator.clock.now_usec() + 20 * 1_000_000
@@ -280,7 +268,7 @@ class TestModify:
         (held,) = interface.lease(MINUTE, 1)
         interface.advance(MINUTE)
 
-        with refused(Refusal.LEASE_EXPIRED):
+        with interface.refuses(TaskLeaseExpiredError):
             interface.modify(held, 10)
 
     def test_a_lease_someone_else_holds(self, interface: Interface) -> None:
@@ -290,7 +278,7 @@ class TestModify:
         interface.advance(MINUTE)
         (theirs,) = interface.lease(MINUTE, 1)
 
-        with refused(Refusal.LEASE_EXPIRED):
+        with interface.refuses(TaskLeaseExpiredError):
             interface.modify(held, 10)
 
         assert interface.modify(theirs, 10).retry_count == 2
@@ -300,7 +288,7 @@ class TestModify:
         interface.add(b"")
         (held,) = interface.lease(MINUTE, 1)
 
-        with refused(Refusal.INVALID):
+        with interface.refuses(ValueError):
             interface.modify(held, 604_801)
 
 
@@ -386,7 +374,7 @@ class TestRetryLimit:
             interface.lease(1, 1, queue="limited")
             interface.advance(1)
 
-        with refused(Refusal.NAME_TAKEN):
+        with interface.refuses(NameInUseError):
             interface.add(b"", name="one", queue="limited")
 
     def test_a_limit_of_zero(self, interface: Interface) -> None:
@@ -411,12 +399,12 @@ class TestRetryLimit:
 class TestQueues:
     def test_an_unknown_queue(self, interface: Interface) -> None:
         """A queue that queue.yaml does not have is refused."""
-        with refused(Refusal.UNKNOWN_QUEUE):
+        with interface.refuses(UnknownQueueError):
             interface.add(b"", queue="nowhere")
 
     def test_a_push_queue(self, interface: Interface) -> None:
         """Tasks cannot be leased from a push queue."""
-        with refused(Refusal.WRONG_MODE):
+        with interface.refuses(InvalidQueueModeError):
             interface.lease(MINUTE, 1, queue="push")
 
     def test_queues_are_apart(self, interface: Interface) -> None:
@@ -432,9 +420,9 @@ class TestPush:
     def test_what_is_added_is_there_as_it_was(self, push: PushInterface) -> None:
         """A task is shown with its request and its eta, and is counted."""
         eta = push.emulator.clock.now() + timedelta(seconds=10)
-        push.add_push(b"\x00a=1\xff", name="one", eta=eta)
+        push.add(b"\x00a=1\xff", queue=PUSH, name="one", eta=eta)
 
-        task = Listed("one", b"\x00a=1\xff", "POST", URL, to_usec(eta))
+        task = Shown("one", b"\x00a=1\xff", to_usec(eta), request=("POST", URL))
         assert push.get("one") == task
         assert push.listed() == [task]
         assert push.count(queue=PUSH) == 1
@@ -442,53 +430,58 @@ class TestPush:
     def test_order_is_eta(self, push: PushInterface) -> None:
         """Tasks are in order of their etas, and without an eta are due at once."""
         now = push.emulator.clock.now()
-        later = push.add_push(eta=now + timedelta(seconds=1))
-        generated = push.add_push()
+        later = push.add(b"", queue=PUSH, eta=now + timedelta(seconds=1))
+        generated = push.add(b"", queue=PUSH)
 
         assert [task.name for task in push.listed()] == [generated, later]
         assert push.get(generated).eta_usec == to_usec(now)
 
     def test_a_name_in_use_is_refused(self, push: PushInterface) -> None:
         """It is in use while the task is there, and for 7 days after the task was deleted."""
-        push.add_push(b"first", name="same")
-        with refused(Refusal.NAME_TAKEN):
-            push.add_push(b"second", name="same")
+        push.add(b"first", queue=PUSH, name="same")
+        with push.refuses(NameInUseError):
+            push.add(b"second", queue=PUSH, name="same")
         assert [task.payload for task in push.listed()] == [b"first"]
 
         push.delete("same", queue=PUSH)
         push.advance(7 * 86_400 - 1)
-        with refused(Refusal.NAME_TAKEN):
-            push.add_push(name="same")
+        with push.refuses(NameInUseError):
+            push.add(b"", queue=PUSH, name="same")
         push.advance(1)
 
-        assert push.add_push(name="same") == "same"
+        assert push.add(b"", queue=PUSH, name="same") == "same"
 
     @pytest.mark.parametrize(
-        ("payload", "name", "days", "refusal"),
+        ("payload", "name", "days", "error"),
         [
-            (b"", "a b", 0, Refusal.INVALID),
-            (b"", None, 31, Refusal.INVALID),
-            (b"x" * (STORAGE_LIMIT_BYTES + 1), None, 0, Refusal.OVER_QUOTA),
+            (b"", "a b", 0, ValueError),
+            (b"", None, 31, ValueError),
+            (b"x" * (STORAGE_LIMIT_BYTES + 1), None, 0, OverQuotaError),
         ],
     )
     def test_what_is_not_valid_is_refused(
-        self, push: PushInterface, payload: bytes, name: str | None, days: int, refusal: Refusal
+        self,
+        push: PushInterface,
+        payload: bytes,
+        name: str | None,
+        days: int,
+        error: type[Exception],
     ) -> None:
         """Names, etas and the storage limit have the rules of pull tasks; nothing is stored."""
         eta = push.emulator.clock.now() + timedelta(days=days)
 
-        with refused(refusal):
-            push.add_push(payload, name=name, eta=eta)
+        with push.refuses(error):
+            push.add(payload, queue=PUSH, name=name, eta=eta)
 
         assert push.count(queue=PUSH) == 0
 
     def test_delete(self, push: PushInterface) -> None:
         """A deleted task is gone, once; others stay."""
-        push.add_push(name="one")
-        push.add_push(name="two")
+        push.add(b"", queue=PUSH, name="one")
+        push.add(b"", queue=PUSH, name="two")
 
         assert [push.delete("one", queue=PUSH) for _ in range(2)] == [True, False]
-        with refused(Refusal.UNKNOWN_TASK):
+        with push.refuses(TaskError):
             push.get("one")
 
         assert [task.name for task in push.listed()] == ["two"]
@@ -496,26 +489,25 @@ class TestPush:
     def test_purge(self, push: PushInterface) -> None:
         """It deletes the tasks of this queue, due or not, and the queue can be used."""
         push.add(b"")
-        push.add_push()
-        push.add_push(eta=push.emulator.clock.now() + timedelta(days=1))
+        push.add(b"", queue=PUSH)
+        push.add(b"", queue=PUSH, eta=push.emulator.clock.now() + timedelta(days=1))
 
         push.purge()
 
         assert push.listed() == []
         assert (push.count(queue=PUSH), push.count()) == (0, 1)
-        push.add_push()
+        push.add(b"", queue=PUSH)
         assert push.count(queue=PUSH) == 1
 
     def test_leases_are_refused(self, push: PushInterface) -> None:
         """A push task can neither be leased nor have its eta changed."""
-        push.add_push(name="one")
+        push.add(b"", queue=PUSH, name="one")
         (before,) = push.listed()
-        held = Held(name="one", payload=b"", tag=None, eta_usec=before.eta_usec, retry_count=0)
 
         for lease in (push.lease, push.lease_by_tag):
-            with refused(Refusal.WRONG_MODE):
+            with push.refuses(InvalidQueueModeError):
                 lease(MINUTE, 1, queue=PUSH)
-        with refused(Refusal.WRONG_MODE):
-            push.modify(held, MINUTE, queue=PUSH)
+        with push.refuses(InvalidQueueModeError):
+            push.modify(before, MINUTE, queue=PUSH)
 
         assert push.listed() == [before]

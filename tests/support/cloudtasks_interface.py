@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Unpack
@@ -13,37 +13,33 @@ import grpc
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2beta2
-from interfaces import (
-    PUSH,
-    URL,
-    Held,
-    Interface,
-    Listed,
-    PushInterface,
-    Refusal,
-    Refused,
-    TaskFields,
-    manual_emulator,
-)
+from interfaces import PUSH, URL, Interface, PushInterface, Shown, TaskFields, manual_emulator
 from requests import Response
 
-from pullqueue import Emulator
+from pullqueue import (
+    Emulator,
+    InvalidQueueModeError,
+    NameInUseError,
+    OverQuotaError,
+    TaskLeaseExpiredError,
+    UnknownQueueError,
+    UnknownTaskError,
+)
 from pullqueue.clock import from_usec, to_usec
 from pullqueue.server.lifecycle import Server
 
 LOCATION = "projects/app/locations/us-central1"
 
-_REFUSALS: tuple[tuple[str, str, Refusal], ...] = (
-    ("FAILED_PRECONDITION", "is a push queue", Refusal.WRONG_MODE),
-    ("FAILED_PRECONDITION", "", Refusal.LEASE_EXPIRED),
-    ("ALREADY_EXISTS", "", Refusal.NAME_TAKEN),
-    ("NOT_FOUND", "is not in", Refusal.UNKNOWN_QUEUE),
-    ("NOT_FOUND", "", Refusal.UNKNOWN_TASK),
-    ("RESOURCE_EXHAUSTED", "total_storage_limit", Refusal.OVER_QUOTA),
-    ("INVALID_ARGUMENT", "", Refusal.INVALID),
+_ERRORS: tuple[tuple[str, str, type[Exception]], ...] = (
+    ("FAILED_PRECONDITION", "is a push queue", InvalidQueueModeError),
+    ("FAILED_PRECONDITION", "", TaskLeaseExpiredError),
+    ("ALREADY_EXISTS", "", NameInUseError),
+    ("NOT_FOUND", "is not in", UnknownQueueError),
+    ("NOT_FOUND", "", UnknownTaskError),
+    ("RESOURCE_EXHAUSTED", "total_storage_limit", OverQuotaError),
+    ("INVALID_ARGUMENT", "", ValueError),
 )
-
-
+"""By the code and a part of the message."""
 _URL_FIELDS = {"v2beta2": "relative_url", "v2": "relative_uri"}
 _BODY_FIELDS = {"v2beta2": "payload", "v2": "body"}
 
@@ -57,88 +53,75 @@ class CloudTasksInterface(PushInterface):
         self, emulator: Emulator, client: tasks_v2beta2.CloudTasksClient, push_client: Any = None
     ) -> None:
         super().__init__(emulator)
-        self._client = client
-        self._push_client = push_client or client
-        self._version = "v2beta2" if push_client is None else "v2"
+        self._client, self._push_client = client, push_client or client
+        version = "v2beta2" if push_client is None else "v2"
+        self._url, self._body = _URL_FIELDS[version], _BODY_FIELDS[version]
+
+    def error_of(self, error: Exception) -> type[Exception]:
+        if not isinstance(error, exceptions.GoogleAPICallError):
+            return type(error)
+        code, text = _code_of(error), str(error)
+        return next(kind for known, part, kind in _ERRORS if code == known and part in text)
 
     def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
-        message = {"payload": payload, "tag": fields.get("tag")}
-        return self._add(queue, fields.get("name"), fields.get("eta"), pull_message=message)
+        task: dict[str, Any] = {"schedule_time": fields.get("eta")}
+        if queue == PUSH:
+            task["app_engine_http_request"] = {self._url: URL, self._body: payload}
+        else:
+            task["pull_message"] = {"payload": payload, "tag": fields.get("tag")}
+        if name := fields.get("name"):
+            task["name"] = _task_path(queue, name)
+        added = self._client_for(queue).create_task(parent=_queue_path(queue), task=task)
+        return _id(added)
 
-    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
+    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Shown]:
         return self._lease(queue, seconds, count, "")
 
     def lease_by_tag(
         self, seconds: float, count: int, tag: str | None = None, *, queue: str = "pull"
-    ) -> list[Held]:
+    ) -> list[Shown]:
         chosen = "tag_function=oldest_tag()" if tag is None else f'tag="{tag}"'
         return self._lease(queue, seconds, count, chosen)
 
-    def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
+    def modify(self, held: Shown, seconds: float, *, queue: str = "pull") -> Shown:
         request: dict[str, Any] = {
             "name": _task_path(queue, held.name),
             "schedule_time": from_usec(held.eta_usec),
             "response_view": "FULL",
         }
-        with _refusals():
-            if seconds == 0:
-                return _held(self._client.cancel_lease(request=request))
-            request["lease_duration"] = timedelta(seconds=seconds)
-            return _held(self._client.renew_lease(request=request))
+        if seconds == 0:
+            return _leased(self._client.cancel_lease(request=request))
+        request["lease_duration"] = timedelta(seconds=seconds)
+        return _leased(self._client.renew_lease(request=request))
 
     def delete(self, name: str, *, queue: str = "pull") -> bool:
-        client = self._push_client if queue == PUSH else self._client
         try:
-            with _refusals():
-                client.delete_task(name=_task_path(queue, name))
-        except Refused as refused:
-            if refused.refusal is Refusal.UNKNOWN_TASK:
+            self._client_for(queue).delete_task(name=_task_path(queue, name))
+        except exceptions.NotFound as error:
+            if self.error_of(error) is UnknownTaskError:
                 return False
             raise
         return True
 
     def count(self, *, queue: str = "pull") -> int:
         request = {"name": _queue_path(queue), "read_mask": "stats"}
-        with _refusals():
-            return int(self._client.get_queue(request=request).stats.tasks_count)
+        return int(self._client.get_queue(request=request).stats.tasks_count)
 
-    def add_push(
-        self, payload: bytes = b"", *, name: str | None = None, eta: datetime | None = None
-    ) -> str:
-        message = {_URL_FIELDS[self._version]: URL, _BODY_FIELDS[self._version]: payload}
-        return self._add(PUSH, name, eta, app_engine_http_request=message)
-
-    def get(self, name: str) -> Listed:
+    def get(self, name: str) -> Shown:
         request = {"name": _task_path(PUSH, name), "response_view": "FULL"}
-        with _refusals():
-            return self._listed(self._push_client.get_task(request=request))
+        return self._waiting(self._push_client.get_task(request=request))
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[Shown]:
         request = {"parent": _queue_path(PUSH), "response_view": "FULL"}
-        with _refusals():
-            return [self._listed(task) for task in self._push_client.list_tasks(request=request)]
+        return list(map(self._waiting, self._push_client.list_tasks(request=request)))
 
     def purge(self) -> None:
-        with _refusals():
-            self._push_client.purge_queue(name=_queue_path(PUSH))
+        self._push_client.purge_queue(name=_queue_path(PUSH))
 
-    def _add(self, queue: str, name: str | None, eta: datetime | None, **message: Any) -> str:
-        task = {"schedule_time": eta, **message}
-        if name is not None:
-            task["name"] = _task_path(queue, name)
-        with _refusals():
-            request = {"parent": _queue_path(queue), "task": task}
-            added = (self._push_client if queue == PUSH else self._client).create_task(request)
-        return str(added.name.rpartition("/")[2])
+    def _client_for(self, queue: str) -> Any:
+        return self._push_client if queue == PUSH else self._client
 
-    def _listed(self, task: Any) -> Listed:
-        request = task.app_engine_http_request
-        url = getattr(request, _URL_FIELDS[self._version])
-        body = getattr(request, _BODY_FIELDS[self._version])
-        name, eta_usec = task.name.rpartition("/")[2], to_usec(task.schedule_time)
-        return Listed(name, body, request.http_method.name, url, eta_usec)
-
-    def _lease(self, queue: str, seconds: float, count: int, chosen: str) -> list[Held]:
+    def _lease(self, queue: str, seconds: float, count: int, chosen: str) -> list[Shown]:
         request = {
             "parent": _queue_path(queue),
             "max_tasks": count,
@@ -146,8 +129,13 @@ class CloudTasksInterface(PushInterface):
             "filter": chosen,
             "response_view": "FULL",
         }
-        with _refusals():
-            return [_held(task) for task in self._client.lease_tasks(request=request).tasks]
+        return list(map(_leased, self._client.lease_tasks(request=request).tasks))
+
+    def _waiting(self, task: Any) -> Shown:
+        request = task.app_engine_http_request
+        target = request.http_method.name, getattr(request, self._url)
+        body = getattr(request, self._body)
+        return Shown(_id(task), body, to_usec(task.schedule_time), request=target)
 
 
 def rest_client(url: str, credentials: Any = None, module: Any = tasks_v2beta2) -> Any:
@@ -190,23 +178,11 @@ def cloudtasks_grpc_interface(push_module: ModuleType | None = None) -> Iterator
         yield CloudTasksInterface(server.emulator, *clients)
 
 
-def code_of(error: exceptions.GoogleAPICallError) -> str:
+def _code_of(error: exceptions.GoogleAPICallError) -> str:
     """Return the status code that the server sent, such as `NOT_FOUND`."""
     if error.grpc_status_code is not None and not isinstance(error.response, Response):
         return str(error.grpc_status_code.name)
     return str(error.response.json()["error"]["status"])
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except exceptions.GoogleAPICallError as error:
-        code = code_of(error)
-        for known, text, refusal in _REFUSALS:
-            if code == known and text in str(error):
-                raise Refused(refusal) from error
-        raise
 
 
 def _queue_path(queue: str) -> str:
@@ -217,11 +193,12 @@ def _task_path(queue: str, name: str) -> str:
     return f"{_queue_path(queue)}/tasks/{name}"
 
 
-def _held(task: tasks_v2beta2.Task) -> Held:
-    return Held(
-        name=task.name.rpartition("/")[2],
-        payload=task.pull_message.payload,
-        tag=task.pull_message.tag or None,
-        eta_usec=to_usec(task.schedule_time),
-        retry_count=task.status.attempt_dispatch_count,
-    )
+def _id(task: Any) -> str:
+    return str(task.name.rpartition("/")[2])
+
+
+def _leased(task: tasks_v2beta2.Task) -> Shown:
+    message = task.pull_message
+    attempts = task.status.attempt_dispatch_count
+    eta_usec = to_usec(task.schedule_time)
+    return Shown(_id(task), message.payload, eta_usec, message.tag or None, attempts)

@@ -8,28 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import NamedTuple, TypedDict, Unpack
 
+import pytest
 from stores import store_url
 
-from pullqueue import (
-    Emulator,
-    HttpRequest,
-    InvalidQueueModeError,
-    Limits,
-    ManualClock,
-    NameInUseError,
-    OverQuotaError,
-    PullQueueError,
-    Queue,
-    TaskLeaseExpiredError,
-    TombstonedTaskError,
-    UnknownQueueError,
-    UnknownTaskError,
-)
+from pullqueue import Emulator, HttpRequest, Limits, ManualClock
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.stores import open_store
@@ -57,46 +42,22 @@ CONFIG = QueueConfig(
 LIMITS = Limits(task_bytes=2048, lease_payload_bytes=2500, rest_lease_payload_bytes=2500)
 """Small enough that the suite can pass them."""
 
-
-class Refusal(Enum):
-    """Why an interface refused a call, as far as all interfaces can tell."""
-
-    LEASE_EXPIRED = "the lease is not held"
-    NAME_TAKEN = "the name is taken"
-    UNKNOWN_TASK = "no such task"
-    UNKNOWN_QUEUE = "no such queue"
-    WRONG_MODE = "a push queue"
-    OVER_QUOTA = "the storage limit"
-    INVALID = "an argument is not valid"
+PUSH = "push"
+"""The push queue."""
+URL = "/work"
+"""Where its tasks are posted to."""
 
 
-class Refused(Exception):  # noqa: N818 - reads as what happened
-    """An interface refused a call."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        self.refusal = refusal
-        super().__init__(refusal.value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """A leased task as a worker sees it."""
+class Shown(NamedTuple):
+    """A task as an interface shows it."""
 
     name: str
     payload: bytes
-    tag: str | None
     eta_usec: int
-    retry_count: int
-
-
-class Listed(NamedTuple):
-    """A push task as a call that does not run it shows it."""
-
-    name: str
-    payload: bytes
-    method: str
-    url: str
-    eta_usec: int
+    tag: str | None = None
+    retry_count: int = 0
+    request: tuple[str, str] | None = None
+    """Method and URL of a push task."""
 
 
 class TaskFields(TypedDict, total=False):
@@ -125,56 +86,60 @@ class Interface(ABC):
         """Let time pass."""
         movable_clock(self.emulator).advance(seconds)
 
-    @abstractmethod
-    def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
-        """Add a task and return its name."""
+    @contextmanager
+    def refuses(self, kind: type[Exception]) -> Iterator[None]:
+        """Expect a call to be refused for what the Python interface raises this error for."""
+        try:
+            yield
+        except Exception as error:
+            if not issubclass(self.error_of(error), kind):
+                raise
+        else:
+            pytest.fail(f"nothing like {kind.__name__} was raised")
+
+    def error_of(self, error: Exception) -> type[Exception]:
+        """Return what the Python interface raises in place of an error of this one.
+
+        An argument that is not valid is a ValueError.
+        """
+        return type(error)
 
     @abstractmethod
-    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
+    def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
+        """Add a task and return its name; one for the push queue has URL."""
+
+    @abstractmethod
+    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Shown]:
         """Lease tasks."""
 
     @abstractmethod
     def lease_by_tag(
         self, seconds: float, count: int, tag: str | None = None, *, queue: str = "pull"
-    ) -> list[Held]:
+    ) -> list[Shown]:
         """Lease tasks of one tag."""
 
     @abstractmethod
-    def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
-        """Return a lease another end."""
+    def modify(self, held: Shown, seconds: float, *, queue: str = "pull") -> Shown:
+        """Change the end of a lease."""
 
     @abstractmethod
     def delete(self, name: str, *, queue: str = "pull") -> bool:
-        """Delete a task and tell whether it was there."""
+        """Delete a task and return whether it was there."""
 
     @abstractmethod
     def count(self, *, queue: str = "pull") -> int:
         """Count all tasks, leased ones included."""
 
 
-InterfaceMaker = Callable[[], AbstractContextManager[Interface]]
-
-PUSH = "push"
-"""The push queue of the suite."""
-URL = "/work"
-"""Where the tasks of the suite are posted to."""
-
-
 class PushInterface(Interface):
-    """One way to use push queues as well; the REST API of pull queues is none."""
+    """One way to use push queues as well, which the REST API of pull queues is not."""
 
     @abstractmethod
-    def add_push(
-        self, payload: bytes = b"", *, name: str | None = None, eta: datetime | None = None
-    ) -> str:
-        """Add a push task and return its name."""
-
-    @abstractmethod
-    def get(self, name: str) -> Listed:
+    def get(self, name: str) -> Shown:
         """Return a push task."""
 
     @abstractmethod
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[Shown]:
         """Return all push tasks, in order of eta."""
 
     @abstractmethod
@@ -182,60 +147,43 @@ class PushInterface(Interface):
         """Delete all push tasks."""
 
 
+InterfaceMaker = Callable[[], AbstractContextManager[Interface]]
+
+
 class PythonInterface(PushInterface):
     """The Python interface."""
 
     def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
-        with _refusals():
-            return self._queue(queue).add(payload, **fields).name
+        request = HttpRequest(URL) if queue == PUSH else None
+        return self.emulator.queue(queue).add(payload, request=request, **fields).name
 
-    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
-        with _refusals():
-            return [_held(task) for task in self._queue(queue).lease_tasks(seconds, count)]
+    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Shown]:
+        return list(map(_shown, self.emulator.queue(queue).lease_tasks(seconds, count)))
 
     def lease_by_tag(
         self, seconds: float, count: int, tag: str | None = None, *, queue: str = "pull"
-    ) -> list[Held]:
-        with _refusals():
-            tasks = self._queue(queue).lease_tasks_by_tag(seconds, count, tag)
-            return [_held(task) for task in tasks]
+    ) -> list[Shown]:
+        tasks = self.emulator.queue(queue).lease_tasks_by_tag(seconds, count, tag)
+        return list(map(_shown, tasks))
 
-    def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
-        with _refusals():
-            changed = self._queue(queue).modify_lease(
-                held.name, seconds, expected_eta_usec=held.eta_usec
-            )
-            return _held(changed)
+    def modify(self, held: Shown, seconds: float, *, queue: str = "pull") -> Shown:
+        modify_lease = self.emulator.queue(queue).modify_lease
+        return _shown(modify_lease(held.name, seconds, expected_eta_usec=held.eta_usec))
 
     def delete(self, name: str, *, queue: str = "pull") -> bool:
-        with _refusals():
-            return self._queue(queue).delete_tasks(name) == [DeleteResult.DELETED]
+        return self.emulator.queue(queue).delete_tasks(name) == [DeleteResult.DELETED]
 
     def count(self, *, queue: str = "pull") -> int:
-        with _refusals():
-            return self._queue(queue).fetch_statistics().tasks
+        return self.emulator.queue(queue).fetch_statistics().tasks
 
-    def add_push(
-        self, payload: bytes = b"", *, name: str | None = None, eta: datetime | None = None
-    ) -> str:
-        with _refusals():
-            request = HttpRequest(URL)
-            return self._queue(PUSH).add(payload, name=name, eta=eta, request=request).name
+    def get(self, name: str) -> Shown:
+        return _shown(self.emulator.queue(PUSH).get_task(name))
 
-    def get(self, name: str) -> Listed:
-        with _refusals():
-            return _listed(self._queue(PUSH).get_task(name))
-
-    def listed(self) -> list[Listed]:
-        with _refusals():
-            return [_listed(task) for task in self._queue(PUSH).list_tasks()]
+    def listed(self) -> list[Shown]:
+        return list(map(_shown, self.emulator.queue(PUSH).list_tasks()))
 
     def purge(self) -> None:
-        with _refusals():
-            self._queue(PUSH).purge()
-
-    def _queue(self, name: str) -> Queue:
-        return self.emulator.queue(name)
+        self.emulator.queue(PUSH).purge()
 
 
 @contextmanager
@@ -248,37 +196,6 @@ def python_interface(store: str = "memory") -> Iterator[Interface]:
         interface.emulator.close()
 
 
-_REFUSALS: dict[type[PullQueueError], Refusal] = {
-    TaskLeaseExpiredError: Refusal.LEASE_EXPIRED,
-    NameInUseError: Refusal.NAME_TAKEN,
-    UnknownTaskError: Refusal.UNKNOWN_TASK,
-    UnknownQueueError: Refusal.UNKNOWN_QUEUE,
-    InvalidQueueModeError: Refusal.WRONG_MODE,
-    OverQuotaError: Refusal.OVER_QUOTA,
-}
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except TombstonedTaskError as error:
-        raise Refused(Refusal.NAME_TAKEN if error.refused else Refusal.UNKNOWN_TASK) from error
-    except PullQueueError as error:
-        found = (refusal for kind, refusal in _REFUSALS.items() if isinstance(error, kind))
-        raise Refused(next(found, Refusal.INVALID)) from error
-
-
-def _held(task: Task) -> Held:
-    return Held(
-        name=task.name,
-        payload=task.payload,
-        tag=task.tag,
-        eta_usec=task.eta_usec,
-        retry_count=task.retry_count,
-    )
-
-
-def _listed(task: Task) -> Listed:
-    request = task.request or HttpRequest("")
-    return Listed(task.name, task.payload, request.method, request.url, task.eta_usec)
+def _shown(task: Task) -> Shown:
+    request = task.request and (task.request.method, task.request.url)
+    return Shown(task.name, task.payload, task.eta_usec, task.tag, task.retry_count, request)

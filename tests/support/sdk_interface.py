@@ -6,113 +6,90 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Unpack
 
 import pytest
 from google.appengine.runtime import context
-from interfaces import (
-    PUSH,
-    URL,
-    Held,
-    Interface,
-    Listed,
-    PushInterface,
-    Refusal,
-    Refused,
-    TaskFields,
-    manual_emulator,
-)
+from interfaces import PUSH, URL, Interface, PushInterface, Shown, TaskFields, manual_emulator
 
+from pullqueue import (
+    InvalidQueueModeError,
+    NameInUseError,
+    OverQuotaError,
+    TaskLeaseExpiredError,
+    UnknownQueueError,
+    UnknownTaskError,
+)
 from pullqueue.clock import from_usec
 from pullqueue.sdk import connect, install
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, messages, taskqueue
 from pullqueue.sdk.startup import sitecustomize
 from pullqueue.server.lifecycle import Server
 
-_REFUSALS: dict[type[Exception], Refusal] = {
-    taskqueue.TaskLeaseExpiredError: Refusal.LEASE_EXPIRED,
-    taskqueue.TaskAlreadyExistsError: Refusal.NAME_TAKEN,
-    taskqueue.UnknownQueueError: Refusal.UNKNOWN_QUEUE,
-    taskqueue.InvalidQueueModeError: Refusal.WRONG_MODE,
-    apiproxy_errors.OverQuotaError: Refusal.OVER_QUOTA,
-}
-_CODES: dict[int, Refusal] = {
-    messages.TaskQueueServiceError.UNKNOWN_TASK: Refusal.UNKNOWN_TASK,
-    messages.TaskQueueServiceError.TOMBSTONED_TASK: Refusal.UNKNOWN_TASK,
+_ERRORS: dict[type[Exception], type[Exception]] = {
+    taskqueue.TaskLeaseExpiredError: TaskLeaseExpiredError,
+    taskqueue.TaskAlreadyExistsError: NameInUseError,
+    taskqueue.TombstonedTaskError: NameInUseError,
+    taskqueue.UnknownQueueError: UnknownQueueError,
+    taskqueue.InvalidQueueModeError: InvalidQueueModeError,
+    taskqueue.Error: ValueError,
+    TypeError: ValueError,
+    apiproxy_errors.OverQuotaError: OverQuotaError,
+    apiproxy_errors.ApplicationError: UnknownTaskError,  # of `get`, which has no class of its own
 }
 
 
 class SdkInterface(PushInterface):
     """`google.appengine.api.taskqueue`."""
 
-    def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
-        with _refusals(tombstoned=Refusal.NAME_TAKEN):
-            task = taskqueue.Task(payload=payload, method="PULL", **fields)
-            return str(task.add(queue).name)
+    def error_of(self, error: Exception) -> type[Exception]:
+        found = (kind for known, kind in _ERRORS.items() if isinstance(error, known))
+        return next(found, type(error))
 
-    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
-        with _refusals():
-            return [_held(task) for task in taskqueue.Queue(queue).lease_tasks(seconds, count)]
+    def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
+        how = {"url": URL} if queue == PUSH else {"method": "PULL"}
+        return str(taskqueue.Task(payload=payload, **how, **fields).add(queue).name)
+
+    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Shown]:
+        return list(map(_leased, taskqueue.Queue(queue).lease_tasks(seconds, count)))
 
     def lease_by_tag(
         self, seconds: float, count: int, tag: str | None = None, *, queue: str = "pull"
-    ) -> list[Held]:
-        with _refusals():
-            tasks = taskqueue.Queue(queue).lease_tasks_by_tag(seconds, count, tag)
-            return [_held(task) for task in tasks]
+    ) -> list[Shown]:
+        tasks = taskqueue.Queue(queue).lease_tasks_by_tag(seconds, count, tag)
+        return list(map(_leased, tasks))
 
-    def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
-        with _refusals():
-            task = taskqueue.Task(
-                payload=held.payload,
-                name=held.name,
-                tag=held.tag,
-                eta=from_usec(held.eta_usec),
-                method="PULL",
-            )
-            taskqueue.Queue(queue).modify_task_lease(task, seconds)
-            return _held(task, retry_count=held.retry_count)
+    def modify(self, held: Shown, seconds: float, *, queue: str = "pull") -> Shown:
+        eta, fields = from_usec(held.eta_usec), {"name": held.name, "tag": held.tag}
+        task = taskqueue.Task(payload=held.payload, eta=eta, method="PULL", **fields)
+        taskqueue.Queue(queue).modify_task_lease(task, seconds)
+        return held._replace(eta_usec=task._eta_usec)
 
     def delete(self, name: str, *, queue: str = "pull") -> bool:
-        with _refusals():
-            return bool(taskqueue.Queue(queue).delete_tasks_by_name(name).was_deleted)
+        return bool(taskqueue.Queue(queue).delete_tasks_by_name(name).was_deleted)
 
     def count(self, *, queue: str = "pull") -> int:
-        with _refusals():
-            return int(taskqueue.Queue(queue).fetch_statistics().tasks)
+        return int(taskqueue.Queue(queue).fetch_statistics().tasks)
 
-    def add_push(
-        self, payload: bytes = b"", *, name: str | None = None, eta: datetime | None = None
-    ) -> str:
-        with _refusals(tombstoned=Refusal.NAME_TAKEN):
-            task = taskqueue.Task(url=URL, payload=payload, name=name, eta=eta)
-            return str(task.add(PUSH).name)
-
-    def get(self, name: str) -> Listed:
+    def get(self, name: str) -> Shown:
         request = messages.TaskQueueFetchTaskRequest(
             queue_name=PUSH.encode(), task_name=name.encode()
         )
         response = messages.TaskQueueFetchTaskResponse()
-        with _refusals():
-            try:
-                apiproxy_stub_map.MakeSyncCall("taskqueue", "FetchTask", request, response)
-            except apiproxy_errors.ApplicationError as error:
-                raise Refused(_CODES[error.application_error]) from error
-        return _listed(response.task.task[0])
+        apiproxy_stub_map.MakeSyncCall("taskqueue", "FetchTask", request, response)
+        return _waiting(response.task.task[0])
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[Shown]:
         request = messages.TaskQueueQueryTasksRequest(
             queue_name=PUSH.encode(), start_eta_usec=0, max_rows=100
         )
         response = messages.TaskQueueQueryTasksResponse()
         apiproxy_stub_map.MakeSyncCall("taskqueue", "QueryTasks", request, response)
-        return [_listed(task) for task in response.task]
+        return list(map(_waiting, response.task))
 
     def purge(self) -> None:
-        with _refusals():
-            taskqueue.Queue(PUSH).purge()
+        taskqueue.Queue(PUSH).purge()
 
 
 @contextmanager
@@ -154,33 +131,11 @@ def _client_of(server: Server) -> Iterator[None]:
             os.environ.update(variables)
 
 
-@contextmanager
-def _refusals(*, tombstoned: Refusal = Refusal.UNKNOWN_TASK) -> Iterator[None]:
-    try:
-        yield
-    except taskqueue.TombstonedTaskError as error:
-        raise Refused(tombstoned) from error
-    except (taskqueue.Error, apiproxy_errors.Error, TypeError) as error:
-        raise Refused(_refusal(error)) from error
+def _leased(task: Any) -> Shown:
+    return Shown(task.name, task.payload, task._eta_usec, task.tag, task.retry_count)
 
 
-def _refusal(error: Exception) -> Refusal:
-    if type(error) is taskqueue.Error and "has no task" in str(error):
-        return Refusal.UNKNOWN_TASK
-    found = (refusal for kind, refusal in _REFUSALS.items() if isinstance(error, kind))
-    return next(found, Refusal.INVALID)
-
-
-def _held(task: Any, *, retry_count: int | None = None) -> Held:
-    return Held(
-        name=task.name,
-        payload=task.payload,
-        tag=task.tag,
-        eta_usec=task._eta_usec,
-        retry_count=task.retry_count if retry_count is None else retry_count,
-    )
-
-
-def _listed(task: Any) -> Listed:
+def _waiting(task: Any) -> Shown:
     method = type(task).RequestMethod.Name(task.method)
-    return Listed(task.task_name.decode(), task.body, method, task.url.decode(), task.eta_usec)
+    target = method, task.url.decode()
+    return Shown(task.task_name.decode(), task.body, task.eta_usec, request=target)
