@@ -519,27 +519,3 @@ def test_without_a_mouse(site: Site, emulator: Emulator) -> None:
     assert site.browser.switch_to.active_element.text == "Purge"
     ActionChains(site.browser).send_keys(Keys.ENTER).perform()
     site.wait_for("Deleted 1 task.", "#notice")
-
-
-def test_another_site_cannot_reach_in(
-    site: Site, server: Server, emulator: Emulator, tmp_path: Path
-) -> None:
-    """A page of another origin that posts a form, or fetches, changes and learns nothing."""
-    emulator.queue("pull").add(name="stays")
-    page = tmp_path / "evil.html"
-    page.write_text(
-        f'<form id="f" method="post" action="{server.url}/_emulator/reset"></form>'
-        f'<form id="g" method="post" action="{server.url}/console/queues/pull/purge"></form>'
-    )
-    for form in ("f", "g"):
-        site.browser.get(page.as_uri())
-        evaluate(site.browser, f"document.getElementById('{form}').submit()")
-        site.until(lambda: "refused" in site.browser.page_source)
-    site.browser.get(page.as_uri())
-    read: Any = site.browser.execute_async_script(
-        "const done = arguments[arguments.length - 1];"
-        f"fetch('{server.url}/_emulator/queues').then((a) => a.text()).then(done, () => done(null))"
-    )
-
-    assert read is None
-    assert emulator.queue("pull").fetch_statistics().tasks == 1

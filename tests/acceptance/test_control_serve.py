@@ -11,9 +11,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-from commands import PROGRAM
-from programs import completed
-from served import Served, free_port, serving
+from served import Served, serving
 
 QUEUE = "/taskqueue/v1beta2/projects/p/taskqueues/pull"
 QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
@@ -101,22 +99,6 @@ def test_more_tasks_than_there_may_be(served: Served) -> None:
         urlopen(Request(url, body), timeout=60)  # noqa: S310
 
     assert served.control("/queues/pull")["queue"]["tasks"] == 2
-
-
-def test_a_server_that_was_killed(folder: Path) -> None:
-    """It can be started again with the port file that it has left, and at the same port."""
-    file, options = folder / "port", ["--port", str(free_port()), "--port-file", "port"]
-    with serving(*options, folder=folder) as killed:
-        killed.process.kill()
-        killed.process.wait()
-    assert killed.url.endswith(f":{file.read_text().strip()}")
-
-    with serving(*options, folder=folder) as served:
-        assert served.url == killed.url
-        waited = completed([PROGRAM, "wait", "--port-file", "port"], cwd=folder)
-
-    assert (waited.returncode, waited.stderr) == (0, "")
-    assert not file.exists()
 
 
 def test_word_to_the_service_manager(folder: Path) -> None:

@@ -77,13 +77,6 @@ def test_a_tag_with_line_breaks_adds_no_header(server: Server, path: str) -> Non
     assert "Set-Cookie" not in reply.headers
 
 
-def test_the_limit_of_the_sdk(server: Server) -> None:
-    """A call of the SDK that is larger than its interface accepts is refused in its own words."""
-    reply = send(server, "POST", "/rpc_http", b"x" * ((33 << 20) + 1))
-
-    assert b"the maximum size of a call is" in reply.body
-
-
 def test_the_server_has_a_limit(server: Server) -> None:
     """A body over 512 MiB is refused by its announced size, before it is sent."""
     head = "PUT /_emulator/snapshot HTTP/1.1\r\nHost: localhost\r\n"

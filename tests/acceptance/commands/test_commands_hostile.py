@@ -164,6 +164,7 @@ def test_a_server_that_is_not_ready() -> None:
     with always_answering({"ready": False, "reason": EVIL}, 503) as address:
         shown = shown_on_terminal("wait", "--timeout", "0", "--url", address)
 
+    assert f"http://{address} is not ready: " in shown
     assert "owned" in shown
     assert re.findall(NOT_SAFE, shown) == []
 

@@ -8,7 +8,6 @@ import socket
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from odd_servers import answering, silent
 from pullqueue import Emulator
 from pullqueue.cli import main
 from pullqueue.server.lifecycle import Server
-from pullqueue.stores import open_store
 from pullqueue.testing import exhaust
 
 
@@ -51,19 +49,6 @@ def test_waiting_reports_exhausted_tasks(run: Run, emulator: Emulator) -> None:
         'queue "pull" is empty; exhausted tasks: 1 (see `pullqueue tasks list pull --state '
         "exhausted`)\n"
     )
-
-
-def test_waiting_for_a_server_that_is_not_ready(run: Run, tmp_path: Path) -> None:
-    """Its own reason is shown."""
-    store = tmp_path / "tasks.db"
-    emulator = Emulator.from_text("queue: []", store=open_store(f"sqlite:///{store}"))
-    with closing(emulator), Server(emulator) as server:
-        store.unlink()
-        done = run("wait --url", server.url, "--timeout", "0")
-
-    assert done.status == 1
-    assert " is not ready: " in done.err
-    assert "was deleted or replaced" in done.err
 
 
 def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:

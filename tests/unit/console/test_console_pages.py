@@ -407,17 +407,6 @@ def test_release_of_all_is_of_the_leased(
     assert text in console.send("/change", action="release", **fields)
 
 
-def test_a_refusal_has_no_token(console: ConsoleClient, state: ServerState) -> None:
-    """A page of another name that is made to resolve to this server cannot read it."""
-    state.host_names = frozenset()
-
-    for host, status in (("evil.example", 403), ("localhost", 200)):
-        answer = console.http.get("/console/queues/pull", headers={"Host": host})
-
-        assert answer.status_code == status
-        assert (state.token in answer.text) is (status == 200)
-
-
 def test_payloads_are_downloads(shown: ConsoleClient) -> None:
     """They come as files of bytes, which no browser runs."""
     answer = shown.get("/queues/pull/tasks/a/payload")

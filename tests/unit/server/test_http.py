@@ -231,25 +231,6 @@ class TestBodies:
 
         assert connection.getresponse().status == 200
 
-    def test_with_trailers(self, server: Server) -> None:
-        """What follows the last chunk is not taken for the next request."""
-        head = f"POST {QUEUE}/tasks HTTP/1.1\r\nHost: a.localhost\r\nTransfer-Encoding: chunked\r\n"
-        chunks = '15\r\n{"payloadBase64": ""}\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n'
-        more = f"GET {QUEUE} HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        answer = exchange(server, f"{head}\r\n{chunks}{more}".encode())
-
-        assert re.findall(rb"^HTTP/1.1 (\d+)", answer, re.MULTILINE) == [b"200"] * 2
-
-    def test_that_nobody_reads(self, server: Server) -> None:
-        """They are skipped before the next request."""
-        request = (
-            b"GET /discovery/v1/apis HTTP/1.1\r\nHost: localhost\r\nContent-Length: 18\r\n\r\n"
-            b"GET / HTTP/1.1\r\n\r\n"
-        )
-        answer = exchange(server, request * 2)
-
-        assert re.findall(rb"^HTTP/1.1 (\d+)", answer, re.MULTILINE) == [b"200", b"200"]
-
     @pytest.mark.parametrize("chunks", [False, True])
     def test_that_are_too_large(self, connection: HTTPConnection, *, chunks: bool) -> None:
         """The sender of 17 MiB, announced or not, gets to read 413, and can go on."""

@@ -59,12 +59,15 @@ def test_names_that_are_answered(server: Server, host: str) -> None:
     ["evil.example", "localhost.evil.example:8124", "127.0.0.1.evil.example", "a:b:c", "x y"],
 )
 def test_names_that_are_not(server: Server, host: str) -> None:
-    """DNS rebinding: a name that someone made point here is refused, on every route."""
+    """DNS rebinding: a name that someone made point here is refused on every route, without the
+    token of the server's own pages.
+    """
     for path in ROUTES:
         reply = send(server, "GET", path, Host=host)
 
         assert (reply.status_code, "the Host header is" in reply.text) == (403, True)
         assert host in reply.text
+        assert server.state.token not in reply.text
         assert "start the server with --allow-host NAME" in reply.text
 
 
