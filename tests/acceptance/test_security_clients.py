@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from programs import running
 from stores import LONG
 
 TASKS = "/_emulator/queues/pull/tasks"
@@ -69,22 +70,12 @@ class ServerProcess:
 
 
 @contextmanager
-def running(folder: Path, files: int = 4096) -> Iterator[ServerProcess]:
-    """Run a server which may open so many files; kill it if a test fails."""
+def limited(folder: Path, files: int = 4096) -> Iterator[ServerProcess]:
+    """Run a server which may open that many files."""
     (folder / "queue.yaml").write_text("queue:\n- name: pull\n  mode: pull\n")
     command = f"ulimit -n {files}; exec {sys.executable} -m pullqueue serve --port 0"
-    process = subprocess.Popen(
-        ["sh", "-c", command],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with running("sh", "-c", command, cwd=folder) as process:
         yield ServerProcess(process)
-    finally:
-        process.kill()
-        process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +88,7 @@ def slow() -> Iterator[ExitStack]:
 @pytest.fixture(scope="module")
 def server(slow: ExitStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Yield a server that logs nothing, and stops at once though clients are connected."""
-    with running(tmp_path_factory.mktemp("clients")) as server:
+    with limited(tmp_path_factory.mktemp("clients")) as server:
         yield server
         log = server.stop().splitlines()
         assert [line for line in log if "deleted with this server" not in line] == []
@@ -129,7 +120,7 @@ def test_a_chunk_that_could_not_end(server: ServerProcess, slow: ExitStack) -> N
 
 def test_more_connections_than_files(tmp_path: Path) -> None:
     """A server that reaches its limit says so in a line, and recovers when clients leave."""
-    with running(tmp_path, files=256) as server:
+    with limited(tmp_path, files=256) as server:
         with ExitStack() as stack:
             for _ in range(300):
                 stack.enter_context(server.connect())
@@ -143,7 +134,7 @@ def test_more_connections_than_files(tmp_path: Path) -> None:
 def test_no_file_is_left(tmp_path: Path) -> None:
     """A server without a descriptor for another client says so once, and then goes on."""
     resource = pytest.importorskip("resource")
-    with running(tmp_path) as server:
+    with limited(tmp_path) as server:
         server.get()
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (64, 4096))
         with ExitStack() as stack:

@@ -51,18 +51,6 @@ def test_to_a_file(run: Run, path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("options", [(), ("--force",)])
-def test_a_symbolic_link(run: Run, path: Path, options: tuple[str, ...]) -> None:
-    """No key is written to where a link leads, which somebody else may have made."""
-    path.symlink_to(path.with_name("linked.json"))
-
-    assert run("credentials a@b --output", str(path), *options) == Done(
-        3, "", f'pullqueue: cannot write "{path}": is a symbolic link, not a regular file\n'
-    )
-    assert path.is_symlink()
-    assert not path.exists()
-
-
 @pytest.mark.parametrize("content", OTHER_FILES)
 def test_a_file_that_is_somebody_elses(run: Run, path: Path, content: bytes) -> None:
     """What is not a key of pullqueue's is kept, unless it is to be overwritten by force."""
@@ -90,10 +78,17 @@ def test_a_device(run: Run) -> None:
     assert f'"{os.devnull}" exists, and is not a key' in done.err
 
 
-def test_a_file_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
-    """A folder that is not there is one clear line."""
-    path = tmp_path / "none" / "key.json"
+def test_a_file_that_cannot_be_written(run: Run, path: Path) -> None:
+    """Its folder is missing, or it is a link, which somebody else may have made; also by force."""
+    missing, link = path.parent / "none" / "key.json", path
+    link.symlink_to(path.with_name("linked.json"))
 
-    assert run("credentials a@b --output", str(path)) == Done(
-        3, "", f'pullqueue: cannot write "{path}": no such file or directory\n'
-    )
+    for file, reason in (
+        (missing, "no such file or directory"),
+        (link, "is a symbolic link, not a regular file"),
+    ):
+        order = f"credentials a@b --output {file}"
+        refused = Done(3, "", f'pullqueue: cannot write "{file}": {reason}\n')
+        assert run(order) == run(order, "--force") == refused
+    assert link.is_symlink()
+    assert not link.exists()

@@ -149,31 +149,13 @@ class TestInvalidRequests:
         "sent",
         [
             b"GARBAGE\r\n\r\n",
-            b"get / HTTP/1.1\r\n\r\n",
-            b"GET / HTTP/1.1\r\n Host: localhost\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",
             b"GET / HTTP/1.1\r\nX: a\rb\r\n\r\n",
-            b"GET / HTTP/1.1\r\nX: a\0b\r\n\r\n",
             b"GET / HTTP/1.1\r\nX: %b\r\n\r\n" % (b"x" * (1 << 18)),
             # The end of the request: a proxy may see it elsewhere.
-            POST + b"Transfer-Encoding: gzip\r\n\r\n" + TASK,
             POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n15\r\n%b\r\n0\r\n\r\n" % TASK,
-            POST + b"Transfer-Encoding : chunked\r\n\r\n15\r\n%b\r\n0\r\n\r\n" % TASK,
-            *(
-                POST + b"Content-Length: %b\r\n\r\n%b" % (length, TASK)
-                for length in (
-                    b"many",
-                    b"-1",
-                    b"+21",
-                    b"2_1",
-                    b"\x0b21",
-                    b"0\r\nContent-Length: 21",
-                )
-            ),
-            *(
-                POST + b"Transfer-Encoding: chunked\r\n\r\n%b\r\n%b\r\n0\r\n\r\n" % (size, TASK)
-                for size in (b"+15", b"0x15", b"1_5", b" 15", b"-1", b"zz", b"15;a\nX", b"f" * 18)
-            ),
+            POST + b"Content-Length: 0\r\nContent-Length: 21\r\n\r\n" + TASK,
+            POST + b"Content-Length: +21\r\n\r\n" + TASK,
+            POST + b"Transfer-Encoding: chunked\r\n\r\n0x15\r\n%b\r\n0\r\n\r\n" % TASK,
         ],
     )
     def test_it_is_refused(self, server: Server, emulator: Emulator, sent: bytes) -> None:
