@@ -336,9 +336,13 @@ input()
     assert process.returncode == 0
 
 
-def test_without_an_address(app: PushApp, caplog: pytest.LogCaptureFixture) -> None:
-    """Tasks are kept, every place says so and how to deliver them, and no attempt is used up."""
-    with delivering(f"other={app.url}") as control:
+@pytest.mark.parametrize("named", [True, False])
+def test_without_an_address(app: PushApp, caplog: pytest.LogCaptureFixture, named: bool) -> None:
+    """Tasks are kept, every place says so and how to deliver them, and no attempt is used up.
+
+    A queue whose tasks can have a target with an address is not itself one that is kept.
+    """
+    with delivering(*[f"other={app.url}"] * named) as control:
         url = ("--url", control.url)
         request = ("--request", "PUT /mail", "--header", "X-Mine: 7")
         pullqueue("tasks", "add", "web", "hi", "--name", "t1", *request, *url)
@@ -350,10 +354,12 @@ def test_without_an_address(app: PushApp, caplog: pytest.LogCaptureFixture) -> N
         kept = control.queue("web")["kept"]
         [task] = control.tasks("web")
 
-    assert kept == "kept, not delivered: start the server with --push-to http://localhost:8080"
+    option = "start the server with --push-to http://localhost:8080"
+    assert kept == (None if named else f"kept, not delivered: {option}")
     assert (task["push"]["attempts"], task["state"]) == (0, "available")
-    assert task["push"]["kept"].startswith("there is no default address: start the server with")
-    assert "push, kept" in queues.stdout
+    why = "there is no default address: " * named
+    assert task["push"]["kept"] == f"{why}{option} to deliver it"
+    assert ("push, kept" in queues.stdout.splitlines()[1]) is not named
     assert "PUT /mail" in listed.stdout
     assert "PUT /mail" in shown.stdout
     for done in (queues, listed, shown):

@@ -19,6 +19,7 @@ from pullqueue.control.state import ServerState
 from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.engine.queue import Queue, QueueState
 from pullqueue.engine.store import QueueStatistics
+from pullqueue.push.addresses import KEPT
 
 FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
     "added": (EventKind.ADDED,),
@@ -29,6 +30,9 @@ FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
 """The events that each number of a minute counts."""
 _MINUTES = 24 * 60
 """Minutes of a queue that are returned at most."""
+
+_LOOKED_AT = 10
+"""Tasks of a queue that are looked at: those that are kept become the first ones."""
 
 
 class PushSummary(Model):
@@ -116,7 +120,7 @@ def get_summary(state: ServerState) -> Summary:
 def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]) -> Summary:
     """Return the summary of a server with these queues, all of them."""
     push = {queue: numbers.tasks for queue, numbers in queues if queue.is_push}
-    kept = {queue.name: state.push_to.kept(queue.settings) for queue in push if push[queue]}
+    kept = {queue.name: _kept(state, queue) for queue in push if push[queue]}
     return Summary(
         clock=get_clock(state),
         faults=state.faults.list(active=True),
@@ -130,6 +134,16 @@ def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics
         if push
         else None,
     )
+
+
+def _kept(state: ServerState, queue: Queue) -> str | None:
+    """Return that tasks of a queue are kept, and how to deliver them; None: it sends its tasks."""
+    if (kept := state.push_to.kept(queue.settings)) is not None:
+        return kept
+    tasks = queue.list_tasks(_LOOKED_AT)
+    missing = (state.push_to.missing(task, queue.settings) for task in tasks)
+    why = next(filter(None, missing), None)
+    return None if why is None else f"{KEPT}: {why}"
 
 
 @operation("GET", "/server")

@@ -71,11 +71,13 @@ class PushAddresses:
         return self._addresses.get(origin) or _loopback(origin or "")
 
     def kept(self, settings: QueueSettings) -> str | None:
-        """Return that tasks of a push queue are kept, and how to deliver them; None: they are not.
+        """Return that tasks of a push queue are kept, and how to deliver them.
 
-        A task of the queue may have another target.
+        None: they are not, or only those without a target; `missing` is exact.
         """
         if self._of_target(settings.target) is not None:
+            return None
+        if settings.target is None and any(map(_is_service, self._addresses)):
             return None
         option = f"--push-to {settings.target}=http://localhost:8081" if settings.target else OPTION
         return f"{KEPT}: start the server with {option}"
@@ -98,6 +100,10 @@ class PushAddresses:
         service = (target or "").rpartition(".")[2]
         names = (target, service, None)
         return next((self._addresses[name] for name in names if name in self._addresses), None)
+
+
+def _is_service(target: str | None) -> bool:
+    return target is not None and origin_of(target) is None
 
 
 def _parsed(option: str) -> tuple[str | None, str]:
