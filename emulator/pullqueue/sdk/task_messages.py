@@ -28,7 +28,8 @@ RETRY_FIELDS = {
 """The fields of `RetryParameters`, and of the protocol's message."""
 
 _MESSAGE = messages.TaskQueueAddRequest
-_APPSPOT = re.compile(r"(?:(?P<target>.+)\.)?[^.]+(?:\.[a-z]+\.r)?\.appspot\.com", re.DOTALL)
+_APPSPOT = re.compile(r"(?:(?P<target>.+?)\.)??[^.]+(?:\.[a-z]+\.r)?\.appspot\.com", re.DOTALL)
+"""The host of an app in production, after a target or without; of late with its region."""
 
 
 def request_of(add: Any, queue_name: str) -> HttpRequest:
@@ -61,9 +62,10 @@ def request_of(add: Any, queue_name: str) -> HttpRequest:
 def _target_of(host: str) -> str | None:
     """Return the target of a task, which the SDK's client puts before the host of the app.
 
-    It is the default host that the emulator supplies, or that of an app in production.
+    It is the default host that the emulator supplies, or that of an app in production. An app that
+    sets the header itself may have `-dot-` where the client has a dot.
     """
-    default = default_hostname()
+    host, default = host.replace("-dot-", "."), default_hostname()
     if host.endswith(f".{default}"):
         return host.removesuffix(f".{default}")
     match = _APPSPOT.fullmatch(host)

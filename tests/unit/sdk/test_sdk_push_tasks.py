@@ -100,6 +100,27 @@ def test_targets(
     assert task.request.target == target
 
 
+@pytest.mark.parametrize(
+    ("host", "target"),
+    [
+        ("worker-dot-app.appspot.com", "worker"),
+        ("v1-dot-worker-dot-app.appspot.com", "v1.worker"),
+        ("worker.app.uc.r.appspot.com", "worker"),
+        ("v1-dot-worker-dot-app.uc.r.appspot.com", "v1.worker"),
+        ("worker-dot-localhost", "worker"),
+        ("app.uc.r.appspot.com", None),
+        ("app.appspot.com", None),
+        ("example.com", None),
+    ],
+)
+def test_hosts(stub: Any, emulator: Emulator, host: str, target: str | None) -> None:
+    """A Host header that an app sets has a target in each form of a host of App Engine."""
+    task = added(emulator, url="/a", headers={"Host": host})
+
+    assert task.request is not None
+    assert task.request.target == target
+
+
 def test_a_batch_with_a_task_that_is_too_large(stub: Any) -> None:
     """A task over 102,400 bytes refuses its batch, and nothing is added."""
     fields = {"queue_name": b"push", "eta_usec": 0, "task_name": b"", "url": b"/a"}
