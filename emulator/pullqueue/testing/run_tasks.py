@@ -233,20 +233,23 @@ class TaskRunner:
         self._max_attempts = max_attempts
         self._limit_name = limit_name
 
-    @environ_restored()
     def run_due(self) -> None:
         """Send what is due, and what that adds."""
-        while self.has_due():
-            task = self._due.pop()
-            if not is_dispatched(self._emulator.queue(task.queue_name)):
-                continue  # a handler has paused it meanwhile
-            if len(self.attempts) == self._max_attempts:
-                raise AssertionError(
-                    f"{self._max_attempts} attempts were made to send tasks, and some are still "
-                    f"due;{self._endless(task)} if this is not an endless loop, pass a higher "
-                    f"{self._limit_name}\n{describe(self._emulator)}"
-                )
-            self._attempt(task)
+        with environ_restored():  # as a decorator, it would be a frame of each report
+            while self.has_due():
+                task = self._due.pop()
+                if is_dispatched(self._emulator.queue(task.queue_name)):
+                    self._check_maximum(task)
+                    self._attempt(task)
+                # Or else a handler has paused it meanwhile.
+
+    def _check_maximum(self, task: Task) -> None:
+        if len(self.attempts) == self._max_attempts:
+            raise AssertionError(
+                f"{self._max_attempts} attempts were made to send tasks, and some are still "
+                f"due;{self._endless(task)} if this is not an endless loop, pass a higher "
+                f"{self._limit_name}\n{describe(self._emulator)}"
+            )
 
     def _endless(self, task: Task) -> str:
         """Return that a task is retried without a limit; empty if it is not."""

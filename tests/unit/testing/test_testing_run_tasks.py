@@ -353,7 +353,7 @@ class TestFailures:
         assert second.request.headers["X-AppEngine-TaskRetryReason"] == "Instance Unavailable"
 
     def test_too_many_attempts(self, emulator: Emulator, web: Queue) -> None:
-        """An endless loop ends with the state of the queues."""
+        """An endless loop ends with the state of the queues, at the line of the test."""
         web.add(name="t")
 
         def handler(_: PushRequest) -> int:
@@ -368,6 +368,7 @@ class TestFailures:
         assert "pass a higher max_attempts" in message
         assert "task_retry_limit" not in message
         assert 'queue "web": 1 available\n' in message
+        assert [str(shown.path) for shown in raised.traceback.filter(raised)] == [__file__]
 
     def test_endless_retries(self, emulator: Emulator, web: Queue) -> None:
         """The message names the limit that is missing."""
