@@ -98,7 +98,8 @@ def _nearest(item: pytest.Item) -> Path:
             return path
     raise pytest.fail.Exception(
         f"no queue.yaml in {item.path.parent} or above it, up to {folders[-1]}: name one with the "
-        f"ini option pullqueue_config, {_MARK}(config=...) or (queues=[...])",
+        f"ini option pullqueue_config, {_MARK}(config=...) or (queues=[...]), or, for an app that "
+        "needs only the queue `default`, write `queue: []` to a queue.yaml",
         pytrace=False,
     )
 

@@ -147,7 +147,8 @@ class TestRefusals:
         assert (done.exit_code, done.stdout) == (3, "")
         assert done.stderr == (
             f'pullqueue: there is neither queue.yaml nor queue.yml in "{folder}": name a file, '
-            "as in `pullqueue serve path/to/queue.yaml`\n"
+            "as in `pullqueue serve path/to/queue.yaml`, or, for an app that needs only the queue "
+            "`default`, write `queue: []` to queue.yaml\n"
         )
 
     @pytest.mark.parametrize(

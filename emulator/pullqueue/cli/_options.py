@@ -268,5 +268,6 @@ def found_file() -> Path:
             return Path(name)
     raise ConfigFileError(
         f'there is neither {" nor ".join(_FILE_NAMES)} in "{Path.cwd()}": name a file, as in '
-        f"`{click.get_current_context().command_path} path/to/queue.yaml`"
+        f"`{click.get_current_context().command_path} path/to/queue.yaml`, or, for an app that "
+        "needs only the queue `default`, write `queue: []` to queue.yaml"
     )
