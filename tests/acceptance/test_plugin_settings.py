@@ -57,10 +57,7 @@ def test_no_file(run: Run) -> None:
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        [
-            "no queue.yaml in */test_no_file* or above it, up to *: name one with the ini option *"
-            "queue `default`, write `queue: []` to a queue.yaml"
-        ]
+        ["no queue.yaml in */test_no_file* or above *: name one with * write `queue: []` to *"]
     )
 
 

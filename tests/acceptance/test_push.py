@@ -336,13 +336,15 @@ input()
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_without_an_address(app: PushApp, caplog: pytest.LogCaptureFixture, named: bool) -> None:
+@pytest.mark.parametrize("services", [["other"], []])
+def test_without_an_address(
+    app: PushApp, caplog: pytest.LogCaptureFixture, services: list[str]
+) -> None:
     """Tasks are kept, every place says so and how to deliver them, and no attempt is used up.
 
     A queue whose tasks can have a target with an address is not itself one that is kept.
     """
-    with delivering(*[f"other={app.url}"] * named) as control:
+    with delivering(*[f"{service}={app.url}" for service in services]) as control:
         url = ("--url", control.url)
         request = ("--request", "PUT /mail", "--header", "X-Mine: 7")
         pullqueue("tasks", "add", "web", "hi", "--name", "t1", *request, *url)
@@ -355,11 +357,11 @@ def test_without_an_address(app: PushApp, caplog: pytest.LogCaptureFixture, name
         [task] = control.tasks("web")
 
     option = "start the server with --push-to http://localhost:8080"
-    assert kept == (None if named else f"kept, not delivered: {option}")
+    assert kept == (None if services else f"kept, not delivered: {option}")
     assert (task["push"]["attempts"], task["state"]) == (0, "available")
-    why = "there is no default address: " * named
+    why = "there is no default address: " if services else ""
     assert task["push"]["kept"] == f"{why}{option} to deliver it"
-    assert ("push, kept" in queues.stdout.splitlines()[1]) is not named
+    assert ("push, kept" in queues.stdout.splitlines()[1]) is not bool(services)
     assert "PUT /mail" in listed.stdout
     assert "PUT /mail" in shown.stdout
     for done in (queues, listed, shown):
