@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pullqueue.address import is_loopback
 from pullqueue.config.model import QueueSettings
 from pullqueue.config.text import quoted
-from pullqueue.push.request import origin_of, push_of, target_of
+from pullqueue.push.request import origin_of, push_of, target_of, targets_of
 from pullqueue.push.tokens import missing_extra
 from pullqueue.tasks import Task
 
@@ -97,8 +97,7 @@ class PushAddresses:
         )
 
     def _of_target(self, target: str | None) -> str | None:
-        service = (target or "").rpartition(".")[2]
-        names = (target, service, None)
+        names = (*targets_of(target), None)
         return next((self._addresses[name] for name in names if name in self._addresses), None)
 
 

@@ -158,6 +158,13 @@ def target_of(request: HttpRequest, settings: QueueSettings) -> str | None:
     return origin_of(request.url) or settings.target or request.target
 
 
+def targets_of(target: str | None) -> tuple[str | None, ...]:
+    """Return the names by which the app of a target can be given: `v1.worker` is also `worker`."""
+    if target is None or origin_of(target) is not None:
+        return (target,)
+    return target, target.rpartition(".")[2]
+
+
 def origin_of(url: str) -> str | None:
     """Return the origin of an absolute URL (an HTTP target); None: it is an App Engine target."""
     found = _origin(url)

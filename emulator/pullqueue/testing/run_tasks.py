@@ -16,7 +16,15 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue, QueueState
 from pullqueue.errors import ClockError
 from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched
-from pullqueue.push.request import PushRequest, PushResponse, Send, path_of, push_of, target_of
+from pullqueue.push.request import (
+    PushRequest,
+    PushResponse,
+    Send,
+    path_of,
+    push_of,
+    target_of,
+    targets_of,
+)
 from pullqueue.push.retry import retry_of
 from pullqueue.push.sending import WsgiSender, environ_restored
 from pullqueue.tasks import Task, count_tasks
@@ -64,11 +72,11 @@ def run_tasks(
 
     One after the other, in order of eta and arrival; tasks that handlers add are sent as well.
 
-    `app` is a WSGI app, such as one of Flask or Django, or a dict of apps by target: a service, or
-    the origin of an HTTP target of Cloud Tasks. Instead, `send` is a function that gets each
-    request (a `PushRequest`) and returns a status, or an object with `status_code` or
-    `status_int`, such as the response of a test client. With `deferred`, calls that
-    `deferred.defer` has added are made in this process, without the app.
+    `app` is a WSGI app, such as one of Flask or Django, or a dict of apps by target: a service,
+    which gets the tasks of its versions as well, or the origin of an HTTP target of Cloud Tasks.
+    Instead, `send` is a function that gets each request (a `PushRequest`) and returns a status, or
+    an object with `status_code` or `status_int`, such as the response of a test client. With
+    `deferred`, calls that `deferred.defer` has added are made in this process, without the app.
 
     `queues` are push queues, or their names; all if it is None. `until` is `"now"`, or how far the
     clock moves, from one eta to the next: `"empty"`, until no task is left, a timedelta or an aware
@@ -161,7 +169,10 @@ class Sender:
     def _find(self, url: str, target: str | None) -> Send | None:
         if self._deferred is not None and path_of(url) == DEFERRED_PATH:
             return self._deferred
-        return self._send if self._apps is None else self._apps.get(target)
+        if self._apps is None:
+            return self._send
+        found = (self._apps.get(name) for name in targets_of(target))
+        return next((send for send in found if send is not None), None)
 
 
 def optional_sender(app: App | None, send: SendFunction | None, *, deferred: bool) -> Sender | None:

@@ -150,7 +150,7 @@ class TestWhatIsRun:
         assert run_tasks(emulator, send=ok) == []
 
     def test_apps(self, emulator: Emulator, web: Queue) -> None:
-        """Each task goes to the app of its target, an origin of HTTP tasks; one app gets all."""
+        """Each task goes to the app of its target, service or origin; one app gets all."""
         seen: list[tuple[str, str]] = []
 
         def app(name: str) -> flask.Flask:
@@ -163,12 +163,13 @@ class TestWhatIsRun:
         several = {"worker": app("w"), None: app("default"), "https://api.example": app("api")}
         for apps in (several, app("one")):
             web.add(request=HttpRequest("/a", target="worker"))
+            web.add(request=HttpRequest("/v", target="v1.worker"))
             web.add(request=HttpRequest("/b"))
             web.insert([NewTask(request=HttpRequest("https://api.example/c"))], absolute_urls=True)
             run_tasks(emulator, apps)
 
-        assert seen[:3] == [("w", "/a"), ("default", "/b"), ("api", "/c")]
-        assert seen[3:] == [("one", "/a"), ("one", "/b"), ("one", "/c")]
+        assert seen[:4] == [("w", "/a"), ("w", "/v"), ("default", "/b"), ("api", "/c")]
+        assert seen[4:] == [("one", path) for path in ("/a", "/v", "/b", "/c")]
 
     @pytest.mark.parametrize(
         ("target", "message"),
