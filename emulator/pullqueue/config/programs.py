@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pullqueue.config.document import Place
+from pullqueue.config.dialects import level_with, meant_key
+from pullqueue.config.document import Mapping, Node, Pair, Place, Scalar, Sequence, place_of
+from pullqueue.config.text import shorten
 
 _TOP_KEY = re.compile(r"^[\"']?([A-Za-z_][\w.-]*)[\"']?[ \t]*:(?=\s|$)", re.MULTILINE)
 _OURS = "queue"
@@ -52,3 +54,34 @@ def other_program(text: str) -> OtherProgram | None:
             message = f"this looks like {name} ({listed}), not like a queue.yaml: exclude the file"
             return OtherProgram(name, at, message)
     return None
+
+
+def unknown_program(root: Node | None) -> OtherProgram | None:
+    """Recognise a file that has keys, but none of a queue.yaml and none that looks like one."""
+    keys = [pair.key for pair in _pairs(root)]
+    unknown = [key for key in keys if level_with(key.text) is None and not meant_key(key.text)]
+    if not unknown or any(key.opaque for key in keys) or any(map(_is_ours, _pairs(root))):
+        return None
+    listed = ", ".join(dict.fromkeys(f"`{shorten(key.text)}`" for key in unknown[:3]))
+    message = (
+        f"this does not look like a queue.yaml (no list of queues, but {listed}): exclude the file"
+    )
+    return OtherProgram("a file of another program", place_of(unknown[0]), message)
+
+
+def _pairs(root: Node | None) -> list[Pair]:
+    """Return the keys of the top level, and of the entries of a list there, with their values."""
+    if isinstance(root, Sequence):
+        return [pair for item in root.items if isinstance(item, Mapping) for pair in item.pairs]
+    return root.pairs if isinstance(root, Mapping) else []
+
+
+def _is_ours(pair: Pair) -> bool:
+    """Return whether a key is one of the format, or looks like one, and is not in general use."""
+    key = pair.key.text
+    meant = key if level_with(key) is not None else meant_key(key)
+    if meant == _OURS and isinstance(pair.value, Scalar):
+        return pair.value.is_null or pair.value.opaque
+    if meant == _OURS and isinstance(pair.value, Mapping):
+        return not pair.value.pairs or any(map(_is_ours, pair.value.pairs))
+    return meant not in {None, "name"}

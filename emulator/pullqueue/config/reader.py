@@ -20,7 +20,7 @@ from pullqueue.config.document import (
     scalar_at,
 )
 from pullqueue.config.findings import Fix, Report, Reports, UnreadableError
-from pullqueue.config.programs import other_program
+from pullqueue.config.programs import other_program, unknown_program
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.tree import MAX_DEPTH, MAX_NODES, build_tree
 
@@ -95,11 +95,15 @@ def _read(source: Source, reports: Reports) -> tuple[Mapping | None, list[Scalar
     if program := other_program(source.text):
         _stop(reports, "other-program", program.at, program.message)
     markers = _markers(source.text)
-    root = _template_tree(source, reports, markers) if markers else read_tree(source, reports)
+    if markers:
+        root = _template_tree(source, reports, markers)
+    else:
+        root = read_tree(source, reports)
+        _check_program(root, reports)
     scalars = sorted(_scalars(root), key=lambda scalar: scalar.start) if root is not None else []
     _check_bom(source, reports, scalars)
     try:
-        return _mapping(root, reports), scalars
+        return _mapping(root, source, reports), scalars
     except UnreadableError:
         return None, scalars
 
@@ -162,12 +166,20 @@ def _template_tree(source: Source, reports: Reports, markers: list[re.Match[str]
     except YAMLError:
         raise UnreadableError from None
     scalars = list(_scalars(root)) if root is not None else []
-    for marker in markers:
-        scalar = scalar_at(scalars, marker.start())
-        if attempt or scalar is None:
-            raise UnreadableError
+    marked = [scalar_at(scalars, marker.start()) for marker in markers]
+    for scalar in filter(None, marked):
         scalar.opaque = True
+    _check_program(root, reports)
+    if attempt or None in marked:
+        raise UnreadableError
     return root
+
+
+def _check_program(root: Node | None, reports: Reports) -> None:
+    """Report the file of another program, instead of what is wrong with it as a queue.yaml."""
+    if program := unknown_program(root):
+        reports.clear()
+        _stop(reports, "other-program", program.at, program.message)
 
 
 def _scalars(root: Node) -> Iterator[Scalar]:
@@ -195,13 +207,14 @@ def _check_bom(source: Source, reports: Reports, scalars: list[Scalar]) -> None:
         reports["bom"] = [Report(at=at, message=message, fix=fix)]
 
 
-def _mapping(root: Node | None, reports: Reports) -> Mapping:
+def _mapping(root: Node | None, source: Source, reports: Reports) -> Mapping:
     """Return the root if it is a mapping, as it must be in a queue.yaml."""
     if isinstance(root, Mapping):
         return root
     if root is None or (isinstance(root, Scalar) and root.is_null):
         at = place_of(root) if root is not None else Place(0, 0)
-        message = "the file is empty: write `queue:` and the queues under it"
+        what = "has only comments" if root is None and source.text.strip() else "is empty"
+        message = f"the file {what}: write `queue:` and the queues under it"
         _stop(reports, "empty-file", at, message)
     elif not (isinstance(root, Scalar) and root.opaque):
         hint = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from pullqueue.config.dialects import meant_key
 from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, place_of
 from pullqueue.config.findings import Fix, Labels, Report
 from pullqueue.config.reader import ParseResult
@@ -178,13 +177,6 @@ class View:
     def queue_at(self) -> dict[str | int, QueueNode]:
         """The queues by their index in the list."""
         return {int(queue.path[len("queue[") : -1]): queue for queue in self.queues}
-
-    @cached_property
-    def is_foreign(self) -> bool:
-        """True if no key of the top level is one of the format, or looks like one."""
-        keys = list(self.top.entries)
-        unknown = {key.name for key in self.shape.unknown_keys if len(key.path) == 1}
-        return bool(keys) and unknown >= set(keys) and not any(meant_key(key) for key in keys)
 
     @property
     def pull_queues(self) -> list[QueueNode]:

@@ -388,12 +388,12 @@ def _is_empty(value: Node) -> bool:
 
 
 @Rule("QY020", loadable=False)
-def other_program(view: View) -> Iterator[Report]:
+def other_program(_view: View) -> None:
     """The file belongs to another program.
 
     Kubernetes, RabbitMQ and others have files called queue.yaml too. A search of folders leaves
-    out those it recognises; a file that is named is reported once. A file with a `queue` key, or
-    with a key that looks like one of the format, is always checked.
+    out those it recognises by their keys; a file that is named is reported once. A file with
+    queues, or with another key that looks like one of the format, is always checked.
 
     Bad:
         apiVersion: v1
@@ -403,10 +403,6 @@ def other_program(view: View) -> Iterator[Report]:
 
     Source: seen in public repositories.
     """
-    if view.is_foreign:
-        keys = ", ".join(f"`{shorten(key)}`" for key in list(view.top.entries)[:3])
-        message = f"this does not look like a queue.yaml: no key of the format, but {keys}"
-        yield Report(at=view.top.place, message=message)
 
 
 @Rule("QY900", severity=Severity.WARNING, fixes=(SAFE,))

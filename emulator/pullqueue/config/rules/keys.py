@@ -58,7 +58,7 @@ def unknown_key(view: View) -> Iterator[Report]:
     Source: the Python SDK: "Unexpected attribute".
     """
     for unknown in view.shape.unknown_keys:
-        if level_with(unknown.name) is None and not view.is_foreign:
+        if level_with(unknown.name) is None:
             yield _unknown(unknown)
     if view.settings.profile == "java":
         sections: list[tuple[Section, str]] = [(view.top, key) for key in _JAVA_TOP]
