@@ -17,7 +17,9 @@ from pullqueue.config.dialects import (
     RETRY,
     RETRY_INTEGERS,
     TOP,
+    Path,
     keys_at,
+    level_with,
 )
 from pullqueue.config.document import Scalar
 from pullqueue.config.settings import MAX_BYTES
@@ -25,6 +27,13 @@ from pullqueue.config.text import shorten
 from pullqueue.config.tree import assign_type
 
 _ROOT = "queue-entries"
+_PLACES: dict[Path | None, str] = {
+    TOP: "belongs directly in <queue-entries>",
+    QUEUE: "belongs in <queue>",
+    RETRY: "belongs in <retry-parameters>",
+    ACL_ENTRY: "belongs in <acl>",
+}
+"""Where the elements of each level belong."""
 _NUMBERS = frozenset({*INTEGERS, *RETRY_INTEGERS, *BACKOFFS})
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./@+-]*")
@@ -179,9 +188,8 @@ class _Writer:
             if _is_comment(child):
                 continue
             if key not in known:
-                self.dropped.append(
-                    f" {where}<{shorten(_tag(child))}> is not in queue.yaml: dropped"
-                )
+                place = _PLACES.get(level_with(key), "is not in queue.yaml")
+                self.dropped.append(f" {where}<{shorten(_tag(child))}> {place}: dropped")
             elif key in also | repeated:
                 children[index] = (child, key)
             else:
@@ -198,7 +206,9 @@ class _Writer:
                 self.dropped.append(
                     f" <{shorten(_tag(child))}> is not allowed in <{_tag(element)}>: dropped"
                 )
-        self.lines.append(f"{' ' * column}{key}: {_written(key, _text(element))}".rstrip())
+        line = f"{' ' * column}{key}: {_written(key, _text(element))}".rstrip()
+        comment = " ".join(" ".join(_comments_in(element)).split())
+        self.lines.append(f"{line}  # {comment}" if comment else line)
 
     def _note_attributes(self, element: Element, where: str) -> None:
         self.dropped.extend(
@@ -224,7 +234,9 @@ def _comments_in(element: Element) -> list[str]:
 
 
 def _text(element: Element) -> str:
-    return (element.text or "").strip()
+    """Return an element's text, which comments may interrupt."""
+    parts = (element.text, *(child.tail for child in element))
+    return "".join(part or "" for part in parts).strip()
 
 
 def _written(key: str, text: str) -> str:

@@ -192,7 +192,8 @@ FULL_XML = """\
     <!-- named so -->
     <name>0123</name>
     <rate>20/s</rate>
-    <rate>30/s</rate>
+    <rate><!-- half -->30/s</rate>
+    <task-retry-limit>5</task-retry-limit>
     <bucket-size>ten</bucket-size>
     <target>yes</target>
     <retry-parameters>
@@ -220,12 +221,12 @@ queue:
 # mail
 - name: "0123"
   # named so
-  rate: 30/s
+  rate: 30/s  # half
   bucket_size: ten
   target: "yes"
   retry_parameters:
     # seldom
-    task_retry_limit: 7
+    task_retry_limit: 7  # x
     min_backoff_seconds: 0.5
 - name:
 - name: jobs
@@ -246,6 +247,7 @@ def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
         " attribute `version` of <queue-entries> is not in queue.yaml: dropped",
         ' queue "0123": attribute `id` of <queue> is not in queue.yaml: dropped',
         ' queue "0123": <rate> is defined twice: the last one was kept',
+        ' queue "0123": <task-retry-limit> belongs in <retry-parameters>: dropped',
         ' queue "0123": <age> is not in queue.yaml: dropped',
         " <b> is not allowed in <task-retry-limit>: dropped",
     ]
