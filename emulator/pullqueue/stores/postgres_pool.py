@@ -278,17 +278,16 @@ def _check(connection: Connection) -> None:
             raise psycopg.OperationalError("the server has closed the connection")
 
 
-def prepare(address: Address, *, scripts: Sequence[str] | None = None) -> None:
+def prepare(address: Address) -> None:
     """Make the schema of a store, or migrate it to the newest version.
 
     Raises:
         StoreError: the server cannot be reached, or the schema is another program's or of a newer
             version; it is left untouched.
     """
-    scripts = migrations("postgres") if scripts is None else scripts
     try:
         with connect(address) as connection, connection.transaction():
-            _migrate(connection, address, scripts)
+            _migrate(connection, address, migrations("postgres"))
     except psycopg.Error as error:
         reason = " ".join(str(error).split())
         raise StoreError(f"store {address.shown} cannot be opened: {reason}") from error

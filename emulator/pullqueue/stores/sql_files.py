@@ -29,7 +29,8 @@ def statements(file_name: str) -> Mapping[str, str]:
 def migrations(database: str) -> list[str]:
     """Return the scripts that lead from each version of a schema to the next, in order.
 
-    An empty database has version 0, and script N leads to version N.
+    An empty database has version 0, and script N leads to version N. A script is never changed once
+    databases have run it.
     """
     folder = files("pullqueue.stores").joinpath("migrations", database)
     scripts = {file.name: file.read_text("utf-8") for file in folder.iterdir()}

@@ -40,9 +40,7 @@ def parsed(url: str) -> tuple[Path, str]:
     return Path(unquote(name)).resolve(), synchronous
 
 
-def open_file(
-    path: Path, *, synchronous: str, scripts: Sequence[str] | None = None
-) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+def open_file(path: Path, *, synchronous: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     """Open a file, or make it, and migrate it to the newest version.
 
     Return a connection that writes and one that reads. While they are open, no other process can
@@ -52,7 +50,7 @@ def open_file(
         StoreError: the file is in use, not a store, damaged, or of a newer version; it is left
             untouched.
     """
-    scripts = migrations("sqlite") if scripts is None else scripts
+    scripts = migrations("sqlite")
     opened: list[sqlite3.Connection] = []
     try:
         if path.exists() and path.stat().st_size:

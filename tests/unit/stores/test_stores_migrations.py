@@ -1,7 +1,6 @@
-"""Stores that older schema versions wrote are opened, migrated, and keep everything.
+"""Stores that the first schema version wrote are opened, migrated by all scripts, and keep all.
 
-The files in `version1` and `version3` were made by the code of that version; the PostgreSQL schema
-as a dump.
+The files in `version1` were made by the code of that version; the PostgreSQL schema as a dump.
 """
 
 from __future__ import annotations
@@ -42,18 +41,17 @@ NOW = START + timedelta(seconds=1401)
 """The time at which the stores were closed."""
 
 
-@pytest.fixture(params=["sqlite-one", "sqlite-three", "postgres-one", "postgres-three"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Yield the URL of a store of version 1 or 3."""
-    kind, _, version = request.param.partition("-")
-    folder = Path(__file__).with_name({"one": "version1", "three": "version3"}[version])
-    if kind == "sqlite":
+    """Yield the URL of a store of version 1."""
+    folder = Path(__file__).with_name("version1")
+    if request.param == "sqlite":
         shutil.copy(folder / "tasks.db", tmp_path)
         yield f"sqlite:///{tmp_path / 'tasks.db'}"
         return
     url = own_schema(folder.name)
     schema = parsed(url).schema
-    dump = (folder / "tasks.sql").read_text().replace(f"version_{version}", schema)
+    dump = (folder / "tasks.sql").read_text().replace("version_one", schema)
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
         connection.execute(dump.encode())

@@ -9,10 +9,7 @@ import pytest
 from store_rules import THREADS, config_of, together
 from stores import own_schema, postgres_url
 
-from pullqueue import (
-    Emulator,
-    StoreError,
-)
+from pullqueue import Emulator, StoreError
 from pullqueue.stores import open_store, without_password
 from pullqueue.stores.postgres_pool import connect, parsed, prepare
 from pullqueue.stores.sql_files import migrations
@@ -114,24 +111,6 @@ def test_a_newer_version(schema: str) -> None:
     assert f"was written by a newer pullqueue (version 99, known here: {len(SCRIPTS)})" in refused(
         schema
     )
-
-
-def test_the_schema_is_migrated(schema: str) -> None:
-    """The scripts it has not seen are run, once, and it keeps its tasks."""
-    url = f"{postgres_url()}?schema={schema}"
-    emulator = Emulator(CONFIG, store=open_store(url))
-    emulator.queue("pull").add(name="kept")
-    emulator.close()
-
-    for _ in range(2):
-        scripts = [*SCRIPTS, "ALTER TABLE events ADD COLUMN note text;"]
-        prepare(parsed(url), scripts=scripts)
-
-    connection = connect(parsed(url))
-    version = connection.execute("SELECT number FROM schema_version").fetchone()
-    tasks = connection.execute("SELECT name FROM tasks").fetchall()
-    connection.close()
-    assert (version, tasks) == ((len(SCRIPTS) + 1,), [("kept",)])
 
 
 def test_no_server() -> None:
