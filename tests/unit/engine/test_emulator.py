@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pullqueue import (
-    ConfigFileError,
     Emulator,
-    InvalidQueueConfigError,
     Limits,
     ManualClock,
     NewTask,
@@ -20,7 +18,6 @@ from pullqueue import (
     QueueDisabledError,
     QueueNameInUseError,
     StoreFullError,
-    Task,
     UnknownQueueError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
@@ -37,8 +34,8 @@ def emulator(clock: ManualClock) -> Emulator:
     return Emulator(CONFIG, clock=clock)
 
 
-def limited(leases: int) -> QueueConfig:
-    """Return the configuration with a retry limit on the first queue."""
+def limited(leases: int | None) -> QueueConfig:
+    """Return the configuration with a retry limit, or none, on the first queue."""
     retry = RetryParameters(task_retry_limit=leases)
     return QueueConfig(queues=(replace(PULL, retry_parameters=retry), OTHER))
 
@@ -146,16 +143,52 @@ class TestSharedStore:
 
         assert state == "paused"
 
-    def test_a_new_queue_is_found_at_once(self, emulators: list[Emulator]) -> None:
-        """By its name; its settings, and that it is gone, are seen within a second."""
+    def test_a_new_queue_is_found_at_once(
+        self, emulators: list[Emulator], clock: ManualClock
+    ) -> None:
+        """By its name; that it is gone is seen within a second."""
         made = replace(OTHER, name="made")
         assert len(emulators[1].queues) == 3
         emulators[0].create_queue(made)
         found = [queue.name for queue in emulators[1].queues]
 
         assert "made" not in found
-        assert emulators[1].queue("made").created
-        assert "made" in [queue.name for queue in emulators[1].queues]
+        held = emulators[1].queue("made")
+        assert held.created
+        assert emulators[1].queues[-1] is held
+        emulators[0].delete_queue("made")
+        clock.advance(1)
+        with pytest.raises(UnknownQueueError, match="is not in"):
+            emulators[1].queue("made")
+        with pytest.raises(UnknownQueueError, match="was deleted"):
+            held.add()
+
+    def test_a_queue_that_the_other_has_in_queue_yaml(
+        self, emulators: list[Emulator], clock: ManualClock
+    ) -> None:
+        """It is one of queue.yaml there, also if this one made it at run time."""
+        made = replace(OTHER, name="made")
+        emulators[1].reconfigure(QueueConfig(queues=(*CONFIG.queues, made)))
+
+        emulators[0].create_queue(made)
+        clock.advance(1)
+
+        assert not emulators[1].queue("made").created
+
+    def test_a_queue_that_the_other_deletes_at_once(self, clock: ManualClock) -> None:
+        """Who creates it learns that."""
+
+        class Deleting(SharedStore):
+            def create_queue(self, queue_name: str, **options: Any) -> bool:
+                created = super().create_queue(queue_name, **options)
+                self.drop_queue_record(queue_name)
+                return created
+
+        emulator = Emulator(CONFIG, clock=clock, store=Deleting)
+
+        with pytest.raises(UnknownQueueError, match='queue "made" was deleted'):
+            emulator.create_queue(replace(OTHER, name="made"))
+        assert "made" not in [queue.name for queue in emulator.queues]
 
     def test_a_name_that_the_other_has_used(self, emulators: list[Emulator]) -> None:
         """A queue is made once."""
@@ -254,68 +287,25 @@ class TestReconfigure:
         clock.advance(59)
         assert [task.name for task in queue.list_tasks()] == ["fresh"]
 
-    def test_a_lifted_retry_limit(self, emulator: Emulator, clock: ManualClock) -> None:
-        """A task in its last lease stays when the limit goes."""
-        emulator.reconfigure(limited(1))
+    @pytest.mark.parametrize(("limits", "left"), [((1, None), ["one"]), ((None, 1, 5, 1), [])])
+    def test_retry_limits_in_a_row(
+        self,
+        emulator: Emulator,
+        clock: ManualClock,
+        limits: tuple[int | None, ...],
+        left: list[str],
+    ) -> None:
+        """Which lease is the last one depends on the limit when it ends, not when it begins."""
+        emulator.reconfigure(limited(limits[0]))
         queue = emulator.queue("pull-queue")
         queue.add(name="one")
         queue.lease_tasks(60, 1)
 
-        emulator.reconfigure(CONFIG)
-        clock.advance(60)
-
-        assert [task.name for task in queue.list_tasks()] == ["one"]
-
-    def test_a_retry_limit_that_is_back(self, emulator: Emulator, clock: ManualClock) -> None:
-        """A last lease that was none for a while is one again."""
-        queue = emulator.queue("pull-queue")
-        queue.add(name="one")
-        queue.lease_tasks(60, 1)
-        for leases in (1, 5, 1):
+        for leases in limits[1:]:
             emulator.reconfigure(limited(leases))
-
         clock.advance(60)
 
-        assert [task.name for task in queue.exhausted] == ["one"]
-
-
-def test_threads_never_lease_one_task_at_the_same_time() -> None:
-    """Four workers empty a queue together: each task is leased by exactly one of them."""
-    tasks, workers = 400, 4
-    emulator = Emulator(CONFIG, clock=ManualClock())
-    queue = emulator.queue("other")
-    start = threading.Barrier(workers * 2)
-    leased: list[list[Task]] = [[] for _ in range(workers)]
-
-    def produce(number: int) -> None:
-        start.wait()
-        for turn in range(tasks // workers):
-            queue.add(name=f"{number}-{turn}", tag=str(turn % 3))
-
-    def consume(number: int) -> None:
-        start.wait()
-        while sum(map(len, leased)) < tasks:
-            tag = str(number % 3)
-            found = queue.lease_tasks(60, 7) if number % 2 else queue.lease_tasks_by_tag(60, 7, tag)
-            leased[number] += found
-            queue.delete_tasks(found[::2])
-
-    threads = [
-        threading.Thread(target=work, args=(number,), daemon=True)
-        for number in range(workers)
-        for work in (produce, consume)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-
-    names = [task.name for held in leased for task in held]
-    assert not any(thread.is_alive() for thread in threads)
-    assert len(names) == len(set(names)) == tasks
-    assert {task.retry_count for held in leased for task in held} == {1}
-    deleted = sum(1 for event in queue.events() if event.kind.value == "deleted")
-    assert queue.fetch_statistics().tasks == tasks - deleted
+        assert [task.name for task in queue.list_tasks()] == left
 
 
 def test_contents_of_an_unknown_queue() -> None:
@@ -343,24 +333,6 @@ class TestConfiguration:
         assert emulator.queue("a").add(b"x").payload == b"x"
         assert (emulator.clock, emulator.limits, emulator.project) == (clock, limits, "shop")
         assert emulator.config.file == str(path)
-
-    def test_from_a_file_that_is_not_there(self, tmp_path: Path) -> None:
-        """The error names the file."""
-        with pytest.raises(ConfigFileError, match="nowhere"):
-            Emulator.from_file(tmp_path / "nowhere.yaml")
-
-    def test_from_text(self) -> None:
-        """All faults are reported at once, in the order of the text."""
-        text = "queue:\n- name: a_b\n  mode: pull\n  rate: 5/s\n"
-
-        with pytest.raises(InvalidQueueConfigError) as excinfo:
-            Emulator.from_text(text)
-
-        assert [(fault.line, fault.rule) for fault in excinfo.value.problems] == [
-            (2, "name-format"),
-            (4, "push-key-on-pull"),
-        ]
-        assert str(excinfo.value).count("\n") == 1
 
     def test_a_lenient_profile(self) -> None:
         """What Google's library accepts, the profile `sdk` accepts."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,6 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
-from pullqueue.engine.store import Lease
 
 START = ManualClock.DEFAULT_START
 
@@ -136,27 +136,20 @@ class TestLease:
 
         assert len(queue.lease(60, 10, payload_bytes=20).tasks) == 2
 
-    def test_the_lease_rate(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The eleventh call in a second returns nothing; the log says so once a minute."""
-        clock = ManualClock()
-        queue = emulator_of(pull("a"), limits=Limits(leases_per_second=10), clock=clock).queue("a")
-        queue.add(name="one")
+    def test_the_lease_rate(self, caplog: pytest.LogCaptureFixture, clock: ManualClock) -> None:
+        """What exceeds it is logged once a minute."""
+        queue = emulator_of(pull("a"), limits=Limits(leases_per_second=2), clock=clock).queue("a")
+        message = 'queue "a": more than 2 lease calls in a second; the excess returns no tasks'
 
-        for _ in range(10):
-            assert not queue.lease(0, 1).rate_limited
-        assert caplog.messages == []
-        limited = [queue.lease(0, 1) for _ in range(50)]
-        clock.advance(1)
-
-        assert limited == [Lease([], rate_limited=True)] * 50
-        message = 'queue "a": more than 10 lease calls in a second; the excess returns no tasks'
-        assert caplog.record_tuples == [("pullqueue.engine", logging.WARNING, message)]
-        assert len(queue.lease_tasks(0, 1)) == 1
-
-        clock.advance(59)
-        for _ in range(11):
+        for calls, logged in ((2, 0), (50, 1)):
+            for _ in range(calls):
+                queue.lease(0, 1)
+            assert caplog.messages == [message] * logged
+        clock.advance(60)
+        for _ in range(3):
             queue.lease(0, 1)
-        assert len(caplog.messages) == 2
+
+        assert caplog.record_tuples == [("pullqueue.engine", logging.WARNING, message)] * 2
 
 
 class TestModify:
@@ -223,21 +216,22 @@ class TestDelete:
 
         assert queue.delete_tasks([OtherTask(b"", "here")]) == [DeleteResult.DELETED]
         assert queue.delete_tasks(OtherTask(b"", "here")) == [DeleteResult.TOMBSTONED]
-        with pytest.raises(
-            InvalidTaskNameError, match="has no name: add it first, or set its name"
-        ):
-            queue.delete_tasks([OtherTask(b"", None)])
-        with pytest.raises(InvalidTaskNameError, match="is neither a task nor a task name"):
-            queue.delete_tasks([WithoutPayload("here")])  # type: ignore[list-item]
 
-    def test_something_other_than_a_task(self, queue: Queue) -> None:
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (OtherTask(b"", None), "has no name: add it first, or set its name"),
+            (WithoutPayload("here"), "is neither a task nor a task name"),
+            (5, "5 is neither a task nor a task name"),
+        ],
+    )
+    def test_something_other_than_a_task(self, queue: Queue, given: Any, message: str) -> None:
         """Nothing is deleted when one of the things given cannot be a task."""
         queue.add(name="here")
 
-        with pytest.raises(InvalidTaskNameError, match="5 is neither a task nor a task name"):
-            queue.delete_tasks(["here", 5])  # type: ignore[list-item]
-        with pytest.raises(InvalidTaskNameError, match="5 is neither a task nor a task name"):
-            queue.delete_tasks(5)  # type: ignore[arg-type]
+        for tasks in (["here", given], given):
+            with pytest.raises(InvalidTaskNameError, match=message):
+                queue.delete_tasks(tasks)
 
         assert len(queue.list_tasks()) == 1
 

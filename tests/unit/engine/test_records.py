@@ -55,14 +55,6 @@ class TestLeaseCounter:
 
 
 class TestRateLimiter:
-    def test_a_sliding_second(self) -> None:
-        """In any one second no more than the number given are admitted."""
-        rate = RateLimiter()
-
-        admitted = [usec for usec in range(0, 3 * SECOND, SECOND // 4) if rate.permit(usec, 2)]
-
-        assert admitted == [0, 250_000, 1_000_000, 1_250_000, 2_000_000, 2_250_000]
-
     def test_a_clock_that_is_set_back(self) -> None:
         """Calls of a time that has not come yet count for nothing."""
         rate = RateLimiter()

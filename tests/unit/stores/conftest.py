@@ -9,7 +9,7 @@ import pytest
 from store_rules import LIMITS, Start, config_of
 from stores import STORES, store_url
 
-from pullqueue import Emulator, ManualClock, Queue
+from pullqueue import Emulator, Limits, ManualClock, Queue
 from pullqueue.config.model import QueueConfig
 from pullqueue.stores import open_store
 
@@ -51,3 +51,10 @@ def emulator(start: Start) -> Emulator:
 def queue(emulator: Emulator) -> Queue:
     """Return its queue without limits."""
     return emulator.queue("pull")
+
+
+@pytest.fixture
+def servers(start: Start, url: str) -> tuple[Queue, Queue]:
+    """Return that queue as two servers have it, if they can share the store; else one twice."""
+    queue = start(limits=Limits()).queue("pull")
+    return queue, start(limits=Limits()).queue("pull") if "postgres" in url else queue

@@ -14,15 +14,7 @@ import pytest
 from store_rules import ONLY_POSTGRES, Start, together
 from stores import held_up, postgres_url
 
-from pullqueue import (
-    Emulator,
-    InternalError,
-    Limits,
-    ManualClock,
-    NewTask,
-    SystemClock,
-    TransientError,
-)
+from pullqueue import Emulator, InternalError, Limits, NewTask, SystemClock, TransientError
 from pullqueue.stores import postgres_pool
 from pullqueue.stores.postgres import PostgresStore
 from pullqueue.stores.postgres_pool import connect, parsed
@@ -205,36 +197,11 @@ def test_a_connection_that_is_lost_in_a_call(start: Start, url: str) -> None:
 
 
 def test_a_database_that_may_no_longer_be_written_to(start: Start) -> None:
-    """Old records are trimmed later, here too."""
+    """Calls fail, and can be tried again."""
     emulator = start(query="&connections=1")
-    store = store_of(emulator)
-    store._touched["pull"] = 1_000_000
-
-    with store._connections.borrowed() as connection:
+    with store_of(emulator)._connections.borrowed() as connection:
         connection.execute("SET default_transaction_read_only = on")
-    store._touch("pull", 1)
 
-    assert store._touched["pull"] == 0
     for call in (emulator.queue("pull").add, emulator.check):
         with pytest.raises(TransientError, match="in a read-only transaction; try again"):
             call()
-
-
-def test_records_that_cannot_be_trimmed(start: Start, url: str, clock: ManualClock) -> None:
-    """Old records are trimmed later; what was leased is leased."""
-    limits = Limits(tombstone_seconds=1)
-    emulator = start(query="&options=-c lock_timeout%3D50ms", limits=limits)
-    queue = emulator.queue("pull")
-    queue.add_many([NewTask(name="one"), NewTask(name="gone")])
-    queue.delete_tasks("gone")
-    clock.advance(1)
-    store_of(emulator)._touched["pull"] = 1_000_000
-    blocker = connect(parsed(url))
-    blocker.autocommit = False
-    blocker.execute("SELECT 1 FROM tasks WHERE free_usec IS NOT NULL FOR UPDATE")
-
-    held = queue.lease_tasks(60, 1)
-    blocker.close()
-
-    assert [task.name for task in held] == ["one"]
-    assert queue.fetch_statistics().leased == 1

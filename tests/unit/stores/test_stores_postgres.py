@@ -20,7 +20,6 @@ from pullqueue import (
     Emulator,
     Limits,
     ManualClock,
-    NameInUseError,
     NewTask,
     OverQuotaError,
     Queue,
@@ -29,9 +28,7 @@ from pullqueue import (
     TaskLeaseExpiredError,
     TombstonedTaskError,
     TransientError,
-    UnknownQueueError,
 )
-from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.stores.postgres_pool import connect, parsed
 
 STORAGE_BYTES = 2_000
@@ -40,33 +37,6 @@ PATIENT = "&options=-c lock_timeout%3D60s -c statement_timeout%3D60s"
 
 
 pytestmark = ONLY_POSTGRES
-
-
-@pytest.fixture
-def servers(start: Start) -> tuple[Queue, Queue]:
-    """Return one queue as two servers have it."""
-    return start(limits=Limits()).queue("pull"), start(limits=Limits()).queue("pull")
-
-
-@pytest.mark.parametrize("tag", [False, True], ids=["first", "oldest tag"])
-def test_no_task_is_leased_twice(servers: tuple[Queue, Queue], tag: bool) -> None:  # noqa: FBT001
-    """Threads of two servers empty a queue together; each task goes to exactly one."""
-    tasks = 600
-    leased: list[Task] = []
-    for start in range(0, tasks, 100):
-        batch = [NewTask(name=f"t{start + n}", tag=str(n % 7)) for n in range(100)]
-        servers[0].add_many(batch)
-
-    def empty(queue: Queue) -> None:
-        lease = queue.lease_tasks_by_tag if tag else queue.lease_tasks
-        while found := lease(60, 9):
-            leased.extend(found)
-
-    together(lambda: empty(servers[0]), lambda: empty(servers[1]))
-
-    assert len(leased) == tasks == len({task.name for task in leased})
-    assert {task.retry_count for task in leased} == {1}
-    assert servers[0].fetch_statistics().leased_last_minute == tasks
 
 
 def test_no_attempt_is_started_twice(start: Start) -> None:
@@ -92,26 +62,6 @@ def test_no_attempt_is_started_twice(start: Start) -> None:
     assert [len(queue.exhausted) for queue in queues] == [20, 20]
     numbers = queues[1].fetch_statistics()
     assert (numbers.tasks, numbers.bytes_stored, numbers.leased_last_minute) == (0, 0, 40)
-
-
-def test_a_name_is_given_once(servers: tuple[Queue, Queue]) -> None:
-    """Whoever adds the same names at the same time, each is stored once; and never again when
-    it is deleted meanwhile.
-    """
-    added: Counter[str] = Counter()
-
-    def add(queue: Queue) -> None:
-        for number in range(40):
-            try:
-                added[queue.add(name=f"n{number}").name] += 1
-                assert queue.delete_tasks(f"n{number}") == [DeleteResult.DELETED]
-            except NameInUseError:
-                pass
-
-    together(lambda: add(servers[0]), lambda: add(servers[1]))
-
-    assert added == Counter({f"n{number}": 1 for number in range(40)})
-    assert servers[0].list_tasks() == []
 
 
 def test_the_storage_limit(start: Start) -> None:
@@ -165,18 +115,6 @@ def test_statistics_are_of_one_time(servers: tuple[Queue, Queue]) -> None:
     together(work, look)
 
 
-def test_one_holder_extends(servers: tuple[Queue, Queue]) -> None:
-    """A lease that one server gave can be changed through another, by its holder alone."""
-    servers[0].add(name="one")
-    (held,) = servers[0].lease_tasks(60, 1)
-
-    extended = servers[1].modify_task_lease(held, 90)
-
-    assert servers[0].get_task("one") == extended
-    with pytest.raises(TaskLeaseExpiredError, match="its lease ends at another time"):
-        servers[0].modify_task_lease(held, 90)
-
-
 def test_a_task_is_exhausted_once(start: Start, clock: ManualClock) -> None:
     """The first server that reads it makes it available; all servers see the same."""
     emulators = [start(config_of(1), limits=Limits()) for _ in range(2)]
@@ -190,17 +128,6 @@ def test_a_task_is_exhausted_once(start: Start, clock: ManualClock) -> None:
     assert [len(queue.exhausted) for queue in queues] == [50, 50]
     assert [queue.fetch_statistics().tasks for queue in queues] == [0, 0]
     assert emulators[1].bytes_stored == 0
-
-
-def test_the_lease_rate_is_that_of_all_servers(start: Start, clock: ManualClock) -> None:
-    """Calls to one server count for the others."""
-    queues = [start(limits=Limits(leases_per_second=3)).queue("pull") for _ in range(2)]
-
-    limited = [queue.lease(60, 1).rate_limited for queue in [*queues, *queues]]
-    clock.advance(1)
-
-    assert limited == [False, False, False, True]
-    assert not queues[0].lease(60, 1).rate_limited
 
 
 def test_the_rate_counts_when_a_call_is_permitted(start: Start, url: str) -> None:
@@ -288,60 +215,24 @@ def test_the_record_of_a_queue_that_another_server_makes_meanwhile(
     assert record == ((True, True) if action == "restore" else (False, False))
 
 
-def test_a_queue_that_another_server_deletes_at_once(start: Start, url: str) -> None:
-    """Who creates it learns that."""
-    emulator = start()
-    with connect(parsed(url)) as database:
-        database.execute("""
-            CREATE FUNCTION delete_queue() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                DELETE FROM queues WHERE queue = NEW.queue;
-                RETURN NULL;
-            END $$
-        """)
-        database.execute("""
-            CREATE TRIGGER delete_queue AFTER INSERT ON queues
-            FOR EACH ROW EXECUTE FUNCTION delete_queue()
-        """)
-
-        try:
-            with pytest.raises(UnknownQueueError, match='queue "made" was deleted'):
-                emulator.create_queue(QueueSettings(name="made", mode=QueueMode.PULL))
-        finally:
-            database.execute("DROP FUNCTION delete_queue CASCADE")
-    assert "made" not in [queue.name for queue in emulator.queues]
-
-
 def test_batches_with_the_same_names(servers: tuple[Queue, Queue]) -> None:
-    """Whatever their order, each name is stored once, and no call fails through a deadlock."""
+    """Whatever their order, each name is stored once, and never again when it is deleted; no call
+    fails through a deadlock.
+    """
     names = [f"n{number}" for number in range(60)]
     added: Counter[str] = Counter()
 
     def add(queue: Queue, order: list[str]) -> None:
         for round_number in range(4):
-            batch = [NewTask(name=f"{name}-{round_number}") for name in order]
-            added.update(task.name for task in queue.insert(batch).added)
-            queue.delete_tasks([task.name for task in batch[::2] if task.name])
+            one, *others = [NewTask(name=f"{name}-{round_number}") for name in order]
+            for batch in ([one], others):
+                added.update(task.name for task in queue.insert(batch).added)
+                queue.delete_tasks([task.name for task in batch[::2] if task.name])
 
     together(partial(add, servers[0], names), partial(add, servers[1], names[::-1]))
 
     assert len(added) == 4 * 60
     assert set(added.values()) == {1}
-
-
-def test_a_deadlock_is_tried_again(start: Start, url: str) -> None:
-    """A call that the database ended because of a deadlock is done a second time."""
-    emulator = start(query=f"&application_name=dead{PATIENT}")
-    queue = emulator.queue("pull")
-    queue.add_many([NewTask(name="a"), NewTask(name="b")])
-    lock = "SELECT 1 FROM tasks WHERE name = '{}' FOR UPDATE"
-    patient = "SET deadlock_timeout = '100s'; " + lock.format("b")
-    delete = partial(queue.delete_tasks, ["a", "b"])
-
-    with held_up(url, patient, delete, "dead") as (rival, deleting):
-        rival.execute(lock.format("a").encode())
-
-    assert deleting.result() == [DeleteResult.DELETED] * 2
-    assert emulator.bytes_stored == 0
 
 
 @contextmanager
@@ -361,10 +252,11 @@ def deadlocks(url: str, number: int) -> Iterator[None]:
             CREATE TRIGGER end_first BEFORE UPDATE ON tasks
             FOR EACH ROW EXECUTE FUNCTION end_first()
         """)
-        database.commit()
-        yield
-        database.execute("DROP FUNCTION end_first CASCADE")
-        database.execute("DROP SEQUENCE updates")
+        try:
+            yield
+        finally:
+            database.execute("DROP FUNCTION end_first CASCADE")
+            database.execute("DROP SEQUENCE updates")
 
 
 def test_deadlocks_in_a_row(start: Start, url: str) -> None:

@@ -404,28 +404,6 @@ class TestDeletedQueue:
             queue.add(name="one")
 
 
-@ONLY_POSTGRES
-def test_two_servers_on_one_database(start: Start, clock: ManualClock) -> None:
-    """A queue that one makes is known to the other at once; all other changes within a second."""
-    first, second = start(), start(QueueConfig(queues=(MADE,)))
-    first.create_queue(replace(MADE, name="other"))
-    second.queue("other").add(name="one")
-    second.queue("other").pause()
-    first.create_queue(MADE)
-    clock.advance(1)
-
-    assert first.queue("other").state is QueueState.PAUSED
-    assert [task.name for task in first.queue("other").list_tasks()] == ["one"]
-    assert not second.queue("made").created
-    held = second.queue("other")
-    first.delete_queue("other")
-    clock.advance(1)
-    with pytest.raises(UnknownQueueError):
-        second.queue("other")
-    with pytest.raises(UnknownQueueError, match="was deleted"):
-        held.add()
-
-
 def test_two_servers_create_a_queue_at_once(start: Start, url: str) -> None:
     """One of them does, with its settings; to the other the name is in use."""
     first = start()

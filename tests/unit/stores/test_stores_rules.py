@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
-from store_rules import LIMITS, Start, config_of
+from store_rules import LIMITS, Start, config_of, together
 
 from pullqueue import (
     DeleteResult,
@@ -17,6 +18,7 @@ from pullqueue import (
     NewTask,
     Queue,
     QueueStatistics,
+    Task,
     TaskAlreadyExistsError,
     TaskState,
     TombstonedTaskError,
@@ -26,6 +28,7 @@ from pullqueue.clock import to_usec
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.engine.events import MINUTE_USEC, Interface, Origin
 from pullqueue.engine.interceptors import Caller, called_by
+from pullqueue.stores import sql
 
 
 def steps(queue: Queue, name: str) -> list[str]:
@@ -67,13 +70,6 @@ def test_the_record_is_bounded(queue: Queue) -> None:
     assert {event.kind for event in events} == {EventKind.ADDED}
 
 
-def test_one_large_operation_is_kept(queue: Queue) -> None:
-    """The latest operation is reported though it has more tasks than are kept."""
-    queue.add_many([NewTask(name=f"n{number}") for number in range(60)])
-
-    assert len(queue.events()) in (LIMITS.events_kept, 60)
-
-
 def test_no_record(start: Start) -> None:
     """Where no events are kept, the latest operation is reported nevertheless."""
     queue = start(limits=Limits(events_kept=0)).queue("pull")
@@ -98,6 +94,8 @@ def test_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> No
 
     assert before == 5
     assert [task.name for task in queue.exhausted] == ["n2", "n3", "n4"]
+    counts = [each.fetch_statistics().exhausted for each in emulator.queues]
+    assert counts == [0, 3, 0]
     assert {(t.payload, t.tag, t.retry_count) for t in queue.exhausted} == {(b"work", "red", 2)}
     assert steps(queue, "n0")[-1] == "exhausted"
     assert queue.delete_tasks(["n0", "none"]) == [DeleteResult.TOMBSTONED, DeleteResult.UNKNOWN]
@@ -221,21 +219,6 @@ def test_a_purged_payload_is_not_requeued(emulator: Emulator, clock: ManualClock
     assert {(task.name, task.payload) for task in added} == {("later", b"work"), ("empty", b"")}
 
 
-def test_exhausted_tasks_are_counted(emulator: Emulator, clock: ManualClock) -> None:
-    """All that are kept; in another queue there are none."""
-    queue = emulator.queue("limited")
-    exhaust(queue, clock, first=b"one", second=b"two")
-
-    def counts() -> tuple[int, int]:
-        numbers = queue.fetch_statistics()
-        return numbers.tasks, numbers.exhausted
-
-    assert counts() == (0, 2)
-    assert queue.remove_exhausted(["first"]) == 1
-    assert counts() == (0, 1)
-    assert emulator.queue("pull").fetch_statistics().exhausted == 0
-
-
 def test_events_have_the_origin_of_their_call(queue: Queue, clock: ManualClock) -> None:
     """Interface, client and request of the caller are stored; time passes without a caller."""
     origin = Origin(Interface.REST, 'wörker "1"', 7, "server")
@@ -317,7 +300,7 @@ def test_exhausted_tasks_are_requeued(emulator: Emulator, clock: ManualClock) ->
     assert {(task.name, task.payload) for task in added} == {("first", b"one"), ("third", b"three")}
     assert [task.name for task in queue.exhausted] == ["second"]
     assert queue.remove_exhausted(["second", "none"]) == 1
-    assert queue.exhausted == []
+    assert (queue.exhausted, queue.fetch_statistics().exhausted) == ([], 0)
     assert [task.name for task in queue.lease_tasks(300, 10)] == [task.name for task in added]
 
 
@@ -426,6 +409,29 @@ def test_an_age_that_no_task_reaches(start: Start, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_old_records_are_deleted(
+    emulator: Emulator, queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Now and then: events, the names of deleted tasks, and how many tasks were leased."""
+    for number in range(9):
+        queue.add_many([NewTask(name=f"n{number}-{place}") for place in range(10)])
+        queue.delete_tasks(queue.lease_tasks(60, 10))
+        clock.advance(1)
+    clock.advance(3600)
+    before = queue.events()
+    monkeypatch.setattr(sql, "_TRIM_AFTER", 1)
+
+    queue.add(name="last")
+
+    counts = "SELECT (SELECT count(*) FROM tasks), (SELECT count(*) FROM leased)"
+    with emulator._store._reading() as session:  # type: ignore[attr-defined]
+        (rows,) = session._connection.execute(counts)
+        ((events,),) = session.rows("recorded_events", queue="pull")
+    assert (rows, events) == ((1, 0), 41)
+    assert queue.events()[:-1] == before[-40:]
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_limit_that_changed_between_two_runs(start: Start, clock: ManualClock) -> None:
     """A store that is opened with another retry limit applies it to its tasks."""
     first = start(config_of(None))
@@ -486,19 +492,41 @@ def test_export_and_restore(emulator: Emulator, clock: ManualClock) -> None:
     assert [task.retry_count for task in limited.lease_tasks(10, 1)] == [2]
 
 
+@pytest.mark.parametrize("group_by_tag", [False, True], ids=["first", "oldest tag"])
+def test_no_task_is_leased_twice(
+    servers: tuple[Queue, Queue],
+    group_by_tag: bool,  # noqa: FBT001
+) -> None:
+    """Threads, of two servers if they share the store, empty a queue; each task goes to one."""
+    for start in range(0, 600, 100):
+        servers[0].add_many([NewTask(name=f"t{start + n}", tag=str(n % 7)) for n in range(100)])
+    leased: list[Task] = []
+
+    def empty(queue: Queue) -> None:
+        while found := queue.lease(60, 3, group_by_tag=group_by_tag).tasks:
+            leased.extend(found)
+
+    together(*(partial(empty, queue) for queue in servers))
+
+    assert len(leased) == 600 == len({task.name for task in leased})
+    assert {task.retry_count for task in leased} == {1}
+    assert servers[0].fetch_statistics().leased_last_minute == 600
+
+
 def test_the_lease_rate(start: Start, clock: ManualClock) -> None:
-    """A lease beyond the rate returns nothing and counts for no task, until a second has passed."""
+    """A lease beyond the rate returns nothing and counts for no task, within any one second."""
     queue = start(limits=Limits(leases_per_second=2)).queue("pull")
-    queue.add_many([NewTask()] * 4)
+    queue.add_many([NewTask()] * 9)
+    leases = []
+    for _ in range(10):
+        leases.append(queue.lease(60, 1))
+        clock.advance(0.25)
 
-    leases = [queue.lease(60, 1) for _ in range(3)]
-    clock.advance(1)
-
-    assert [(len(lease.tasks), lease.rate_limited) for lease in leases] == [
-        *((1, False), (1, False), (0, True)),
+    permitted = [1, 1, 0, 0, 1, 1, 0, 0, 1, 1]
+    assert [(len(lease.tasks), not lease.rate_limited) for lease in leases] == [
+        (number, bool(number)) for number in permitted
     ]
-    assert len(queue.lease_tasks(60, 1)) == 1
-    assert queue.fetch_statistics().leased == 3
+    assert queue.fetch_statistics().leased == sum(permitted)
 
 
 def test_checks_leave_no_trace(emulator: Emulator, queue: Queue) -> None:
