@@ -7,7 +7,7 @@ import re
 from yaml import YAMLError
 from yaml.error import Mark
 
-from pullqueue.config.dialects import all_keys
+from pullqueue.config.dialects import QUEUE, TOP, all_keys, level_with
 from pullqueue.config.document import Place, Source
 from pullqueue.config.findings import Edit, Fix, Report
 
@@ -17,7 +17,7 @@ _ITEM = re.compile(r"^([ ]*)-( +)", re.MULTILINE)
 _NO_SPACE_AFTER_DASH = re.compile(r"[ ]*(?:- +)*-([A-Za-z_]+)(:.*)?")
 _NO_SPACE_AFTER_COLON = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+):([^\s:/].*)")
 _WORD_AND_VALUE = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+)(?:[ \t]+(\S.*))?")
-_QUEUE = re.compile(r"^queue:", re.MULTILINE)
+_QUEUE = re.compile(r"^([ ]*)queue:", re.MULTILINE)
 _END_MARKER = re.compile(r"^\.\.\.(?=\s)", re.MULTILINE)
 _UNCLOSED = {
     "while parsing a flow sequence": "]",
@@ -151,11 +151,14 @@ class _Fault:
             if not match or match[2] != "name" or "-" in match[1] or not items:
                 continue
             if len(match[1]) < len(items[-1][0]):
-                at = self._content(number)
-                text = self._source.text[at.start : at.end]
-                message = f"a dash is missing before the first key of a queue: write `- {text}`"
-                return Report(at=at, message=message)
+                return self._missing_dash(number)
         return None
+
+    def _missing_dash(self, number: int) -> Report:
+        at = self._content(number)
+        text = self._source.text[at.start : at.end]
+        message = f"a dash is missing before the first key of a queue: write `- {text}`"
+        return Report(at=at, message=message)
 
     def missing_colon(self) -> Report | None:
         """A key without a colon."""
@@ -215,12 +218,40 @@ class _Fault:
                 f"{len(items[-1][1]) + 1}: all items of one list must begin in the same column"
             )
             return Report(at=at, message=message)
+        if items and (report := self._end_of_list(items[-1], at)):
+            return report
         keys = list(_QUEUE.finditer(self._source.text, 0, start))
         if not keys:
             return Report(at=at, message="list item outside of a list: put it under its key")
-        line = self._source.position(keys[-1].start())[0]
+        return self._list_without_key(keys[-1], at)
+
+    def _end_of_list(self, item: re.Match[str], stray: Place) -> Report | None:
+        """A key between two items of a list, in the column of their dashes."""
+        first, last = self._source.position(item.start())[0] + 1, self._number
+        for number in range(first, last):
+            match = _KEY.match(self._source.line_text(number))
+            if match and "-" not in match[1] and len(match[1]) <= len(item[1]):
+                advice = f"indent it to column {len(item[0]) + 1}, like the keys of the item above"
+                if level_with(match[2]) == TOP:
+                    advice = "move it out of the list"
+                message = f"`{match[2]}` ends the list, which continues below: {advice}"
+                label = (stray, "this item belongs to the list")
+                return Report(at=self._content(number), message=message, labels=(label,))
+        return None
+
+    def _list_without_key(self, key: re.Match[str], at: Place) -> Report:
+        """The first item of a list that is not directly under `queue:`."""
+        line = self._source.position(key.start())[0]
+        place = Place(key.start() + len(key[1]), key.end())
+        if len(key[1]) > self._source.column_of(at.start):
+            message = "`queue:` is indented further than its list: remove the spaces before it"
+            return Report(at=place, message=message, labels=((at, "the list begins here"),))
+        for number in range(line + 1, self._number):
+            match = _KEY.match(self._source.line_text(number))
+            if match and level_with(match[2]) == QUEUE and len(match[1]) > len(key[1]):
+                return self._missing_dash(number)
         message = f"list item outside `queue:`: move it directly under line {line}"
-        label = (Place(*keys[-1].span()), "the list belongs under this key")
+        label = (place, "the list belongs under this key")
         return Report(at=at, message=message, labels=(label,))
 
     def other(self) -> Report:

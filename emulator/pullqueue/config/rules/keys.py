@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from pullqueue.config.dialects import (
     ACL_ENTRY,
@@ -159,8 +160,19 @@ def misplaced_key(view: View) -> Iterator[Report]:
                 at=place_of(unknown.pair.key),
                 message=f"`{unknown.name}` is not allowed {where}: it belongs {LEVEL_NAMES[home]}",
                 path=path_text(unknown.path),
+                hint=_acl_hint(unknown) if home == ACL_ENTRY else None,
                 fix=_move_fix(view, unknown, home),
             )
+
+
+def _acl_hint(unknown: UnknownKey) -> str:
+    if _is_of_acl(Section(unknown.mapping)):
+        return "indent it, so that it is an item of the list under `acl`"
+    return f"write `- {unknown.name}: ADDRESS` under `acl`"
+
+
+def _is_of_acl(section: Section) -> bool:
+    return bool(section.entries) and section.entries.keys() <= {*keys_at(ACL_ENTRY)}
 
 
 def _move_fix(view: View, unknown: UnknownKey, home: Path) -> Fix | None:
@@ -218,7 +230,7 @@ def missing_name(view: View) -> Iterator[Report]:
         if violation.key is None and isinstance(violation.node, Mapping):
             section = Section(violation.node)
             at = section.place
-            if is_misspelt(section, "name"):
+            if is_explained(section, "name"):
                 continue
             above = view.queue_at.get(int(violation.path[-1]) - 1)
             if above and list(above.entries) == ["name"]:
@@ -227,10 +239,18 @@ def missing_name(view: View) -> Iterator[Report]:
         yield Report(at=at, message=message, path=violation.where, hint=hint)
 
 
-def is_misspelt(queue: Section, key: str) -> bool:
-    """Return whether a queue has an unknown key that was most likely meant to be this one."""
+def is_explained(queue: Section, key: str) -> bool:
+    """Return whether the report of another key explains why a queue does not have this one.
+
+    The key is misspelt or under `retry_parameters`, or the entry belongs to an `acl`.
+    """
     unknown = [name for name in queue.entries if level_with(name) is None]
-    return any((CLOUD_TASKS.get(name) or meant_key(name, QUEUE)) == key for name in unknown)
+    if any((CLOUD_TASKS.get(name) or meant_key(name, QUEUE)) == key for name in unknown):
+        return True
+    retry = queue.section("retry_parameters")
+    if retry is not None and key in retry.entries:
+        return True
+    return _is_of_acl(queue)
 
 
 @Rule("QY104", loadable=False)
@@ -317,8 +337,9 @@ def null_value(view: View) -> Iterator[Report]:
 def _sections(view: View) -> Iterator[tuple[Section, set[str]]]:
     """Yield every mapping, with the keys whose missing value another rule reports."""
     yield view.top, {"queue"}
-    for queue in view.queues:
-        yield queue, {"name", "rate"} if queue.mode == "push" else {"name"}
+    for queue, following in zip_longest(view.queues, view.queues[1:]):
+        others = {"name", "rate"} if queue.mode == "push" else {"name"}
+        yield queue, others | {"acl"} if following and _is_of_acl(following) else others
         if queue.retry:
             yield queue.retry, set()
         for entry in queue.acl_entries:

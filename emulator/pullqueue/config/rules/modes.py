@@ -9,7 +9,7 @@ from pullqueue.config.document import Pair
 from pullqueue.config.edits import delete_pair, insert_after
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, edit_fix
-from pullqueue.config.rules.keys import is_misspelt
+from pullqueue.config.rules.keys import is_explained
 from pullqueue.config.shape import advice_in
 from pullqueue.config.view import QueueNode, View
 
@@ -129,7 +129,7 @@ def push_without_rate(view: View) -> Iterator[Report]:
     advice, _ = advice_in(schema_at(QUEUE)["else"]["then"]["properties"]["rate"])
     for violation in view.violations(push_without_rate.code):
         queue = view.queue_at[violation.path[1]]
-        if is_misspelt(queue, "rate"):
+        if is_explained(queue, "rate") or is_explained(queue, "mode"):
             continue
         at = violation.key_place if violation.name == "rate" else queue.title_place
         message = f"{queue.title} is {advice}"
