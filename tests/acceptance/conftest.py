@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from executing import Execute
+from executing import QUEUE_YAML, Execute
 
 from pullqueue.address import DEFAULT_ADDRESS
 from pullqueue.cli import main
@@ -57,10 +57,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def app_folder(folder: Path) -> Path:
+    """Return a working folder with a queue.yaml."""
+    (folder / "queue.yaml").write_text(QUEUE_YAML)
+    return folder
+
+
+@pytest.fixture
 def execute(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    app_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Execute:
-    """Return a function that runs `pullqueue exec` in this process and the working folder.
+    """Return a function that runs `pullqueue exec` in this process, beside a queue.yaml.
 
     The errors leave out the hint at a server at the default address, which somebody may use.
     """

@@ -111,8 +111,21 @@ def test_a_ticket_of_the_front_end(address: str) -> None:
     assert output == "given\n", errors
 
 
-def test_without_any_of_it() -> None:
-    """The SDK alone refuses to call from outside a request: hence the line."""
-    _, errors = run("wrap_wsgi_app(work)\nwork()\n")
+def test_the_switch_to_cloud_tasks(address: str) -> None:
+    """With the switch on, the SDK's clients of Cloud Tasks call the server, once connected."""
+    program = (
+        "pullqueue.sdk.connect()\n"
+        "queue = taskqueue.Queue('default')\n"
+        "queue.add([taskqueue.Task(url='/a', name='a'), taskqueue.Task(url='/b')])\n"
+        "pullqueue.sdk.connect()\n"
+        "queue.delete_tasks_by_name('a')\n"
+        "cloudtask = getattr(taskqueue.taskqueue, 'cloudtask', None)  # since 3.1.0\n"
+        "versions = cloudtask and sorted(version for version, _ in cloudtask._CLIENTS)\n"
+        "print(queue.fetch_statistics().tasks, versions in (None, ['v2']))\n"
+    )
 
-    assert "without active security ticket" in errors
+    output, errors = run(
+        program, PULLQUEUE_EMULATOR_HOST=address, APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="true"
+    )
+
+    assert output == "1 True\n", errors

@@ -10,7 +10,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from executing import EXEC, QUEUE_YAML, SHOW_ENVIRONMENT, Execute, python
+from executing import EXEC, SHOW_ENVIRONMENT, Execute, python
 from linting import pullqueue
 from programs import completed, running
 
@@ -25,23 +25,16 @@ urllib.request.urlopen(url, json.dumps({"tasks": [{}]}).encode(), 60).close()
 """
 
 
-@pytest.fixture
-def folder(folder: Path) -> Path:
-    """Return the working folder, with a queue.yaml."""
-    (folder / "queue.yaml").write_text(QUEUE_YAML)
-    return folder
-
-
-def test_its_status_and_streams_are_its_own(folder: Path) -> None:
+def test_its_status_and_streams_are_its_own(app_folder: Path) -> None:
     """Input, output and exit status pass through."""
     program = "import sys; print(sys.stdin.read().upper()); sys.exit(7)"
-    done = completed([*EXEC, *python(program)], cwd=folder, input="hello")
+    done = completed([*EXEC, *python(program)], cwd=app_folder, input="hello")
 
     assert (done.returncode, done.stdout) == (7, "HELLO\n")
     assert done.stderr.startswith("pullqueue listening on http://127.0.0.1:")
 
 
-def test_signals_are_passed_on(folder: Path) -> None:
+def test_signals_are_passed_on(app_folder: Path) -> None:
     """The command gets each signal, and how it ends is how this ends."""
     names = ["SIGHUP", "SIGUSR1", "SIGINT", "SIGTERM"]
     program = (
@@ -53,7 +46,7 @@ def test_signals_are_passed_on(folder: Path) -> None:
         "print('ready', flush=True)\n"
         "while True: signal.pause()\n"
     )
-    with running(*EXEC, *python(program), cwd=folder) as process:
+    with running(*EXEC, *python(program), cwd=app_folder) as process:
         assert process.stdout is not None
         printed = [process.stdout.readline()]
         for name in names:
@@ -156,10 +149,10 @@ def test_a_command_that_a_signal_ends(execute: Execute) -> None:
     assert execute(*python(program))[0] == 128 + signal.SIGKILL
 
 
-def test_a_command_that_is_not_there(execute: Execute, folder: Path) -> None:
+def test_a_command_that_is_not_there(execute: Execute, app_folder: Path) -> None:
     """A missing program and a file that is none are reported as shells tell them."""
-    (folder / "text").write_text("no program")
-    missing, text = execute("--", "no-such-program"), execute("--", str(folder / "text"))
+    (app_folder / "text").write_text("no program")
+    missing, text = execute("--", "no-such-program"), execute("--", str(app_folder / "text"))
 
     assert (missing[0], text[0]) == (127, 126)
     assert '"no-such-program" is not found' in missing[2]
@@ -189,7 +182,6 @@ def test_dashes_of_the_command(execute: Execute) -> None:
 
 def test_a_queue_yaml_that_is_not_there(folder: Path) -> None:
     """Nothing is run where there is no queue.yaml."""
-    (folder / "queue.yaml").unlink()
     done = pullqueue("exec", "--", "touch", "ran")
 
     assert done.exit_code == 3

@@ -5,18 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
 from datastore_server import serving_datastore
-from executing import QUEUE_YAML, USE_QUEUE, Execute, python
+from executing import USE_QUEUE, Execute, python
 from programs import completed
-
-
-@pytest.fixture
-def folder(folder: Path) -> Path:
-    """Return the working folder, with a queue.yaml."""
-    (folder / "queue.yaml").write_text(QUEUE_YAML)
-    return folder
-
 
 WRAPPED = """
 import os, threading
@@ -98,18 +89,13 @@ print(not cloudtask or sorted(version for version, _ in cloudtask._CLIENTS) == [
 """
 
 
-@pytest.mark.parametrize(
-    ("mode", "first"),
-    [("true", ""), ("false", "from google.appengine.runtime import default_api_stub\n")],
-)
-def test_a_thread_outside_any_request(execute: Execute, mode: str, first: str) -> None:
-    """An app uses its queues anywhere, with no line changed, in both modes of context.
+def test_a_thread_outside_any_request(execute: Execute) -> None:
+    """An app uses its queues anywhere, with no line changed, where variables hold its context too.
 
     It may import the module that is changed for it before any other of the SDK's.
     """
-    status, output, errors = execute(
-        "queue.yaml", *python(first + USE_QUEUE), READ_GAE_CONTEXT_FROM_OS_ENVIRON=mode
-    )
+    program = f"from google.appengine.runtime import default_api_stub\n{USE_QUEUE}"
+    status, output, errors = execute(*python(program), READ_GAE_CONTEXT_FROM_OS_ENVIRON="false")
 
     assert (status, output) == (0, "['mine']\n"), errors
 
@@ -149,30 +135,14 @@ def test_an_interpreter_without_the_sdk(execute: Execute) -> None:
     )
 
 
-def test_a_sitecustomize_of_the_users(execute: Execute, folder: Path) -> None:
+def test_a_sitecustomize_of_the_users(execute: Execute, app_folder: Path) -> None:
     """The user's own start-up module runs as well, and is the one that is imported."""
-    (folder / "sitecustomize.py").write_text("print('mine')\n")
+    (app_folder / "sitecustomize.py").write_text("print('mine')\n")
     program = "import sitecustomize, sys; print(sitecustomize.__file__); print(sys.path[1])"
 
-    _, output, _ = execute(*python(program), PYTHONPATH=str(folder))
+    _, output, _ = execute(*python(program), PYTHONPATH=str(app_folder))
 
-    assert output.splitlines() == ["mine", str(folder / "sitecustomize.py"), str(folder)]
-
-
-def test_other_services(execute: Execute) -> None:
-    """Calls to other services fail with a message that says what this server is."""
-    program = (
-        "from google.appengine.api import apiproxy_stub_map, taskqueue\n"
-        "from google.appengine.api.memcache import memcache_service_pb2 as pb\n"
-        "try:\n    apiproxy_stub_map.MakeSyncCall('memcache', 'Stats', "
-        "pb.MemcacheStatsRequest(), pb.MemcacheStatsResponse())\n"
-        "except Exception as error:\n    print(type(error).__name__, error)\n"
-    )
-
-    _, output, errors = execute(*python(program))
-
-    assert output.startswith("CallNotFoundError "), errors
-    assert 'pullqueue has no service "memcache"' in output
+    assert output.splitlines() == ["mine", str(app_folder / "sitecustomize.py"), str(app_folder)]
 
 
 def test_transactions(execute: Execute) -> None:
@@ -189,12 +159,11 @@ def test_transactions(execute: Execute) -> None:
         assert refusal.endswith("Too many messages, maximum allowed 5")
 
 
-@pytest.mark.parametrize("connect", ["", "from pullqueue.sdk import connect; connect()\n"])
-def test_the_switch_to_cloud_tasks(execute: Execute, connect: str) -> None:
+def test_the_switch_to_cloud_tasks(execute: Execute) -> None:
     """The SDK's own code for it adds, defers, counts and deletes tasks on the server."""
     with serving_datastore("app") as upstream:
         status, reported, errors = execute(
-            *("--api-upstream", upstream, *python(connect + CLOUD_TASKS)),
+            *("--api-upstream", upstream, *python(CLOUD_TASKS)),
             APPLICATION_ID="app",
             APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="True",
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from executing import EXEC, QUEUE_YAML, Execute
+from executing import EXEC, Execute
 from programs import go_program, running
 from served import free_port
 
@@ -27,13 +27,6 @@ def built(folder: Path, source: Path) -> Path:
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the compiled app."""
     return built(tmp_path_factory.mktemp("go"), HERE / "go")
-
-
-@pytest.fixture
-def folder(folder: Path) -> Path:
-    """Return the working folder, with a queue.yaml."""
-    (folder / "queue.yaml").write_text(QUEUE_YAML)
-    return folder
 
 
 def test_every_call(app: Path, execute: Execute) -> None:
@@ -78,10 +71,10 @@ def answer_of(port: int, path: str) -> str:
     pytest.fail(f"nothing listens at port {port}")
 
 
-def test_a_web_app(app: Path, folder: Path) -> None:
+def test_a_web_app(app: Path, app_folder: Path) -> None:
     """Handlers under `appengine.Main` use the queues, and their logs are theirs."""
     port = free_port()
-    with running(*EXEC, "--", app, cwd=folder, PORT=str(port)) as process:
+    with running(*EXEC, "--", app, cwd=app_folder, PORT=str(port)) as process:
         answers = [answer_of(port, path) for path in ("/one", "/two")]
         process.terminate()
         _, errors = process.communicate(timeout=60)

@@ -18,13 +18,6 @@ from pullqueue.server.lifecycle import Server
 
 
 @pytest.fixture
-def folder(folder: Path) -> Path:
-    """Return the working folder, with a queue.yaml."""
-    (folder / "queue.yaml").write_text(QUEUE_YAML)
-    return folder
-
-
-@pytest.fixture
 def server() -> Iterator[Server]:
     """Yield a running server."""
     with Server(Emulator.from_text(QUEUE_YAML)) as server:
@@ -36,7 +29,7 @@ class TestAnotherServer:
 
     @pytest.fixture
     def lines(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+        self, app_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> Callable[[str], list[str]]:
         """Return a function that runs exec with a usual address and returns its lines."""
         monkeypatch.delenv("PULLQUEUE_EMULATOR_HOST", raising=False)

@@ -50,9 +50,7 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
     def _WaitImpl(self) -> bool:
         self._state = apiproxy_rpc.RPC.FINISHING
         if self.callback:
-            # `wait_any` leaves its wait by an exception out of the callback, which it expects
-            # to carry this call: what the SDK's method of that name sees to.
-            self._CaptureTraceAndReraise(self.callback)
+            self.callback()
         return True
 
 

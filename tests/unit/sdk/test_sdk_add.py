@@ -15,11 +15,11 @@ pytestmark = pytest.mark.usefixtures("stub")
 OK, SKIPPED = 0, 17
 
 
-def bulk_add(*adds: dict[str, Any]) -> list[int]:
+def bulk_add(*adds: dict[str, Any]) -> Any:
     """Send a BulkAdd past the client's checks and return the results."""
     defaults = {"queue_name": b"pull", "task_name": b"", "eta_usec": 0, "mode": 1}
     requests = [messages.TaskQueueAddRequest(**(defaults | fields)) for fields in adds]
-    return [result.result for result in call("BulkAdd", add_request=requests).taskresult]
+    return call("BulkAdd", add_request=requests).taskresult
 
 
 def test_every_task_of_a_batch_is_named() -> None:
@@ -35,45 +35,22 @@ def test_every_task_of_a_batch_is_named() -> None:
     assert all(task.was_enqueued and task.queue_name == "pull" for task in added)
 
 
-def test_payloads_come_back_as_bytes() -> None:
-    """Text, bytes and parameters come back as bytes, tags as text."""
+def test_names_in_use_and_new_ones_in_a_batch() -> None:
+    """Each name in use has the code of its error, the rest of the batch is added and named."""
     queue = taskqueue.Queue("pull")
-    queue.add(
-        [pull("ü", tag="é"), pull(b"\x00\xff"), taskqueue.Task(params={"a": "b c"}, method="PULL")]
-    )
-
-    first, second, third = queue.lease_tasks(60, 3)
-
-    assert (first.payload, first.tag) == ("ü".encode(), "é")
-    assert second.payload == b"\x00\xff"
-    assert third.payload == b"a=b+c"
-
-
-def test_a_name_in_use() -> None:
-    """A taken name is refused while the rest of the batch is added."""
-    queue = taskqueue.Queue("pull")
-    queue.add(pull(b"old", name="same"))
-    batch = [pull(name="a"), pull(b"new", name="same"), pull()]
-
-    with pytest.raises(taskqueue.TaskAlreadyExistsError):
-        queue.add(batch)
-
-    assert [task.was_enqueued for task in batch] == [True, False, True]
-    assert batch[2].name is not None
-    assert [task.payload for task in queue.lease_tasks(60, 9)] == [b"old", b"work", b"work"]
-
-
-def test_existing_and_deleted_names_differ() -> None:
-    """In a batch each name in use has the code of its error."""
-    queue = taskqueue.Queue("pull")
-    queue.add([pull(name="here"), pull(name="gone")])
+    queue.add([pull(b"old", name="here"), pull(name="gone")])
     queue.delete_tasks_by_name("gone")
 
-    assert bulk_add({"task_name": b"here"}, {"task_name": b"gone"}, {"task_name": b"new"}) == [
+    results = bulk_add({"task_name": b"here"}, {"task_name": b"gone"}, {"task_name": b"new"}, {})
+
+    assert [result.result for result in results] == [
         messages.TaskQueueServiceError.TASK_ALREADY_EXISTS,
         messages.TaskQueueServiceError.TOMBSTONED_TASK,
         OK,
+        OK,
     ]
+    generated = results[-1].chosen_task_name.decode()
+    assert [task.name for task in queue.lease_tasks(60, 9)] == ["new", generated, "here"]
 
 
 def test_a_batch_with_an_invalid_task_adds_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,7 +59,7 @@ def test_a_batch_with_an_invalid_task_adds_nothing(caplog: pytest.LogCaptureFixt
 
     results = bulk_add({"task_name": b"here"}, {"tag": b"\xff"}, {}, {"eta_usec": -1})
 
-    assert results == [
+    assert [result.result for result in results] == [
         SKIPPED,
         messages.TaskQueueServiceError.INVALID_TAG,
         SKIPPED,

@@ -22,25 +22,6 @@ from pullqueue import (
 from pullqueue.sdk.imports import apiproxy_errors, taskqueue
 from pullqueue.testing import Faults
 
-VERBS = {
-    "BulkAdd": "add",
-    "QueryAndOwnTasks": "lease_tasks",
-    "ModifyTaskLease": "modify_task_lease",
-    "Delete": "delete_tasks",
-    "PurgeQueue": "purge",
-    "FetchQueueStats": "fetch_statistics",
-}
-"""What the calls of the client are to an emulator."""
-
-CALLS: dict[str, Callable[[Any, Any], object]] = {
-    "BulkAdd": lambda queue, task: queue.add(taskqueue.Task(b"", method="PULL")),
-    "QueryAndOwnTasks": lambda queue, task: queue.lease_tasks(60, 1),
-    "ModifyTaskLease": lambda queue, task: queue.modify_task_lease(task, 60),
-    "Delete": lambda queue, task: queue.delete_tasks_by_name("a"),
-    "PurgeQueue": lambda queue, task: queue.purge(),
-    "FetchQueueStats": lambda queue, task: queue.fetch_statistics(),
-}
-
 
 @pytest.fixture
 def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
@@ -49,7 +30,6 @@ def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
         yield faults
 
 
-@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -65,18 +45,39 @@ def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
         (PullQueueError("strange"), taskqueue.InternalError),
     ],
 )
-def test_faults(
-    faults: Faults, call: str, error: PullQueueError, expected: type[Exception]
-) -> None:
+def test_each_error(faults: Faults, error: PullQueueError, expected: type[Exception]) -> None:
     """Whatever a queue raises, the client raises as the SDK's error for it, with its sentence."""
-    queue = taskqueue.Queue("pull")
-    queue.add(pull())
-    (task,) = queue.lease_tasks(60, 1)
-    fault = faults.fail(VERBS[call], error, times=1)
+    faults.fail("lease_tasks", error)
 
     with pytest.raises(expected, match=str(error)):
-        CALLS[call](queue, task)
-    CALLS[call](queue, task)
+        taskqueue.Queue("pull").lease_tasks(60, 1)
+
+
+CALLS: dict[str, tuple[str, Callable[[Any, Any], object]]] = {
+    "BulkAdd": ("add", lambda queue, task: queue.add(taskqueue.Task(b"", method="PULL"))),
+    "QueryAndOwnTasks": ("lease_tasks", lambda queue, task: queue.lease_tasks(60, 1)),
+    "ModifyTaskLease": (
+        "modify_task_lease",
+        lambda queue, task: queue.modify_task_lease(task, 60),
+    ),
+    "Delete": ("delete_tasks", lambda queue, task: queue.delete_tasks_by_name("a")),
+    "PurgeQueue": ("purge", lambda queue, task: queue.purge()),
+    "FetchQueueStats": ("fetch_statistics", lambda queue, task: queue.fetch_statistics()),
+}
+"""The calls of the client: what each is to an emulator, and how an app makes it."""
+
+
+@pytest.mark.parametrize(("verb", "make"), CALLS.values(), ids=CALLS)
+def test_each_call(faults: Faults, verb: str, make: Callable[[Any, Any], object]) -> None:
+    """A fault of a verb is raised by the client's call for it, as often as it is to trigger."""
+    queue = taskqueue.Queue("pull")
+    queue.add(pull(name="a"))
+    (task,) = queue.lease_tasks(60, 1)
+    fault = faults.fail(verb, TransientError, times=1)
+
+    with pytest.raises(taskqueue.TransientError):
+        make(queue, task)
+    make(queue, task)
 
     assert fault.hits == 1
 
@@ -136,9 +137,9 @@ def test_set_error(stub: Any, method: str | None) -> None:
     (task,) = queue.lease_tasks(60, 1)
     stub.SetError(apiproxy_errors.ApplicationError(2, "again"), method=method)
 
-    for name, made in CALLS.items():
+    for name, (_, make) in CALLS.items():
         if method in (None, name):
             with pytest.raises(taskqueue.TransientError, match="again"):
-                made(queue, task)
+                make(queue, task)
     stub.SetError(None, method=method)
-    CALLS[method or "BulkAdd"](queue, task)
+    CALLS[method or "BulkAdd"][1](queue, task)
