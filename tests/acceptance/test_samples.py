@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
+from documents import blocks_of
 from programs import completed, running
-from served import serving
+from push_app import until
+from served import free_port, serving
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 DOCUMENTED = (
@@ -19,6 +26,8 @@ DOCUMENTED = (
 )
 SHOWN = "\n".join(DOCUMENTED)
 SCRIPTS = Path(sys.executable).parent
+PYTHON = [sys.executable, "-W", "ignore"]
+EXEC = [sys.executable, "-m", "pullqueue", "exec"]
 
 
 @pytest.mark.parametrize("folder", sorted(path.name for path in SAMPLES.iterdir()))
@@ -26,6 +35,16 @@ def test_every_sample_is_shown(folder: str) -> None:
     """The documentation says of each sample what it is for, and shows something of it."""
     assert f"`{folder}`" in SHOWN
     assert f"/samples/{folder}/" in SHOWN
+
+
+@pytest.mark.parametrize(("folder", "tests"), [("pytest_suite", 18), ("counter", 2), ("shop", 5)])
+def test_suites(pytester: pytest.Pytester, folder: str, tests: int) -> None:
+    """The tests of a sample pass as they are."""
+    shutil.copytree(SAMPLES / folder, pytester.path, dirs_exist_ok=True)
+
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+
+    result.assert_outcomes(passed=tests)
 
 
 def test_quickstart() -> None:
@@ -91,3 +110,56 @@ def test_what_the_samples_write_is_ignored(tmp_path: Path) -> None:
     done = completed(["git", "-C", tmp_path, "check-ignore", *paths])
 
     assert done.stdout.splitlines() == paths
+
+
+def call(url: str, method: str = "GET") -> Any:
+    """Return what an app responds, as text or JSON; None while it does not listen."""
+    try:
+        with urlopen(Request(url, method=method), timeout=60) as response:  # noqa: S310
+            text = response.read().decode()
+    except OSError:
+        return None
+    return json.loads(text) if text.startswith("{") else text
+
+
+def test_the_counter(tmp_path: Path) -> None:
+    """A web app and its workers share their queue as processes; one of them is a REST worker."""
+    folder, port = Path(shutil.copytree(SAMPLES / "counter", tmp_path / "counter")), free_port()
+    app = f"http://127.0.0.1:{port}"
+    with running(*EXEC, "--", *PYTHON, "main.py", cwd=folder, PORT=str(port)) as web:
+        assert web.stderr is not None
+        listening = next(line for line in web.stderr if "pullqueue listening on " in line)
+        until(lambda: call(app) is not None)
+        for worker in ("worker.py", "rest_worker.py"):
+            for thing in ("tea", "coffee", "tea"):
+                call(f"{app}/votes/{thing}", "POST")
+            command = (*EXEC, "--", *PYTHON, worker)
+            address = listening.strip().rpartition("/")[2]
+            with running(*command, cwd=folder, PULLQUEUE_EMULATOR_HOST=address) as working:
+                assert working.stdout is not None
+                counted = [working.stdout.readline().strip() for _ in range(2)]
+            assert counted == ["tea: 2", "coffee: 1"]
+        assert call(app) == {"coffee": 2, "tea": 4}
+
+
+def test_the_shop(tmp_path: Path) -> None:
+    """The command of its README runs app, worker and queues: an order is mailed and invoiced."""
+    folder, port = Path(shutil.copytree(SAMPLES / "shop", tmp_path / "shop")), free_port()
+    start, order = [b.text for b in blocks_of(folder / "README.md") if b.language == "console"]
+    command = start.removeprefix("$ ").replace("8124", "0").replace("8080", str(port))
+    app, path = f"http://127.0.0.1:{port}", f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
+    with running(
+        *shlex.split(command),
+        cwd=folder,
+        stderr=subprocess.DEVNULL,
+        PATH=path,
+        PORT=str(port),
+        PYTHONWARNINGS="ignore",
+    ) as process:
+        until(lambda: call(app) or process.poll() is not None)
+        assert call(f"{app}/orders/tea", "POST") == "order 1\n"
+        until(lambda: call(app)["orders"]["1"]["mails"] and call(app)["sold"])
+        state = call(app)
+
+    assert state == json.loads(order.splitlines()[-1])
+    assert process.returncode == 128 + signal.SIGTERM
