@@ -37,6 +37,40 @@ def check_is_emulator(emulator: object, *, then: str = "worker") -> None:
         )
 
 
+def checked_queue(queue: object) -> Queue:
+    """Return a queue.
+
+    Raises:
+        TypeError: it is not a `Queue`.
+    """
+    if not isinstance(queue, Queue):
+        name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
+        raise TypeError(f"{quoted(queue)} is not a Queue: pass emulator.queue({quoted(name)})")
+    return queue
+
+
+def pull_queue(queue: object) -> Queue:
+    """Return a pull queue.
+
+    Raises:
+        InvalidQueueModeError: it is a push queue.
+        TypeError: it is not a `Queue`.
+    """
+    checked = checked_queue(queue)
+    if checked.is_push:
+        raise checked.wrong_mode("its tasks are never leased; send them with run_tasks()")
+    return checked
+
+
+def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
+    """Return a queue by its name, or the queue itself.
+
+    Raises:
+        UnknownQueueError: the emulator has no queue of this name.
+    """
+    return queue if isinstance(queue, Queue) else emulator.queue(queue)
+
+
 def selected_queues(
     emulator: Emulator, queues: Iterable[Queue | str] | None, *, modes: tuple[QueueMode, ...]
 ) -> list[Queue]:
@@ -52,7 +86,7 @@ def selected_queues(
         return [queue for queue in emulator.queues if queue.mode in modes]
     if isinstance(queues, str | Queue):
         raise TypeError(f"queues is {quoted(queues)}: pass a list, queues=[{quoted(queues)}]")
-    selected = [queue if isinstance(queue, Queue) else emulator.queue(queue) for queue in queues]
+    selected = [queue_of(emulator, queue) for queue in queues]
     if not selected:
         kind = " or ".join(mode.value for mode in modes)
         raise ValueError(f"queues is empty: pass at least one queue, or None for all {kind} queues")

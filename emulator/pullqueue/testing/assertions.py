@@ -18,11 +18,8 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.tasks import HttpRequest, Task, count_tasks
-from pullqueue.testing.describing import (
-    describe_payload,
-    describe_queue,
-    describe_task,
-)
+from pullqueue.testing.arguments import checked_queue, pull_queue
+from pullqueue.testing.describing import describe_payload, describe_queue, describe_task
 from pullqueue.testing.record import records_of
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -303,31 +300,6 @@ def _misses(wanted: _Wanted, tasks: Sequence[Task], now_usec: int) -> Iterable[s
         yield f"    {', '.join(differences)}: {describe_task(task, now_usec)}"
     if len(misses) > _MISSES_SHOWN:
         yield f"    and {len(misses) - _MISSES_SHOWN} more"
-
-
-def checked_queue(queue: object) -> Queue:
-    """Return a queue.
-
-    Raises:
-        TypeError: it is not a `Queue`.
-    """
-    if not isinstance(queue, Queue):
-        name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
-        raise TypeError(f"{quoted(queue)} is not a Queue: pass emulator.queue({quoted(name)})")
-    return queue
-
-
-def pull_queue(queue: object) -> Queue:
-    """Return a pull queue.
-
-    Raises:
-        InvalidQueueModeError: it is a push queue.
-        TypeError: it is not a `Queue`.
-    """
-    checked = checked_queue(queue)
-    if checked.is_push:
-        raise checked.wrong_mode("its tasks are never leased; send them with run_tasks()")
-    return checked
 
 
 def _check_count(state: str, queue: Queue, found: int, count: int | None) -> None:

@@ -20,8 +20,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
-from pullqueue.testing.assertions import pull_queue
-from pullqueue.testing.describing import queue_of
+from pullqueue.testing.arguments import pull_queue, queue_of
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 

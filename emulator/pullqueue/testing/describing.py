@@ -20,15 +20,6 @@ _EVENTS_SHOWN = 10
 _PAYLOAD_BYTES_SHOWN = 60
 
 
-def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
-    """Return a queue by its name, or the queue itself.
-
-    Raises:
-        UnknownQueueError: the emulator has no queue of this name.
-    """
-    return queue if isinstance(queue, Queue) else emulator.queue(queue)
-
-
 def describe(emulator: Emulator) -> str:
     """Return the state of an emulator's queues, their last events, and the faults.
 

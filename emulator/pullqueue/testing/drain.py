@@ -17,7 +17,6 @@ from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.arguments import (
     check_is_emulator,
-    check_maximum,
     refuse_lazy,
     selected_queues,
 )
@@ -30,7 +29,7 @@ from pullqueue.testing.interrupt import (
     current_task,
     interruptible,
 )
-from pullqueue.testing.run_tasks import App, Sender, SendFunction, TaskRunner, optional_sender
+from pullqueue.testing.run_tasks import App, Sender, SendFunction, TaskRunner
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -84,8 +83,8 @@ def drain(
         UnknownQueueError: one of `queues` does not exist.
     """
     interrupter = Interrupter(WorkerStopped)
-    sender = optional_sender(app, send, deferred=deferred)
-    driver = _Driver(emulator, queues, max_calls, interrupter, sender)
+    sender = Sender(app, send, deferred=deferred)
+    driver = _Driver(emulator, sender, queues, interrupter, max_calls)
     with driver.at_work():
         while driver.begins_call():
             with interrupter.ending():
@@ -118,8 +117,8 @@ async def drain_async(
         UnknownQueueError: one of `queues` does not exist.
     """
     interrupter = TaskInterrupter(WorkerStopped)
-    sender = optional_sender(app, send, deferred=deferred)
-    driver = _Driver(emulator, queues, max_calls, interrupter, sender)
+    sender = Sender(app, send, deferred=deferred)
+    driver = _Driver(emulator, sender, queues, interrupter, max_calls)
     with driver.at_work():
         while driver.begins_call():
             result = worker()
@@ -139,30 +138,25 @@ class _Driver:
     def __init__(
         self,
         emulator: Emulator,
+        sender: Sender,
         queues: Iterable[Queue | str] | None,
-        max_calls: int,
         interrupter: Interrupter,
-        sender: Sender | None,
+        max_calls: int,
     ) -> None:
+        check_is_emulator(emulator)
+        modes = (QueueMode.PULL, QueueMode.PUSH) if sender.is_set else (QueueMode.PULL,)
+        selected = selected_queues(emulator, queues, modes=modes)
         self.calls = 0
         """Number of times that the worker was called."""
-        self._interrupter = interrupter
         self._emulator = emulator
-        check_is_emulator(emulator)
-        check_maximum(max_calls, "max_calls")
-        modes = (QueueMode.PULL,) if sender is None else (QueueMode.PULL, QueueMode.PUSH)
-        selected = selected_queues(emulator, queues, modes=modes)
+        self._interrupter = interrupter
         self._queues = [queue for queue in selected if not queue.is_push]
-        self._runner = (
-            None
-            if sender is None
-            else TaskRunner(
-                emulator,
-                sender,
-                [queue for queue in selected if queue.is_push],
-                max_attempts=max_calls,
-                limit_name="max_calls",
-            )
+        self._runner = TaskRunner(
+            emulator,
+            sender,
+            [queue for queue in selected if queue.is_push],
+            max_attempts=max_calls,
+            limit_name="max_calls",
         )
         self._sending = False
         """True if a handler is called, and not the worker."""
@@ -204,19 +198,20 @@ class _Driver:
         return True
 
     def _send_tasks(self) -> None:
-        if self._runner is not None:
-            self._sending = True
-            try:
-                self._runner.run_due()
-            finally:
-                self._sending = False
+        if not self._runner.has_due():
+            return
+        self._sending = True
+        try:
+            self._runner.run_due()
+        finally:
+            self._sending = False
 
     @bypass_interceptors()
     def _moves_on(self) -> bool:
         """Move to the next event, if there are tasks, and none can be leased or sent now."""
         if self._available():
             return False
-        if self._runner is not None and self._runner.has_tasks():
+        if self._runner.has_tasks():
             if self._runner.next_usec() is None and not self._tasks():
                 self._runner.refuse_left()
         elif not self._tasks():
@@ -318,8 +313,7 @@ class _Driver:
 
     def _has_nothing_to_do(self) -> bool:
         """Return True if the worker waits in vain, or for tasks that handlers are to add."""
-        due = self._runner is not None and self._runner.has_due()
-        return due or not self._tasks()
+        return self._runner.has_due() or not self._tasks()
 
     @bypass_interceptors()
     def _tasks(self) -> int:

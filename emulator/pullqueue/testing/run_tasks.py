@@ -96,9 +96,12 @@ def run_tasks(
     check_is_emulator(emulator, then="app")
     if errors not in ("raise", "retry"):
         raise ValueError(f'errors is {quoted(errors)}: use "raise" or "retry"')
+    sender = Sender(app, send, deferred=deferred)
+    if not sender.is_set:
+        raise TypeError("app is missing: pass the WSGI app that has the handlers, or send=")
     runner = TaskRunner(
         emulator,
-        Sender(app, send, deferred=deferred),
+        sender,
         selected_queues(emulator, queues, modes=(QueueMode.PUSH,)),
         errors=errors,
         rates=rates,
@@ -130,8 +133,8 @@ class Sender:
         check_flag(deferred, "deferred")
         if app is not None and send is not None:
             raise TypeError("both app and send are set: use one of them")
-        if app is None and send is None and not deferred:
-            raise TypeError("app is missing: pass the WSGI app that has the handlers, or send=")
+        self.is_set = app is not None or send is not None or deferred
+        """True if one of them says where tasks are sent."""
         self._apps: dict[str | None, Send] | None = None
         self._send: Send | None = None
         if isinstance(app, Mapping):
@@ -173,13 +176,6 @@ class Sender:
             return self._send
         found = (self._apps.get(name) for name in targets_of(target))
         return next((send for send in found if send is not None), None)
-
-
-def optional_sender(app: App | None, send: SendFunction | None, *, deferred: bool) -> Sender | None:
-    """Return a sender, or None where no argument says where tasks are sent."""
-    if app is None and send is None and not deferred:
-        return None
-    return Sender(app, send, deferred=deferred)
 
 
 class _FunctionSender:
