@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from pullqueue import DeadlineExceededError, Emulator, Queue
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.testing import Crash, CrashTestError, crash_test, drain, run_tasks
+from pullqueue.testing import Crash, CrashTestError, crash_test
 
 
 class App:
@@ -223,43 +221,6 @@ def test_each_run_begins_the_same_way(emulator: Emulator, queue: Queue) -> None:
     assert len(names) > 2
     assert len(set(names)) == 1
     assert emulator.names is source
-
-
-async def _wait() -> None:
-    raise AssertionError("nothing awaits this")
-
-
-@pytest.mark.parametrize(
-    ("setup", "check", "message"),
-    [
-        (_wait, lambda: None, "the setup returned .* pass lambda: asyncio.run"),
-        (lambda: None, _wait, "the check returned .* pass lambda: asyncio.run"),
-    ],
-)
-def test_functions_that_nothing_would_await(
-    queue: Queue,
-    emulator: Emulator,
-    setup: Callable[[], object],
-    check: Callable[[], object],
-    message: str,
-) -> None:
-    """An asynchronous `check` would never fail, so it is refused."""
-    with pytest.raises(TypeError, match=message):
-        crash_test(emulator, queue.purge, setup=lambda: [queue.add(), setup()][1], check=check)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda queue: crash_test(queue, lambda: None, setup=lambda: None, check=lambda: None),
-        lambda queue: drain(queue, lambda: None),
-        lambda queue: run_tasks(queue, send=lambda _: 200),
-    ],
-)
-def test_a_queue_instead_of_an_emulator(queue: Queue, call: Callable[[Any], object]) -> None:
-    """The message says what belongs there."""
-    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then the"):
-        call(queue)
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -7,7 +7,7 @@ import itertools
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,20 +15,15 @@ import pytest
 import trio
 
 from pullqueue import (
-    ClockError,
     Emulator,
-    InvalidQueueModeError,
     Limits,
     ManualClock,
     Queue,
-    SystemClock,
     Task,
-    UnknownQueueError,
 )
 from pullqueue.testing import (
     assert_available,
     assert_empty,
-    crash_test,
     drain,
     drain_async,
 )
@@ -223,78 +218,6 @@ def test_some_queues_only(emulator: Emulator, queue: Queue, limited: Queue) -> N
     assert_available(limited, 1)
     assert drain(emulator, lambda: finish(limited), queues=(limited, "work")) == 2
     assert_empty(emulator)
-
-
-def test_a_clock_that_cannot_be_moved() -> None:
-    """It is refused before anything happens, with what to use instead."""
-    emulator = Emulator.from_text("queue:\n- name: q\n  mode: pull\n", clock=SystemClock())
-
-    with pytest.raises(ClockError, match=r"^cannot move the time of .* is a SystemClock: "):
-        drain(emulator, lambda: None)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"queues": "work"}, TypeError, r'^queues is "work": pass a list, queues=\["work"\]$'),
-        ({"queues": []}, ValueError, "^queues is empty: pass at least one queue"),
-        ({"queues": ["wrok"]}, UnknownQueueError, 'did you mean "work"'),
-        (
-            {"queues": ["pushed"]},
-            InvalidQueueModeError,
-            '^queue "pushed" is a push queue: no worker can',
-        ),
-        ({"max_calls": 0}, ValueError, "^max_calls is 0: use a whole number, 1 or more$"),
-        ({"max_calls": True}, ValueError, "^max_calls is True: use"),
-        ({"max_calls": "3"}, ValueError, '^max_calls is "3": use'),
-    ],
-)
-def test_invalid_arguments(
-    emulator: Emulator, queue: Queue, arguments: Any, error: type[Exception], message: str
-) -> None:
-    """They are refused before the worker is called."""
-    queue.add()
-
-    with pytest.raises(error, match=message):
-        drain(emulator, lambda: 1 / 0, **arguments)
-
-
-def test_a_queue_that_is_not_in_a_list(emulator: Emulator, queue: Queue) -> None:
-    """It is refused with what to pass instead."""
-    with pytest.raises(TypeError, match=r"pass a list, queues=\[Queue\('work'\)\]$"):
-        drain(emulator, lambda: 1 / 0, queues=queue)  # type: ignore[arg-type] # what is proved
-
-
-async def _coroutine() -> None:
-    raise AssertionError("never awaited")
-
-
-def _generator() -> Iterator[None]:
-    yield
-
-
-async def _async_generator() -> AsyncIterator[None]:
-    yield
-
-
-@pytest.mark.parametrize(
-    ("worker", "advice"),
-    [
-        (_coroutine, r"was not awaited: use `await drain_async"),
-        (_generator, r"was not iterated: iterate it, as with lambda: list"),
-        (_async_generator, r"was not iterated: "),
-    ],
-)
-def test_a_worker_that_only_promises_to_work(
-    emulator: Emulator, queue: Queue, worker: Callable[[], object], advice: str
-) -> None:
-    """What would have to be awaited or iterated is refused at the first call."""
-    queue.add()
-
-    with pytest.raises(TypeError, match=advice):
-        drain(emulator, worker)
-    with pytest.raises(TypeError, match=advice):
-        crash_test(emulator, worker, setup=lambda: queue.add(), check=lambda: None)  # noqa: PLW0108
 
 
 class TestAsync:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from pullqueue import (
     OverQuotaError,
     PullQueueError,
     Queue,
-    SystemClock,
     TaskLeaseExpiredError,
     TransientError,
     UnknownQueueError,
@@ -317,16 +315,6 @@ def test_a_latency_and_a_deadline(faults: Faults, queue: Queue, clock: ManualClo
 
     assert clock.now() - start == timedelta(seconds=70.5)
     assert_available(queue, 2)
-
-
-def test_a_latency_by_a_clock_that_cannot_be_moved() -> None:
-    """It is refused where the fault is set."""
-    faults = Faults(Emulator.from_text("queue: []", clock=SystemClock()))
-
-    for set_fault in (partial(faults.latency, "add", 1), faults.lapse_leases):
-        with pytest.raises(ClockError, match="whose clock is a SystemClock"):
-            set_fault()
-    assert faults.active == []
 
 
 @pytest.mark.parametrize("by", [-1, timedelta(seconds=-1), float("inf"), 1e300])

@@ -1,0 +1,153 @@
+"""What the helpers refuse: wrong arguments, functions that do no work, clocks that cannot move."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pullqueue import ClockError, Emulator, InvalidQueueModeError, UnknownQueueError
+from pullqueue.push.request import PushRequest
+from pullqueue.testing import Faults, crash_test, drain, exhaust, run_tasks
+
+Call = Callable[[Any], object]
+
+
+def drained(emulator: Emulator, **arguments: Any) -> None:
+    """Drain with a worker that must not be called."""
+    drain(emulator, lambda: 1 / 0, **arguments)
+
+
+def ok(_: PushRequest) -> int:
+    """Succeed."""
+    return 200
+
+
+async def coroutine() -> None:
+    """Fail where somebody awaits it."""
+    raise AssertionError("never awaited")
+
+
+def generator() -> Iterator[None]:
+    """Do nothing before somebody iterates it."""
+    yield
+
+
+async def async_generator() -> AsyncIterator[None]:
+    """Do nothing, either."""
+    yield
+
+
+def crashed(emulator: Emulator, **functions: Any) -> None:
+    """Run a crash test with other functions than these, which pass."""
+    queue = emulator.queue("work")
+    passing = {"worker": queue.purge, "setup": queue.add, "check": lambda: None}
+    crash_test(emulator, **{**passing, **functions})
+
+
+@pytest.mark.parametrize(
+    ("helper", "arguments", "error", "message"),
+    [
+        (drained, {"queues": "work"}, TypeError, r'^queues is "work": .*, queues=\["work"\]$'),
+        (
+            drained,
+            {"queues": Emulator.from_text("queue: []").queue("default")},
+            TypeError,
+            r"pass a list, queues=\[Queue\('default'\)\]$",
+        ),
+        (drained, {"queues": []}, ValueError, "^queues is empty: pass at least one queue"),
+        (drained, {"queues": ["wrok"]}, UnknownQueueError, 'did you mean "work"'),
+        (drained, {"queues": ["pushed"]}, InvalidQueueModeError, '^queue "pushed" .*: no worker'),
+        (drained, {"max_calls": 0}, ValueError, "^max_calls is 0: use a whole number, 1 or more$"),
+        (drained, {"max_calls": True}, ValueError, "^max_calls is True: use"),
+        (drained, {"max_calls": "3"}, ValueError, '^max_calls is "3": use'),
+        (run_tasks, {}, TypeError, "app is missing"),
+        (run_tasks, {"deferred": 1}, TypeError, "deferred is 1: use True or False"),
+        (run_tasks, {"app": ok, "send": ok}, TypeError, "both app and send are set"),
+        (run_tasks, {"send": 200}, TypeError, "send is 200: pass a function"),
+        (run_tasks, {"app": "main:app"}, TypeError, "is not a WSGI app"),
+        (run_tasks, {"send": ok, "rates": "yes"}, TypeError, 'rates is "yes": use True or False'),
+        (run_tasks, {"send": ok, "errors": "ignore"}, ValueError, 'use "raise" or "retry"'),
+        (run_tasks, {"send": ok, "max_attempts": 0}, ValueError, "max_attempts is 0: use a whole"),
+        (run_tasks, {"send": ok, "queues": ["work"]}, InvalidQueueModeError, "pass push queues"),
+        (run_tasks, {"send": ok, "until": "later"}, ValueError, 'use "now", "empty", a timedelta'),
+        (run_tasks, {"send": ok, "until": 60}, ValueError, "until is 60: use"),
+        (run_tasks, {"send": ok, "until": timedelta(-1)}, ClockError, "a clock never goes back"),
+        (run_tasks, {"send": ok, "until": datetime(2027, 1, 1)}, ClockError, "no time zone"),  # noqa: DTZ001
+    ],
+)
+def test_invalid_arguments(
+    emulator: Emulator,
+    helper: Callable[..., object],
+    arguments: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
+    """They are refused before anything runs."""
+    emulator.queue("work").add()
+    emulator.queue("pushed").add()
+
+    with pytest.raises(error, match=message):
+        helper(emulator, **arguments)
+
+    assert emulator.queue("pushed").fetch_statistics().available == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda queue: crash_test(queue, queue.purge, setup=queue.add, check=queue.purge),
+        lambda queue: drain(queue, queue.purge),
+        lambda queue: run_tasks(queue, send=ok),
+    ],
+)
+def test_a_queue_instead_of_an_emulator(emulator: Emulator, call: Call) -> None:
+    """The message says what belongs there."""
+    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then the"):
+        call(emulator.queue("work"))
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (lambda e: drain(e, coroutine), "the worker .* was not awaited: use `await drain_async"),
+        (lambda e: drain(e, generator), r"was not iterated: iterate it, as with lambda: list"),
+        (lambda e: drain(e, async_generator), "was not iterated: "),
+        (lambda e: crashed(e, worker=generator), "was not iterated: "),
+        (lambda e: crashed(e, setup=coroutine), "the setup returned .* pass lambda: asyncio.run"),
+        (lambda e: crashed(e, check=coroutine), "the check returned .* pass lambda: asyncio.run"),
+    ],
+)
+def test_functions_that_only_promise_to_work(emulator: Emulator, call: Call, advice: str) -> None:
+    """What would have to be awaited or iterated is refused: a check like that would never fail."""
+    emulator.queue("work").add()
+
+    with pytest.raises(TypeError, match=advice):
+        call(emulator)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        drained,
+        crashed,
+        lambda e: run_tasks(e, send=ok, until="empty"),
+        lambda e: run_tasks(e, send=ok, until=timedelta(seconds=1)),
+        lambda e: exhaust(e.queue("limited"), "one"),
+        lambda e: Faults(e).latency("add", 1),
+        lambda e: Faults(e).lapse_leases(),
+    ],
+)
+def test_a_clock_that_cannot_be_moved(emulator: Emulator, call: Call) -> None:
+    """It is refused before anything happens, but tasks that are due now can be sent."""
+    emulator = Emulator(emulator.config)
+    emulator.queue("limited").add(name="one")
+    emulator.queue("pushed").add()
+
+    with pytest.raises(ClockError, match=r"^cannot move the time of .* is a SystemClock: "):
+        call(emulator)
+
+    assert not emulator.interceptors
+    assert len(run_tasks(emulator, send=ok)) == 1
