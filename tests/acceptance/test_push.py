@@ -13,12 +13,10 @@ from urllib.request import urlopen
 import pytest
 from executing import EXEC, python
 from linting import pullqueue
-from odd_servers import silent
 from programs import running
 from push_app import Control, PushApp, Received, push_app, until
-from served import serving
 
-from pullqueue import Clock, Emulator, HttpRequest, Limits, ManualClock, NewTask
+from pullqueue import Clock, Emulator, ManualClock, NewTask
 from pullqueue.control import delivery
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
@@ -99,25 +97,24 @@ def test_a_task_is_sent_as_app_engine_sends_it(control: Control, app: PushApp) -
     assert history[1]["client"] == app.url
 
 
-def test_targets(tmp_path: Path, app: PushApp) -> None:
+def test_targets(app: PushApp) -> None:
     """The target of the queue picks the address; an unknown one has the default address."""
-    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
-    with push_app() as worker:
-        options = ("--push-to", app.url, "--push-to", f"worker={worker.url}")
-        with serving(*options, folder=tmp_path) as served:
-            control = Control(served.url)
-            control.add("worker", "/a")
-            for target in ("v1.worker", "other"):
-                task = {"request": {"url": f"/{target}", "target": target}}
-                control.call("POST", "/queues/web/tasks", {"tasks": [task]})
-            until(lambda: len(app.received) == 1 and len(worker.received) == 2)
+    with push_app() as worker, delivering(app.url, f"worker={worker.url}") as control:
+        control.add("worker", "/a")
+        for target in ("v1.worker", "other"):
+            task = {"request": {"url": f"/{target}", "target": target}}
+            control.call("POST", "/queues/web/tasks", {"tasks": [task]})
+        until(lambda: len(app.received) == 1 and len(worker.received) == 2)
 
-        assert app.paths() == ["/other"]
-        assert sorted(worker.paths()) == ["/a", "/v1.worker"]
+    assert app.paths() == ["/other"]
+    assert sorted(worker.paths()) == ["/a", "/v1.worker"]
 
 
 def test_retries(control: Control, app: PushApp, caplog: pytest.LogCaptureFixture) -> None:
-    """A failed task is sent again after its backoff, until it succeeds or is exhausted."""
+    """A failed task is sent again after its backoff, until it succeeds or is exhausted.
+
+    Each attempt is counted by its status.
+    """
     control.add("web", "/fails/3")
     control.add("once", "/status/404")
     until(lambda: app.paths().count("/fails/3") == 4 and control.queue("once")["exhausted"])
@@ -130,6 +127,11 @@ def test_retries(control: Control, app: PushApp, caplog: pytest.LogCaptureFixtur
     assert (task["push"]["attempts"], task["push"]["last_status"]) == (1, 404)
     assert caplog.text.count("/fails/3 at") == 2  # attempts 1 and 2, not 3
     until(lambda: "it is exhausted" in caplog.text)
+    with urlopen(f"{control.root}/metrics", timeout=60) as response:  # noqa: S310
+        metrics = response.read().decode()
+    for queue, status, number in (("web", 500, 3), ("web", 200, 1), ("once", 404, 1)):
+        labels = f'queue="{queue}",status="{status}"'
+        assert f"pullqueue_attempts_total{{{labels}}} {number}.0" in metrics
 
 
 def test_rate_pause_and_run_now(control: Control, app: PushApp) -> None:
@@ -245,23 +247,6 @@ def test_a_store_that_fails(app: PushApp, tmp_path: Path, caplog: pytest.LogCapt
     assert caplog.text.count("push tasks cannot be delivered: the store's file: no such table") == 1
 
 
-def test_responses_without_end(control: Control) -> None:
-    """What is not HTTP, or never ends, is read up to a bound, and holds up nothing else."""
-    control.add("web", "/body")
-    for path in ("/nonsense", "/headers", "/line"):
-        control.add("once", path, name=path[1:])
-    until(lambda: control.queue("once")["exhausted"] == 3 and not control.queue("web")["tasks"])
-    tasks = control.tasks("once", "exhausted")
-
-    assert {task["push"]["last_status"] for task in tasks} == {0}
-    reasons = {task["name"]: task["push"]["last_reason"] for task in tasks}
-    assert reasons == {
-        "nonsense": "connection lost: what?",
-        "headers": "connection lost: got more than 100 headers",
-        "line": "connection lost: got more than 65536 bytes when reading header line",
-    }
-
-
 def test_tasks_without_end(app: PushApp) -> None:
     """A handler that adds more and more tasks holds up neither other queues nor a stop."""
     with delivering(app.url) as control:
@@ -276,46 +261,6 @@ def test_tasks_without_end(app: PushApp) -> None:
         control.add("once", "/quick")
         until(lambda: "/quick" in app.paths())
         assert control.queue("web")["tasks"] > 0
-
-
-def test_pause_requeue_and_metrics(control: Control, app: PushApp) -> None:
-    """A pause keeps tasks back, an exhausted task is sent again as it was, and both are counted."""
-    queue = f"{control.url}/v2/projects/p/locations/l/queues/once"
-    urlopen(f"{queue}:pause", b"{}", timeout=60).close()  # noqa: S310
-    request = {"url": "/fails/1", "method": "PUT", "headers": [["X-Mine", "7"]]}
-    task = {"name": "t1", "payload": "hi", "request": request}
-    control.call("POST", "/queues/once/tasks", {"tasks": [task]})
-    control.add("web", "/flag")
-    until(lambda: "/flag" in app.paths())
-    assert control.queue("once")["paused"] == 1
-    urlopen(f"{queue}:resume", b"{}", timeout=60).close()  # noqa: S310
-    until(lambda: control.queue("once")["exhausted"])
-    requeue = {"action": "requeue", "tasks": ["t1"]}
-    assert control.call("POST", "/queues/once/change", requeue)["changed"] == 1
-    until(lambda: not control.queue("once")["tasks"])
-    with urlopen(f"{control.root}/metrics", timeout=60) as response:  # noqa: S310
-        metrics = response.read().decode()
-
-    _, first, second = app.received
-    assert (second.method, second.path, second.body) == ("PUT", "/fails/1", b"hi")
-    assert [each.headers["X-AppEngine-TaskRetryCount"] for each in (first, second)] == ["0", "0"]
-    assert second.headers["X-Mine"] == "7"
-    for status in (500, 200):
-        assert f'pullqueue_attempts_total{{queue="once",status="{status}"}} 1.0' in metrics
-
-
-def test_deadline() -> None:
-    """It is by the machine's time, also where the clock stands still."""
-    limits = Limits(min_deadline_seconds=0)
-    emulator = Emulator.from_text(QUEUE_YAML, clock=ManualClock(), limits=limits)
-    queue = emulator.queue("once")
-    with silent() as address, Server(emulator, push_to=PushAddresses([f"http://{address}"])):
-        queue.add(request=HttpRequest("/mail", deadline_seconds=0.2))
-        until(lambda: queue.exhausted)
-
-    [task] = queue.exhausted
-    assert task.attempts is not None
-    assert task.attempts.reason == "no response within 0.2 s"
 
 
 def test_exec(tmp_path: Path, app: PushApp) -> None:

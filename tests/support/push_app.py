@@ -15,7 +15,6 @@ RAW = {
     "/nonsense": (b"what?\r\n\r\n", b""),
     "/headers": (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"),
     "/line": (b"HTTP/1.1 200 OK\r\nX-More: ", b"1" * 4096),
-    "/body": (b"HTTP/1.1 200 OK\r\n\r\n", b"1" * 65_536),
 }
 """The beginning of a response, and what follows it without end."""
 _SECONDS = 60

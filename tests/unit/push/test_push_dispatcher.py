@@ -386,7 +386,7 @@ class TestTasksThatWait:
 
     def test_they_are_not_read_each_time(self, emulator: Emulator, other: Queue) -> None:
         """What is read does not grow with their number, and a task that is added is found."""
-        self.add(other, "waits", 5000)
+        self.add(other, "waits", 1000)
         dispatcher = Dispatcher(emulator, missing=self.missing)
         assert dispatcher.startable(other, 9) == []
         seen: list[Task] = []

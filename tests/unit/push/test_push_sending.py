@@ -333,6 +333,7 @@ class TestHttp:
             (answer(b"not HTTP\r\n\r\n"), "connection lost: not HTTP"),
             (answer(b"x" * 60_000), f"connection lost: {'x' * 97}..."),
             (answer(b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200), "got more than 100 headers"),
+            (answer(b"HTTP/1.1 200 OK\r\nA: " + b"1" * 70_000), "when reading header line"),
         ],
     )
     def test_no_valid_response(self, script: Any, reason: str, sender: HttpSender) -> None:
