@@ -9,10 +9,9 @@ from __future__ import annotations
 import gzip
 import tracemalloc
 from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPMessage
-from typing import NamedTuple
 
 import pytest
+from control_client import ControlClient
 from plain_http import exchange
 
 from pullqueue import Emulator
@@ -22,14 +21,6 @@ QUEUES = "/taskqueue/v1beta2/projects/p/taskqueues"
 TASKS = f"{QUEUES}/q/tasks"
 
 
-class Reply(NamedTuple):
-    """An answer."""
-
-    status: int
-    headers: HTTPMessage
-    body: bytes
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """Yield a running server; what its tests add has a name of its own."""
@@ -37,17 +28,10 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def send(
-    server: Server, verb: str, path: str, body: bytes | None = None, /, **headers: str
-) -> Reply:
-    """Send a request, with `_` for `-` in the names of headers; the path is sent as it is."""
-    connection = HTTPConnection(server.host, server.port, timeout=60)
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    connection.request(verb, path, body, named)
-    response = connection.getresponse()
-    reply = Reply(response.status, response.headers, response.read())
-    connection.close()
-    return reply
+@pytest.fixture(scope="module")
+def client(server: Server) -> ControlClient:
+    """Return a client that sends paths as they are."""
+    return ControlClient(server)
 
 
 @pytest.mark.parametrize(
@@ -61,17 +45,19 @@ def send(
         "/console%0d%0aSet-Cookie:%20a=b",
     ],
 )
-def test_no_header_can_be_slipped_in(server: Server, path: str) -> None:
+def test_no_header_can_be_slipped_in(client: ControlClient, path: str) -> None:
     """Header injection: a line break in an address never ends a header of the answer."""
-    assert "Set-Cookie" not in send(server, "GET", path).headers
+    assert "Set-Cookie" not in client.send("GET", path).headers
 
 
 @pytest.mark.parametrize("path", [TASKS, "/console/queues/q/tasks"])
-def test_a_tag_with_line_breaks_adds_no_header(server: Server, path: str) -> None:
+def test_a_tag_with_line_breaks_adds_no_header(
+    server: Server, client: ControlClient, path: str
+) -> None:
     """A tag may hold any text, and stays where it belongs."""
     task = server.emulator.queue("q").add(tag="a\r\nSet-Cookie: a=b")
 
-    reply = send(server, "GET", f"{path}/{task.name}")
+    reply = client.send("GET", f"{path}/{task.name}")
 
     assert reply.status == 200
     assert "Set-Cookie" not in reply.headers
@@ -86,12 +72,12 @@ def test_the_server_has_a_limit(server: Server) -> None:
     assert answer.startswith(b"HTTP/1.1 413")
 
 
-def test_a_body_that_grows_when_it_is_unpacked(server: Server) -> None:
+def test_a_body_that_grows_when_it_is_unpacked(client: ControlClient) -> None:
     """Decompression bombs: no body is unpacked further than it may be long."""
     bomb = gzip.compress(bytes(100 << 20), compresslevel=1)
     tracemalloc.start()
     try:
-        send(server, "POST", TASKS, bomb, Content_Encoding="gzip")
+        client.send("POST", TASKS, bomb, {"Content-Encoding": "gzip"})
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -112,9 +98,9 @@ def test_a_body_that_grows_when_it_is_unpacked(server: Server) -> None:
         "/console/static/%00/etc/passwd",
     ],
 )
-def test_no_path_leads_out(server: Server, path: str) -> None:
+def test_no_path_leads_out(client: ControlClient, path: str) -> None:
     """Path tricks: nothing but the console's own files is served."""
-    reply = send(server, "GET", path)
+    reply = client.send("GET", path)
 
     assert reply.status in {400, 404}
-    assert b"root:" not in reply.body
+    assert "root:" not in str(reply.body)
