@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from cloudtasks_interface import grpc_client
 from linting import pullqueue
 from programs import completed, running
-from served import FIRST_WORDS, SERVE, free_port, serve_here, serving
+from served import FIRST_WORDS, SERVE, Served, free_port, serve_here, serving
 
 QUEUE_YAML = """\
 queue:
@@ -31,6 +32,11 @@ queue:
 """
 TASK = {"payloadBase64": "aGVsbG8="}
 TASKS = "taskqueue/v1beta2/projects/p/taskqueues/pull-queue/tasks"
+OPTIONS = (
+    *("--watch", "--allow-host", "queues", "--max-tasks", "2"),
+    *("--log-format", "json", "--log-level", "debug"),
+)
+"""Options of `served`."""
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +44,21 @@ def folder(folder: Path) -> Path:
     """Return the working folder, with a queue.yaml."""
     (folder / "queue.yaml").write_text(QUEUE_YAML)
     return folder
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the queue.yaml of `served`."""
+    file = tmp_path_factory.mktemp("serve") / "queue.yaml"
+    file.write_text(QUEUE_YAML)
+    return file
+
+
+@pytest.fixture(scope="module")
+def served(file: Path) -> Iterator[Served]:
+    """Yield a server with options that do not exclude each other."""
+    with serving(*OPTIONS, folder=file.parent) as served:
+        yield served
 
 
 def call(url: str, verb: str = "GET", body: object = None) -> dict[str, Any]:
@@ -115,6 +136,77 @@ class TestGreeting:
         assert output.splitlines()[1] == f"gRPC listening on 127.0.0.1:{grpc_port}"
         assert len(queues) == 3
         assert (process.returncode, errors) == (0, "")
+
+
+def queue_names(served: Served) -> dict[str, bool]:
+    """Return the names of the queues, and whether each is disabled."""
+    return {queue["name"]: queue["disabled"] for queue in served.control("/queues")["queues"]}
+
+
+class TestRunning:
+    def test_watching_the_file(self, file: Path, served: Served) -> None:
+        """Changes of queue.yaml are applied shortly after; a broken file changes nothing and is
+        reported in the log and to the console.
+        """
+        file.write_text(f"{QUEUE_YAML}- {{name: new, mode: pull}}\n")
+        assert "added new" in served.log_line("is applied")
+        names = queue_names(served)
+
+        file.write_text("queue:\n- name: a b\n")
+        assert "queue.yaml:2:9" in served.log_line("is not applied")
+        assert "queue.yaml:2:9" in served.control("/config")["problem"]
+        assert queue_names(served) == names
+
+        file.write_text(QUEUE_YAML)
+        assert "disabled new" in served.log_line("is applied")
+
+    def test_a_hang_up_reloads(self, served: Served) -> None:
+        """As service managers ask for it; the file is also read if it has not changed."""
+        served.process.send_signal(signal.SIGHUP)
+
+        assert "no queue changed" in served.log_line("is applied")
+
+    def test_logs_as_json(self, served: Served) -> None:
+        """One object a line; requests have their verb, path and status."""
+        call(f"{served.url}/{TASKS}")
+
+        line = json.loads(served.log_line('"verb": "GET"'))
+
+        assert line["logger"] == "pullqueue.requests"
+        assert (line["verb"], line["path"], line["status"]) == ("GET", f"/{TASKS}", 200)
+        assert set(line) == {"time", "level", "logger", "message", "verb", "path", "status"}
+
+    def test_other_names(self, served: Served) -> None:
+        """A name in the Host header is answered only if it is the server's, or allowed."""
+        allowed, other = (
+            Request(f"{served.url}/_emulator/health", headers={"Host": name})  # noqa: S310
+            for name in ("queues:80", "elsewhere")
+        )
+
+        urlopen(allowed, timeout=60).close()  # noqa: S310
+        with pytest.raises(OSError, match="403"):
+            urlopen(other, timeout=60)  # noqa: S310
+
+    def test_more_tasks_than_there_may_be(self, served: Served) -> None:
+        """They are refused; those that are there can be used."""
+        url = f"{served.url}/_emulator/queues/pull-queue/tasks"
+        call(url, "POST", {"tasks": [{}, {}]})
+        with pytest.raises(OSError, match="403"):
+            call(url, "POST", {"tasks": [{}, {}]})
+
+        assert call(url)["total"] == 2
+
+
+def test_a_service_manager(folder: Path) -> None:
+    """It gets a message when the server is ready, and when it stops."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("notify")
+        manager.settimeout(60)
+        with serving(folder=folder, NOTIFY_SOCKET=str(folder / "notify")) as served:
+            assert manager.recv(100) == b"READY=1"
+            served.control("/ready")
+
+        assert manager.recv(100) == b"STOPPING=1"
 
 
 def test_ctrl_c_stops_it(folder: Path) -> None:
