@@ -148,10 +148,11 @@ class TestParameters:
                 "callback is not supported: responses are JSON, never a script; leave it out",
             ),
             ("prettyPrint=2", "Invalid boolean value: '2'."),
+            ("getStats=odd", "Invalid boolean value: 'odd'."),
         ],
     )
-    def test_other_forms_of_answers(self, call: Call, query: str, message: str) -> None:
-        """Only JSON is given, and never a script."""
+    def test_what_is_not_valid(self, call: Call, query: str, message: str) -> None:
+        """Only JSON is given, and never a script; flags are true or false."""
         assert refusal(call("GET", "pull", query_string=query)) == (
             400,
             "invalidParameter",
