@@ -7,6 +7,7 @@ origin and, on the control routes and in the console, by a token that only such 
 
 from __future__ import annotations
 
+import logging
 import re
 from hmac import compare_digest
 from ipaddress import ip_address
@@ -25,10 +26,19 @@ _SAFE_VERBS = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROTECTED = ("/_emulator/", "/console/")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::[0-9]{1,5})?", re.ASCII)
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_GRPC_REFUSED = (
+    "a client uses gRPC on the port for REST: pass it the address of `pullqueue serve --grpc-port "
+    "8126`, in a test `pullqueue_server.grpc_address`"
+)
+
+_log = logging.getLogger("pullqueue.server")
 
 
 def check(state: ServerState) -> None:
     """Refuse the current request if it names another server or comes from another site's page."""
+    if request.method == "PRI":  # how HTTP/2 begins
+        _log.warning(_GRPC_REFUSED)  # the client reports only that this is not HTTP/2
+        raise ApiError(_GRPC_REFUSED, reason="badRequest")
     host = request.headers.get("Host", "")
     if state.host_names is not None:
         _check_host(host, _LOCAL | state.host_names)

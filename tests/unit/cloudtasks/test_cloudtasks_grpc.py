@@ -143,6 +143,15 @@ def test_a_large_request(grpc_api: GrpcApi) -> None:
         grpc_api("GetQueue", name="x" * 2000)
 
 
+def test_the_port_for_rest(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that uses gRPC there only reports that it is not HTTP/2; the log says what to do."""
+    address = f"{server.host}:{server.port}"
+    with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError):
+        channel.unary_unary("/google.cloud.tasks.v2.CloudTasks/GetQueue")(b"", timeout=60)
+
+    assert "a client uses gRPC on the port for REST: pass it the address of" in caplog.text
+
+
 def test_a_port_in_use(emulator: Emulator) -> None:
     """One line says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
