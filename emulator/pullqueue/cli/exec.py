@@ -112,16 +112,7 @@ def exec(  # noqa: A001 - the command's name
     if not command:
         raise _no_command(ctx)
     if url:
-        if queue_yaml is not None:
-            raise click.UsageError(
-                f'the server at "{url}" has a queue.yaml of its own: leave "{queue_yaml}" out, or '
-                f"leave out --url and unset {ADDRESS_VARIABLE}"
-            )
-        if push_to:
-            raise click.UsageError(
-                f'the server at "{url}" delivers push tasks: pass --push-to to it, or leave out '
-                f"--url and unset {ADDRESS_VARIABLE}"
-            )
+        _check_unused(url, queue_yaml, push_to)
         _check_server(url, timeout=_RESPONSE_SECONDS)
         return _run(command, url)
     hint = _hint_at_default_server()
@@ -145,6 +136,20 @@ def exec(  # noqa: A001 - the command's name
         status = _run(command, f"{server.host}:{server.port}", check)
         report_tasks_left(emulator)
     return status
+
+
+def _check_unused(url: str, queue_yaml: Path | None, push_to: PushAddresses) -> None:
+    """Raise a UsageError for what a running server has of its own."""
+    if queue_yaml is not None:
+        raise click.UsageError(
+            f'the server at "{url}" has a queue.yaml of its own: leave "{queue_yaml}" out, or '
+            f"leave out --url and unset {ADDRESS_VARIABLE}"
+        )
+    if push_to:
+        raise click.UsageError(
+            f'the server at "{url}" delivers push tasks: pass --push-to to it, or leave out '
+            f"--url and unset {ADDRESS_VARIABLE}"
+        )
 
 
 def _hint_at_default_server() -> str | None:
