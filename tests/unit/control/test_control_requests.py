@@ -1,4 +1,6 @@
-"""Control routes on the log of requests: what is recorded, what is hidden, and filters."""
+"""Control routes on the log of requests: what is recorded, what is hidden, filters, and the events
+that name requests.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,10 @@ QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 TASKS = f"{QUEUE}/tasks"
 JSON = {"payloadBase64": "YQ=="}
 BATCH = {"Content-Type": "multipart/mixed; boundary=b"}
+WITH_ACL = """\
+queue:
+- {name: pull, mode: pull, acl: [{user_email: worker@example.com}]}
+"""
 PART = b"--b\r\nContent-Type: application/http\r\n\r\n"
 
 
@@ -55,20 +61,28 @@ def test_only_calls_of_apps_are_requests(control: ControlClient) -> None:
     assert [one["path"] for one in control.get("/requests").body["requests"]] == ["/_emulators"]
 
 
-def test_the_caller_is_recorded(emulator: Emulator) -> None:
-    """Where tokens are required, it is the owner of the token, also of a call that was refused."""
+def test_the_caller_is_recorded() -> None:
+    """Where tokens are required, requests and events name the owner of the token, also of a call
+    that was refused.
+    """
+    emulator = Emulator.from_text(WITH_ACL)
+    emulator.queue("pull").add(name="t1")
     with Server(emulator, acl=True) as server:
         control = ControlClient(server)
         control.send("GET", QUEUE)
         for scopes in (ACCEPTED_SCOPES, frozenset({"other"})):
             token = server.tokens.issue("worker@example.com", scopes).text
-            control.send("GET", QUEUE, headers={"Authorization": f"Bearer {token}"})
+            lease = f"{TASKS}/lease?leaseSecs=60&numTasks=1"
+            control.send("POST", lease, headers={"Authorization": f"Bearer {token}"})
 
         logged = control.get("/requests").body["requests"]
 
+    [_, leased] = emulator.queue("pull").history("t1")
+    assert leased.origin is not None
+    assert leased.origin.client == "worker@example.com"
     assert [(one["status"], one["caller"]) for one in logged] == [
         (403, "worker@example.com"),
-        (403, "worker@example.com"),
+        (200, "worker@example.com"),
         (401, None),
     ]
 
@@ -223,3 +237,49 @@ def test_filters_of_requests(control: ControlClient, query: str, numbers: list[i
 
     listed = control.get(f"/requests?{query}").body["requests"]
     assert [logged["number"] for logged in listed] == numbers
+
+
+def events_of(control: ControlClient, task: str) -> list[tuple[Any, ...]]:
+    """Return what is known of the origin of each event of a task."""
+    events = control.get(f"/queues/pull/tasks/{task}/history").body["events"]
+    return [(e["kind"], e["interface"], e["client"], e["request"]) for e in events]
+
+
+def test_events_and_requests_name_each_other(
+    control: ControlClient, emulator: Emulator, server: Server
+) -> None:
+    """Each event has interface, client and request; each request its tasks and their number."""
+    worker = {"User-Agent": "worker/1.0"}
+    tasks = f"{server.url}{TASKS}"
+    requests.post(tasks, json={**JSON, "id": "t1"}, headers=worker, timeout=60)
+    requests.post(f"{tasks}/lease?leaseSecs=60&numTasks=9", headers=worker, timeout=60)
+    control.post("/queues/pull/tasks/t1/lease", {"lease_seconds": 0})
+    emulator.queue("pull").lease_tasks(60, 1)
+    control.post("/clock", {"advance": 60})
+    emulator.queue("pull").delete_tasks("t1")
+    requests.get(f"{tasks}/t1", headers=worker, timeout=60)
+
+    assert events_of(control, "t1") == [
+        ("added", "REST", "worker/1.0", 1),
+        ("leased", "REST", "worker/1.0", 2),
+        ("released", "control", "", None),
+        ("leased", "Python", "", None),
+        ("lease expired", None, "", None),
+        ("deleted", "Python", "", None),
+    ]
+    logged = control.get("/requests?task=t1").body["requests"]
+    assert [(one["number"], one["tasks"], one["task_count"]) for one in logged] == [
+        (3, ["t1"], 1),
+        (2, ["t1"], 1),
+        (1, ["t1"], 1),
+    ]
+
+
+def test_numbers_of_another_server_are_not_shown(emulator: Emulator) -> None:
+    """Its request log is not here: only interface and client are shown."""
+    with Server(emulator) as other, Server(emulator) as server:
+        requests.post(f"{other.url}{TASKS}", json={**JSON, "id": "t1"}, timeout=60)
+
+        [(_, interface, _, number)] = events_of(ControlClient(server), "t1")
+        assert (interface, number) == ("REST", None)
+        assert events_of(ControlClient(other), "t1")[0][-1] == 1
