@@ -108,8 +108,7 @@ def push_request(
     origin = origin_of(request.url)
     headers = base_headers(request, task.payload)
     if origin is None:
-        headers["X-AppEngine-User-IP"] = SOURCE_IP
-        headers["X-AppEngine-Request-Log-Id"] = _log_id(task)
+        headers |= _front_end_headers(task, request.deadline_seconds)
     headers |= _service_headers(task, "X-AppEngine-" if origin is None else "X-CloudTasks-")
     if authorization is not None:
         others = {k: v for k, v in headers.items() if k.lower() != "authorization"}
@@ -125,6 +124,18 @@ def push_request(
         attempt=task.retry_count,
         deadline_seconds=request.deadline_seconds,
     )
+
+
+def _front_end_headers(task: Task, deadline_seconds: float) -> dict[str, str]:
+    """Return what App Engine's front end adds, as far as apps recognize tasks by it."""
+    return {
+        "X-AppEngine-User-IP": SOURCE_IP,
+        "X-AppEngine-Request-Log-Id": _log_id(task),
+        "X-AppEngine-Country": "ZZ",
+        "X-AppEngine-Https": "off",
+        "X-AppEngine-Timeout-Ms": str(round(deadline_seconds * 1000)),
+        "X-Google-Internal-SkipAdminCheck": "true",
+    }
 
 
 def base_headers(request: HttpRequest, body: bytes) -> dict[str, str]:

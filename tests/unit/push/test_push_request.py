@@ -39,6 +39,13 @@ FIRST = {
     "TaskExecutionCount": "0",
     "TaskETA": "1767225600.000042",
 }
+FRONT_END = {
+    "User-IP": "0.1.0.2",
+    "Request-Log-Id": "9ea2b21d",
+    "Country": "ZZ",
+    "Https": "off",
+    "Timeout-Ms": "600000",
+}
 
 
 def test_the_first_attempt_at_app_engine() -> None:
@@ -47,11 +54,11 @@ def test_the_first_attempt_at_app_engine() -> None:
 
     assert service_headers(headers, "X-AppEngine-") == {
         **FIRST,
-        "User-IP": "0.1.0.2",
-        "Request-Log-Id": "9ea2b21d",
+        **FRONT_END,
     }
     assert headers["User-Agent"] == AGENT
-    assert len(headers) == len(FIRST) + 3
+    assert headers["X-Google-Internal-SkipAdminCheck"] == "true"
+    assert len(headers) == len(FIRST) + len(FRONT_END) + 2
 
 
 def test_the_first_attempt_at_an_http_target() -> None:
@@ -81,7 +88,7 @@ def test_later_attempts(url: str, status: int, response: str, reason: str) -> No
 
     found = service_headers(headers_of(HttpRequest(url), attempts, retry_count=3), prefix)
 
-    for name in ("User-IP", "Request-Log-Id"):
+    for name in FRONT_END:
         found.pop(name, None)
     assert found == {
         **FIRST,
