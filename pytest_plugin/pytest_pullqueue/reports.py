@@ -30,6 +30,10 @@ _HINTS = {
         "FakeDatetime is freezegun's datetime, which ndb and some databases refuse: set "
         "`pullqueue_freezer = time-machine` in the ini file, and pip install time-machine"
     ),
+    "Attempted RPC call without active security ticket": (
+        "the app called a service of App Engine that has no stub in this test: set up the SDK's "
+        "testbed with the stubs that it needs, such as init_datastore_v3_stub()"
+    ),
 }
 """What to do about errors of others, by patterns of their messages."""
 

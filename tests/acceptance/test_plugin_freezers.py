@@ -196,7 +196,7 @@ def test_missing_freezers(run: Run, pytester: pytest.Pytester) -> None:
 
 
 def test_hints(run: Run) -> None:
-    """Reports say what to do about errors of pytest, freezers and gRPC, once each."""
+    """Reports say what to do about errors of pytest, freezers, gRPC and the SDK, once each."""
     result = run("""
         import pytest
         import time_machine as tm
@@ -226,13 +226,20 @@ def test_hints(run: Run) -> None:
 
         def test_deadline_with_freezegun(pullqueue_clock):
             raise DeadlineExceeded("Deadline Exceeded")
+
+        def test_service(pullqueue_sdk):
+            from google.appengine.api import app_identity
+            from google.appengine.runtime import default_api_stub as stub
+            stub.Register(stub.DefaultApiStub())    # as wrap_wsgi_app does
+            app_identity.get_service_account_name()
     """)
 
-    result.assert_outcomes(errors=1, failed=5)
+    result.assert_outcomes(errors=1, failed=6)
     for hint in (
         "in a fixture of a wider scope use `with pullqueue.testing.emulation(",
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead",
         "set `pullqueue_freezer = time-machine` in the ini file",
         "pass `timeout=None` to the call",
+        "set up the SDK's testbed with the stubs that it needs",
     ):
         assert sum(hint in line for line in result.outlines) == 1
