@@ -89,6 +89,13 @@ class TestGreeting:
             "pullqueue: 1 task was left and is deleted with this server; to keep"
         )
 
+    def test_an_app_without_queues_of_its_own(self, folder: Path) -> None:
+        """It has the queue that each app has."""
+        (folder / "queue.yaml").write_text("queue: []")
+        done, _ = serve_here()
+
+        assert done.stdout.splitlines()[1] == 'queue.yaml: only the queue "default"'
+
     def test_the_store(self) -> None:
         """It is shown as it was given, also a file with an @ in its name."""
         done, _ = serve_here("--store", "sqlite:///a@b.db")

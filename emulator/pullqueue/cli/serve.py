@@ -252,7 +252,8 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
         for mode, queues in (("pull", pull), ("push", push))
         if queues
     ]
-    say(f"{emulator.config.file}: {', '.join(counts) or 'no queue'}")
+    counted = ", ".join(counts) or 'only the queue "default"'
+    say(f"{emulator.config.file}: {counted}")
     for queue in (*pull, *push):
         say(f"  {queue.name}{_notes(queue, acl=acl)}")
     if pull:
