@@ -151,7 +151,7 @@ def _facts(rule: Rule) -> Iterator[str]:
     if rule.fixes:
         yield f"fix: {' or '.join(rule.fixes)}"
     if rule.once:
-        yield "once per file"
+        yield "once per file and key"
     if not rule.suppressible:
         yield "cannot be suppressed"
 

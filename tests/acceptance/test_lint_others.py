@@ -21,7 +21,7 @@ def test_explain_prints_a_rules_documentation() -> None:
     assert "Cannot be suppressed" in pullqueue("explain", "yaml-syntax").stdout
     assert "Severity: off, info in profile rest" in pullqueue("explain", "QY407").stdout
     assert "(100000 times)" in pullqueue("explain", "QY011").stdout
-    assert "Fix: none\nReported once per file." in pullqueue("explain", "QY232").stdout
+    assert "Fix: none\nReported once per file and key." in pullqueue("explain", "QY232").stdout
     assert "Fix: safe (--fix) or unsafe" in pullqueue("explain", "QY205").stdout
 
 

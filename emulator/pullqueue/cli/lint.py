@@ -193,7 +193,7 @@ def _explanation(rule: Rule, docs: RuleDocs) -> str:
     """Return all that a rule's documentation says."""
     facts = f"{_severity(rule)}\nFix: {_FIXES[rule.fixes]}"
     if rule.once:
-        facts += "\nReported once per file."
+        facts += "\nReported once per file and key."
     if not rule.suppressible:
         facts += "\nCannot be suppressed: nothing else of the file is checked."
     parts = [f"{rule.code} {rule.name}", facts, docs.summary, docs.why]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from pullqueue.config.text import escaped
 from pullqueue.config.view import View
 
 _MAX_LINES = 5
+_INDEX = re.compile(r"\[\d+\]")
 
 _Found = dict[Rule, list[Report]]
 
@@ -102,17 +104,18 @@ def _apply_comments(found: _Found, result: ParseResult, *, loading: bool) -> Non
 
 
 def _merged(reports: list[Report], source: Source) -> Iterator[Report]:
-    """Merge all advice of one rule on a file into one finding."""
-    if not reports:
-        return
-    first, *others = sorted(reports, key=lambda report: report.at)
-    if others:
+    """Merge all advice of one rule on a key into one finding."""
+    by_key: dict[str, list[Report]] = {}
+    for report in sorted(reports, key=lambda report: report.at):
+        key = _INDEX.sub("", report.path).rpartition(".")[2]
+        by_key.setdefault(key, []).append(report)
+    for first, *others in by_key.values():
         lines = sorted({source.position(report.at.start)[0] for report in others})
         more = f" and {len(lines) - _MAX_LINES} more" if len(lines) > _MAX_LINES else ""
         listed = ", ".join(str(line) for line in lines[:_MAX_LINES])
         word = "line" if len(lines) == 1 else "lines"
-        first = first._replace(message=f"{first.message} (also on {word} {listed}{more})")
-    yield first
+        also = f" (also on {word} {listed}{more})" if lines else ""
+        yield first._replace(message=first.message + also)
 
 
 def _finding(rule: Rule, severity: Severity, report: Report, source: Source) -> Finding:

@@ -57,7 +57,7 @@ class Rule:
         self.opt_in = opt_in
         """True if the rule is off in all profiles that `levels` does not have."""
         self.once = once
-        """True if it is advice that is reported once per file."""
+        """True if it is advice that is reported once per file and key."""
         self.suppressible = suppressible
         """False if nothing else can be checked where it is broken: it cannot be suppressed."""
         self.loadable = loadable
