@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pullqueue import Emulator, SystemClock
-from pullqueue.testing import Emulation, assert_empty, drain_async, emulation
+from pullqueue.testing import Emulation, emulation
 from pytest_pullqueue import FixtureClock, LiveServer
 
 pytestmark = pytest.mark.pullqueue(queues=["pull-queue"])
@@ -29,24 +29,6 @@ class TestAsyncio:
     def anyio_backend(self) -> str:
         """Run under asyncio."""
         return "asyncio"
-
-    async def test_drain(self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock) -> None:
-        """drain_async empties the queues, and sleeps of the worker move the clock."""
-        queue = pullqueue_emulator.queue("pull-queue")
-        start = pullqueue_clock.now()
-        for _ in range(3):
-            queue.add("work")
-
-        async def work() -> None:
-            while True:
-                for task in queue.lease_tasks(60, 1):
-                    await asyncio.sleep(5)
-                    queue.delete_tasks(task)
-                await asyncio.sleep(1)
-
-        assert await drain_async(pullqueue_emulator, work) == 1
-        assert_empty(queue)
-        assert 15 < (pullqueue_clock.now() - start).total_seconds() < 60
 
     async def test_sleep(self, pullqueue_clock: FixtureClock) -> None:
         """Sleeps and timeouts use the real time, except for sleeps within `auto_advance`."""

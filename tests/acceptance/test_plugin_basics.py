@@ -13,6 +13,7 @@ import pytest
 import requests
 from freezegun import freeze_time
 
+import pytest_pullqueue
 from pullqueue import ClockError, Emulator
 from pullqueue.testing import ProcessClock, describe
 from pytest_pullqueue import FixtureClock, LiveServer
@@ -91,11 +92,14 @@ def test_emulator_alone_leaves_time_running(pullqueue_emulator: Emulator) -> Non
         pullqueue_emulator.clock.advance(1)
 
 
-def test_time_is_restored_when_the_test_fails(run: Run) -> None:
-    """Whatever a test does, freezers it leaves running included, the next sees the real time."""
+def test_time_is_restored_after_a_test(run: Run) -> None:
+    """Whatever a test does to the time, pytest and the next test see the real one."""
     result = run("""
         import time
         from freezegun import freeze_time
+
+        def test_moves(pullqueue_clock):
+            pullqueue_clock.advance(365 * 86400)
 
         def test_fails(pullqueue_clock):
             freeze_time("2012-01-14").start()
@@ -108,47 +112,9 @@ def test_time_is_restored_when_the_test_fails(run: Run) -> None:
             assert not freeze_factories
     """)
 
-    result.assert_outcomes(passed=1, failed=1)
-
-
-def test_durations_are_measured_in_real_time(run: Run) -> None:
-    """A test that starts in 2026 and moves by a year does not last for years."""
-    result = run("""
-        def test_quick(pullqueue_clock):
-            pullqueue_clock.advance(365 * 86400)
-    """)
-
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2, failed=1)
     [seconds] = re.findall(r"passed in ([\d.]+)s", result.stdout.str())
     assert 0 <= float(seconds) < 86400
-
-
-def test_failure_shows_the_queues(run: Run) -> None:
-    """A failed test's report has a section with the state and the last events of its queues."""
-    result = run("""
-        def test_fails(pullqueue_emulator, pullqueue_clock):
-            queue = pullqueue_emulator.queue("pull-queue")
-            queue.add(name="one")
-            queue.lease_tasks(60, 1)
-            assert 0
-
-        def test_passes(pullqueue_emulator):
-            pullqueue_emulator.queue("pull-queue").add(name="elsewhere")
-    """)
-
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*- pullqueue -*",
-            "the time is 2026-01-01T00:00:00+00:00",
-            'queue "pull-queue": 1 leased',
-            '  leased    "one" *leased once until 2026-01-01T00:01:00+00:00 * by Python*',
-            "  events:",
-            '    2026-01-01T00:00:00+00:00 "one" added',
-            '*"one" leased until 2026-01-01T00:01:00+00:00, by Python in thread MainThread',
-        ]
-    )
-    result.stdout.no_fnmatch_line("*elsewhere*")
 
 
 def test_who_leased(
@@ -184,8 +150,8 @@ def test_who_leased(
         assert re.search(rf'"{name}" leased until .*, by {client}', shown)
 
 
-def test_failure_shows_emulations(run: Run) -> None:
-    """A block, a fixture and a TestCase with `emulation` have the section of the report, too."""
+def test_failure_shows_the_queues(run: Run) -> None:
+    """The report of a failed test has a section with the state of each of its emulators."""
     result = run("""
         import unittest
         import pytest
@@ -225,7 +191,11 @@ def test_failure_shows_emulations(run: Run) -> None:
     result.stdout.fnmatch_lines(
         [
             "*- pullqueue -*",
+            "the time is 2026-01-01T00:00:00+00:00",
             'queue "of-case": 1 leased',
+            '  leased    "one" *leased once until 2026-01-01T00:01:00+00:00 * by Python in *',
+            "  events:",
+            '    2026-01-01T00:00:00+00:00 "one" added',
             '*"one" leased until 2026-01-01T00:01:00+00:00, by Python in thread MainThread',
             'fault fail("lease_tasks", TransientError, after=1): triggered on 0 of 1 calls',
             "*_ test_fixture _*",
@@ -327,3 +297,11 @@ def test_a_failed_assertion_shows_the_state_once(run: Run) -> None:
     for name in ("shown", "other", "pull-queue"):
         assert sum(f'queue "{name}": 1 available' in line for line in result.stdout.lines) == 1
     assert sum("- pullqueue -" in line for line in result.stdout.lines) == 1
+
+
+def test_types_of_fixtures() -> None:
+    """Each name that the plugin offers for annotations leads to the class of that name."""
+    for name in pytest_pullqueue.__all__:
+        assert getattr(pytest_pullqueue, name).__name__ == name
+    with pytest.raises(AttributeError, match=r'^module "pytest_pullqueue" has no attribute "x"$'):
+        pytest_pullqueue.x  # noqa: B018

@@ -1,4 +1,4 @@
-"""A clock that goes to the events of its queues, and sleeps that move it."""
+"""A clock that goes to the events of its queues, uses up leases, and is moved by sleeps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from unittest import mock
 
 import pytest
 
-from pullqueue import ClockError, Emulator, ManualClock, Queue
-from pullqueue.testing import FixtureClock, ProcessClock
+from pullqueue import (
+    ClockError,
+    Emulator,
+    EventKind,
+    InvalidQueueModeError,
+    Limits,
+    ManualClock,
+    Queue,
+    UnknownTaskError,
+)
+from pullqueue.testing import FixtureClock, ProcessClock, exhaust
 
 # What tests and workers do.
 sleep = time.sleep  # noqa: TID251
@@ -45,6 +54,63 @@ def test_the_times_of_events(fixture_clock: FixtureClock, queue: Queue, limited:
     assert fixture_clock.expire_leases() == start + timedelta(seconds=60)
     assert fixture_clock.now() == start + timedelta(seconds=60)
     assert repr(fixture_clock) == "FixtureClock(2026-01-01T00:01:00+00:00)"
+
+
+def test_exhaust(limited: Queue, clock: ManualClock) -> None:
+    """The task is leased as many times as permitted, as its history shows."""
+    start = clock.now()
+    task = limited.add(name="one", eta=start + timedelta(minutes=1))
+
+    end = exhaust(limited, "one")
+
+    assert (end.name, end.retry_count) == ("one", 2)
+    assert [event.kind for event in limited.history(task)] == [
+        EventKind.ADDED,
+        EventKind.LEASED,
+        EventKind.LEASE_EXPIRED,
+        EventKind.LEASED,
+        EventKind.LEASE_EXPIRED,
+        EventKind.EXHAUSTED,
+    ]
+    assert clock.now() == start + timedelta(minutes=3)
+
+
+def test_exhaust_a_leased_task(limited: Queue) -> None:
+    """A current lease expires first."""
+    limited.add(name="one")
+    limited.lease_tasks(3600, 1)
+
+    assert exhaust(limited, "one").retry_count == 2
+
+
+def test_exhaust_where_leases_are_rare(clock: ManualClock) -> None:
+    """A limited lease rate only takes more time."""
+    emulator = Emulator.from_text(
+        "queue:\n- name: q\n  mode: pull\n  retry_parameters:\n    task_retry_limit: 3\n",
+        clock=clock,
+        limits=Limits(leases_per_second=1),
+    )
+    queue = emulator.queue("q")
+    queue.add(name="one")
+    queue.lease_tasks(0, 1)
+
+    assert exhaust(queue, "one").retry_count == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("work", ValueError, '^tasks of queue "work" are never exhausted: set a task_retry_limit'),
+        ("pushed", InvalidQueueModeError, "its tasks are never leased"),
+        ("limited", UnknownTaskError, "one"),
+    ],
+)
+def test_tasks_that_cannot_be_exhausted(
+    emulator: Emulator, name: str, error: type[Exception], message: str
+) -> None:
+    """A queue without a limit, or without leases, exhausts none; nor is an unknown task."""
+    with pytest.raises(error, match=message):
+        exhaust(emulator.queue(name), "one")
 
 
 def test_sleeps_advance_the_clock(fixture_clock: FixtureClock, app: ModuleType) -> None:

@@ -37,6 +37,10 @@ with warnings.catch_warnings():
     from google.appengine.runtime import apiproxy_errors
 
 
+NOT_OF_PULLQUEUE = apiproxy_errors.ApplicationError
+"""An error that only the SDK has."""
+
+
 def outcomes(queue: Queue, calls: int) -> str:
     """Lease that many times, and write x for each lease that failed."""
     marks = []
@@ -139,29 +143,26 @@ def test_errors_that_need_facts(
     assert vars(caught.value) == facts
 
 
-def test_an_error_of_ones_own(faults: Faults, queue: Queue) -> None:
-    """An error that is made already is raised as it is."""
-    error = InternalError("the disk is full")
-    faults.fail("delete_tasks", error)
-
-    with pytest.raises(InternalError, match=r"^the disk is full$"):
-        queue.delete_tasks("one")
-
-
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("source", "raised", "message"),
     [
-        (taskqueue.TaskLeaseExpiredError, "injected by a fault"),
-        (taskqueue.TaskLeaseExpiredError("no luck"), "^no luck$"),
+        (InternalError("the disk is full"), InternalError, "^the disk is full$"),
+        (taskqueue.TaskLeaseExpiredError, TaskLeaseExpiredError, "injected by a fault"),
+        (taskqueue.TaskLeaseExpiredError("no luck"), TaskLeaseExpiredError, "^no luck$"),
+        (NOT_OF_PULLQUEUE(9, "denied"), NOT_OF_PULLQUEUE, "denied"),
     ],
 )
-def test_an_error_of_the_sdk(
-    faults: Faults, queue: Queue, error: Exception | type[Exception], message: str
+def test_what_is_raised(
+    faults: Faults,
+    queue: Queue,
+    source: Exception | type[Exception],
+    raised: type[Exception],
+    message: str,
 ) -> None:
-    """The SDK's classes and their instances mean pullqueue's errors of the same name."""
-    faults.fail("add", error)
+    """An instance is raised as it is; the SDK's errors are pullqueue's of the same name, if any."""
+    faults.fail("add", source)
 
-    with pytest.raises(TaskLeaseExpiredError, match=message):
+    with pytest.raises(raised, match=message):
         queue.add()
 
 
@@ -182,16 +183,6 @@ def test_an_app_on_the_sdk_gets_what_was_set(
     with sdk.install(emulator), pytest.raises(error) as caught:
         taskqueue.Queue("work").lease_tasks(60, 1)
     assert caught.type is error
-
-
-def test_an_error_that_only_the_sdk_has(faults: Faults, queue: Queue) -> None:
-    """It is raised as it is; one that cannot be made of its class alone is refused at once."""
-    faults.fail("add", apiproxy_errors.ApplicationError(9, "denied"))
-
-    with pytest.raises(apiproxy_errors.ApplicationError, match="denied"):
-        queue.add()
-    with pytest.raises(TypeError, match="application_error"):
-        faults.fail("add", apiproxy_errors.ApplicationError)
 
 
 def test_a_fault_is_removed(faults: Faults, queue: Queue) -> None:
@@ -431,3 +422,9 @@ def test_errors_of_others(
         TypeError, match=rf" is not an error of pullqueue or of .* such as pullqueue\.{name}$"
     ):
         set_fault(faults, "add", error)
+
+
+def test_a_class_that_needs_arguments(faults: Faults) -> None:
+    """An error of the SDK that cannot be made of its class alone is refused at once."""
+    with pytest.raises(TypeError, match="application_error"):
+        faults.fail("add", NOT_OF_PULLQUEUE)
