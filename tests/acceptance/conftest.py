@@ -90,10 +90,14 @@ def execute(
 def run(
     request: pytest.FixtureRequest, pytester: pytest.Pytester
 ) -> Callable[..., pytest.RunResult]:
-    """Run one test module beside the QUEUE_YAML of the test's module."""
+    """Run the tests of a folder, and one more module, beside the QUEUE_YAML of the test's module.
 
-    def run(source: str, *args: str) -> pytest.RunResult:
-        pytester.path.joinpath("queue.yaml").write_text(request.module.QUEUE_YAML)
+    Warnings are errors.
+    """
+
+    def run(source: str = "", *args: str) -> pytest.RunResult:
+        if config := getattr(request.module, "QUEUE_YAML", None):
+            pytester.path.joinpath("queue.yaml").write_text(config)
         pytester.makepyfile(test_it=source)
         return pytester.runpytest("-W", "error", "-p", "no:cacheprovider", *args)
 

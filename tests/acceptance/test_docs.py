@@ -43,7 +43,7 @@ def test_every_block_of_a_page_does_what_it_shows(page: Path, tmp_path: Path) ->
     run_document(page, tmp_path)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_no_block_is_left_out(page: Path) -> None:
     """Only the commands of an installation are shown without being run."""
     others = [block for block in blocks_of(page) if block.language not in SHOWN]

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_pullqueue.settings import SettingsError, settings_of
 
-QUEUE_YAML = "queue:\n- name: pull-queue\n  mode: pull\n"
+PULL_QUEUE = "queue:\n- name: pull-queue\n  mode: pull\n"
 LISTS_QUEUES = """
 def test_queues(pullqueue_emulator):
     assert [queue.name for queue in pullqueue_emulator.queues] == {names!r} + ["default"]
@@ -18,26 +18,14 @@ A_TEST = "def test_it(pullqueue_emulator): pass"
 Run = Callable[..., pytest.RunResult]
 
 
-@pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
-    """Run the tests of the folder, with warnings as errors."""
-
-    def run(source: str | None = None, *args: str) -> pytest.RunResult:
-        if source is not None:
-            pytester.makepyfile(test_it=source)
-        return pytester.runpytest("-W", "error", "-p", "no:cacheprovider", *args)
-
-    return run
-
-
 def test_nearest_file_above_the_test(run: Run, pytester: pytest.Pytester) -> None:
     """The queue.yaml nearest to the test file wins, up to the root directory."""
     near = pytester.mkdir("near")
     (near / "tests").mkdir()
     (pytester.mkdir("far") / "test_far.py").write_text(LISTS_QUEUES.format(names=["top"]))
     (near / "tests" / "test_near.py").write_text(LISTS_QUEUES.format(names=["nested"]))
-    (near / "queue.yaml").write_text(QUEUE_YAML.replace("pull-queue", "nested"))
-    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML.replace("pull-queue", "top"))
+    (near / "queue.yaml").write_text(PULL_QUEUE.replace("pull-queue", "nested"))
+    pytester.path.joinpath("queue.yaml").write_text(PULL_QUEUE.replace("pull-queue", "top"))
     pytester.makeini("[pytest]")
 
     run().assert_outcomes(passed=2)
@@ -45,7 +33,7 @@ def test_nearest_file_above_the_test(run: Run, pytester: pytest.Pytester) -> Non
 
 def test_a_file_above_tests_that_are_elsewhere(run: Run, pytester: pytest.Pytester) -> None:
     """Tests outside pytest's root directory find the queue.yaml that is nearest to them."""
-    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
+    pytester.path.joinpath("queue.yaml").write_text(PULL_QUEUE)
     root = pytester.mkdir("elsewhere")
 
     run(LISTS_QUEUES.format(names=["pull-queue"]), f"--rootdir={root}").assert_outcomes(passed=1)
@@ -64,7 +52,7 @@ def test_no_file(run: Run) -> None:
 def test_ini_options(run: Run, pytester: pytest.Pytester) -> None:
     """They apply, the file relative to theirs, unless a marker has None for the default."""
     pytester.mkdir("app").joinpath("queue.yaml").write_text("queue: [{name: mine, mode: pull}]")
-    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
+    pytester.path.joinpath("queue.yaml").write_text(PULL_QUEUE)
     pytester.makeini(
         "[pytest]\npullqueue_config = app/queue.yaml\npullqueue_project = shop\n"
         "pullqueue_start = 2030-01-01T00:00Z\npullqueue_lease_rate_limit = true\n"
@@ -97,13 +85,13 @@ def test_ini_options(run: Run, pytester: pytest.Pytester) -> None:
 def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
     """A session fixture returns a path, YAML text or a configuration, and goes before the ini."""
     pytester.makeini("[pytest]\npullqueue_config = nowhere.yaml\n")
-    pytester.path.joinpath("other.yaml").write_text(QUEUE_YAML)
+    pytester.path.joinpath("other.yaml").write_text(PULL_QUEUE)
 
     result = run(f"""
         import pytest
         from pullqueue.config import loads
 
-        TEXT = {QUEUE_YAML!r}
+        TEXT = {PULL_QUEUE!r}
 
         @pytest.fixture(scope="session", params=["other.yaml", TEXT, loads(TEXT)],
                         ids=["path", "text", "config"])
@@ -120,7 +108,7 @@ def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
 def test_marker(run: Run, pytester: pytest.Pytester) -> None:
     """The marker names a file next to the test, has text, or just queues; the nearest applies."""
     tests = pytester.mkdir("tests")
-    tests.joinpath("mine.yaml").write_text(QUEUE_YAML.replace("pull-queue", "mine"))
+    tests.joinpath("mine.yaml").write_text(PULL_QUEUE.replace("pull-queue", "mine"))
     tests.joinpath("test_marker.py").write_text("""
 import pytest
 from pullqueue import OverQuotaError
@@ -220,7 +208,7 @@ def test_bad_fixture(pytester: pytest.Pytester) -> None:
 
 def test_bad_file_is_explained_once(run: Run, pytester: pytest.Pytester) -> None:
     """The first test shows what is wrong with queue.yaml, the others point to it."""
-    pytester.path.joinpath("queue.yaml").write_text(f"{QUEUE_YAML}  rate: fast\n")
+    pytester.path.joinpath("queue.yaml").write_text(f"{PULL_QUEUE}  rate: fast\n")
 
     result = run(A_TEST + "\ndef test_second(pullqueue_emulator): pass")
 
@@ -237,7 +225,7 @@ def test_bad_file_is_explained_once(run: Run, pytester: pytest.Pytester) -> None
 
 def test_a_plugin_overrides_the_configuration(run: Run, pytester: pytest.Pytester) -> None:
     """A fixture in a plugin given by -p counts, unless a conftest.py has another."""
-    (pytester.path / "shared.yaml").write_text(QUEUE_YAML.replace("pull-queue", "shared"))
+    (pytester.path / "shared.yaml").write_text(PULL_QUEUE.replace("pull-queue", "shared"))
     pytester.makepyfile(
         our_plugin="""
         import pytest
