@@ -147,7 +147,8 @@ class TestGreeting:
 
 def queue_names(served: Served) -> dict[str, bool]:
     """Return the names of the queues, and whether each is disabled."""
-    return {queue["name"]: queue["disabled"] for queue in served.control("/queues")["queues"]}
+    queues = served.control.call("GET", "/queues")["queues"]
+    return {queue["name"]: queue["disabled"] for queue in queues}
 
 
 class TestRunning:
@@ -161,7 +162,7 @@ class TestRunning:
 
         file.write_text("queue:\n- name: a b\n")
         assert "queue.yaml:2:9" in served.log_line("is not applied")
-        assert "queue.yaml:2:9" in served.control("/config")["problem"]
+        assert "queue.yaml:2:9" in served.control.call("GET", "/config")["problem"]
         assert queue_names(served) == names
 
         file.write_text(QUEUE_YAML)
@@ -211,7 +212,7 @@ def test_a_service_manager(folder: Path) -> None:
         manager.settimeout(60)
         with serving(folder=folder, NOTIFY_SOCKET=str(folder / "notify")) as served:
             assert manager.recv(100) == b"READY=1"
-            served.control("/ready")
+            served.control.call("GET", "/ready")
 
         assert manager.recv(100) == b"STOPPING=1"
 

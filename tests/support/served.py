@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -16,11 +15,11 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 from unittest.mock import patch
-from urllib.request import urlopen
 
 from click.testing import Result
 from linting import pullqueue
 from programs import running
+from push_app import Control
 
 SERVE = (sys.executable, "-m", "pullqueue", "serve")
 FIRST_WORDS = "pullqueue listening on "
@@ -42,10 +41,10 @@ class Served:
     grpc_address: str = ""
     """Where Cloud Tasks is served over gRPC, if it is."""
 
-    def control(self, path: str) -> dict[str, Any]:
-        """Ask a control route."""
-        with urlopen(f"{self.url}/_emulator{path}", timeout=60) as answer:  # noqa: S310
-            return dict(json.load(answer))
+    @property
+    def control(self) -> Control:
+        """Its control routes."""
+        return Control(self.url)
 
     def log_line(self, text: str) -> str:
         """Return the next line of the log that has a text."""
