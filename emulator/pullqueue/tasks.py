@@ -289,11 +289,11 @@ def count_tasks(count: int) -> str:
 
 def why_in_use(*, existing: bool) -> str:
     """Return why the name of a task cannot be used: the task exists, or did until recently."""
-    return "exists" if existing else "was deleted or exhausted recently"
+    return "exists" if existing else "was done, deleted or exhausted recently"
 
 
 def not_deleted(result: DeleteResult) -> str:
     """Return why a task could not be deleted."""
     if result is DeleteResult.TOMBSTONED:
-        return "was deleted or exhausted before"
+        return "was done, deleted or exhausted before"
     return "does not exist"

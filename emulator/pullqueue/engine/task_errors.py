@@ -31,8 +31,7 @@ def unknown_task(queue_name: str, task_name: str) -> UnknownTaskError:
 def tombstoned_task(queue_name: str, task_name: str) -> TombstonedTaskError:
     """Return the error for a task that is gone; a tombstone does not record why."""
     return TombstonedTaskError(
-        f"task {quoted(task_name)} of queue {quoted(queue_name)} was deleted, or exhausted after "
-        "its last lease",
+        f"task {quoted(task_name)} of queue {quoted(queue_name)} was done, deleted or exhausted",
         queue_name=queue_name,
         task_name=task_name,
     )

@@ -153,7 +153,7 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
     assert deleted == Done(1, "1 deleted\n", "b does not exist\n")
     taken = run("tasks add pull x --name a")
     assert taken.status == 1
-    assert 'task "a" of queue "pull" was deleted or exhausted recently' in taken.err
+    assert 'task "a" of queue "pull" was done, deleted or exhausted recently' in taken.err
     gone = run("tasks get pull a")
     assert gone.status == 0
     assert gone.out.splitlines() == [
@@ -441,4 +441,4 @@ def test_deleting_by_name(run: Run, emulator: Emulator) -> None:
     assert done == Done(1, "2 deleted\n", "none does not exist\n")
     assert (queue.exhausted, queue.list_tasks()) == ([], [])
     again = run("tasks delete pull a")
-    assert again == Done(1, "0 deleted\n", "a was deleted or exhausted before\n")
+    assert again == Done(1, "0 deleted\n", "a was done, deleted or exhausted before\n")

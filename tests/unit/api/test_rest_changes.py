@@ -76,7 +76,7 @@ class TestChangeLease:
         assert deleted == (
             400,
             "invalid",
-            'task "one" of queue "pull" was deleted, or exhausted after its last lease',
+            'task "one" of queue "pull" was done, deleted or exhausted',
         )
 
     @pytest.mark.parametrize("name", ["pull", "projects/app/taskqueues/pull"])

@@ -257,7 +257,7 @@ class TestCreateTask:
         )
         assert str(deleted.value).startswith(
             "ALREADY_EXISTS: The task cannot be created because a task with this name existed too "
-            'recently. (task "one" of queue "push" was deleted'
+            'recently. (task "one" of queue "push" was done, deleted or exhausted recently: choose'
         )
         assert str(gone.value).startswith("NOT_FOUND: The task no longer exists, though a task ")
         assert str(unknown.value) == (

@@ -186,7 +186,7 @@ class TestModify:
         queue.add(name="gone")
         queue.delete_tasks("gone")
 
-        with pytest.raises(TombstonedTaskError, match='task "gone" of queue "pull" was deleted'):
+        with pytest.raises(TombstonedTaskError, match='"gone" of queue "pull" was done, deleted'):
             queue.modify_lease("gone", 60)
         with pytest.raises(UnknownTaskError, match='queue "pull" has no task "unknown"'):
             queue.modify_lease("unknown", 60)

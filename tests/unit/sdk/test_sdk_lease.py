@@ -94,7 +94,7 @@ class TestModify:
         queue.delete_tasks_by_name(task.name)
         stranger = pull(name="stranger")
 
-        with pytest.raises(taskqueue.TombstonedTaskError, match="was deleted"):
+        with pytest.raises(taskqueue.TombstonedTaskError, match="was done, deleted"):
             queue.modify_task_lease(leased, 60)
         with pytest.raises(taskqueue.Error, match='queue "pull" has no task "stranger"'):
             queue.modify_task_lease(stranger, 60)
