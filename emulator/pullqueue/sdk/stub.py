@@ -217,6 +217,11 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
         found = self._get_filtered_task_dicts(url, name, queue_names)
         return [task for task in map(inspection.sdk_task, found) if task is not None]
 
+    def Clear(self) -> None:
+        """Delete all tasks, and free their names."""
+        for name in self._GetGroup().GetQueues():
+            self.FlushQueue(name)
+
     def StartBackgroundExecution(self) -> None:
         """Log how tasks are run here; Google's stub sends them to a local web server."""
         _log.warning(

@@ -122,6 +122,17 @@ class TestInspection:
         assert queue.fetch_statistics().tasks == 0
         assert all(task.was_enqueued for task in queue.add([pull(name="a"), pull(name="b")]))
 
+    def test_clearing_the_stub_frees_the_names_of_all_queues(self, stub: Any) -> None:
+        """`Clear` deletes all tasks and tombstones."""
+        taskqueue.add(name="a", url="/a")
+        pull(name="a").add("pull")
+
+        stub.Clear()
+
+        assert stub.get_filtered_tasks() == []
+        assert taskqueue.add(name="a", url="/a").was_enqueued
+        assert pull(name="a").add("pull").was_enqueued
+
 
 def test_time_is_that_of_the_store() -> None:
     """Where servers share a database, etas are compared with its time, not with the machine's."""
