@@ -1,4 +1,8 @@
-"""`gtaskqueue_puller` against a running server."""
+"""`gtaskqueue_puller` against a running server.
+
+It looks after real processes, which no clock ends: so it works in real time, and these tests wait
+for what it does, by short programs of the shell and short intervals.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from push_app import push_app, until
 
 from pullqueue import Queue, TransientError
 from pullqueue.engine.events import EventKind
@@ -22,27 +25,27 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults
 
 SCRIPT = Path(sys.executable).with_name("gtaskqueue_puller")
-
-
-UPPER = "import sys; open(sys.argv[2], 'w').write(open(sys.argv[1]).read().upper())"
+UPPER = 'tr a-z A-Z < "$1" > "$2"'
 
 Pull = Callable[..., Result]
 
 
 @pytest.fixture
-def pull(server: Server) -> Iterator[Pull]:
-    """Return a function that runs a program of Python for all tasks of the queue."""
+def queue_flags(server: Server) -> list[str]:
+    """Return the flags that name the queue."""
+    return ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
+
+
+@pytest.fixture
+def pull(queue_flags: list[str]) -> Iterator[Pull]:
+    """Return a function that runs a program of the shell for all tasks of the queue."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def pull(program: str, *flags: str) -> Result:
+    def pull(program: str, *more: str) -> Result:
+        binary = f"--executable_binary={shell(program)}"
+        pace = ("--sleep_before_next_poll_secs=0.05", "--sleep_interval_secs=0.1")
         return CliRunner().invoke(
-            gtaskqueue_puller,
-            [
-                *("--project_name=app", "--taskqueue_name=pull", f"--api_host={server.url}"),
-                f"--executable_binary={shlex.join([sys.executable, '-c', program])}",
-                *("--sleep_before_next_poll_secs=0.05", "--sleep_interval_secs=0.1"),
-                *("--exit_when_empty", *flags),
-            ],
+            gtaskqueue_puller, [*queue_flags, binary, *pace, "--exit_when_empty", *more]
         )
 
     yield pull
@@ -50,76 +53,45 @@ def pull(server: Server) -> Iterator[Pull]:
         signal.signal(number, handler)
 
 
-class Receiver(BaseHTTPRequestHandler):
-    """Takes the output of programs."""
-
-    status = 200
-    received: list[tuple[str, bytes, str | None, str | None]]
-
-    def do_POST(self) -> None:
-        """Record what is posted."""
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        headers = self.headers
-        self.received.append((self.path, body, headers["Content-Type"], headers["Authorization"]))
-        self.send_response(self.status)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+def shell(program: str) -> str:
+    """Return the command of a program of the shell, whose arguments are $1 and $2."""
+    return shlex.join(["sh", "-c", program, "sh"])
 
 
-@pytest.fixture
-def receiver() -> Iterator[tuple[str, type[Receiver]]]:
-    """Yield the address of a server that takes output, and what it received."""
-    handler = type("Handler", (Receiver,), {"received": []})
-    with HTTPServer(("127.0.0.1", 0), handler) as http:
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}/done?name=", handler
-        http.shutdown()
-        thread.join()
+def meet(folder: Path, count: int) -> str:
+    """Return a program that makes a file and ends when there are so many."""
+    return f"cd {folder} && touch $$ && until [ $(ls | wc -l) -ge {count} ]; do sleep 0.02; done"
 
 
-def test_a_program_for_each_task(
-    pull: Pull, queue: Queue, receiver: tuple[str, type[Receiver]], tmp_path: Path
-) -> None:
+def test_a_program_for_each_task(pull: Pull, queue: Queue, tmp_path: Path) -> None:
     """The payload goes in by a file, the output is posted, and the task is deleted."""
-    url, handler = receiver
     (tmp_path / "token").write_text("secret\n")
     for place in range(10):
         queue.add(f"work {place}", name=f"n{place}")
 
-    pull(UPPER, f"--output_url={url}", f"-appengine_access_token_file={tmp_path / 'token'}")
+    with push_app() as app:
+        url = f"--output_url={app.url}/done?name="
+        pull(UPPER, url, f"-appengine_access_token_file={tmp_path / 'token'}")
 
     assert queue.list_tasks() == []
-    assert sorted(handler.received) == [
-        (f"/done?name=n{place}", f"WORK {place}".encode(), "byte-array", "Bearer secret")
-        for place in range(10)
-    ]
-
-
-def test_output_that_nobody_takes(
-    pull: Pull, queue: Queue, receiver: tuple[str, type[Receiver]]
-) -> None:
-    """The task stays: its lease runs out, and it is tried again."""
-    url, handler = receiver
-    handler.status = 500
-    queue.add(b"work")
-
-    pull(UPPER, f"--output_url={url}", "--lease_secs=1")
-
-    assert len(handler.received) >= 1
-    assert queue.fetch_statistics().tasks == 1
+    posted = {one.path: one for one in app.received}
+    assert len(posted) == len(app.received) == 10
+    for place in range(10):
+        one = posted[f"/done?name=n{place}"]
+        assert (one.method, one.body) == ("POST", f"WORK {place}".encode())
+        assert one.headers["Content-Type"] == "byte-array"
+        assert one.headers["Authorization"] == "Bearer secret"
 
 
 @pytest.mark.parametrize(
     ("program", "flag"),
     [
-        ("raise SystemExit(1)", ""),
-        ("import time; time.sleep(60)", "--task_timeout_secs=0.3"),
+        ("exit 1", ""),
+        ("exec sleep 60", "--task_timeout_secs=0.3"),
         ("", "--executable_binary=./program"),
+        (UPPER, "--output_url={}/status/500/"),
     ],
-    ids=["fails", "takes too long", "cannot be started"],
+    ids=["fails", "takes too long", "cannot be started", "its output is refused"],
 )
 def test_a_program_that_does_not_end_well(
     pull: Pull, queue: Queue, folder: Path, program: str, flag: str
@@ -128,7 +100,11 @@ def test_a_program_that_does_not_end_well(
     (folder / "program").touch(mode=0o755)
     queue.add(b"work", name="a")
 
-    assert pull(program, *flag.split()).exit_code == 0
+    with push_app() as app:
+        done = pull(program, *flag.format(app.url).split())
+
+    assert done.exit_code == 0
+    assert app.paths() == (["/status/500/a"] if "output" in flag else [])
     assert queue.get_task("a").retry_count == 1
 
 
@@ -182,34 +158,15 @@ def test_several_at_once(pull: Pull, queue: Queue, tmp_path: Path) -> None:
     assert queue.list_tasks() == []
 
 
-def meet(folder: Path, count: int) -> str:
-    """Return a program that makes a file and ends when there are so many."""
-    return (
-        "import os, pathlib, sys, time\n"
-        f"folder = pathlib.Path({str(folder)!r})\n"
-        "(folder / str(os.getpid())).touch()\n"
-        f"while len(list(folder.iterdir())) < {count}: time.sleep(0.02)\n"
-    )
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    while not condition():
-        threading.Event().wait(0.02)
-
-
 class TestPace:
     """Room for two programs and three tasks: the second waits for the third, but not forever."""
 
-    PROGRAM = (
-        "import pathlib, sys, time\n"
-        "third = pathlib.Path({file!r})\n"
-        "name = open(sys.argv[1]).read()\n"
-        "if name == 'third': third.touch()\n"
-        "until = time.monotonic() + {seconds}\n"
-        "while name == 'second' and not third.exists() and time.monotonic() < until:\n"
-        "    time.sleep(0.02)\n"
-    )
+    PROGRAM = """
+        name=$(cat "$1")
+        [ $name != third ] || touch {file}
+        [ $name != second ] || timeout {seconds} sh -c 'until [ -e {file} ]; do sleep 0.02; done'
+        exit 0
+    """
 
     @pytest.mark.parametrize(
         ("flags", "waits", "waiting_seconds"),
@@ -251,20 +208,14 @@ class TestPace:
         assert leases[2] - leases[0] >= 500_000
 
 
-@pytest.fixture
-def flags(server: Server) -> list[str]:
-    """Return the flags that name the queue."""
-    return ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
-
-
-def test_a_log_file(queue: Queue, flags: list[str], tmp_path: Path) -> None:
+def test_a_log_file(queue: Queue, queue_flags: list[str], tmp_path: Path) -> None:
     """What goes wrong is logged there, and not on standard error."""
     queue.add(b"work", name="a")
     file = tmp_path / "puller.log"
-    program = f"--executable_binary={sys.executable} -c exit(3)"
+    program = f"--executable_binary={shell('exit 3')}"
 
     done = subprocess.run(
-        [SCRIPT, *flags, program, f"-log_output_file={file}", "-exit_when_empty"],
+        [SCRIPT, *queue_flags, program, f"-log_output_file={file}", "-exit_when_empty"],
         capture_output=True,
         check=True,
         timeout=60,
@@ -276,12 +227,12 @@ def test_a_log_file(queue: Queue, flags: list[str], tmp_path: Path) -> None:
     )
 
 
-def test_stopping(queue: Queue, flags: list[str]) -> None:
+def test_stopping(queue: Queue, queue_flags: list[str]) -> None:
     """A signal ends the programs and releases their tasks at once."""
     queue.add(b"work", name="a")
-    sleeper = f"--executable_binary={sys.executable} -c 'import time; time.sleep(60)'"
+    sleeper = "--executable_binary=sh -c 'exec sleep 60'"
     with subprocess.Popen(
-        [SCRIPT, *flags, sleeper, "--lease_secs=600"], stderr=subprocess.PIPE
+        [SCRIPT, *queue_flags, sleeper, "--lease_secs=600"], stderr=subprocess.PIPE
     ) as process:
         try:
             until(lambda: queue.get_task("a").retry_count == 1)
@@ -293,12 +244,14 @@ def test_stopping(queue: Queue, flags: list[str]) -> None:
     assert [event.kind.value for event in queue.history("a")][-1] == "released"
 
 
-def test_a_program_that_is_not_there(queue: Queue, flags: list[str]) -> None:
+def test_a_program_that_is_not_there(queue: Queue, queue_flags: list[str]) -> None:
     """It is reported before any task is leased."""
     queue.add(b"work", name="a")
 
     for program in ("/nowhere", "", "'"):
-        done = CliRunner().invoke(gtaskqueue_puller, [*flags, f"--executable_binary={program}"])
+        done = CliRunner().invoke(
+            gtaskqueue_puller, [*queue_flags, f"--executable_binary={program}"]
+        )
 
         assert done.exit_code == 2
         assert "Error: Invalid value for '--executable_binary': " in done.stderr
@@ -321,11 +274,11 @@ def test_no_queue_to_empty(pull: Pull, flag: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "flags", "logged", "left"),
+    ("verb", "seconds", "flag", "logged", "left"),
     [
-        ("lease_tasks", ["--num_tasks=2"], "no task could be leased: ", 0),
-        ("modify_task_lease", ["--lease_secs=1"], "task a: the lease is not extended: ", 0),
-        ("delete_tasks", [], "task a: is done, but not deleted: ", 1),
+        ("lease_tasks", 1, "--num_tasks=2", "no task could be leased: ", 0),
+        ("modify_task_lease", 1.5, "--lease_secs=1", "task a: the lease is not extended: ", 0),
+        ("delete_tasks", 0, "--lease_secs=60", "task a: is done, but not deleted: ", 1),
     ],
 )
 def test_a_server_that_fails_for_a_while(
@@ -335,7 +288,8 @@ def test_a_server_that_fails_for_a_while(
     caplog: pytest.LogCaptureFixture,
     *,
     verb: str,
-    flags: list[str],
+    seconds: float,
+    flag: str,
     logged: str,
     left: int,
 ) -> None:
@@ -344,7 +298,7 @@ def test_a_server_that_fails_for_a_while(
     after = 1 if verb == "lease_tasks" else 0
     Faults(server.emulator).fail(verb, TransientError, after=after, times=1)
 
-    pull("import time; time.sleep(0.7)", "--min_running_tasks=1", *flags)
+    pull(f"sleep {seconds}", "--min_running_tasks=1", flag)
 
     assert len(queue.list_tasks()) == left
     assert [line for line in caplog.messages if line.startswith(logged)]
