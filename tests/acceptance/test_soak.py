@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from soak import Soak
-from soak_checker import check
+from soak_checker import check_journals
 from soak_workers import LEASE_SECONDS
 from stores import LONG
 
@@ -40,24 +40,26 @@ def leased(n: int, *, start: int, asked: float = 0, **facts: Any) -> dict[str, A
 
 
 ADDED = [line("adding"), line("added")]
+DONE = [*ADDED, line("deleting")]
 
 
 @pytest.mark.parametrize(
     ("lines", "fault"),
     [
-        (ADDED, "a was added, never delivered, and is not there"),
+        (ADDED, "a was added, never deleted, and is not there"),
+        ([*ADDED, leased(1, start=0)], "a was added, never deleted, and is not there"),
         ([leased(1, start=0)], "a was delivered and never added"),
         (
-            [*ADDED, leased(1, start=0), leased(1, start=99)],
+            [*DONE, leased(1, start=0), leased(1, start=99)],
             "a: one lease was given to two workers",
         ),
         (
-            [*ADDED, leased(1, start=0), leased(2, start=29)],
+            [*DONE, leased(1, start=0), leased(2, start=29)],
             "a: lease 2 began 1000000 us before the end of another",
         ),
         (
             [
-                *ADDED,
+                *DONE,
                 leased(1, start=0),
                 line("extended", n=1, eta=60 * SECOND),
                 leased(2, start=59),
@@ -65,11 +67,11 @@ ADDED = [line("adding"), line("added")]
             "a: lease 2 began 1000000 us before the end of another",
         ),
         (
-            [*ADDED, leased(1, start=0), line("deleted", at=1), leased(2, start=99, asked=2)],
+            [*DONE, leased(1, start=0), line("deleted", at=1), leased(2, start=99, asked=2)],
             "a came back after it was deleted",
         ),
-        ([*ADDED, leased(6, start=0)], "a was leased 6 times: the limit is 5"),
-        ([*ADDED, leased(1, start=0, got=6)], "6 tasks came where 5 were asked for"),
+        ([*DONE, leased(6, start=0)], "a was leased 6 times: the limit is 5"),
+        ([*DONE, leased(1, start=0, got=6)], "6 tasks came where 5 were asked for"),
     ],
 )
 def test_the_checker_sees(lines: list[dict[str, Any]], fault: str, tmp_path: Path) -> None:
@@ -80,9 +82,9 @@ def test_the_checker_sees(lines: list[dict[str, Any]], fault: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "lines",
     [
-        [*ADDED, leased(1, start=0), leased(2, start=30)],
-        [*ADDED, leased(1, start=0), line("releasing", n=1), leased(2, start=5)],
-        [*ADDED, leased(1, start=0), line("deleting"), leased(2, start=99, asked=2)],
+        [*DONE, leased(1, start=0), leased(2, start=30)],
+        [*DONE, leased(1, start=0), line("releasing", n=1), leased(2, start=5)],
+        [*DONE, leased(1, start=0), leased(2, start=99, asked=2)],
         [line("adding"), leased(1, start=0)],
     ],
 )
@@ -96,4 +98,4 @@ def faults_in(lines: list[dict[str, Any]], folder: Path) -> list[str]:
     journal = folder / "python-1.jsonl"
     text = "\n".join(json.dumps(line) for line in lines)
     journal.write_text(text + '\n{"what": "lea', "utf-8")
-    return check([journal], gone=set(), there=set(), most_leases=5).faults
+    return check_journals([journal], gone=set(), there=set(), most_leases=5).faults

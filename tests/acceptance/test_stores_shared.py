@@ -10,14 +10,16 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
+from interfaces import Interface, PythonInterface
+from requests import HTTPError
 from served import Served, serving
-from soak_workers import Leased, PythonSoakInterface, Refused, RestSoakInterface
-from store_load import LEASE_SECONDS, OPTIONS, QUEUES, Ledger, check, finish, load, rest
+from soak_workers import rest
+from store_load import OPTIONS, QUEUE_YAML, Load, finish
 from stores import LONG, own_schema, postgres_url
 
 from pullqueue import Emulator, TransientError
@@ -33,12 +35,11 @@ SECONDS = 20.0 if LONG else 0.3
 @pytest.mark.long
 def test_two_servers_that_are_killed_again_and_again(tmp_path: Path) -> None:
     """Whichever is killed, what both acknowledged was done, once, and the other goes on with it."""
-    (tmp_path / "queue.yaml").write_text(QUEUES)
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     store = own_schema("killed")
-    emulator = Emulator.from_text(QUEUES, store=open_store(store))
+    emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
     emulator.reset()
-    ledger = Ledger()
-    stop = threading.Event()
+    load = Load(tmp_path)
     chance = random.Random(2)  # noqa: S311 - the time of a kill is not secret
 
     with ExitStack() as stack:
@@ -46,27 +47,19 @@ def test_two_servers_that_are_killed_again_and_again(tmp_path: Path) -> None:
         def start() -> tuple[Served, list[threading.Thread]]:
             arguments = (*OPTIONS, "--store", store)
             served = stack.enter_context(serving(*arguments, folder=tmp_path))
-            return served, load(ledger, partial(rest, served.url), stop)
+            return served, load.start(partial(rest, served.url))
 
         running = [start(), start()]
         for _ in range(KILLS):
-            ledger.wait(chance.uniform(0.02, 0.4))
+            load.wait(chance.uniform(0.02, 0.4))
             served, threads = running.pop(chance.randrange(2))
             served.process.kill()
             served.process.communicate()
             finish(threads)
-            ledger.wait(0)
+            load.wait(0)
             running.append(start())
-        stop.set()
-        for _, threads in running:
-            finish(threads)
-
-        check(emulator, ledger)
-        # What was leased through a server that is gone can be deleted through another.
-        client = rest(running[1][0].url)
-        held = next(iter(ledger.leased.keys() - ledger.perhaps_deleted))
-        client.delete("pull", Leased(held, 1, 0, None))
-        client.close()
+        load.stop([thread for _, threads in running for thread in threads])
+    load.check(emulator)
     emulator.close()
 
 
@@ -117,48 +110,48 @@ def test_a_database_that_hangs(
     monkeypatch.setattr(postgres_pool, "WAIT_SECONDS", 1)
     monkeypatch.setattr(postgres_pool, "_RESPONSE_SECONDS", 1)
     store = f"{postgres('start', own_database)}?schema=hangs"
-    emulator = Emulator.from_text(QUEUES, store=open_store(store))
-    with Server(emulator) as server, ThreadPoolExecutor(12) as threads:
-        clients = [rest(server.url) for _ in range(12)]
-        for number, client in enumerate(clients):
-            client.add("pull", f"before-{number}", None)
+    emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
+    with Server(emulator) as server, ThreadPoolExecutor(12) as threads, ExitStack() as stack:
+        clients = [stack.enter_context(rest(server.url)) for _ in range(12)]
+        for client in clients:
+            client.add(b"", queue="open")
         hanging()
 
-        def refused(client: RestSoakInterface) -> object:
-            with pytest.raises(Refused) as excinfo:
-                client.lease("pull", 1)
-            return excinfo.value.args
+        def refused(client: Interface) -> int:
+            with pytest.raises(HTTPError) as excinfo:
+                client.lease(60, 1, queue="open")
+            return excinfo.value.response.status_code
 
-        assert list(threads.map(refused, clients)) == [(503,)] * 12
+        assert list(threads.map(refused, clients)) == [503] * 12
         late = [threads.submit(refused, client) for client in clients]
         emulator.close()
-        assert [lease.result(timeout=60) for lease in late] == [(503,)] * 12
-        for client in clients:
-            client.close()
+        assert [lease.result(timeout=60) for lease in late] == [503] * 12
+
+
+@contextmanager
+def python(emulator: Emulator) -> Iterator[Interface]:
+    """Yield the Python interface."""
+    yield PythonInterface(emulator)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", ["stop", "crash"])
-def test_a_restart_of_the_database(own_database: dict[str, str], verb: str) -> None:
+def test_a_crash_of_the_database(own_database: dict[str, str], tmp_path: Path) -> None:
     """While it is away calls fail and say so; what was answered before is there afterwards."""
-    store = f"{postgres('start', own_database)}?schema=restarted_{verb}"
-    emulators = [Emulator.from_text(QUEUES, store=open_store(store)) for _ in range(2)]
-    ledger = Ledger()
-    stop = threading.Event()
+    store = f"{postgres('start', own_database)}?schema=crashed"
+    emulators = [Emulator.from_text(QUEUE_YAML, store=open_store(store)) for _ in range(2)]
+    load = Load(tmp_path)
 
     threads: list[threading.Thread] = []
     for emulator in emulators:
-        connect = partial(PythonSoakInterface, emulator.queue, seconds=LEASE_SECONDS)
-        threads += load(ledger, connect, stop)
-    ledger.wait(SECONDS)
-    postgres(verb, own_database)
+        threads += load.start(partial(python, emulator))
+    load.wait(SECONDS)
+    postgres("crash", own_database)
     with pytest.raises(TransientError, match=r"^the store's database: .*; try again$"):
-        emulators[0].queue("pull").add()
+        emulators[0].queue("open").add()
     postgres("start", own_database)
-    ledger.wait(SECONDS)
-    stop.set()
-    finish(threads)
+    load.wait(SECONDS)
+    load.stop(threads)
 
-    check(emulators[0], ledger)
+    load.check(emulators[0])
     for emulator in emulators:
         emulator.close()

@@ -12,6 +12,7 @@ from interfaces import Interface, Shown, TaskFields, manual_emulator
 from requests import HTTPError, Session
 
 from pullqueue import (
+    Emulator,
     InvalidQueueModeError,
     NameInUseError,
     OverQuotaError,
@@ -36,9 +37,9 @@ _ERRORS: dict[str, type[Exception]] = {
 class RestInterface(Interface):
     """The Task Queue API, without a client library."""
 
-    def __init__(self, server: Server, session: Session) -> None:
-        super().__init__(server.emulator)
-        self._url = f"{server.url}/taskqueue/v1beta2/projects/s~app/taskqueues"
+    def __init__(self, emulator: Emulator, url: str, session: Session) -> None:
+        super().__init__(emulator)
+        self._url = f"{url}/taskqueue/v1beta2/projects/s~app/taskqueues"
         self._session = session
 
     def error_of(self, error: Exception) -> type[Exception]:
@@ -92,7 +93,7 @@ class RestInterface(Interface):
     def _call(self, verb: str, path: str, **options: Any) -> dict[str, Any]:
         response = self._session.request(verb, f"{self._url}/{path}", timeout=60, **options)
         response.raise_for_status()
-        return dict(response.json()) if response.content else {}
+        return {} if response.status_code == 204 else dict(response.json())
 
 
 @contextmanager
@@ -100,7 +101,7 @@ def rest_interface() -> Iterator[Interface]:
     """Serve an emulator and yield the interface to it."""
     with Server(manual_emulator()) as server, Session() as session:
         session.trust_env = False  # no proxies, which would be looked for at each call
-        yield RestInterface(server, session)
+        yield RestInterface(server.emulator, server.url, session)
 
 
 def _shown(item: dict[str, Any]) -> Shown:

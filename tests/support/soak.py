@@ -21,17 +21,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from interfaces import Interface, PythonInterface
 from push_app import push_app
-from soak_checker import Verdict, check
+from sdk_interface import SdkInterface
+from soak_checker import Verdict, check_journals
 from soak_push import WEB, PushSoak
-from soak_workers import (
-    DEEPEST,
-    QUEUES,
-    PythonSoakInterface,
-    SdkSoakInterface,
-    SoakInterface,
-    Worker,
-)
+from soak_workers import DEEPEST, QUEUES, Worker
 
 from pullqueue import Emulator, Limits, ManualClock, SystemClock, TransientError
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
@@ -86,8 +81,8 @@ class Soak:
             server = stack.enter_context(Server(self.emulator, push_to=push_to))
             stack.enter_context(install(self.emulator))
             push = PushSoak(app, self.emulator, seed=self._random.randrange(1000))
-            stack.enter_context(self._thread("python", PythonSoakInterface(self.emulator.queue)))
-            stack.enter_context(self._thread("sdk", SdkSoakInterface()))
+            stack.enter_context(self._thread("python", PythonInterface(self.emulator)))
+            stack.enter_context(self._thread("sdk", SdkInterface(self.emulator)))
             processes = [self._process(kind, server) for kind in PROCESSES]
             try:
                 self._await_workers()
@@ -136,7 +131,7 @@ class Soak:
         self._memory.append(pages * 4096)
 
     @contextmanager
-    def _thread(self, kind: str, interface: SoakInterface) -> Iterator[None]:
+    def _thread(self, kind: str, interface: Interface) -> Iterator[None]:
         worker = self._worker(kind, interface)
 
         def work() -> None:
@@ -156,15 +151,14 @@ class Soak:
         thread.join()
         worker.close()
 
-    def _worker(self, name: str, interface: SoakInterface) -> Worker:
+    def _worker(self, name: str, interface: Interface) -> Worker:
         return Worker(name, interface, self._journal(name), seed=self._random.randrange(1 << 30))
 
     def _process(self, kind: str, server: Server) -> subprocess.Popen[bytes]:
         script = Path(__file__).with_name("soak_workers.py")
-        address = f"{server.host}:{server.port}"
         seed = self._random.randrange(1 << 30)
         return subprocess.Popen(
-            [sys.executable, script, kind, address, self._journal(kind), str(seed)],
+            [sys.executable, script, kind, server.url, self._journal(kind), str(seed)],
             env=os.environ | {"HTTP_HOST": "localhost"},  # or the SDK's client warns at each task
             stderr=subprocess.DEVNULL,
         )
@@ -175,7 +169,7 @@ class Soak:
 
     def _finish(self) -> None:
         """Let one quiet worker do what is left."""
-        worker = self._worker("last", PythonSoakInterface(self.emulator.queue))
+        worker = self._worker("last", PythonInterface(self.emulator))
         while any(self.emulator.queue(name).fetch_statistics().tasks for name in QUEUES):
             self.clock.advance(3600)
             for _ in range(100):
@@ -184,7 +178,7 @@ class Soak:
 
     def _judge(self) -> Verdict:
         queues = [self.emulator.queue(name) for name in QUEUES]
-        verdict = check(
+        verdict = check_journals(
             sorted(self._folder.glob("*.jsonl")),
             gone={task.name for queue in queues for task in queue.exhausted},
             there={task.name for queue in queues for task in queue.list_tasks(1 << 30)},

@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
     """One sentence for each broken promise."""
 
 
-def check(
+def check_journals(
     journals: Iterable[Path], *, gone: set[str], there: set[str], most_leases: int
 ) -> Verdict:
     """Replay the journals.
@@ -46,6 +46,7 @@ def check(
         faults += _exclusion(name, done)
         faults += _deletion(name, done, there)
         faults += _limits(name, done, most_leases)
+    faults += [f"{name} is there and was never added" for name in there - by_task.keys()]
     whats = Counter(line["what"] for lines in by_task.values() for line in lines)
     return Verdict(whats["added"], whats["leased"], whats["deleted"], dict(by_interface), faults)
 
@@ -62,8 +63,8 @@ def _lines(journal: Path) -> Iterator[Line]:
 
 
 def _delivery(name: str, done: dict[str, list[Line]], accounted: set[str]) -> Iterator[str]:
-    if done["added"] and not done["leased"] and name not in accounted:
-        yield f"{name} was added, never delivered, and is not there"
+    if done["added"] and not done["deleting"] and name not in accounted:
+        yield f"{name} was added, never deleted, and is not there"
     if done["leased"] and not done["adding"]:
         yield f"{name} was delivered and never added"
 

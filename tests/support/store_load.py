@@ -1,99 +1,94 @@
-"""Workers that load stores and servers which are killed, and what was answered to them."""
+"""Workers that load stores and servers which are killed, and what must be there afterwards."""
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
-from http.client import HTTPException
-from urllib.parse import urlsplit
+from contextlib import AbstractContextManager, closing
+from itertools import count
+from pathlib import Path
 
-import pytest
-from soak_workers import PythonSoakInterface, Refused, RestSoakInterface
+from interfaces import Interface
+from requests import HTTPError, RequestException
+from soak_checker import check_journals
+from soak_workers import QUEUES, Worker
 
-from pullqueue import Emulator, Task, TombstonedTaskError, TransientError
+from pullqueue import Emulator, TransientError
 
-QUEUES = "queue:\n- name: pull\n  mode: pull\n"
+QUEUE_YAML = "queue:\n" + "".join(f"- name: {name}\n  mode: pull\n" for name in QUEUES)
 OPTIONS = ("--no-lease-rate-limit", "--log-level=error")
-LEASE_SECONDS = 86_400
-"""No lease ends while a test runs: a leased task has one holder."""
+Connect = Callable[[], AbstractContextManager[Interface]]
 
-LoadInterface = PythonSoakInterface | RestSoakInterface
-
-
-def rest(url: str) -> RestSoakInterface:
-    """Connect to a server."""
-    return RestSoakInterface(urlsplit(url).netloc, seconds=LEASE_SECONDS)
+_numbers = count(1)
 
 
-class Ledger:
-    """What the workers of a test got as answers, and what they never heard the end of."""
+class Load:
+    """Workers in threads, and the journals of what they were answered."""
 
-    def __init__(self) -> None:
-        self.added: set[str] = set()
-        self.leased: Counter[str] = Counter()
-        self.deleted: set[str] = set()
-        self.perhaps_added: set[str] = set()
-        self.perhaps_deleted: set[str] = set()
-        self._answers = 0
-        self._numbers = 0
-        self._lock = threading.Lock()
+    def __init__(self, folder: Path) -> None:
+        """Write the journals into a folder."""
+        self._folder = folder
+        self._stop = threading.Event()
 
-    def produce(self, interface: LoadInterface) -> None:
-        """Add a task of a name that was never used."""
-        with self._lock:
-            self._numbers += 1
-            name = f"task-{self._numbers}"
-        self.perhaps_added.add(name)
-        interface.add("pull", name, None)
-        self.added.add(name)
-        self._answers += 1
+    def start(self, connect: Connect, *, workers: int = 2) -> list[threading.Thread]:
+        """Start workers, which end when they are stopped or their server is gone.
 
-    def consume(self, interface: LoadInterface) -> None:
-        """Lease some tasks, and delete some of them."""
-        tasks = interface.lease("pull", 5)
-        with self._lock:
-            self.leased.update(task.name for task in tasks)
-        for task in tasks[::2]:
-            self.perhaps_deleted.add(task.name)
-            interface.delete("pull", task)
-            self.deleted.add(task.name)
-        self._answers += 1
+        What may be tried again is not done, or its answer is lost; nothing else is refused.
+        """
+
+        def work(number: int) -> None:
+            journal = self._folder / f"worker-{number}.jsonl"
+            refusals = (TransientError,)
+            with (
+                connect() as interface,
+                closing(
+                    Worker(f"w{number}", interface, journal, seed=number, refusals=refusals)
+                ) as worker,
+            ):
+                try:
+                    while not self._stop.is_set():
+                        worker.work()
+                except HTTPError:
+                    raise
+                except RequestException:
+                    pass  # the server was killed
+
+        numbers = [next(_numbers) for _ in range(workers)]
+        threads = [threading.Thread(target=work, args=[n], daemon=True) for n in numbers]
+        for thread in threads:
+            thread.start()
+        return threads
 
     def wait(self, seconds: float) -> None:
-        """Wait that long, and on a busy machine until there was an answer."""
-        before, pause = self._answers, threading.Event()
-        pause.wait(seconds)
-        while self._answers == before:
-            pause.wait(0.01)
+        """Wait that long, and on a busy machine until a task was deleted."""
+        before = self._deleted()
+        self._stop.wait(seconds)
+        while self._deleted() == before:
+            self._stop.wait(0.01)
 
+    def stop(self, threads: list[threading.Thread]) -> None:
+        """Stop all workers, and wait for some."""
+        self._stop.set()
+        finish(threads)
 
-def load(
-    ledger: Ledger, connect: Callable[[], LoadInterface], stop: threading.Event, *, pairs: int = 1
-) -> list[threading.Thread]:
-    """Let pairs of workers add and consume tasks until they are stopped or their server is gone.
+    def check(self, emulator: Emulator) -> None:
+        """Compare the contents of the queues with the journals."""
+        there: set[str] = set()
+        for name in QUEUES:
+            queue = emulator.queue(name)
+            tasks = queue.list_tasks(limit=1_000_000)
+            numbers = queue.fetch_statistics()
+            assert numbers.tasks == len(tasks)
+            assert numbers.bytes_stored == sum(task.stored_bytes for task in tasks)
+            there |= {task.name for task in tasks}
+        journals = sorted(self._folder.glob("*.jsonl"))
+        verdict = check_journals(journals, gone=set(), there=there, most_leases=sys.maxsize)
+        assert verdict.faults == []
+        assert verdict.deleted
 
-    What may be tried again is tried again, and the ledger knows that its end was not heard of.
-    """
-
-    def work(step: Callable[[LoadInterface], None]) -> None:
-        interface = connect()
-        with suppress(OSError, HTTPException):
-            while not stop.is_set():
-                try:
-                    step(interface)
-                except Refused as refused:
-                    if not isinstance(refused.__cause__, TransientError):
-                        raise
-        if isinstance(interface, RestSoakInterface):
-            interface.close()
-
-    steps = [ledger.produce, ledger.consume] * pairs
-    threads = [threading.Thread(target=work, args=[step], daemon=True) for step in steps]
-    for thread in threads:
-        thread.start()
-    return threads
+    def _deleted(self) -> int:
+        return sum(path.read_text().count('"deleted"') for path in self._folder.glob("*.jsonl"))
 
 
 def finish(threads: list[threading.Thread]) -> None:
@@ -101,22 +96,3 @@ def finish(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join(timeout=60)
     assert not any(thread.is_alive() for thread in threads)
-
-
-def check(emulator: Emulator, ledger: Ledger) -> None:
-    """Compare the contents of a queue with the responses that the workers got."""
-    queue = emulator.queue("pull")
-    tasks: dict[str, Task] = {task.name: task for task in queue.list_tasks(limit=1_000_000)}
-    assert ledger.added - ledger.perhaps_deleted <= tasks.keys()
-    assert tasks.keys() <= ledger.perhaps_added - ledger.deleted
-    assert set(ledger.leased.values()) <= {1}
-    assert all(tasks[name].retry_count == 1 for name in ledger.leased.keys() & tasks.keys())
-    assert all(task.retry_count <= 1 for task in tasks.values())
-    for name in list(ledger.deleted)[:500]:
-        with pytest.raises(TombstonedTaskError):
-            queue.get_task(name)
-    numbers = queue.fetch_statistics()
-    assert numbers.tasks == len(tasks)
-    assert numbers.bytes_stored == sum(task.stored_bytes for task in tasks.values())
-    assert numbers.leased == sum(task.retry_count for task in tasks.values())
-    assert numbers.leased_last_hour >= ledger.leased.total()
