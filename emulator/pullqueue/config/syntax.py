@@ -11,6 +11,7 @@ from pullqueue.config.dialects import QUEUE, TOP, all_keys, level_with
 from pullqueue.config.document import Place, Source
 from pullqueue.config.findings import Edit, Fix, Report
 
+_XML = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*[ \t]*(<[?!A-Za-z][^\r\n]*)")
 _LEADING = re.compile(r"^[ \t]*(?:-[ \t]+)*", re.MULTILINE)
 _KEY = re.compile(r"([ ]*(?:- +)*)([A-Za-z_]+):(?=\s|$)")
 _ITEM = re.compile(r"^([ ]*)-( +)", re.MULTILINE)
@@ -29,6 +30,8 @@ _UNCLOSED = {
 def syntax_error(error: YAMLError, source: Source) -> tuple[str, Report]:
     """Return the rule and the report for what PyYAML raised."""
     fault = _Fault(error, source)
+    if report := fault.xml():
+        return "yaml-syntax", report
     if report := fault.tab():
         return "tab-indent", report
     report = (
@@ -79,6 +82,17 @@ class _Fault:
         start = self._source.line_starts[number - 1]
         begin = len(text) - len(text.lstrip(" -"))
         return Place(start + begin, start + max(len(text.rstrip()), begin + 1))
+
+    def xml(self) -> Report | None:
+        """A file that begins with a tag, such as a queue.xml."""
+        tag = _XML.match(self._source.text)
+        if not tag:
+            return None
+        message = "the file is XML or HTML, not YAML: write `queue:` and the queues under it"
+        hint = None
+        if "<queue-entries" in self._source.text:
+            hint = "this looks like queue.xml; `pullqueue convert` converts it to queue.yaml"
+        return Report(at=Place(*tag.span(1)), message=message, hint=hint)
 
     def tab(self) -> Report | None:
         """A tab in the indentation of the line."""
