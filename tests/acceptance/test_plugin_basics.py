@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 import requests
@@ -16,7 +16,7 @@ from freezegun import freeze_time
 import pytest_pullqueue
 from pullqueue import ClockError, Emulator
 from pullqueue.testing import ProcessClock, describe
-from pytest_pullqueue import FixtureClock, LiveServer
+from pytest_pullqueue import LiveServer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the SDK's own deprecations
@@ -67,18 +67,6 @@ def test_each_test_has_an_emulator_of_its_own(pullqueue_emulator: Emulator, numb
     assert queue.list_tasks() == []
     NAMES.add(queue.add().name)
     assert len(NAMES) == 1
-
-
-def test_clock_is_the_whole_process_time(
-    pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
-) -> None:
-    """The clocks of the app, the emulator and the fixture agree."""
-    assert pullqueue_clock.now() == START == datetime.now(UTC)  # noqa: TID251 - as apps do
-    pullqueue_clock.advance(0.000001)
-    assert pullqueue_clock.now_usec() == round(time.time() * 1e6)  # noqa: TID251
-    assert pullqueue_emulator.clock.now() == START + timedelta(microseconds=1)
-    pullqueue_clock.move_to(START + timedelta(days=1))
-    assert datetime.now(UTC) == START + timedelta(days=1)  # noqa: TID251
 
 
 def test_emulator_alone_leaves_time_running(pullqueue_emulator: Emulator) -> None:

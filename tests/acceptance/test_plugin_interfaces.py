@@ -170,6 +170,8 @@ def test_addresses_of_the_server(pullqueue_server: LiveServer) -> None:
     host = pullqueue_server.env["PULLQUEUE_EMULATOR_HOST"]
     assert pullqueue_server.url == "http://" + host
     assert pullqueue_server.env["API_PORT"] == host.rpartition(":")[2]
+    grpc_host, _, port = pullqueue_server.grpc_address.rpartition(":")
+    socket.create_connection((grpc_host, int(port)), timeout=60).close()
 
 
 def test_connections_survive_the_clock(
@@ -352,62 +354,6 @@ def test_the_sdk_on_cloud_tasks(
     pullqueue_faults.fail("add")
     with pytest.raises(taskqueue.TransientError, match="injected by a fault"):
         queue.add(taskqueue.Task(url="/now"))
-
-
-def test_a_thread_that_outlives_its_test(run: Run) -> None:
-    """It cannot lease the tasks of the tests that follow, over HTTP or gRPC."""
-    result = run("""
-        import threading
-        from concurrent.futures import ThreadPoolExecutor
-        import grpc
-        import pytest
-        import requests
-        from google.cloud import tasks_v2beta2
-        from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
-        from pullqueue.testing import assert_available
-
-        PATH = "/taskqueue/v1beta2/projects/p/taskqueues/pull-queue/tasks/lease"
-        QUERY = {"leaseSecs": 60, "numTasks": 1}
-        leased, added = threading.Barrier(3, timeout=60), threading.Event()
-
-        def rest(server):
-            session, url = requests.Session(), server.url
-            return lambda: session.post(url + PATH, params=QUERY, timeout=30).raise_for_status()
-
-        def cloud_tasks(server):
-            channel = grpc.insecure_channel(server.grpc_address)
-            transport = transports.CloudTasksGrpcTransport(channel=channel)
-            client = tasks_v2beta2.CloudTasksClient(transport=transport)
-            parent = "projects/p/locations/us-central1/queues/pull-queue"
-            return lambda: client.lease_tasks(parent=parent, lease_duration={"seconds": 60})
-
-        def poll(lease):
-            lease()
-            leased.wait()
-            added.wait(60)
-            with pytest.raises(Exception) as caught:
-                lease()
-            return type(caught.value).__name__
-
-        threads = ThreadPoolExecutor(2)
-        pollers = []
-
-        def test_first(pullqueue_server):
-            for interface in (rest, cloud_tasks):
-                pollers.append(threads.submit(poll, interface(pullqueue_server)))
-            leased.wait()
-
-        def test_second(pullqueue_emulator, pullqueue_server):
-            pullqueue_server.grpc_address
-            queue = pullqueue_emulator.queue("pull-queue")
-            queue.add()
-            added.set()
-            errors = [poller.result() for poller in pollers]
-            assert errors == ["ConnectionError", "ServiceUnavailable"]
-            assert_available(queue, 1)
-    """)
-
-    result.assert_outcomes(passed=2)
 
 
 def test_errors_inside_the_server_fail_the_test(run: Run) -> None:

@@ -7,10 +7,15 @@ import http.client
 import json
 import threading
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import aiohttp
 import grpc
@@ -19,6 +24,7 @@ import httpx
 import pytest
 import requests
 import urllib3
+from google.api_core.exceptions import ServiceUnavailable
 from google.cloud import tasks_v2beta2
 from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
 
@@ -28,6 +34,7 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.testing import (
     Crash,
     CrashTestError,
+    assert_available,
     assert_empty,
     crash_test,
     drain,
@@ -46,191 +53,22 @@ Request = Callable[[str, str], bytes]
 """Takes method and path, and returns the body of the response."""
 
 
-class Client(Protocol):
+class Client(NamedTuple):
     """What a worker does with its queue."""
 
-    def lease(self) -> list[Any]: ...
-
-    def delete(self, task: Any) -> None: ...
-
-
-class Rest:
-    """The REST API, through one connection of an HTTP client."""
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-
-    def lease(self) -> list[str]:
-        return [task["id"] for task in json.loads(self._request("POST", LEASE)).get("items", ())]
-
-    def delete(self, task: str) -> None:
-        self._request("DELETE", f"{PATH}/{task}")
+    lease: Callable[[], Iterable[Any]]
+    delete: Callable[[Any], object]
 
 
-class Sdk:
-    """App Engine's SDK."""
-
-    def lease(self) -> list[Any]:
-        return list(taskqueue.Queue("work").lease_tasks(60, 1))
-
-    def delete(self, task: Any) -> None:
-        taskqueue.Queue("work").delete_tasks(task)
+def over_rest(request: Request) -> Client:
+    """Return a client of the REST API on one connection of an HTTP client."""
+    return Client(
+        lambda: [task["id"] for task in json.loads(request("POST", LEASE)).get("items", ())],
+        lambda task: request("DELETE", f"{PATH}/{task}"),
+    )
 
 
-class CloudTasks:
-    """Google's client for Cloud Tasks."""
-
-    def __init__(self, channel: grpc.Channel) -> None:
-        transport = transports.CloudTasksGrpcTransport(channel=channel)
-        self._client = tasks_v2beta2.CloudTasksClient(transport=transport)
-
-    def lease(self) -> list[Any]:
-        parent = "projects/p/locations/us-central1/queues/work"
-        return list(self._client.lease_tasks(parent=parent, lease_duration={"seconds": 60}).tasks)
-
-    def delete(self, task: Any) -> None:
-        self._client.acknowledge_task(name=task.name, schedule_time=task.schedule_time)
-
-
-@pytest.fixture
-def server(emulator: Emulator) -> Iterator[Server]:
-    """A server of the emulator."""
-    with Server(emulator) as running:
-        yield running
-
-
-def with_http_client(server: Server) -> Iterator[Client]:
-    """Yield a client on http.client, whose user reads each response."""
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
-
-    def request(method: str, path: str) -> bytes:
-        connection.request(method, path)
-        return connection.getresponse().read()
-
-    yield Rest(request)
-    connection.close()
-
-
-def with_httplib2(server: Server) -> Iterator[Client]:
-    """Yield one on httplib2, the transport of Google's API client."""
-    client = httplib2.Http(timeout=30)
-    yield Rest(lambda method, path: client.request(server.url + path, method)[1])
-    client.close()
-
-
-def with_urllib3(server: Server) -> Iterator[Client]:
-    """Yield one on urllib3."""
-    with urllib3.PoolManager(maxsize=1) as pool:
-        yield Rest(lambda m, path: pool.request(m, server.url + path, timeout=30.0).data)
-
-
-def with_requests(server: Server) -> Iterator[Client]:
-    """Yield one on requests."""
-    with requests.Session() as session:
-        yield Rest(lambda m, path: session.request(m, server.url + path, timeout=30).content)
-
-
-def with_httpx(server: Server) -> Iterator[Client]:
-    """Yield one on httpx."""
-    with httpx.Client(timeout=30) as client:
-        yield Rest(lambda method, path: client.request(method, server.url + path).content)
-
-
-def with_aiohttp(server: Server) -> Iterator[Client]:
-    """Yield one on aiohttp, in an event loop that only runs during its calls."""
-    with asyncio.Runner() as runner:
-        session = runner.run(_session(server.url))
-
-        async def request(method: str, path: str) -> bytes:
-            async with session.request(method, path) as response:
-                return await response.read()
-
-        yield Rest(lambda method, path: runner.run(request(method, path)))
-        runner.run(session.close())
-
-
-async def _session(url: str) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(url)
-
-
-def with_grpc(server: Server) -> Iterator[Client]:
-    """Yield Google's client for Cloud Tasks on one channel."""
-    with grpc.insecure_channel(server.start_grpc()) as channel:
-        yield CloudTasks(channel)
-
-
-def with_responses(server: Server) -> Iterator[Client]:
-    """Yield one on requests, which are answered in process."""
-    with requests_of_test(server.emulator, acl=False), requests.Session() as session:
-        root = "https://www.googleapis.com"
-        yield Rest(lambda m, path: session.request(m, root + path, timeout=30).content)
-
-
-def with_sdk(server: Server) -> Iterator[Client]:
-    """Yield the SDK's, whose calls do not leave the process."""
-    with install(server.emulator):
-        yield Sdk()
-
-
-@pytest.fixture(
-    params=[
-        with_http_client,
-        with_httplib2,
-        with_urllib3,
-        with_requests,
-        with_httpx,
-        with_aiohttp,
-        with_grpc,
-        with_responses,
-        with_sdk,
-    ]
-)
-def client(request: pytest.FixtureRequest, server: Server) -> Iterator[Client]:
-    """A client of the server or of its emulator."""
-    yield from request.param(server)
-
-
-def test_kept_connections_after_drain(emulator: Emulator, queue: Queue, client: Client) -> None:
-    """An endless worker that never sleeps is stopped, and its client can be used again."""
-    for _ in range(2):
-        queue.add()
-
-    def work() -> None:
-        while True:
-            with suppress(Exception):
-                for task in client.lease():
-                    client.delete(task)
-
-    assert drain(emulator, work) == 1
-    assert_empty(queue)
-    queue.add()
-    assert len(client.lease()) == 1
-
-
-def test_kept_connections_after_crashes(emulator: Emulator, queue: Queue, client: Client) -> None:
-    """A killed worker does nothing more, whatever it catches; its client can be used again."""
-    saved = []
-
-    def work() -> None:
-        for task in client.lease():
-            with suppress(Exception):
-                client.delete(task)
-            saved.append(1)
-
-    def setup() -> None:
-        saved.clear()
-        queue.add()
-
-    with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, work, setup=setup, check=lambda: bool(saved))
-
-    failures = [(failure.crash, failure.call_number) for failure in caught.value.failures]
-    assert failures == [(Crash.AFTER, 2)]
-    queue.add()
-    assert len(client.lease()) == 1
-
-
-AsyncRequest = Callable[[str, str], Awaitable[bytes]]
+AsyncRequest = Callable[[str, str], Coroutine[Any, Any, bytes]]
 
 
 @asynccontextmanager
@@ -266,6 +104,165 @@ async def in_threads(url: str) -> AsyncIterator[AsyncRequest]:
             return (await asyncio.to_thread(call)).content
 
         yield request
+
+
+@pytest.fixture
+def server(emulator: Emulator) -> Iterator[Server]:
+    """A server of the emulator."""
+    with Server(emulator) as running:
+        yield running
+
+
+def with_http_client(server: Server) -> Iterator[Client]:
+    """Yield a client on http.client, whose user reads each response."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+
+    def request(method: str, path: str) -> bytes:
+        connection.request(method, path)
+        return connection.getresponse().read()
+
+    yield over_rest(request)
+    connection.close()
+
+
+def with_httplib2(server: Server) -> Iterator[Client]:
+    """Yield one on httplib2, the transport of Google's API client."""
+    client = httplib2.Http(timeout=30)
+    yield over_rest(lambda method, path: client.request(server.url + path, method)[1])
+    client.close()
+
+
+def with_urllib3(server: Server) -> Iterator[Client]:
+    """Yield one on urllib3."""
+    with urllib3.PoolManager(maxsize=1) as pool:
+        yield over_rest(lambda m, path: pool.request(m, server.url + path, timeout=30.0).data)
+
+
+def with_requests(server: Server) -> Iterator[Client]:
+    """Yield one on requests."""
+    with requests.Session() as session:
+        yield over_rest(lambda m, path: session.request(m, server.url + path, timeout=30).content)
+
+
+def with_httpx(server: Server) -> Iterator[Client]:
+    """Yield one on httpx."""
+    with httpx.Client(timeout=30) as client:
+        yield over_rest(lambda method, path: client.request(method, server.url + path).content)
+
+
+def with_aiohttp(server: Server) -> Iterator[Client]:
+    """Yield one on aiohttp, in an event loop that only runs during its calls."""
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        request = runner.run(stack.enter_async_context(on_aiohttp(server.url)))
+        yield over_rest(lambda method, path: runner.run(request(method, path)))
+        runner.run(stack.aclose())
+
+
+def with_grpc(server: Server) -> Iterator[Client]:
+    """Yield Google's client for Cloud Tasks on one channel."""
+    with grpc.insecure_channel(server.start_grpc()) as channel:
+        transport = transports.CloudTasksGrpcTransport(channel=channel)
+        client = tasks_v2beta2.CloudTasksClient(transport=transport)
+        lease = {
+            "parent": "projects/p/locations/us-central1/queues/work",
+            "lease_duration": {"seconds": 60},
+        }
+        yield Client(
+            lambda: client.lease_tasks(lease).tasks,
+            lambda task: client.acknowledge_task(name=task.name, schedule_time=task.schedule_time),
+        )
+
+
+def with_responses(server: Server) -> Iterator[Client]:
+    """Yield one on requests, which are answered in process."""
+    with requests_of_test(server.emulator, acl=False), requests.Session() as session:
+        root = "https://www.googleapis.com"
+        yield over_rest(lambda m, path: session.request(m, root + path, timeout=30).content)
+
+
+def with_sdk(server: Server) -> Iterator[Client]:
+    """Yield the SDK's, whose calls do not leave the process."""
+    with install(server.emulator):
+        queue = taskqueue.Queue("work")
+        yield Client(lambda: queue.lease_tasks(60, 1), queue.delete_tasks)
+
+
+@pytest.fixture(
+    params=[
+        with_http_client,
+        with_httplib2,
+        with_urllib3,
+        with_requests,
+        with_httpx,
+        with_aiohttp,
+        with_grpc,
+        with_responses,
+        with_sdk,
+    ]
+)
+def client(request: pytest.FixtureRequest, server: Server) -> Iterator[Client]:
+    """A client of the server or of its emulator."""
+    yield from request.param(server)
+
+
+def test_kept_connections_after_drain(emulator: Emulator, queue: Queue, client: Client) -> None:
+    """An endless worker that never sleeps is stopped, and its client can be used again."""
+    for _ in range(2):
+        queue.add()
+
+    def work() -> None:
+        while True:
+            with suppress(Exception):
+                for task in client.lease():
+                    client.delete(task)
+
+    assert drain(emulator, work) == 1
+    assert_empty(queue)
+    queue.add()
+    assert list(client.lease())
+
+
+def test_kept_connections_after_crashes(emulator: Emulator, queue: Queue, client: Client) -> None:
+    """A killed worker does nothing more, whatever it catches; its client can be used again."""
+    saved = []
+
+    def work() -> None:
+        for task in client.lease():
+            with suppress(Exception):
+                client.delete(task)
+            saved.append(1)
+
+    def setup() -> None:
+        saved.clear()
+        queue.add()
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, work, setup=setup, check=lambda: bool(saved))
+
+    failures = [(failure.crash, failure.call_number) for failure in caught.value.failures]
+    assert failures == [(Crash.AFTER, 2)]
+    queue.add()
+    assert list(client.lease())
+
+
+@pytest.mark.parametrize("connected", [with_requests, with_grpc])
+def test_a_client_that_outlives_its_server(
+    emulator: Emulator, queue: Queue, connected: Callable[[Server], Iterator[Client]]
+) -> None:
+    """It cannot lease the tasks of a server that is started later, as by the next test."""
+    with Server(emulator) as first:
+        clients = connected(first)
+        client = next(clients)
+        client.lease()
+    with Server(emulator) as second:
+        second.start_grpc()
+        queue.add()
+        with pytest.raises((requests.ConnectionError, ServiceUnavailable)):
+            client.lease()
+        list(clients)
+
+    assert_available(queue, 1)
 
 
 @pytest.mark.parametrize("connected", [on_aiohttp, on_httpx, in_threads])
