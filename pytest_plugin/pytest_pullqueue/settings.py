@@ -36,8 +36,6 @@ MARKER_USAGE = (
     "strict_faults=False): settings of a test's queues"
 )
 
-_TRUE = ("true", "yes", "on", "1")
-_FALSE = ("false", "no", "off", "0")
 _CHOICES = {"profile": ("gcloud", "sdk"), "freezer": ("freezegun", "time-machine")}
 _WHERE = f"@pytest.mark.{MARKER}"
 
@@ -167,10 +165,8 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
 def _checked(where: str, name: str, value: object) -> object:
     """Return a setting in the type that it has in `Settings`."""
     wrong = f"{where} is {_format_value(value)}: "
-    if name in FLAGS:
-        if str(value).lower() not in (*_TRUE, *_FALSE):
-            raise SettingsError(f"{wrong}use true or false")
-        return str(value).lower() in _TRUE
+    if name in FLAGS and not isinstance(value, bool):
+        raise SettingsError(f"{wrong}use True or False")
     if name == "start":
         return _time(where, value)
     if name == "config" and not _is_config_source(value):

@@ -141,7 +141,7 @@ BAD_MARKERS = {
     "queue=['a']": "@pytest.mark.pullqueue has no argument `queue`: use one of acl, config, *",
     "auth='acl'": "@pytest.mark.pullqueue has no argument `auth`: to check callers set acl=True*",
     "config='a', queues=['b']": "@pytest.mark.pullqueue has both config and queues: *",
-    "lease_rate_limit='x'": '@pytest.mark.pullqueue: argument lease_rate_limit is "x": use*',
+    "lease_rate_limit='x'": '@pytest.mark.pullqueue: argument lease_rate_limit is "x": use True*',
     "start='noon'": '@pytest.mark.pullqueue: argument start: "noon" is not a time with a time *',
     "profile='strict'": '@pytest.mark.pullqueue: argument profile is "strict": use one of*',
     "total_storage_limit=1": "@pytest.mark.pullqueue: argument total_storage_limit is 1: *",

@@ -384,22 +384,16 @@ class TestUntil:
 
     @pytest.mark.parametrize(
         ("name", "why"),
-        [
-            ("never", 'queue "never" has `rate: 0`, with 1 task that cannot be sent: resume it'),
-            ("web", 'queue "web" is paused, with 1 task that cannot be sent: resume it'),
-            ("other", 'queue "other" is disabled, with 1 task that cannot be sent: resume it'),
-        ],
+        [("never", "has `rate: 0`"), ("web", "is paused"), ("other", "is disabled")],
     )
     def test_empty_with_a_paused_queue(self, emulator: Emulator, name: str, why: str) -> None:
         """Tasks that never run are an AssertionError that names the queue."""
-        queue = emulator.queue(name)
-        queue.add()
-        if name == "web":
-            queue.pause()
-        elif name == "other":
-            queue.set_disabled(True)
+        emulator.queue(name).add()
+        emulator.queue("web").pause()
+        emulator.queue("other").set_disabled(True)
 
-        with pytest.raises(AssertionError, match=why):
+        left = f'^queue "{name}" {why}, with 1 task that cannot be sent: resume it'
+        with pytest.raises(AssertionError, match=left):
             run_tasks(emulator, send=ok, until="empty")
 
     def test_rates(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
