@@ -132,8 +132,12 @@ class _TreeBuilder:
         closed = self._stack.pop()
         node = closed.node
         if isinstance(node, Mapping):
+            names = closed.pairs.get("name", ())[1:]
             for same in closed.pairs.values():
-                node.pairs.append(same[0] if len(same) == 1 else self._merge_duplicates(same))
+                # after a second name, keys are most likely those of a queue that lacks its dash
+                follows = names and same[1:] and names[0].key.start < same[1].key.start
+                one = len(same) == 1 or follows
+                node.pairs.append(same[0] if one else self._merge_duplicates(same))
         node.end = _span_of(event).end if node.flow else max(node.end, _last_end(node))
         unknown = Scalar(start=node.start, end=node.end, text="", opaque=True)
         self._place(node if closed.known else unknown)
@@ -164,6 +168,8 @@ class _TreeBuilder:
         name = shorten(first.key.text)
         times = "twice" if not others else f"{len(pairs)} times"
         advice = "keep one of them"
+        if name in _FIRST_KEYS:
+            advice = f"write `- {name}:` if another entry begins here, or keep one of them"
         lists = [pair.value for pair in pairs if isinstance(pair.value, Sequence)]
         if lists:
             advice = "put all entries under one of them"
@@ -260,6 +266,8 @@ def _last_end(node: Mapping | Sequence) -> int:
 
 _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
 _LONGEST_TYPED = 1000
+_FIRST_KEYS = frozenset({"name", "user_email", "writer_email"})
+"""Keys that entries usually begin with, after a dash."""
 _TYPED = frozenset({"int", "float", "bool", "null", "timestamp"})
 
 _resolver = Resolver()
