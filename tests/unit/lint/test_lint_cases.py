@@ -47,7 +47,10 @@ def _compare(path: Path, text: str) -> None:
     if os.environ.get("PULLQUEUE_REGENERATE"):
         path.write_bytes(text.encode())
     kept = path.read_bytes().decode() if path.exists() else ""
-    assert text == kept
+    again = (
+        f"{path} differs: if it should, run this with PULLQUEUE_REGENERATE=1, and look at the diff"
+    )
+    assert text == kept, again
 
 
 @pytest.mark.parametrize("case", FILES, ids=lambda case: case.stem)
