@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable
+from io import BytesIO, TextIOWrapper
 from unittest.mock import patch
 
 import pytest
@@ -36,12 +38,14 @@ def config_text() -> str:
 def run(server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Return a function that runs a command, written as in a shell, against the server.
 
-    What follows the first argument is passed as it is.
+    What follows the first argument is passed as it is; `stdin` None: standard input is closed.
     """
     monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", f"{server.host}:{server.port}")
 
-    def run(order: str, *more: str) -> Done:
-        status = main([*shlex.split(order), *more])
+    def run(order: str, *more: str, stdin: bytes | None = b"") -> Done:
+        stream = None if stdin is None else TextIOWrapper(BytesIO(stdin))
+        with patch.object(sys, "stdin", stream):
+            status = main([*shlex.split(order), *more])
         return Done(status, *capfd.readouterr())
 
     return run

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
-from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -181,9 +179,7 @@ def test_listing(run: Run, emulator: Emulator) -> None:
     assert run("tasks list push").out == "no tasks in push\n"
 
 
-def test_payloads_from_files(
-    run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_payloads_from_files(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     """A payload is taken byte for byte; control characters do not reach the terminal."""
     (tmp_path / "payload").write_bytes(b"\xff\x1b[31m")
 
@@ -194,11 +190,10 @@ def test_payloads_from_files(
     assert run("tasks add pull --file nowhere").status == 3
 
     for place, arguments in enumerate((["-"], ["--file", "-"])):
-        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"\xff\n")))
-        run("tasks add pull", *arguments, "--name", f"in{place}")
+        run("tasks add pull", *arguments, "--name", f"in{place}", stdin=b"\xff\n")
         assert emulator.queue("pull").get_task(f"in{place}").payload == b"\xff\n"
-    monkeypatch.setattr(sys, "stdin", None)
-    assert run("tasks add pull -").err == "pullqueue: standard input is closed: name a file\n"
+    closed = run("tasks add pull -", stdin=None)
+    assert closed.err == "pullqueue: standard input is closed: name a file\n"
     assert run("tasks add pull").status == 2
 
 
@@ -213,42 +208,32 @@ def test_payloads_from_files(
     ],
 )
 def test_asking_before_tasks_are_lost(
-    run: Run,
-    emulator: Emulator,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    order: str,
-    question: str,
-    done: str,
-    left: int,
+    run: Run, emulator: Emulator, *, order: str, question: str, done: str, left: int
 ) -> None:
     """It is done only after yes; where nobody can answer, nothing is done and that is reported."""
     emulator.queue("pull").add(b"work", tag="t")
     run("snapshot save state.json")
     emulator.queue("pull").add(b"work", tag="t")
 
-    for stdin in (StringIO("n\n"), StringIO(), None):
-        monkeypatch.setattr(sys, "stdin", stdin)
-        refused = run(order)
+    for stdin in (b"n\n", b"", None):
+        refused = run(order, stdin=stdin)
         assert refused.status == 1
         assert stdin is None or f"{question} [y/N]:" in refused.err
         assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or pass --yes\n")
     assert len(emulator.queue("pull").list_tasks()) == 2
 
-    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
     # Older versions of click put a space of the question's on standard output.
-    assert run(order).out.lstrip() == f"{done}\n"
+    assert run(order, stdin=b"y\n").out.lstrip() == f"{done}\n"
     assert len(emulator.queue("pull").list_tasks()) == left
 
 
-def test_what_is_not_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_asked(run: Run) -> None:
     """Where there is nothing to lose no question is asked; faults can be lost, too."""
     assert run("tasks delete pull --tag even") == Done(0, "0 deleted\n", "")
     assert run("tasks purge pull") == Done(0, "0 deleted\n", "")
     assert run("reset") == Done(0, "everything is deleted\n", "")
     run("faults add empty_leases")
-    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
-    assert "Delete everything, including 1 fault? [y/N]:" in run("reset").err
+    assert "Delete everything, including 1 fault? [y/N]:" in run("reset", stdin=b"n\n").err
 
 
 def test_stats(run: Run, emulator: Emulator) -> None:

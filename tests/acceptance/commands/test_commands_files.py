@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from http.client import HTTPConnection
-from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +26,7 @@ MERGE_BOMB = (
 )
 
 
-def test_snapshots(
-    run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     """What is saved can be loaded again; a broken file changes nothing."""
     file = tmp_path / "state.json"
     emulator.queue("pull").add(b"work", name="a")
@@ -62,8 +58,7 @@ def test_snapshots(
     assert run("snapshot save", str(tmp_path / "no" / "file")).status == 3
     saved_to_stdout = run("snapshot save -").out
     assert json.loads(saved_to_stdout)["format"] == "pullqueue-snapshot/1"
-    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(saved_to_stdout.encode())))
-    loaded = run("snapshot load - --json --yes")
+    loaded = run("snapshot load - --json --yes", stdin=saved_to_stdout.encode())
     assert json.loads(loaded.out) == {"tasks": 1, "warning": None}
 
 
@@ -197,20 +192,17 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
     assert emulator.queue("other").list_tasks()[0].payload == b"[1]"
 
 
-def test_seeding_from_standard_input(
-    run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seeding_from_standard_input(run: Run, emulator: Emulator) -> None:
     """Its content shows whether it is lines of JSON or a document, which may be JSON as well."""
     for text in (
         '\n{"queue": "pull", "payload": "a"}\n{"queue": "other"}\n',
         '{"pull": ["b"], "other": []}\n',
         "pull:\n- c\n",
     ):
-        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
-        assert run("seed -").status == 0
-    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b'{"queue": "pull"}\n17\n')))
+        assert run("seed -", stdin=text.encode()).status == 0
+    refused = run("seed -", stdin=b'{"queue": "pull"}\n17\n')
 
-    assert run("seed -").err.startswith('pullqueue: <stdin>:2:1: not an object with a "queue"')
+    assert refused.err.startswith('pullqueue: <stdin>:2:1: not an object with a "queue"')
     tasks = emulator.queue("pull").list_tasks()
     assert [task.payload for task in tasks] == [b"a", b"b", b"c"]
     assert emulator.queue("other").fetch_statistics().tasks == 1
