@@ -336,12 +336,14 @@ def test_a_request_about_no_queue_has_no_link(console: ConsoleClient) -> None:
         ("/server/snapshot", "Load a snapshot?", "This deletes 3 tasks (1 exhausted), names"),
         ("/server/reset", "Reset the emulator?", "This deletes 3 tasks (1 exhausted), names"),
         ("/queues/pull/purge", "Purge pull?", "This deletes 1 task: all of the queue"),
+        ("/change/confirm?task=pull/a", "Delete a?", '<span class="state leased">leased</span>'),
+        ("/change/confirm?task=pull/lost", "Delete lost?", '<span class="quiet">of pull</span>'),
     ],
 )
 def test_what_is_deleted_is_said_before(
     shown: ConsoleClient, page: str, title: str, text: str
 ) -> None:
-    """How many requests, and how many tasks of all queues, which a snapshot replaces."""
+    """How many requests and tasks; a task has its state, or is only named if it has changed."""
     answer = shown.page(page)
 
     assert f'<h1 id="dialog-title">{title}</h1>' in answer
