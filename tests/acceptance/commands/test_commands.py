@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import requests as http
 from commands import Done, Run, shown_on_terminal
 
-from pullqueue import Emulator, NewTask
+from pullqueue import AttemptOutcome, Attempts, Emulator, NewTask
 from pullqueue.config.model import QueueSettings, Rate
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
 from pullqueue.server.lifecycle import Server
@@ -37,6 +38,19 @@ def test_queue_with_rate_0(run: Run, emulator: Emulator) -> None:
     emulator.reconfigure(replace(emulator.config, queues=(*emulator.config.queues, settings)))
 
     assert run("queues").out.splitlines()[-1].endswith("push, not sent: rate is 0, kept")
+
+
+def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:
+    """Tasks that are being sent are in LEASED, those that wait for another attempt in SCHED."""
+    queue = emulator.queue("push")
+    queue.add(eta=emulator.clock.now() + timedelta(hours=1))
+    _, failed = (
+        queue.start_attempt(queue.add(), lease_seconds=60, attempts=Attempts()) for _ in range(2)
+    )
+    outcome, attempts = AttemptOutcome.WILL_RETRY, Attempts(1, status=500)
+    queue.finish_attempt(failed, attempts=attempts, outcome=outcome, backoff_seconds=9)
+
+    assert run("queues").out.splitlines()[-1].split()[:5] == ["push", "3", "0", "1", "2"]
 
 
 def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) -> None:
@@ -105,7 +119,8 @@ def test_requests(run: Run, server: Server) -> None:
     assert lines[2].endswith("worker/1.0")
     for options, numbers in (
         ("--task b", ["3", "2"]),
-        ("--client WORKER --method insert", ["2", "1"]),
+        ("--client WORKER", ["4", "2", "1"]),
+        ("--method insert", ["2", "1"]),
         ("--errors", ["4"]),
         ("--status 2xx --limit 1", ["3"]),
     ):
@@ -161,6 +176,20 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
     assert gone.err == 'task "a" of queue "pull" was deleted: its payload is not stored any more\n'
     assert run("tasks get pull a --payload").out == ""
     assert run("tasks get pull c") == Done(1, "", 'pullqueue: queue "pull" has no task "c"\n')
+
+
+@pytest.mark.parametrize(
+    ("options", "leased"),
+    [("", "a"), ("--max 9", "a b c"), ("--max 9 --tag t", "b c"), ("--max 9 --by-tag", "a")],
+)
+def test_which_tasks_are_leased(run: Run, emulator: Emulator, options: str, leased: str) -> None:
+    """The first one, or several, also of one tag."""
+    tags = {"a": None, "b": "t", "c": "t"}
+    emulator.queue("pull").add_many([NewTask(name=name, tag=tag) for name, tag in tags.items()])
+
+    lines = run(f"tasks lease pull {options}").out.splitlines()
+
+    assert " ".join(line.split()[0] for line in lines[1:]) == leased
 
 
 def test_listing(run: Run, emulator: Emulator) -> None:
