@@ -9,7 +9,7 @@ import pytest
 from console_client import ConsoleClient
 from push_app import PushApp, push_app, until
 
-from pullqueue import Emulator, HttpRequest, ManualClock
+from pullqueue import Attempts, Emulator, HttpRequest, ManualClock
 from pullqueue.control.state import ServerState
 from pullqueue.push.addresses import PushAddresses
 
@@ -62,6 +62,23 @@ def test_a_queue(console: Console) -> None:
     assert "POST /status/503" in text
     assert re.search(r"retrying 1 503 0 B", text)
     assert "done" not in re.findall('id="task-(.*?)"', page)
+
+
+def test_queues(console: Console) -> None:
+    """Running tasks are counted with the leased ones, those that are retried with the scheduled."""
+    queue = console.emulator.queue("mail")
+    queue.add(name="failing", request=HttpRequest("/status/503"))
+    console.run("failing")
+    queue.start_attempt(queue.add(), lease_seconds=60, attempts=Attempts())
+
+    numbers = re.findall(r'data-label="(.*?)" class="number">(\d+)<', console.page("/"))[:4]
+
+    assert dict(numbers) == {
+        "Tasks": "2",
+        "Available": "0",
+        "Leased, running": "1",
+        "Scheduled, retrying": "1",
+    }
 
 
 def test_a_rate_that_is_lowered(console: Console) -> None:
