@@ -1,8 +1,8 @@
-"""What the tests of REST look at in an answer."""
+"""What the tests of REST look at in an answer, and in a discovery document."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from werkzeug.test import TestResponse
@@ -30,3 +30,10 @@ def refusal(response: TestResponse) -> tuple[int, str, str]:
     assert detail["domain"] == "global"
     assert detail["message"] == error["message"]
     return response.status_code, detail["reason"], error["message"]
+
+
+def methods_of(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the methods of a discovery document, or of a resource in it."""
+    yield from resource.get("methods", {}).values()
+    for inner in resource.get("resources", {}).values():
+        yield from methods_of(inner)

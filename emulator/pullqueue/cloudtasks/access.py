@@ -71,7 +71,14 @@ def _is_changed(queue: Queue, settings: QueueSettings | None) -> bool:
 
 def get_iam_policy(call: Call) -> Message:
     """GetIamPolicy: the acl of a queue as bindings."""
-    return _policy(call)
+    policy = call.message("Policy", etag=_NO_POLICY_ETAG)
+    if acl := call.queue.settings.acl:
+        policy.etag = sha256(repr(acl).encode()).digest()[:8]
+    for right, role in _ROLES.items():
+        emails = [email for entry in acl or () if (email := getattr(entry, right.value))]
+        if emails:
+            policy.bindings.add(role=role, members=[_member(email) for email in emails])
+    return policy
 
 
 def set_iam_policy(call: Call) -> Message:
@@ -79,7 +86,7 @@ def set_iam_policy(call: Call) -> Message:
     queue, policy = call.queue, call.request.policy
     if not call.request.HasField("policy"):
         raise invalid("policy is missing: send an empty one to remove the acl", field="policy")
-    if policy.etag and policy.etag != _policy(call).etag:
+    if policy.etag and policy.etag != get_iam_policy(call).etag:
         raise ApiError(
             "the policy has changed since it was read: read it again, then set it",
             rpc_code="ABORTED",
@@ -95,7 +102,7 @@ def set_iam_policy(call: Call) -> Message:
         entries += [AclEntry(**{right.value: _email(member)}) for member in binding.members]
     acl = tuple(entries) or None
     call.emulator.update_queue(replace(queue.settings, acl=acl))
-    return _policy(call)
+    return get_iam_policy(call)
 
 
 def test_iam_permissions(call: Call) -> Message:
@@ -115,17 +122,6 @@ def _is_permitted(queue: Queue, caller: str | None, permission: str) -> bool:
         # queue.yaml cannot say whose they are; in production a role on the project does.
         return permission == "queues.get" or permission.startswith("tasks.")
     return permission in _ENQUEUER and grants(queue, caller, Right.INSERT)
-
-
-def _policy(call: Call) -> Message:
-    policy = call.message("Policy", etag=_NO_POLICY_ETAG)
-    if acl := call.queue.settings.acl:
-        policy.etag = sha256(repr(acl).encode()).digest()[:8]
-    for right, role in _ROLES.items():
-        emails = [email for entry in acl or () if (email := getattr(entry, right.value))]
-        if emails:
-            policy.bindings.add(role=role, members=[_member(email) for email in emails])
-    return policy
 
 
 def _member(email: str) -> str:

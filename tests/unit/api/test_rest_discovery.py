@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from rest_answers import methods_of
 from werkzeug.test import Client
 
 from pullqueue.server.app import flask_app
@@ -16,12 +16,6 @@ DOCUMENT = "/discovery/v1/apis/taskqueue/{version}/rest"
 def document(client: Client, version: str = "v1beta2") -> dict[str, Any]:
     """Return a served document."""
     return dict(client.get(DOCUMENT.format(version=version)).get_json())
-
-
-def methods(served: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every method of a document."""
-    for resource in served["resources"].values():
-        yield from resource["methods"].values()
 
 
 class TestDocument:
@@ -41,7 +35,7 @@ class TestDocument:
         assert served["basePath"] == f"/taskqueue/{version}/projects/"
         assert served["baseUrl"] == f"http://some.host:99/taskqueue/{version}/projects/"
         assert served["batchPath"] == f"batch/taskqueue/{version}"
-        assert len(list(methods(served))) == count
+        assert len(list(methods_of(served))) == count
 
     def test_the_newer_address(self, client: Client) -> None:
         """/$discovery/rest returns the same document, v1beta2 if no version is named."""
@@ -104,4 +98,4 @@ def test_the_routes_are_those_of_the_document(client: Client, version: str) -> N
     }
 
     served = document(client, version)
-    assert routes == {(each["httpMethod"], each["path"]) for each in methods(served)}
+    assert routes == {(each["httpMethod"], each["path"]) for each in methods_of(served)}

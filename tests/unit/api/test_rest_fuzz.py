@@ -6,7 +6,7 @@ import json
 import random
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import reduce
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from cloudtasks_api import LOCATION, MADE, PULL, PUSH, ApiRefused, GrpcApi
 from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
-from rest_answers import refusal
+from rest_answers import methods_of, refusal
 from rest_app import CONFIG
 from stores import LONG
 from werkzeug.test import Client, TestResponse
@@ -149,13 +149,6 @@ class RandomCalls:
     def _chosen(self, values: Sequence[Any]) -> Any:
         value = self.random.choice(values)
         return value.replace(PULL, self._queue) if isinstance(value, str) else value
-
-
-def methods_of(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the methods below a resource of a document."""
-    yield from resource.get("methods", {}).values()
-    for inner in resource.get("resources", {}).values():
-        yield from methods_of(inner)
 
 
 def rest_request(calls: RandomCalls, version: str) -> dict[str, Any]:

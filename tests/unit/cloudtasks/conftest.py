@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cloudtasks_api import Call, GrpcApi, RestApi
+from cloudtasks_api import GrpcApi, RestApi
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock
@@ -64,15 +64,9 @@ def version() -> Version:
 
 
 @pytest.fixture
-def call(client: Client, version: Version) -> Call:
+def call(client: Client, version: Version) -> RestApi:
     """Return what calls a method by its name, over REST; that gRPC answers the same is one test."""
     return RestApi(client, version=version)
-
-
-@pytest.fixture
-def rest(client: Client) -> RestApi:
-    """Return the REST interface."""
-    return RestApi(client)
 
 
 @pytest.fixture

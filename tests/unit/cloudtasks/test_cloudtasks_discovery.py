@@ -7,20 +7,13 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
+from rest_answers import methods_of
 from werkzeug.test import Client
 
 from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
 
 OURS = {"extraLocationTypes"}
 """Parameters that Google's document leaves out."""
-
-
-def methods_of(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the methods below a resource by their ids."""
-    found = {method["id"]: method for method in resource.get("methods", {}).values()}
-    for inner in resource.get("resources", {}).values():
-        found |= methods_of(inner)
-    return found
 
 
 pytestmark = pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
@@ -37,7 +30,7 @@ def google(version: Version) -> dict[str, Any]:
 def test_the_methods(client: Client, google: dict[str, Any], version: Version, path: str) -> None:
     """Paths, parameters, and messages in and out are Google's."""
     document = client.get(f"/{path}{version.name}" + ("" if "$" in path else "/rest")).get_json()
-    ours, theirs = methods_of(document), methods_of(google)
+    ours, theirs = ({one["id"]: one for one in methods_of(each)} for each in (document, google))
 
     assert document["rootUrl"] == "http://localhost/"
     assert len(ours) == len(version.methods)
@@ -66,14 +59,3 @@ def test_the_messages(client: Client, google: dict[str, Any], version: Version) 
     newer = {"Task": {"retryConfig"}} if version is V2BETA2 else {}
     in_path = {"CreateTaskRequest": {"parent"}}
     assert {name: fields for name, fields in missing.items() if fields} == newer | in_path
-
-
-def test_the_directory(client: Client, version: Version) -> None:
-    """It lists each version beside the other API, with the address of its document."""
-    items = {
-        item["id"]: item
-        for item in client.get("/discovery/v1/apis?name=cloudtasks").get_json()["items"]
-    }
-
-    path = f"/discovery/v1/apis/cloudtasks/{version.name}/rest"
-    assert items[f"cloudtasks:{version.name}"]["discoveryRestUrl"] == f"http://localhost{path}"

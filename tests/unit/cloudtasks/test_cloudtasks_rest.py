@@ -20,9 +20,9 @@ LEASE = {"leaseDuration": "60s"}
 
 
 @pytest.mark.parametrize("text", ["", "  ", "{}"])
-def test_a_body_may_be_left_out(rest: RestApi, text: str) -> None:
+def test_a_body_may_be_left_out(call: RestApi, text: str) -> None:
     """A method whose request has only a name needs no body."""
-    assert rest.send("POST", f"{PULL}:purge", text.encode())[0] == 200
+    assert call.send("POST", f"{PULL}:purge", text.encode())[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_a_body_may_be_left_out(rest: RestApi, text: str) -> None:
         {"leaseDuration": "60s", "maxTasks": 1.0, "responseView": "FULL"},
     ],
 )
-def test_the_json_of_protobuf(rest: RestApi, emulator: Emulator, body: dict[str, Any]) -> None:
+def test_the_json_of_protobuf(call: RestApi, emulator: Emulator, body: dict[str, Any]) -> None:
     """Names in either case, numbers as text, enums by number, null for what is absent."""
     emulator.queue("pull").add(b"\xff\xfe")
 
-    status, answer = rest.send("POST", f"{PULL}/tasks:lease", body)
+    status, answer = call.send("POST", f"{PULL}/tasks:lease", body)
 
     assert status == 200
     assert answer["tasks"][0]["pullMessage"] == {"payload": "//4="}
@@ -60,9 +60,9 @@ def test_the_json_of_protobuf(rest: RestApi, emulator: Emulator, body: dict[str,
         (b"[]", "the body is JSON, but not an object"),
     ],
 )
-def test_a_body_that_is_not_valid(rest: RestApi, body: Any, text: str) -> None:
+def test_a_body_that_is_not_valid(call: RestApi, body: Any, text: str) -> None:
     """The status is INVALID_ARGUMENT, and the message names the field."""
-    status, answer = rest.send("POST", f"{PULL}/tasks:lease", body)
+    status, answer = call.send("POST", f"{PULL}/tasks:lease", body)
 
     assert (status, answer["error"]["code"]) == (400, 400)
     assert answer["error"]["status"] == "INVALID_ARGUMENT"
@@ -74,10 +74,10 @@ def test_a_body_that_is_not_valid(rest: RestApi, body: Any, text: str) -> None:
     [("pullMessage", "***"), ("pull_message", "d29 yaw=="), ("pullMessage", "d29yaw==d")],
 )
 def test_a_payload_that_is_not_base64(
-    rest: RestApi, emulator: Emulator, field: str, payload: str
+    call: RestApi, emulator: Emulator, field: str, payload: str
 ) -> None:
     """It is refused: no character of it is ignored."""
-    status, answer = rest.send("POST", f"{PULL}/tasks", {"task": {field: {"payload": payload}}})
+    status, answer = call.send("POST", f"{PULL}/tasks", {"task": {field: {"payload": payload}}})
 
     assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
     assert answer["error"]["message"] == f'payload is "{payload}": it must be base64'
@@ -85,26 +85,26 @@ def test_a_payload_that_is_not_base64(
 
 
 @pytest.mark.parametrize("payload", ["++//", "--__", "d29yaw==", "d29yaw", ""])
-def test_base64(rest: RestApi, emulator: Emulator, payload: str) -> None:
+def test_base64(call: RestApi, emulator: Emulator, payload: str) -> None:
     """Either alphabet is accepted, with or without padding."""
-    status, _ = rest.send("POST", f"{PULL}/tasks", {"task": {"pullMessage": {"payload": payload}}})
+    status, _ = call.send("POST", f"{PULL}/tasks", {"task": {"pullMessage": {"payload": payload}}})
 
     assert status == 200
     assert emulator.queue("pull").list_tasks()[0].payload in (b"\xfb\xef\xff", b"work", b"")
 
 
 @pytest.mark.parametrize("body", [b'{"a":' + b"[" * 100_000, b'{"data": "***"}', b"\xff"])
-def test_an_upload_that_is_not_valid(rest: RestApi, body: bytes) -> None:
+def test_an_upload_that_is_not_valid(call: RestApi, body: bytes) -> None:
     """What is not a JSON object with a file is read as the file."""
-    status, answer = rest.send("POST", "api/queue/update?appId=app", body)
+    status, answer = call.send("POST", "api/queue/update?appId=app", body)
 
     assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
     assert answer["error"]["message"].startswith("queue.yaml:1:")
 
 
-def test_the_field_that_an_error_is_about(rest: RestApi) -> None:
+def test_the_field_that_an_error_is_about(call: RestApi) -> None:
     """It is in the details, as Google's APIs have it."""
-    _, answer = rest.send("POST", f"{PULL}/tasks:lease", {})
+    _, answer = call.send("POST", f"{PULL}/tasks:lease", {})
 
     violation = {"field": "lease_duration", "description": answer["error"]["message"]}
     kind = "type.googleapis.com/google.rpc.BadRequest"
@@ -119,9 +119,9 @@ def test_the_field_that_an_error_is_about(rest: RestApi) -> None:
         "readMask=retryConfig,task_ttl",
     ],
 )
-def test_masks_in_a_query(rest: RestApi, query: str) -> None:
+def test_masks_in_a_query(call: RestApi, query: str) -> None:
     """Both spellings of a field are accepted."""
-    status, answer = rest.send("GET", f"{PULL}?{query}")
+    status, answer = call.send("GET", f"{PULL}?{query}")
 
     assert (status, set(answer)) == (200, {"name", "retryConfig", "taskTtl"})
 
@@ -140,26 +140,26 @@ def test_masks_in_a_query(rest: RestApi, query: str) -> None:
         ),
     ],
 )
-def test_a_query_that_is_not_valid(rest: RestApi, emulator: Emulator, verb: str, path: str) -> None:
+def test_a_query_that_is_not_valid(call: RestApi, emulator: Emulator, verb: str, path: str) -> None:
     """Unknown parameters and values are refused before the call: no task is leased."""
     emulator.queue("pull").add(b"1")
 
-    status, answer = rest.send(verb, path, LEASE if verb == "POST" else None)
+    status, answer = call.send(verb, path, LEASE if verb == "POST" else None)
 
     assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
     assert emulator.queue("pull").fetch_statistics().leased == 0
 
 
-def test_parameters_of_every_api(rest: RestApi) -> None:
+def test_parameters_of_every_api(call: RestApi) -> None:
     """They are accepted."""
     enums = "$alt=json;enum-encoding=string"
     for query in ("key=x", "quotaUser=x", "$.xgafv=1", "alt=json", enums, "uploadType="):
-        assert rest.send("GET", f"{PULL}?{query}")[1]["state"] == "RUNNING", query
+        assert call.send("GET", f"{PULL}?{query}")[1]["state"] == "RUNNING", query
 
 
-def test_enums_as_numbers(rest: RestApi) -> None:
+def test_enums_as_numbers(call: RestApi) -> None:
     """Google's client for Python asks for them."""
-    assert rest.send("GET", f"{PULL}?%24alt=json%3Benum-encoding%3Dint")[1]["state"] == 1
+    assert call.send("GET", f"{PULL}?%24alt=json%3Benum-encoding%3Dint")[1]["state"] == 1
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_enums_as_numbers(rest: RestApi) -> None:
         ("name,retryConfig/maxAttempts", {"retryConfig": {}}),
     ],
 )
-def test_partial_responses(rest: RestApi, fields: str, answer: dict[str, Any]) -> None:
+def test_partial_responses(call: RestApi, fields: str, answer: dict[str, Any]) -> None:
     """`fields` chooses what is returned."""
-    assert rest.send("GET", f"{PULL}?fields={fields}")[1] == {"name": PULL, **answer}
+    assert call.send("GET", f"{PULL}?fields={fields}")[1] == {"name": PULL, **answer}
 
 
 def test_indented_by_default(client: Client) -> None:
@@ -196,9 +196,9 @@ def test_indented_by_default(client: Client) -> None:
         ("PATCH", f"{LOCATION}/cmekConfig", "UNIMPLEMENTED"),
     ],
 )
-def test_a_url_of_no_method(rest: RestApi, verb: str, path: str, code: str) -> None:
+def test_a_url_of_no_method(call: RestApi, verb: str, path: str, code: str) -> None:
     """It is not found, or is that of a method that no client library has."""
-    status, answer = rest.send(verb, path)
+    status, answer = call.send(verb, path)
 
     assert (status, answer["error"]["status"]) == (RPC_CODES[code].http_status, code)
 
