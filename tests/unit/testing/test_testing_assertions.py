@@ -18,7 +18,6 @@ from pullqueue.testing import (
     assert_empty,
     assert_exhausted,
     assert_leased,
-    describe,
     exhaust,
     json_payload,
     remember_added,
@@ -152,14 +151,6 @@ def test_added_and_gone(queue: Queue) -> None:
     assert_added(queue, name="one", count=1)
     with pytest.raises(AssertionError, match=r"1 task left the queue with unknown payload and tag"):
         assert_added(queue, payload="a")
-
-
-def test_added_and_remembered(emulator: Emulator, queue: Queue) -> None:
-    """In a block of remember_added deleted tasks are known, payload and all."""
-    with remember_added(emulator):
-        queue.delete_tasks(queue.add("a", name="one"))
-
-        assert_added(queue, payload="a", name="one", count=1)
 
 
 @pytest.mark.parametrize("seconds", [0, 60])
@@ -322,14 +313,6 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
             InvalidQueueModeError, match=f"queue: its tasks have no {word}; remove "
         ):
             assert_added(emulator.queue(name), **wanted)
-
-    def test_unused_push_queues_are_not_described(self, emulator: Emulator, queue: Queue) -> None:
-        """A report shows a push queue once something has happened there."""
-        before = describe(emulator)
-        emulator.queue("pushed").add(name="one")
-
-        assert '"pushed"' not in before
-        assert 'queue "pushed": 1 available\n' in describe(emulator)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-import requests
 
 from pullqueue import (
     ClockError,
@@ -169,17 +168,6 @@ def test_sdk() -> None:
 
     with pytest.raises(AssertionError):
         taskqueue.Queue("jobs").lease_tasks(60, 1)
-
-
-def test_server() -> None:
-    """A server answers from the emulator until the block ends."""
-    with emulation(queues=["jobs"], server=True) as emulated:
-        emulated.emulator.queue("jobs").add()
-        path = f"{emulated.server.url}/taskqueue/v1beta2/projects/p/taskqueues/jobs/tasks"
-        assert len(requests.get(path, timeout=60).json()["items"]) == 1
-
-    with pytest.raises(requests.ConnectionError):
-        requests.get(path, timeout=60)
 
 
 def test_what_was_not_asked_for() -> None:

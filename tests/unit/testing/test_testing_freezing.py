@@ -151,16 +151,6 @@ def test_a_module_that_cannot_be_asked() -> None:
     assert not is_frozen()
 
 
-def test_freezers_still_running_end_with_the_block() -> None:
-    """A freezer that was started within and never stopped is gone afterwards."""
-    with freeze(START):
-        freeze_time("2012-01-14").start()
-        assert time.time() == 1326499200  # noqa: TID251
-
-    assert time.time is REAL["time"]  # noqa: TID251
-    assert not is_frozen()
-
-
 def test_within_another_freezer(app: ModuleType) -> None:
     """The inner one counts until it ends; then the outer does again."""
     clock = ProcessClock()
