@@ -28,14 +28,6 @@ INI_OPTIONS = {
     "pullqueue_freezer": "what freezes time: freezegun (the default) or time-machine",
     "pullqueue_strict_faults": "true: fail tests that pass although a fault never triggered",
 }
-FLAGS = ("lease_rate_limit", "acl", "strict_faults")
-"""The settings that are true or false."""
-MARKER_USAGE = (
-    f"{MARKER}(config=None, queues=None, total_storage_limit=None, profile=None, project=None, "
-    "lease_rate_limit=False, acl=False, store=None, start=None, freezer=None, "
-    "strict_faults=False): settings of a test's queues"
-)
-
 _CHOICES = {"profile": ("gcloud", "sdk"), "freezer": ("freezegun", "time-machine")}
 _WHERE = f"@pytest.mark.{MARKER}"
 
@@ -74,7 +66,13 @@ class Settings:
     """Whether a test that passes fails at teardown if a fault that is still set never triggered."""
 
 
-_MARKER_ARGUMENTS = frozenset(f.name for f in fields(Settings)) - {"config_base"}
+_DEFAULTS = {f.name: f.default for f in fields(Settings) if f.name != "config_base"}
+FLAGS = tuple(name for name, default in _DEFAULTS.items() if default is False)
+"""The settings that are true or false."""
+MARKER_USAGE = (
+    f"{MARKER}({', '.join(f'{name}={default!r}' for name, default in _DEFAULTS.items())}): "
+    "settings of a test's queues"
+)
 _INI_VALUES = pytest.StashKey[Mapping[str, object]]()
 
 
@@ -148,11 +146,11 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
         shown = _format_value(marker.args[0])
         raise SettingsError(f"{_WHERE} takes no positional arguments, but got {shown}")
     for name in marker.kwargs:
-        if name not in _MARKER_ARGUMENTS:
+        if name not in _DEFAULTS:
             hint = "to check callers set acl=True, otherwise " if name == "auth" else ""
             raise SettingsError(
                 f"{_WHERE} has no argument `{name}`: {hint}use one of "
-                f"{', '.join(sorted(_MARKER_ARGUMENTS))}"
+                f"{', '.join(sorted(_DEFAULTS))}"
             )
     if None not in (marker.kwargs.get("config"), marker.kwargs.get("queues")):
         raise SettingsError(f"{_WHERE} has both config and queues: use one of them")
