@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -15,12 +14,9 @@ from freezegun import freeze_time
 
 import pytest_pullqueue
 from pullqueue import ClockError, Emulator
+from pullqueue.sdk.imports import taskqueue
 from pullqueue.testing import ProcessClock, describe
 from pytest_pullqueue import LiveServer
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the SDK's own deprecations
-    from google.appengine.api import taskqueue
 
 QUEUE_YAML = """\
 queue:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
@@ -20,12 +19,9 @@ from google.oauth2.service_account import Credentials
 
 from pullqueue import Emulator
 from pullqueue.push.request import PushRequest
+from pullqueue.sdk.imports import taskqueue
 from pullqueue.testing import Faults, run_tasks
 from pytest_pullqueue import FixtureClock, InterceptedRequests, LiveServer
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the SDK's own deprecations
-    from google.appengine.api import taskqueue
 
 QUEUE_YAML = """\
 queue:

@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import json
 import threading
-import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -30,6 +29,7 @@ from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
 
 from pullqueue import Emulator, Queue
 from pullqueue.sdk import install
+from pullqueue.sdk.imports import taskqueue
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import (
     Crash,
@@ -41,10 +41,6 @@ from pullqueue.testing import (
     drain_async,
 )
 from pytest_pullqueue.intercepting import requests_of_test
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the SDK's own deprecations
-    from google.appengine.api import taskqueue
 
 PATH = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
 LEASE = f"{PATH}/lease?leaseSecs=60&numTasks=1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +17,8 @@ from pullqueue import (
     UnknownQueueError,
 )
 from pullqueue.config import loads
+from pullqueue.sdk.imports import taskqueue
 from pullqueue.testing import assert_added, assert_empty, emulation, freeze
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the SDK's own deprecations
-    from google.appengine.api import taskqueue
 
 YAML = "queue:\n- name: jobs\n  mode: pull\n"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -29,13 +28,8 @@ from pullqueue import (
 )
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.faults.fault import faults_of
+from pullqueue.sdk.imports import apiproxy_errors, taskqueue
 from pullqueue.testing import Faults, assert_available, assert_empty, assert_leased, describe
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the SDK's own deprecations
-    from google.appengine.api import taskqueue
-    from google.appengine.runtime import apiproxy_errors
-
 
 NOT_OF_PULLQUEUE = apiproxy_errors.ApplicationError
 """An error that only the SDK has."""
