@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +16,11 @@ from urllib.request import urlopen
 
 import grpc
 import pytest
-from flask import Flask, request
-from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.requests import Request
 from google.oauth2 import id_token
-from jwt import PyJWTError
 from programs import completed, go_program, npm_packages, pip_install, program
-from push_app import until
+from push_app import PushApp, Received, push_app, until
 from served import Served, serving
-from werkzeug.serving import WSGIRequestHandler, make_server
 
 from pullqueue.sdk.environment import variables_for
 
@@ -53,35 +47,26 @@ API = "https://api.example.com"
 """What the tasks call; the server sends it to the app."""
 
 
-class TaskHandlers:
-    """Records what the handlers got: by path, the status and who sent it."""
+class TaskHandlers(PushApp):
+    """Refuses each task whose name ends in `-retried` once."""
 
-    def __init__(self) -> None:
-        self.served: Served
-        self.handled: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-        self.bodies: dict[str, Any] = {}
-        self.app = Flask(__name__)
-        self.app.add_url_rule("/<path:path>", view_func=self._handle, methods=["POST"])
+    served: Served
 
-    def _handle(self, path: str) -> tuple[str, int]:
-        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        # The Host is that of the task's URL, which is the audience unless a task has another.
-        audience, certs = f"https://{request.host}/{path}", f"{self.served.url}/oauth2/v3/certs"
-        try:
-            claims = id_token.verify_token(token, Request(), audience, certs)
-            status, email = 204, str(claims["email"])
-        except (ValueError, GoogleAuthError, PyJWTError) as error:
-            status, email = 401, str(error)
-        if path.endswith("-retried") and not self.handled[path]:
-            status = 503
-        self.bodies[path] = request.get_json(silent=True) or request.get_data()
-        self.handled[path].append((status, email))
-        return "", status
+    def handle(self, received: Received) -> int:
+        is_first = received.path not in self.paths()
+        status = super().handle(received)
+        return 503 if is_first and received.path.endswith("-retried") else status
 
-
-class _Quiet(WSGIRequestHandler):
-    def log(self, *_: object) -> None:
-        """Log nothing."""
+    def check(self, path: str, body: bytes, email: str, *, attempts: int = 1) -> None:
+        """Check that a path got a body, in so many attempts, with the token of a sender."""
+        handled = [received for received in self.received if received.path == path]
+        assert [received.body for received in handled] == [body] * attempts
+        for received in handled:
+            token = received.headers["Authorization"].removeprefix("Bearer ")
+            # The Host is that of the task's URL, which is the audience unless a task has another.
+            audience = f"https://{received.headers['Host']}{path}"
+            certs = f"{self.served.url}/oauth2/v3/certs"
+            assert id_token.verify_token(token, Request(), audience, certs)["email"] == email
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +74,10 @@ def handlers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskHandlers]
     """Run the app, and a server that sends it tasks."""
     folder, handlers = tmp_path_factory.mktemp("served"), TaskHandlers()
     (folder / "queue.yaml").write_text(QUEUE_YAML)
-    app = make_server("127.0.0.1", 0, handlers.app, threaded=True, request_handler=_Quiet)
-    threading.Thread(target=app.serve_forever, args=(0.01,), daemon=True).start()
-    address = f"http://127.0.0.1:{app.server_port}"
-    options = [part for url in (FUNCTIONS, API) for part in ("--push-to", f"{url}={address}")]
-    try:
-        with serving("--grpc-port", "0", *options, folder=folder) as served:
-            handlers.served = served
+    with push_app(handlers):
+        to_app = [f"--push-to={url}={handlers.url}" for url in (FUNCTIONS, API)]
+        with serving("--grpc-port", "0", *to_app, folder=folder) as handlers.served:
             yield handlers
-    finally:
-        app.shutdown()
-        app.server_close()
 
 
 def reported(handlers: TaskHandlers, *command: str) -> Any:
@@ -122,19 +100,17 @@ def check_life(handlers: TaskHandlers, queue: str, found: Any) -> None:
     assert found == {"url": f"{API}/{queue}-run", "again": found["again"], "listed": True}
     assert found["again"] in (grpc.StatusCode.ALREADY_EXISTS.value[0], 409)
     until(lambda: listed(handlers, queue) == [f"{queue}-purged"])
-    assert handlers.handled[f"{queue}-run"] == [(204, WORKER)]
-    assert handlers.handled[f"{queue}-retried"] == [(503, WORKER), (204, WORKER)]
-    assert handlers.bodies[f"{queue}-run"] == b"work"
+    handlers.check(f"/{queue}-run", b"work", WORKER)
+    handlers.check(f"/{queue}-retried", b"work", WORKER, attempts=2)
     urlopen(f"{handlers.served.url}/v2/{LOCATION}/queues/{queue}:purge", b"").close()  # noqa: S310
     assert listed(handlers, queue) == []
 
 
-def check_firebase(handlers: TaskHandlers, body: Any) -> None:
+def check_firebase(handlers: TaskHandlers, body: bytes) -> None:
     """Check that a function got its task, and that no other is left."""
-    until(lambda: handlers.handled["resize"])
-    assert handlers.handled.pop("resize") == [(204, EMULATED)]
-    assert handlers.bodies["resize"] == body
-    until(lambda: listed(handlers, "resize") == [])
+    until(lambda: handlers.paths().count("/resize") and listed(handlers, "resize") == [])
+    handlers.check("/resize", body, EMULATED)
+    handlers.received.clear()
 
 
 def test_firebase_node(handlers: TaskHandlers, tmp_path: Path) -> None:
@@ -144,7 +120,7 @@ def test_firebase_node(handlers: TaskHandlers, tmp_path: Path) -> None:
     found = reported(handlers, node, str(NPM / "firebase.js"), str(packages))
 
     assert found == {"again": "functions/task-already-exists", "missing": "functions/not-found"}
-    check_firebase(handlers, {"data": {"image": "cat.png"}})
+    check_firebase(handlers, b'{"data":{"image":"cat.png"}}')
 
 
 FIREBASE = """
@@ -173,7 +149,7 @@ def test_firebase_python(handlers: TaskHandlers, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", FIREBASE, str(tmp_path)]
 
     assert reported(handlers, *command) == [True, "bird", "ALREADY_EXISTS"]
-    check_firebase(handlers, {"image": "cat.png"})
+    check_firebase(handlers, b'{"image": "cat.png"}')
 
 
 @pytest.mark.parametrize("transport", ["grpc", "rest"])

@@ -68,9 +68,9 @@ class PushApp:
 
 
 @contextmanager
-def push_app() -> Iterator[PushApp]:
-    """Serve an app on a free port."""
-    app = PushApp()
+def push_app(given: PushApp | None = None) -> Iterator[PushApp]:
+    """Serve an app on a free port: a new one, unless one is given."""
+    app = given or PushApp()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
