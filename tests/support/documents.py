@@ -14,6 +14,7 @@ neither another document nor a server that somebody uses is in the way.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -23,7 +24,9 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+import traceback
+import warnings
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -46,7 +49,7 @@ _PROGRAMS = {
     "gtaskqueue": "pullqueue.gtaskqueue.command:gtaskqueue",
     "gtaskqueue_puller": "pullqueue.gtaskqueue.puller:gtaskqueue_puller",
     "pytest": "pytest:console_main",
-    "python-blocks": "forking:run_blocks",
+    "python-blocks": "documents:run_blocks",
 }
 """The programs that are forked, and their functions."""
 _KEEPING_EXPORTS = """
@@ -239,6 +242,23 @@ class DocumentRunner:
         )
         self.processes.append(process)
         return process
+
+
+def run_blocks() -> None:
+    """Run blocks of Python, one JSON string on each line; print whether it failed, and output."""
+    warnings.simplefilter("error")
+    names = {"__name__": "__main__"}
+    for line in sys.stdin:
+        printed = io.StringIO()
+        with redirect_stdout(printed), redirect_stderr(printed):
+            try:
+                exec(compile(json.loads(line), "<block>", "exec"), names)  # noqa: S102
+                failed = False
+            except BaseException:  # noqa: BLE001 - it is reported
+                failed = True
+                traceback.print_exc()
+        sys.stdout.write(json.dumps([failed, printed.getvalue()]) + "\n")
+        sys.stdout.flush()
 
 
 def _free_ports(count: int) -> list[str]:

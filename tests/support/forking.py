@@ -1,7 +1,12 @@
 """Runs Python programs in forks of one process, which has imported what takes them longest.
 
-Run as a program, this module is that process. It forks for each request of a `command`, a script
-that passes its own arguments, folder, environment and streams on, and has the fork's exit status.
+`command` returns a script to use in place of a program. It sends its arguments, folder, environment
+and streams to that process, which forks, calls a function, and answers with the exit status. Run
+as a program, this module is that process.
+
+Most of pullqueue has been imported when a fork begins, so a command that is run in this way cannot
+show that a module lacks an import. Tests that start `python -m pullqueue` can: test_exec,
+test_serve, test_samples and, for the linter, test_lint_integrations.
 """
 
 from __future__ import annotations
@@ -9,7 +14,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
-import io
 import json
 import os
 import shutil
@@ -20,13 +24,13 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name, walk_packages
 from selectors import EVENT_READ, DefaultSelector
 from tempfile import mkdtemp
+from typing import NoReturn
 
 import pullqueue
 from pullqueue import address as defaults
@@ -90,25 +94,8 @@ def _address() -> str:
     return address
 
 
-def run_blocks() -> None:
-    """Run blocks of Python, one JSON string on each line; print whether it failed, and output."""
-    warnings.simplefilter("error")
-    names = {"__name__": "__main__"}
-    for line in sys.stdin:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            try:
-                exec(compile(json.loads(line), "<block>", "exec"), names)  # noqa: S102
-                failed = False
-            except BaseException:  # noqa: BLE001 - it is reported
-                failed = True
-                traceback.print_exc()
-        sys.stdout.write(json.dumps([failed, printed.getvalue()]) + "\n")
-        sys.stdout.flush()
-
-
-def _serve(address: str) -> Callable[[], object]:
-    """Fork for each request until the input ends; return, in a fork, what it is to call."""
+def _serve(address: str) -> None:
+    """Import what programs need, then run one for each connection until the input ends."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in _IMPORTED:
@@ -128,14 +115,14 @@ def _serve(address: str) -> Callable[[], object]:
         while [key.fileobj for key, _ in selector.select()] == [listener]:
             connection, _ = listener.accept()
             if os.fork() == 0:
+                selector.close()
                 listener.close()
-                return _started(connection)
+                _run_program(connection)
             connection.close()
-    return lambda: None
 
 
-def _started(connection: socket.socket) -> Callable[[], object]:
-    """Read a request and fork again; report the fork and its status, or return in the fork."""
+def _run_program(connection: socket.socket) -> NoReturn:
+    """Read a request, run its program in a fork, answer with its process id and exit status."""
     data, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
     while not data.endswith(b"\n"):
         data += connection.recv(1 << 20)
@@ -146,7 +133,11 @@ def _started(connection: socket.socket) -> Callable[[], object]:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
-        return _prepared(*json.loads(data))
+        status = _status(*json.loads(data))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Python would take longer to take down all the modules than most programs to run.
+        os._exit(status)
     for stream in streams:
         os.close(stream)
     with contextlib.suppress(OSError):
@@ -156,10 +147,10 @@ def _started(connection: socket.socket) -> Callable[[], object]:
     os._exit(0)
 
 
-def _prepared(
+def _status(
     function: str, port: int, arguments: list[str], folder: str, environment: dict[str, str]
-) -> Callable[[], object]:
-    """Make the process one of its own, and return the function."""
+) -> int:
+    """Call a function as the main program of this process, and return the exit status."""
     defaults.DEFAULT_PORT = port
     defaults.DEFAULT_ADDRESS = f"{defaults.DEFAULT_HOST}:{port}"
     os.chdir(folder)
@@ -171,14 +162,8 @@ def _prepared(
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it stays open
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    found: Callable[[], object] = resolve_name(function)
-    return found
-
-
-def _status(function: Callable[[], object]) -> int:
-    """Call a function and return the exit status of a program that does."""
     try:
-        return int(str(function() or 0))
+        return int(str(resolve_name(function)() or 0))
     except SystemExit as ended:
         return int(ended.code or 0)
     except BaseException:  # noqa: BLE001 - as Python does
@@ -188,8 +173,4 @@ def _status(function: Callable[[], object]) -> int:
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parent))
-    status = _status(_serve(sys.argv[1]))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Python would take longer to take down all the modules than most programs to run.
-    os._exit(status)
+    _serve(sys.argv[1])

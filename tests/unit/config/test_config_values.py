@@ -32,46 +32,9 @@ def scalar(text: str, *, quoted: bool = False, tag: str | None = None) -> Scalar
     return made
 
 
-@pytest.mark.parametrize(
-    ("text", "per_second"),
-    [("0", 0), ("5/s", 5), ("5./s", 5), ("30000/m", 500), ("7200/h", 2), ("86400/d", 1)],
-)
-def test_rate(text: str, per_second: float) -> None:
-    """A rate is 0, or a number, a slash and a unit, which counts."""
+def _per_second(text: str) -> float | None:
     rate = parse_rate(text)
-    assert rate is not None
-    assert rate.per_second == per_second
-
-
-@pytest.mark.parametrize("text", ["5", ".5/s", "-5/s", "5/s\n", "1e2/s", "5/S", ""])
-def test_invalid_rates(text: str) -> None:
-    """A rate has no exponent, no sign, no unit in upper case and nothing else around it."""
-    assert parse_rate(text) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "limit"),
-    [
-        *(("0", 0), ("64", 64), ("1B", 1), ("1.5B", 1), ("1K", 1024), ("120M", 120 * 1024**2)),
-        *(("1.5G", 3 * 512 * 1024**2), ("2T", 2 * 1024**4), ("1.M", 1024**2)),
-        *((text, None) for text in ("1.5", "120m", "120MB", "9" * 400 + "T", "9" * 5000, "-1")),
-    ],
-)
-def test_storage_limit(text: str, limit: int | None) -> None:
-    """A storage limit counts multiples of 1024, and whole bytes without a unit."""
-    assert parse_storage_limit(text) == limit
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        *(("30s", 30), ("1.5d", 129_600), (".5h", 1800), ("1e1d", 864_000), ("0.5s", 0)),
-        *((text, None) for text in ("1e400d", "1w", "30", "1_0s", "nans", "-1d", "1h30m")),
-    ],
-)
-def test_age_limit(text: str, seconds: int | None) -> None:
-    """An age limit is cut off to whole seconds."""
-    assert parse_age_limit(text) == seconds
+    return None if rate is None else rate.per_second
 
 
 def _with_rate(text: str) -> Any:
@@ -88,19 +51,48 @@ def _with_storage_limit(text: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("file_with", "parse", "texts"),
+    ("parse", "file_with", "values", "others"),
     [
-        (_with_rate, parse_rate, "0|5/s|5./s|0.5/d|5|.5/s|-5/s|5/s\n|1e2/s|5/S|5 / s|5/min||fast"),
-        (_with_age_limit, parse_age_limit, "30s|1.5d|.5h|1e1d|1w|30|1_0s|nans|infd|-1d|1h30m|2D"),
-        (_with_storage_limit, parse_storage_limit, "0|64|1B|1.5B|1K|2T|1.M|1.5|120m|120MB|-1|1 G"),
+        (
+            _per_second,
+            _with_rate,
+            {"0": 0, "5/s": 5, "5./s": 5, "30000/m": 500, "7200/h": 2, "86400/d": 1},
+            "5|.5/s|-5/s|5/s\n|1e2/s|5/S|5 / s|5/min||fast",
+        ),
+        (
+            parse_age_limit,
+            _with_age_limit,
+            {"30s": 30, "1.5d": 129_600, ".5h": 1800, "1e1d": 864_000},
+            "1w|30|1_0s|nans|infd|-1d|1h30m|2D",
+        ),
+        (
+            parse_storage_limit,
+            _with_storage_limit,
+            {"0": 0, "64": 64, "1B": 1, "1.5B": 1, "1K": 1024, "120M": 120 * 1024**2}
+            | {"1.5G": 3 * 512 * 1024**2, "2T": 2 * 1024**4, "1.M": 1024**2},
+            "1.5|120m|120MB|-1|1 G",
+        ),
     ],
+    ids=["rate", "age limit", "storage limit"],
 )
-def test_schema_allows_what_can_be_read(
-    file_with: Callable[[str], Any], parse: Callable[[str], object], texts: str
+def test_values_with_a_unit(
+    parse: Callable[[str], object],
+    file_with: Callable[[str], Any],
+    values: dict[str, float],
+    others: str,
 ) -> None:
-    """The patterns of the schema have the format of the values, and nothing else."""
-    allowed = {text: validator().is_valid(file_with(text)) for text in texts.split("|")}
-    assert allowed == {text: parse(text) is not None for text in allowed}
+    """What is a value is read, and allowed by the schema; what is not is neither."""
+    expected = values | dict.fromkeys(others.split("|"))
+    assert {text: parse(text) for text in expected} == expected
+    assert [text for text in expected if validator().is_valid(file_with(text))] == [*values]
+
+
+def test_values_that_a_schema_cannot_compute() -> None:
+    """An age limit is cut off to whole seconds; a value is one that a number can hold."""
+    assert parse_age_limit("0.5s") == 0
+    assert parse_age_limit("1e400d") is None
+    assert parse_storage_limit("9" * 400 + "T") is None
+    assert parse_storage_limit("9" * 5000) is None
 
 
 @pytest.mark.parametrize(
