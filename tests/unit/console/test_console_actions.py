@@ -109,7 +109,8 @@ def test_all_that_match(console: ConsoleClient, state: ServerState) -> None:
         "/change", action="requeue", state="exhausted", tag="t1", **fields
     )
     assert "Deleted 2 tasks." in console.send("/change", action="delete", tag="t0", **fields)
-    assert {task.name for task in queue.list_tasks()} == {"n1", "n3", "n5"}
+    assert "Deleted 1 task." in console.send("/change", action="delete", search="N5", **fields)
+    assert {task.name for task in queue.list_tasks()} == {"n1", "n3"}
     assert [task.name for task in queue.exhausted] == ["n0"]
 
 
@@ -135,6 +136,7 @@ def test_the_clock_is_moved(console: ConsoleClient, state: ServerState) -> None:
     state.emulator.queue("pull").add(eta=later)
     assert "Something changes in 30 s" in console.page("/clock")
     assert "is not a valid time" in console.send("/clock", move_to="tomorrow")
+    assert "It is 2026-01-01 06:00:00 now." in console.send("/clock", move_to="2026-01-01T06:00")
 
 
 def test_the_file_is_reloaded(tmp_path: Path) -> None:
@@ -162,6 +164,17 @@ def test_a_file_that_is_not_a_snapshot(console: ConsoleClient, state: ServerStat
     assert state.emulator.queue("pull").list_tasks() == []
 
 
+def test_tasks_of_a_tag_are_leased(console: ConsoleClient, state: ServerState) -> None:
+    """As many as the form says."""
+    queue = state.emulator.queue("pull")
+    queue.add_many([NewTask(tag=tag) for tag in (None, "t", "t", "t")])
+
+    page = console.send("/queues/pull/lease", max_tasks="2", tag="t")
+
+    assert "2 tasks are leased until 2026-01-01 00:01:00." in page
+    assert [task.tag for task in queue.list_tasks()] == [None, "t", "t", "t"]
+
+
 def test_leases_without_tasks(console: ConsoleClient, state: ServerState) -> None:
     """The reason is shown: there is none, or too many leases were requested."""
     assert "No task was leased: none is available." in console.send("/queues/pull/lease")
@@ -170,14 +183,22 @@ def test_leases_without_tasks(console: ConsoleClient, state: ServerState) -> Non
     assert "too many lease calls in one second" in console.send("/queues/pull/lease")
 
 
-@pytest.mark.parametrize("time", ["2026-01-01T06:00", "2026-01-01T01:00:00-05:00"])
-def test_a_time_without_a_time_zone(console: ConsoleClient, state: ServerState, time: str) -> None:
-    """It is in UTC, as the console shows times; one with a time zone is itself."""
-    console.send("/queues/pull/add", name="a", eta=time)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("eta", "2026-01-01T06:00"),
+        ("eta", "2026-01-01T01:00:00-05:00"),
+        ("countdown", "21600"),
+    ],
+)
+def test_the_time_of_a_task(
+    console: ConsoleClient, state: ServerState, field: str, value: str
+) -> None:
+    """A time without a time zone is in UTC, as the console shows times."""
+    console.send("/queues/pull/add", name="a", **{field: value})
 
     eta = state.emulator.queue("pull").get_task("a").eta
     assert eta.isoformat() == "2026-01-01T06:00:00+00:00"
-    assert "It is 2026-01-01 06:00:00 now." in console.send("/clock", move_to=time)
 
 
 @pytest.mark.parametrize(
@@ -196,12 +217,14 @@ def test_a_time_that_is_not_valid(
 
 
 def test_a_snapshot_of_a_later_time(console: ConsoleClient) -> None:
-    """The message after loading it says so."""
+    """The message after loading it says so, unless its times were shifted."""
     saved = b'{"format": "pullqueue-snapshot/1", "taken_usec": 2000000000000000, "queues": {}}'
+    forms = ({"file": (BytesIO(saved), "s.json"), **shift} for shift in ({}, {"shift": "true"}))
 
-    page = console.send("/server/snapshot", file=(BytesIO(saved), "s.json"))
+    loaded, shifted = (console.send("/server/snapshot", **form) for form in forms)
 
-    assert "Loaded 0 tasks. Warning: the snapshot was taken at 2033-05-18T03:33:20+00:00" in page
+    assert "Loaded 0 tasks. Warning: the snapshot was taken at 2033-05-18T03:33:20+00:00" in loaded
+    assert "Loaded 0 tasks.</p>" in shifted
 
 
 def test_copies_that_do_not_fit(console: ConsoleClient, state: ServerState) -> None:
@@ -308,6 +331,29 @@ def test_a_binary_payload_of_an_exhausted_task(console: ConsoleClient, state: Se
         {"queue": "once", "payload": "text"},
         {"queue": "once", "payload_base64": "/w=="},
     ]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"), [("queue=again", "c"), ("tag=t2", "b"), ("search=ONE&queue=once", "a")]
+)
+def test_exhausted_tasks_are_filtered(
+    console: ConsoleClient, state: ServerState, query: str, names: str
+) -> None:
+    """By queue, tag and text, on the page as in the file."""
+    for queue, payload, name, tag in (
+        ("once", "one", "a", "t1"),
+        ("once", "two", "b", "t2"),
+        ("again", "one", "c", "t1"),
+    ):
+        state.emulator.queue(queue).add(payload, name=name, tag=tag)
+    for queue in ("once", "again"):
+        state.emulator.queue(queue).lease_tasks(0, 2)
+
+    page = console.page(f"/exhausted?{query}")
+    lines = console.page(f"/exhausted.jsonl?{query}").splitlines()
+
+    assert re.findall(r'id="task-\w+-(\w+)"', page) == names.split()
+    assert len(lines) == len(names.split())
 
 
 def test_a_queue_is_paused_and_resumed(console: ConsoleClient, state: ServerState) -> None:

@@ -195,6 +195,25 @@ def test_pages_of_tasks(console: ConsoleClient, state: ServerState, path: str, s
     assert span in console.page(path)
 
 
+def test_links_to_other_pages(console: ConsoleClient, state: ServerState) -> None:
+    """The pages before and after are linked, those of tasks as those of requests."""
+    state.emulator.queue("pull").add_many([NewTask() for _ in range(60)])
+    call = {"verb": "GET", "path": "/x", "status": 200, "body": b"", "response": b""}
+    for _ in range(59):
+        state.requests.record(seconds=0, **call)  # type: ignore[arg-type]
+
+    pages = (
+        console.page(f"/queues/pull?{query}")
+        for query in ("limit=25", "limit=25&offset=25", "limit=25&offset=50")
+    )
+    offsets = [dict(re.findall(r'rel="(\w+)" href=".*?offset=(\d+)', page)) for page in pages]
+
+    assert offsets == [{"next": "25"}, {"prev": "0", "next": "50"}, {"prev": "25"}]
+    assert "before=11" in console.page("/requests")
+    older = re.findall(r'id="request-(\d+)"', console.page("/requests?before=11"))
+    assert older == [str(number) for number in range(10, 0, -1)]
+
+
 def test_a_filter_keeps_the_order(shown: ConsoleClient) -> None:
     """A tag as the filter, the numbers of a queue, and no filter keep order and size of a page."""
     tags = shown.get("/queues/pull?sort=name&limit=25&state=leased").text

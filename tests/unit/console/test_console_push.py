@@ -125,15 +125,15 @@ def test_tasks_that_are_kept(console: Console) -> None:
 
 def test_a_task_is_added(console: Console) -> None:
     """With method, URL, headers and body; a line that is not a header is refused."""
-    fields = {"url": "/x?y=1", "method": "PUT", "payload": '{"a": 1}', "format": "json"}
+    fields = {"url": "/x?y=1", "method": "PUT", "target": "jobs", "payload": "[1]"}
 
     refused = console.send("/queues/mail/add", headers="X-Mine 7", **fields)
     assert '"X-Mine 7" is not a header: write a name, a colon and a value' in refused
     console.send("/queues/mail/add", headers="X-Mine: 7\r\nX-Other: a:b", name="a", **fields)
 
     task = console.emulator.queue("mail").get_task("a")
-    request = HttpRequest("/x?y=1", "PUT", (("X-Mine", "7"), ("X-Other", "a:b")))
-    assert (task.request, task.payload) == (request, b'{"a": 1}')
+    request = HttpRequest("/x?y=1", "PUT", (("X-Mine", "7"), ("X-Other", "a:b")), "jobs")
+    assert (task.request, task.payload) == (request, b"[1]")
 
 
 def test_an_exhausted_task(console: Console) -> None:
