@@ -26,6 +26,7 @@ from pullqueue.control.models import (
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import EventKind
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue, lost_payload, walk
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.errors import (
@@ -311,13 +312,24 @@ def _exhausted_task(queue: Queue, name: str) -> Task | None:
     return next((task for task in reversed(queue.exhausted) if task.name == name), None)
 
 
+@bypass_interceptors()
 def shown_queues(state: ServerState) -> list[Queue]:
-    """Return the queues that were written, or made; without `default` where nobody wrote it."""
+    """Return the queues; a `default` that nobody wrote only where it is used, or the only one."""
+    queues = state.emulator.queues
     return [
         queue
-        for queue in state.emulator.queues
-        if not queue.is_push or queue.name != "default" or queue.settings.line > 0
+        for queue in queues
+        if not queue.is_push
+        or queue.name != "default"
+        or queue.settings.line > 0
+        or len(queues) == 1
+        or _is_used(queue)
     ]
+
+
+def _is_used(queue: Queue) -> bool:
+    numbers = queue.fetch_statistics()
+    return bool(numbers.tasks or numbers.exhausted or queue.flow(since_usec=0))
 
 
 def statistics_of(state: ServerState) -> list[tuple[Queue, QueueStatistics]]:

@@ -405,9 +405,24 @@ def test_many_tasks_are_changed_at_once(control: ControlClient, emulator: Emulat
     assert control.post(CHANGE, {"action": "delete"}).status == 400
 
 
-def test_a_default_queue_that_nobody_wrote_is_not_listed(control: ControlClient) -> None:
-    """App Engine has one in every app; it is shown where queue.yaml has it."""
-    listed = [queue["name"] for queue in control.get("/queues").body["queues"]]
+def test_a_default_queue_that_nobody_wrote(control: ControlClient, emulator: Emulator) -> None:
+    """App Engine has one in every app; it is listed once it is used."""
 
-    assert "default" not in listed
+    def is_listed() -> bool:
+        return "default" in [queue["name"] for queue in control.get("/queues").body["queues"]]
+
+    assert not is_listed()
     assert control.get("/queues/default").status == 200
+    default = emulator.queue("default")
+    task = default.add()
+    assert is_listed()
+    default.delete_tasks(task)
+    assert is_listed()
+
+
+def test_an_app_without_queues_of_its_own() -> None:
+    """Its only queue, `default`, is listed."""
+    with Server(Emulator.from_text("queue: []")) as server:
+        [queue] = ControlClient(server).get("/queues").body["queues"]
+
+    assert queue["name"] == "default"
