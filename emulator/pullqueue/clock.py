@@ -179,7 +179,7 @@ class ManualClock(MovableClock):
 
 
 def duration_usec(duration: float | timedelta) -> int:
-    """Return a duration (seconds or a timedelta) in whole microseconds, rounded down.
+    """Return a duration (seconds or a timedelta) in whole microseconds, rounded.
 
     Raises:
         ClockError: `duration` is not a number of seconds, not finite, or too large for a timedelta.

@@ -28,6 +28,8 @@ class Received(NamedTuple):
     path: str
     headers: dict[str, str]
     body: bytes
+    port: int
+    """Of the client: which connection it was."""
 
 
 class PushApp:
@@ -77,7 +79,8 @@ def push_app(given: PushApp | None = None) -> Iterator[PushApp]:
 
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            status = app.handle(Received(self.command, self.path, dict(self.headers), body))
+            headers, port = dict(self.headers), self.client_address[1]
+            status = app.handle(Received(self.command, self.path, headers, body, port))
             if self.path in RAW:
                 beginning, again = RAW[self.path]
                 self.close_connection = True

@@ -159,7 +159,10 @@ class TestSystemClock:
         assert any(clock.now_usec() > start for _ in range(1_000_000))
 
 
-def test_a_duration_is_cut_off_below() -> None:
-    """Half a microsecond is none."""
-    assert duration_usec(timedelta(seconds=1.5)) == 1_500_000
-    assert duration_usec(0.25) == 250_000
+@pytest.mark.parametrize(
+    ("duration", "usec"),
+    [(timedelta(seconds=1.5), 1_500_000), (0.25, 250_000), (4e-7, 0), (6e-7, 1)],
+)
+def test_a_duration_is_rounded(duration: float | timedelta, usec: int) -> None:
+    """To the nearest microsecond."""
+    assert duration_usec(duration) == usec

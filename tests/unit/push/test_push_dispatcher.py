@@ -430,27 +430,27 @@ class TestFaults:
         dispatcher = Dispatcher(emulator)
         return dispatcher.send(started(dispatcher, other, "a"), send), len(sent)
 
-    def test_a_status(self, emulator: Emulator) -> None:
-        """`fail` with a status is a response, and nothing is sent."""
-        fault = Faults(emulator).fail("attempt", status=503, times=1)
+    @pytest.mark.parametrize(
+        ("fault", "options", "response", "sent"),
+        [
+            ("fail", {"status": 503}, PushResponse(503), 0),
+            ("fail", {"error": TransientError("no")}, PushResponse(None, reason="no"), 0),
+            ("lose_response", {"error": TransientError("no")}, PushResponse(None, reason="no"), 1),
+        ],
+        ids=["status", "error", "lost response"],
+    )
+    def test_responses(
+        self,
+        emulator: Emulator,
+        fault: str,
+        options: dict[str, Any],
+        response: PushResponse,
+        sent: int,
+    ) -> None:
+        """`fail` with a status is a response, and an error none; a lost one was sent by the app."""
+        getattr(Faults(emulator), fault)("attempt", **options)
 
-        assert self.send(emulator) == (PushResponse(503), 0)
-        assert str(fault) == 'fail("attempt", status=503, times=1): triggered on 1 of 1 calls'
-
-    def test_an_error(self, emulator: Emulator) -> None:
-        """`fail` with an error leaves it without a response, and nothing is sent."""
-        Faults(emulator).fail("attempt", TransientError("overloaded"))
-
-        assert self.send(emulator) == (PushResponse(None, reason="overloaded"), 0)
-
-    def test_a_lost_response(self, emulator: Emulator) -> None:
-        """The app has done its work, and there is no response."""
-        Faults(emulator).lose_response("attempt", queues=["other"])
-
-        response, sent = self.send(emulator)
-
-        assert (response.status, sent) == (None, 1)
-        assert "injected by a fault" in str(response.reason)
+        assert self.send(emulator) == (response, sent)
 
     def test_latency(self, emulator: Emulator, clock: ManualClock) -> None:
         """Up to the deadline it only takes time; beyond it there is no response."""
@@ -479,20 +479,3 @@ class TestFaults:
 
         assert running is not None
         assert dispatcher.finish(running, OK).outcome == "succeeded"
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ({"call": "add", "status": 503}, "status is 503, and add has none"),
-            (
-                {"call": "attempt", "status": 99},
-                "status is 99: the status of a failed attempt is 300 to 599",
-            ),
-        ],
-    )
-    def test_invalid_arguments(
-        self, emulator: Emulator, arguments: dict[str, Any], message: str
-    ) -> None:
-        """A status is one of HTTP, and only attempts have one."""
-        with pytest.raises(ValueError, match=message):
-            Faults(emulator).fail(**arguments)

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import Any
 
 import flask
 import pytest
+from push_app import push_app
 
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.push.sending import HttpSender, WsgiSender, environ_restored
@@ -172,47 +172,6 @@ class TestWsgi:
             WsgiSender("app.main")  # type: ignore[arg-type]
 
 
-class Received(NamedTuple):
-    """A request as a server has received it."""
-
-    line: str
-    headers: dict[str, str]
-    body: bytes
-    port: int
-    """Of the client: which connection it was."""
-
-
-@contextmanager
-def app_server(status: int = 200, **headers: str) -> Iterator[tuple[str, list[Received]]]:
-    """Serve every request with a status, and yield the address and the list of requests."""
-    received: list[Received] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _respond(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            received.append(
-                Received(self.requestline, dict(self.headers), body, self.client_address[1])
-            )
-            self.send_response(status)
-            for name, value in {"Content-Length": "2", **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(b"ok")
-
-        do_GET = do_POST = _respond  # noqa: N815 - the names of the library
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", received
-        server.shutdown()
-
-
 @contextmanager
 def raw_server(*scripts: Callable[[socket.socket], object]) -> Iterator[str]:
     """Run one script for each connection, one after the other, and yield the address."""
@@ -269,14 +228,14 @@ def drip(beginning: bytes) -> Callable[[socket.socket], None]:
 class TestHttp:
     def test_what_is_sent(self, sender: HttpSender) -> None:
         """Method, path below that of the address, headers and body; Host is the address's."""
-        with app_server(202) as (address, received):
-            response = sender.send(PUSH, f"{address}/base/")
+        with push_app() as app:
+            response = sender.send(PUSH, f"{app.url}/base/")
 
-        assert response == PushResponse(202, b"ok")
-        [request] = received
-        assert request.line == "POST /base/mail?x=1 HTTP/1.1"
+        assert response == PushResponse(200)
+        [request] = app.received
+        assert (request.method, request.path) == ("POST", "/base/mail?x=1")
         assert request.headers == {
-            "Host": address.removeprefix("http://"),
+            "Host": app.url.removeprefix("http://"),
             "Accept-Encoding": "identity",
             "Content-Length": "6",
             "Content-Type": "text/plain",
@@ -287,30 +246,28 @@ class TestHttp:
     def test_an_http_target(self, sender: HttpSender) -> None:
         """Its Host is that of the URL, wherever it is sent."""
         request = PUSH._replace(url="https://api.example.com/ä#x", method="GET", body=b"")
-        with app_server() as (address, received):
-            sender.send(request, address)
+        with push_app() as app:
+            sender.send(request, app.url)
 
-        assert received[0].line == "GET /%C3%A4 HTTP/1.1"
-        assert received[0].headers["Host"] == "api.example.com"
-        assert "Content-Length" not in received[0].headers
+        [received] = app.received
+        assert (received.method, received.path) == ("GET", "/%C3%A4")
+        assert received.headers["Host"] == "api.example.com"
+        assert "Content-Length" not in received.headers
 
     def test_redirects_are_not_followed(self, sender: HttpSender) -> None:
         """A redirect is a response like others."""
-        with app_server(302, Location="/other") as (address, received):
-            assert sender.send(PUSH, address).status == 302
-            assert len(received) == 1
+        with raw_server(answer(b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n")) as url:
+            assert sender.send(PUSH, url).status == 302
 
     def test_connections_are_kept(self, sender: HttpSender) -> None:
         """The next request uses the same connection, unless the server closes it."""
-        with app_server() as (address, received):
-            for _ in range(3):
-                assert sender.send(PUSH, address).status == 200
-        with app_server(Connection="close") as (address, received_once):
-            for _ in range(3):
-                assert sender.send(PUSH, address).status == 200
+        with push_app() as app:
+            assert [sender.send(PUSH, app.url).status for _ in range(3)] == [200] * 3
+        closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        with raw_server(*[answer(closing)] * 3) as url:
+            assert [sender.send(PUSH, url).status for _ in range(3)] == [200] * 3
 
-        assert len({request.port for request in received}) == 1
-        assert len({request.port for request in received_once}) == 3
+        assert len({request.port for request in app.received}) == 1
 
     def test_a_kept_connection_that_was_closed(self, sender: HttpSender) -> None:
         """A server may close a connection that it has kept: the next request opens another."""

@@ -377,6 +377,8 @@ def test_a_lease_that_has_ended_lapses_nevertheless(
         ("insert", {}, 'there is no call "insert": the call of insert is "add"'),
         ("lease_task", {}, 'there is no call "lease_task": did you mean "lease_tasks"?'),
         ("atempt", {"status": 503}, 'there is no call "atempt": did you mean "attempt"?'),
+        ("add", {"status": 503}, "status is 503, and add has none"),
+        ("attempt", {"status": 99}, "status is 99: the status of a failed attempt is 300 to 599"),
         ("add", {"queues": []}, "queues is []: expected `array` of length >= 1"),
         ("add", {"times": 0}, "times is 0: expected `int` >= 1"),
         ("add", {"after": -1}, "after is -1: expected `int` >= 0"),
