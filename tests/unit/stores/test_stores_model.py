@@ -1,4 +1,4 @@
-"""The engine against a deliberately naive model, on histories that Hypothesis makes up."""
+"""The engine against a deliberately naive model, on operations that Hypothesis chooses."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ seconds = st.integers(0, 20)
 
 @dataclass
 class ModelTask:
-    """A task of the model: nothing is derived, nothing is indexed."""
+    """A task of the model."""
 
     queue: str
     name: str
@@ -77,7 +77,7 @@ class ModelTask:
     finished: int = 0
 
     @property
-    def weight(self) -> int:
+    def size(self) -> int:
         request = len("/wAb") if self.queue == PUSH else 0
         return len(self.payload) + len(self.name) + len(self.tag or "") + request
 
@@ -91,7 +91,7 @@ class ModelTask:
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Whatever is done, in whatever order, engine and model agree."""
+    """Applies each operation to the engine and to the model, and compares them."""
 
     store = "memory"
     """The URL of the store."""
@@ -105,13 +105,13 @@ class EngineMachine(RuleBasedStateMachine):
         self.emulator.reset()
         self.now = 0
         self.tasks: list[ModelTask] = []
-        self.dead: dict[tuple[str, str], int] = {}
+        self.tombstones: dict[tuple[str, str], int] = {}
         self.exhausted: dict[str, list[str]] = {name: [] for name in (PUSH, *RETRY_LIMITS)}
         self.arrivals = 0
-        self.handed_out: list[Task] = []
+        self.leased: list[Task] = []
 
     def teardown(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.emulator.close()
 
     # -- the model -------------------------------------------------------------------------------
@@ -128,10 +128,10 @@ class EngineMachine(RuleBasedStateMachine):
     def add_tombstone(self, task: ModelTask, when: int) -> None:
         """Remove a task and reserve its name."""
         self.tasks.remove(task)
-        self.dead[task.queue, task.name] = when + LIMITS.tombstone_seconds
+        self.tombstones[task.queue, task.name] = when + LIMITS.tombstone_seconds
 
     def exhaust_due(self) -> None:
-        """Let go, second by second, of what has used up its leases."""
+        """Exhaust what has used up its leases, in the order in which they ended."""
         exhausted = [
             task
             for task in self.tasks
@@ -142,14 +142,14 @@ class EngineMachine(RuleBasedStateMachine):
         for task in sorted(exhausted, key=lambda task: (task.eta, task.arrival)):
             self.add_tombstone(task, task.eta)
             self.exhausted[task.queue].append(task.name)
-        self.dead = {name: end for name, end in self.dead.items() if end > self.now}
+        self.tombstones = {name: end for name, end in self.tombstones.items() if end > self.now}
 
     def due(self, queue: str, count: int) -> list[ModelTask]:
-        """Return what a lease may take, first things first."""
+        """Return the first due tasks."""
         free = [task for task in self.tasks if task.queue == queue and task.eta <= self.now]
         return sorted(free, key=lambda task: (task.eta, task.arrival))[:count]
 
-    def take(self, queue: str, wanted: list[ModelTask], lasts: int) -> list[ModelTask]:
+    def take(self, queue: str, wanted: list[ModelTask], lease_seconds: int) -> list[ModelTask]:
         """Lease tasks in the model."""
         if RETRY_LIMITS[queue] == 0:
             for task in sorted(wanted, key=lambda task: task.arrival):
@@ -158,12 +158,12 @@ class EngineMachine(RuleBasedStateMachine):
             return []
         fitting: list[ModelTask] = []
         for task in wanted:
-            weight = sum(len(taken.payload) for taken in [*fitting, task])
-            if fitting and weight > LIMITS.lease_payload_bytes:
+            size = sum(len(each.payload) for each in [*fitting, task])
+            if fitting and size > LIMITS.lease_payload_bytes:
                 break
             fitting.append(task)
         for task in fitting:
-            task.eta = self.now + lasts
+            task.eta = self.now + lease_seconds
             task.leases += 1
         return fitting
 
@@ -172,10 +172,10 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(queue=queues, name=names, tag=tags, size=st.integers(0, 15), wait=st.integers(-5, 15))
     def add(self, queue: str, name: str, tag: str | None, size: int, wait: int) -> None:
         """A name in use and a full store are refused; otherwise the task is there."""
-        taken = self.find(queue, name) is not None or (queue, name) in self.dead
+        taken = self.find(queue, name) is not None or (queue, name) in self.tombstones
         tag, request = (None, REQUEST) if queue == PUSH else (tag, None)
         task = ModelTask(queue, name, b"x" * size, tag, self.now + wait, self.arrivals)
-        full = sum(t.weight for t in [*self.tasks, task]) > STORAGE
+        full = sum(t.size for t in [*self.tasks, task]) > STORAGE
         try:
             eta = self.clock.now() + timedelta(seconds=wait)
             self.emulator.queue(queue).add(
@@ -183,7 +183,7 @@ class EngineMachine(RuleBasedStateMachine):
             )
         except NameInUseError as error:
             assert taken
-            assert isinstance(error, TombstonedTaskError) == ((queue, name) in self.dead)
+            assert isinstance(error, TombstonedTaskError) == ((queue, name) in self.tombstones)
         except OverQuotaError:
             assert full
             assert not taken
@@ -193,19 +193,21 @@ class EngineMachine(RuleBasedStateMachine):
             self.tasks.append(task)
             self.arrivals += 1
 
-    @rule(queue=pull_queues, lasts=seconds, count=st.integers(1, 4))
-    def lease(self, queue: str, lasts: int, count: int) -> None:
+    @rule(queue=pull_queues, lease_seconds=seconds, count=st.integers(1, 4))
+    def lease(self, queue: str, lease_seconds: int, count: int) -> None:
         """The first due tasks, in order, as long as they fit."""
-        expected = self.take(queue, self.due(queue, count), lasts)
-        self.check_lease(self.emulator.queue(queue).lease_tasks(lasts, count), expected)
+        expected = self.take(queue, self.due(queue, count), lease_seconds)
+        self.check_lease(self.emulator.queue(queue).lease_tasks(lease_seconds, count), expected)
 
-    @rule(queue=pull_queues, lasts=seconds, count=st.integers(1, 4), tag=tags)
-    def lease_by_tag(self, queue: str, lasts: int, count: int, tag: str | None) -> None:
+    @rule(queue=pull_queues, lease_seconds=seconds, count=st.integers(1, 4), tag=tags)
+    def lease_by_tag(self, queue: str, lease_seconds: int, count: int, tag: str | None) -> None:
         """The same among the tasks of one tag; without one, that of the first due task."""
         due = self.due(queue, 1000)
         wanted = due[0].tag if tag is None and due else tag
-        expected = self.take(queue, [task for task in due if task.tag == wanted][:count], lasts)
-        found = self.emulator.queue(queue).lease_tasks_by_tag(lasts, count, tag)
+        expected = self.take(
+            queue, [task for task in due if task.tag == wanted][:count], lease_seconds
+        )
+        found = self.emulator.queue(queue).lease_tasks_by_tag(lease_seconds, count, tag)
         self.check_lease(found, expected)
 
     def check_lease(self, found: list[Task], expected: list[ModelTask]) -> None:
@@ -213,18 +215,18 @@ class EngineMachine(RuleBasedStateMachine):
         assert [(t.name, t.tag, t.payload, t.retry_count, t.eta_usec) for t in found] == [
             (t.name, t.tag, t.payload, t.leases, self.usec(t.eta)) for t in expected
         ]
-        self.handed_out += found
+        self.leased += found
         self.exhaust_due()
 
-    @rule(data=st.data(), lasts=seconds)
-    def modify(self, data: st.DataObject, lasts: int) -> None:
+    @rule(data=st.data(), lease_seconds=seconds)
+    def modify(self, data: st.DataObject, lease_seconds: int) -> None:
         """Only the holder of the current lease can change it."""
-        assume(self.handed_out)
-        held = data.draw(st.sampled_from(self.handed_out))
+        assume(self.leased)
+        held = data.draw(st.sampled_from(self.leased))
         task = self.find(held.queue_name, held.name)
         current = task is not None and self.now < task.eta and self.usec(task.eta) == held.eta_usec
         try:
-            changed = self.emulator.queue(held.queue_name).modify_task_lease(held, lasts)
+            changed = self.emulator.queue(held.queue_name).modify_task_lease(held, lease_seconds)
         except (TaskLeaseExpiredError, UnknownTaskError, TombstonedTaskError) as error:
             # Without its lease count a task added again under the same name could look the same.
             assert not current or (task is not None and not task.leases)
@@ -232,9 +234,9 @@ class EngineMachine(RuleBasedStateMachine):
         else:
             assert current
             assert task is not None
-            task.eta = self.now + lasts
+            task.eta = self.now + lease_seconds
             assert changed.eta_usec == self.usec(task.eta)
-            self.handed_out.append(changed)
+            self.leased.append(changed)
             self.exhaust_due()
 
     def attempt(self, task: ModelTask) -> Task:
@@ -250,28 +252,28 @@ class EngineMachine(RuleBasedStateMachine):
         assume(found)
         return data.draw(st.sampled_from(found))
 
-    @rule(data=st.data(), lasts=seconds, running=st.booleans())
-    def start(self, data: st.DataObject, lasts: int, *, running: bool) -> None:
+    @rule(data=st.data(), lease_seconds=seconds, running=st.booleans())
+    def start(self, data: st.DataObject, lease_seconds: int, *, running: bool) -> None:
         """An attempt starts, of a task that is due or not, or after a crash."""
         task = self.draw_push_task(data, running=running)
         attempts = Attempts(finished=task.finished)
         started = self.emulator.queue(PUSH).start_attempt(
-            self.attempt(task), lease_seconds=lasts, attempts=attempts
+            self.attempt(task), lease_seconds=lease_seconds, attempts=attempts
         )
         task.leases += 1
-        task.eta = self.now + lasts
+        task.eta = self.now + lease_seconds
         assert started == self.attempt(task)
 
-    @rule(data=st.data(), lasts=seconds, outcome=st.sampled_from(AttemptOutcome))
-    def finish(self, data: st.DataObject, lasts: int, outcome: AttemptOutcome) -> None:
+    @rule(data=st.data(), lease_seconds=seconds, outcome=st.sampled_from(AttemptOutcome))
+    def finish(self, data: st.DataObject, lease_seconds: int, outcome: AttemptOutcome) -> None:
         """An attempt ends, in time or late."""
         task = self.draw_push_task(data, running=True)
         attempts = Attempts(finished=task.leases)
         self.emulator.queue(PUSH).finish_attempt(
-            self.attempt(task), attempts=attempts, outcome=outcome, backoff_seconds=lasts
+            self.attempt(task), attempts=attempts, outcome=outcome, backoff_seconds=lease_seconds
         )
         task.finished = task.leases
-        task.eta = self.now + lasts
+        task.eta = self.now + lease_seconds
         if outcome is not AttemptOutcome.WILL_RETRY:
             self.add_tombstone(task, self.now)
         if outcome is AttemptOutcome.EXHAUSTED:
@@ -284,7 +286,7 @@ class EngineMachine(RuleBasedStateMachine):
         if task is not None:
             expected = DeleteResult.DELETED
             self.add_tombstone(task, self.now)
-        elif (queue, name) in self.dead:
+        elif (queue, name) in self.tombstones:
             expected = DeleteResult.TOMBSTONED
         else:
             expected = DeleteResult.UNKNOWN
@@ -293,7 +295,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(queue=queues)
     def purge(self, queue: str) -> None:
-        """Everything in one queue goes."""
+        """All tasks of a queue are deleted."""
         gone = [task for task in self.tasks if task.queue == queue]
         for task in gone:
             self.add_tombstone(task, self.now)
@@ -323,7 +325,7 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def storage_is_counted(self) -> None:
         """The bytes stored are those of the tasks there are."""
-        assert self.emulator.bytes_stored == sum(task.weight for task in self.tasks)
+        assert self.emulator.bytes_stored == sum(task.size for task in self.tasks)
 
     @invariant()
     def states_are_counted(self) -> None:
@@ -344,8 +346,8 @@ class EngineMachine(RuleBasedStateMachine):
             assert last == (None if end is None else int(end.timestamp()) * 1_000_000)
 
     @invariant()
-    def the_exhausted_are_remembered(self) -> None:
-        """In the order in which they went."""
+    def exhausted_tasks_are_kept(self) -> None:
+        """In the order in which they were exhausted."""
         for name, expected in self.exhausted.items():
             assert [task.name for task in self.emulator.queue(name).exhausted] == expected
 
@@ -353,7 +355,7 @@ class EngineMachine(RuleBasedStateMachine):
 @pytest.mark.long
 @pytest.mark.parametrize(("store", "examples"), [("memory", 20), ("sqlite", 4), ("postgres", 1)])
 def test_engine_and_model_agree(store: str, examples: int) -> None:
-    """Whatever is done, in whatever order, and wherever the tasks are kept."""
+    """After any operations, in any order and in each store, both have the same tasks."""
     with store_url(store) as url:
         machine = type("Machine", (EngineMachine,), {"store": url})
         examples *= 100 if LONG else 1
