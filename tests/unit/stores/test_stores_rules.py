@@ -413,13 +413,13 @@ def test_old_records_are_deleted(
     emulator: Emulator, queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Now and then: events, the names of deleted tasks, and how many tasks were leased."""
+    monkeypatch.setattr(sql, "_TRIM_AFTER", 1)
     for number in range(9):
         queue.add_many([NewTask(name=f"n{number}-{place}") for place in range(10)])
         queue.delete_tasks(queue.lease_tasks(60, 10))
         clock.advance(1)
     clock.advance(3600)
     before = queue.events()
-    monkeypatch.setattr(sql, "_TRIM_AFTER", 1)
 
     queue.add(name="last")
 
