@@ -11,7 +11,7 @@ import requests
 from google.auth.transport.requests import AuthorizedSession
 from google.oauth2.service_account import Credentials
 from programs import completed
-from rest_clients import CLIENTS_YAML
+from rest_app import CLIENTS_YAML
 from served import serve_here, serving
 
 PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"

@@ -1,4 +1,4 @@
-"""The queues that the tests of REST use."""
+"""The queues that the tests of REST use, without a socket and with real clients."""
 
 from __future__ import annotations
 
@@ -29,3 +29,17 @@ CONFIG = QueueConfig(
     ),
     total_storage_limit_bytes=5_000_000,
 )
+
+CLIENTS_YAML = """\
+queue:
+- name: pull-queue
+  mode: pull
+  acl:
+  - user_email: worker@example.com
+  - writer_email: worker@example.com
+- name: read-only
+  mode: pull
+  acl:
+  - user_email: worker@example.com
+"""
+"""A queue that the worker may use in every way, and one that it may not insert into."""
