@@ -296,9 +296,9 @@ def test_file_that_cannot_be_written_whole_keeps_its_content(
     folder: Path, request: pytest.FixtureRequest, command: str
 ) -> None:
     """On a full disk the old content stays, and no temporary file."""
-    before = BAD + "# a comment\n" * 3000
+    before = BAD + "# a comment\n" * 800
     write(folder / "queue.yaml", before)
-    queues = "<queue><name>a</name><rate>1/s</rate></queue>" * 1000
+    queues = "<queue><name>a</name><rate>1/s</rate></queue>" * 400
     write(folder / "queue.xml", f"<queue-entries>{queues}</queue-entries>")
     request.getfixturevalue("small_disk")
     done = pullqueue(*command.split())
