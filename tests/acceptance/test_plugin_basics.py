@@ -25,7 +25,6 @@ queue:
 """
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-NAMES: set[str] = set()
 
 pytestmark = pytest.mark.pullqueue(config=QUEUE_YAML)
 
@@ -53,16 +52,6 @@ def test_loading_the_plugin_imports_nothing_heavy(
     result = pytester.runpytest_subprocess("-p", "pytest_pullqueue.plugin")
 
     result.assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_each_test_has_an_emulator_of_its_own(pullqueue_emulator: Emulator, number: int) -> None:
-    """Tasks of one test are not seen by the next, and generated names repeat."""
-    queue = pullqueue_emulator.queue("pull-queue")
-
-    assert queue.list_tasks() == []
-    NAMES.add(queue.add().name)
-    assert len(NAMES) == 1
 
 
 def test_emulator_alone_leaves_time_running(pullqueue_emulator: Emulator) -> None:

@@ -169,14 +169,15 @@ def test_a_worker_that_waits_for_a_program(
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (lambda q: None, "the worker was called 9 times"),
-        (lambda q: q.lease_tasks(0, 1), "the worker was called 9 times"),
-        (lambda q: [q.lease_tasks(0, 1) for _ in iter(int, 1)], "the worker has leased 9 times"),
-        (lambda q: list(map(time.sleep, itertools.repeat(1))), "the worker has slept 9 times"),  # noqa: TID251
+        (lambda *_: None, "the worker was called 9 times"),
+        (lambda q, _: q.lease_tasks(0, 1), "the worker was called 9 times"),
+        (lambda q, _: [q.lease_tasks(0, 1) for _ in iter(int, 1)], "the worker has leased 9 times"),
+        (lambda _, other: list(iter(lambda: finish(other), 1)), "the worker has leased 9 times"),
+        (lambda *_: list(map(time.sleep, itertools.repeat(1))), "the worker has slept 9 times"),  # noqa: TID251
     ],
 )
 def test_a_worker_that_gets_nowhere(
-    emulator: Emulator, queue: Queue, work: Callable[[Queue], object], message: str
+    emulator: Emulator, queue: Queue, limited: Queue, work: Callable[..., object], message: str
 ) -> None:
     """The message says what the worker did too many times, and what is still in the queues."""
     queue.add(name="stays")
@@ -185,7 +186,7 @@ def test_a_worker_that_gets_nowhere(
         AssertionError,
         match=rf'(?s)^drain: {message}, and the queues are still not empty; if .*"stays"',
     ):
-        drain(emulator, lambda: work(queue), max_calls=9)
+        drain(emulator, lambda: work(queue, limited), max_calls=9)
     assert not emulator.interceptors
 
 
