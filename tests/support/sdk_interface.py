@@ -21,7 +21,7 @@ from pullqueue import (
     UnknownQueueError,
     UnknownTaskError,
 )
-from pullqueue.clock import from_usec
+from pullqueue.clock import from_usec, to_usec
 from pullqueue.sdk import connect, install
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, messages, taskqueue
 from pullqueue.sdk.startup import sitecustomize
@@ -64,7 +64,7 @@ class SdkInterface(PushInterface):
         eta, fields = from_usec(held.eta_usec), {"name": held.name, "tag": held.tag}
         task = taskqueue.Task(payload=held.payload, eta=eta, method="PULL", **fields)
         taskqueue.Queue(queue).modify_task_lease(task, seconds)
-        return held._replace(eta_usec=task._eta_usec)
+        return held._replace(eta_usec=to_usec(task.eta))
 
     def delete(self, name: str, *, queue: str = "pull") -> bool:
         return bool(taskqueue.Queue(queue).delete_tasks_by_name(name).was_deleted)
@@ -132,7 +132,7 @@ def _client_of(server: Server) -> Iterator[None]:
 
 
 def _leased(task: Any) -> Shown:
-    return Shown(task.name, task.payload, task._eta_usec, task.tag, task.retry_count)
+    return Shown(task.name, task.payload, to_usec(task.eta), task.tag, task.retry_count)
 
 
 def _waiting(task: Any) -> Shown:

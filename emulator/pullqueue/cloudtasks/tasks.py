@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Final
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.cloudtasks.calls import Call
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import (
@@ -32,8 +31,6 @@ _TAG: Final = re.compile(r'tag\s*=\s*(?:"(?P<quoted>.*)"|(?P<plain>(?!").*))', r
 """gcloud writes a tag in quotes and leaves quotes within it as they are."""
 _CALL: Final = re.compile(r"\w+\s*\(\s*\)")
 _OLDEST_TAG: Final = re.compile(r"tag_function\s*=\s*oldest_tag\(\)")
-_SECONDS: Final = range(-62_135_596_800, LAST_USEC // USEC_PER_SECOND + 1)
-"""What a timestamp may hold: the years 1 to 9999."""
 
 
 def list_tasks(call: Call) -> Message:
