@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rest_answers import Call
-from rest_app import CONFIG, ROOT
+from rest_app import CONFIG, ROOT, Call
 from werkzeug.test import Client, TestResponse
 
 from pullqueue import Emulator, ManualClock

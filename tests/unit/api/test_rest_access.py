@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from rest_answers import refusal
-from rest_app import CONFIG, ROOT
+from rest_app import CONFIG, ROOT, refusal
 from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rest_answers import NOW_USEC, Call, answer, refusal
+from rest_app import NOW_USEC, Call, answer, refusal
 
 from pullqueue import ManualClock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rest_answers import methods_of
+from rest_app import methods_of
 from werkzeug.test import Client
 
 from pullqueue.server.app import flask_app

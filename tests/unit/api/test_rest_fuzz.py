@@ -17,8 +17,7 @@ from cloudtasks_api import LOCATION, MADE, PULL, PUSH, ApiRefused, GrpcApi
 from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
-from rest_answers import methods_of, refusal
-from rest_app import CONFIG
+from rest_app import CONFIG, methods_of, refusal
 from stores import LONG
 from werkzeug.test import Client, TestResponse
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import jwt
 import pytest
-from rest_answers import refusal
-from rest_app import CONFIG, ROOT
+from rest_app import CONFIG, ROOT, refusal
 from werkzeug.test import Client, TestResponse
 
 from pullqueue import Emulator, ManualClock

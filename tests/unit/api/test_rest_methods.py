@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from rest_answers import NOW_USEC, Call, answer, refusal
-from rest_app import CONFIG
+from rest_app import CONFIG, NOW_USEC, Call, answer, refusal
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock

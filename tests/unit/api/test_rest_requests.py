@@ -8,8 +8,7 @@ import logging
 from typing import Any
 
 import pytest
-from rest_answers import Call, refusal
-from rest_app import CONFIG, ROOT
+from rest_app import CONFIG, ROOT, Call, refusal
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits

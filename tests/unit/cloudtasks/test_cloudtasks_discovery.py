@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from rest_answers import methods_of
+from rest_app import methods_of
 from werkzeug.test import Client
 
 from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
