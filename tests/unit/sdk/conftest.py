@@ -9,27 +9,21 @@ import pytest
 from sdk_calls import testbed
 
 from pullqueue import Emulator, ManualClock
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.sdk import install
 
-CONFIG = QueueConfig(
-    queues=(
-        QueueSettings(name="pull", mode=QueueMode.PULL),
-        QueueSettings(name="other", mode=QueueMode.PULL),
-        QueueSettings(
-            name="twice",
-            mode=QueueMode.PULL,
-            retry_parameters=RetryParameters(task_retry_limit=2),
-        ),
-        QueueSettings(name="push"),
-    )
-)
+QUEUES = """
+queue:
+- {name: pull, mode: pull}
+- {name: other, mode: pull}
+- {name: twice, mode: pull, retry_parameters: {task_retry_limit: 2}}
+- {name: push, rate: 5/s}
+"""
 
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
     """An emulator with queues of every kind."""
-    return Emulator(CONFIG, clock=clock)
+    return Emulator.from_text(QUEUES, clock=clock)
 
 
 @pytest.fixture

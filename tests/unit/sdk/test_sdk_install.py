@@ -14,7 +14,6 @@ from programs import completed
 from sdk_calls import module_testutil, pull, testbed
 
 from pullqueue import Emulator
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.sdk import SdkInUseError, install
 from pullqueue.sdk.imports import (
     apiproxy_stub_map,
@@ -33,11 +32,6 @@ def registered() -> Any:
     return apiproxy_stub_map.apiproxy._CopyStubMap().get("taskqueue")
 
 
-def other_emulator() -> Emulator:
-    """Return an emulator of its own with one queue."""
-    return Emulator(QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),)))
-
-
 class TestRestore:
     def test_a_stub_was_there(self, emulator: Emulator) -> None:
         """A stub that was registered is put back, that of the same emulator too."""
@@ -48,7 +42,7 @@ class TestRestore:
 
     def test_another_emulator_inside(self, emulator: Emulator) -> None:
         """It is refused with the name of the outer one, which the SDK goes on using."""
-        with install(other_emulator()) as outer:
+        with install(Emulator.from_text("queue:")) as outer:
             with (
                 pytest.raises(SdkInUseError, match=r"^App Engine's SDK uses Emulator\(file='queue"),
                 install(emulator),

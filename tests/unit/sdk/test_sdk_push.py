@@ -11,14 +11,6 @@ from store_rules import WrongClock
 from stores import own_schema
 
 from pullqueue import Emulator, ManualClock
-from pullqueue.config.model import (
-    AclEntry,
-    QueueConfig,
-    QueueMode,
-    QueueSettings,
-    Rate,
-    RetryParameters,
-)
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import messages, taskqueue
 from pullqueue.stores import open_store
@@ -75,22 +67,12 @@ class TestInspection:
 
     def test_queues_as_dicts(self, clock: ManualClock) -> None:
         """Queues of both kinds are listed by name, with their settings and numbers."""
-        config = QueueConfig(
-            queues=(
-                QueueSettings(
-                    name="pull",
-                    mode=QueueMode.PULL,
-                    retry_parameters=RetryParameters(task_retry_limit=3),
-                    acl=(AclEntry(user_email="u@example.com"), AclEntry(writer_email="w@e.com")),
-                ),
-                QueueSettings(
-                    name="push",
-                    rate=Rate(count=1, unit="m"),
-                    retry_parameters=RetryParameters(task_age_limit_seconds=60),
-                ),
-            )
+        text = (
+            "queue:\n- {name: push, rate: 1/m, retry_parameters: {task_age_limit: 60s}}\n"
+            "- {name: pull, mode: pull, retry_parameters: {task_retry_limit: 3},\n"
+            "   acl: [{user_email: u@example.com}, {writer_email: w@example.com}]}\n"
         )
-        with install(Emulator(config, clock=clock)) as stub:
+        with install(Emulator.from_text(text, clock=clock)) as stub:
             taskqueue.Queue("pull").add(pull())
             clock.advance(5)
             default, shown, push = stub.GetQueues()
@@ -101,7 +83,7 @@ class TestInspection:
         assert shown["retry_parameters"] == {"retry_limit": 3}
         assert (shown["oldest_task"], shown["eta_delta"]) == ("2026/01/01 00:00:00", "0:00:05 ago")
         assert shown["acl"] == messages.TaskQueueAcl(
-            user_email=[b"u@example.com"], writer_email=[b"w@e.com"]
+            user_email=[b"u@example.com"], writer_email=[b"w@example.com"]
         )
 
     def test_deleting_a_task_frees_its_name(self, stub: Any) -> None:
@@ -136,9 +118,8 @@ class TestInspection:
 
 def test_time_is_that_of_the_store() -> None:
     """Where servers share a database, etas are compared with its time, not with the machine's."""
-    settings = QueueSettings(name="pull", mode=QueueMode.PULL)
-    config = QueueConfig(queues=(settings,))
-    emulator = Emulator(config, clock=WrongClock(-86_400), store=open_store(own_schema("sdk_time")))
+    text, store = "queue: [{name: pull, mode: pull}]", open_store(own_schema("sdk_time"))
+    emulator = Emulator.from_text(text, clock=WrongClock(-86_400), store=store)
     emulator.reset()
     emulator.queue("pull").add(name="one")
     emulator.queue("pull").lease_tasks(3600, 1)
