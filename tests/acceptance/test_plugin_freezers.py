@@ -25,17 +25,6 @@ now = SystemClock().now
 
 
 class TestFreezegun:
-    @freeze_time("2012-01-14")
-    def test_decorator(self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock) -> None:
-        """It decides the time from when the test is called, and the clock moves it."""
-        assert pullqueue_clock.now() == datetime(2012, 1, 14, tzinfo=UTC)
-        queue = pullqueue_emulator.queue("pull-queue")
-        queue.add()
-        assert len(queue.lease_tasks(60, 10)) == 1
-        pullqueue_clock.advance(60)
-        assert now() == datetime(2012, 1, 14, 0, 1, tzinfo=UTC)
-        assert len(queue.lease_tasks(60, 10)) == 1
-
     @freeze_time("2012-01-14", auto_tick_seconds=10)
     def test_ticking(self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock) -> None:
         """Time that ticks at each look ends leases."""
