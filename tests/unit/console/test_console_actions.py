@@ -319,16 +319,16 @@ def test_faults_are_removed(console: ConsoleClient, state: ServerState) -> None:
 
 
 def test_a_binary_payload_of_an_exhausted_task(console: ConsoleClient, state: ServerState) -> None:
-    """The file for `pullqueue seed` has it as base64, and others as text; the latest first."""
+    """The file for `pullqueue seed` has it as base64, others whole as text; the latest first."""
     queue = state.emulator.queue("once")
-    for payload in (b"\xff", b"text"):
+    for payload in (b"\xff", b"text" * 100):
         queue.add(payload)
     queue.lease_tasks(0, 2)
 
     lines = console.page("/exhausted.jsonl").splitlines()
 
     assert [json.loads(line) for line in lines] == [
-        {"queue": "once", "payload": "text"},
+        {"queue": "once", "payload": "text" * 100},
         {"queue": "once", "payload_base64": "/w=="},
     ]
 

@@ -281,6 +281,15 @@ def test_reloads_at_once(
     assert sorted(one.result().added for one in reloads) == [[], [], ["more"]]
 
 
+def test_the_scopes_of_a_token(control: ControlClient) -> None:
+    """It is issued for those that the request names."""
+    token = control.get("/token?email=a@b&scope=one%20two").body["access_token"]
+
+    info = control.send("GET", f"/tokeninfo?access_token={token}").body
+
+    assert sorted(info["scope"].split()) == ["one", "two"]
+
+
 def test_reset(control: ControlClient, server: Server) -> None:
     """Tasks, names, events, requests and faults are deleted; the clock stays where it is."""
     control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}]})

@@ -323,9 +323,15 @@ def exhaust(emulator: Emulator, *tasks: NewTask) -> None:
     queue.lease_tasks(0, 1000)
 
 
-def test_exhausted_tasks_are_found(control: ControlClient, emulator: Emulator) -> None:
-    """They have a state of their own, and are filtered and counted like others."""
-    exhaust(emulator, NewTask("one", name="a", tag="t"), NewTask("two", name="b"))
+def test_exhausted_tasks_are_found(
+    control: ControlClient, emulator: Emulator, clock: ManualClock
+) -> None:
+    """They have a state of their own, and are filtered and counted like others; the latest are
+    first.
+    """
+    exhaust(emulator, NewTask("one", name="a", tag="t"))
+    clock.advance(1)
+    exhaust(emulator, NewTask("two", name="b"))
 
     listed = control.get(f"{LIMITED}/tasks?state=exhausted")
 
