@@ -212,10 +212,10 @@ def test_a_log_file(queue: Queue, queue_flags: list[str], tmp_path: Path) -> Non
     """What goes wrong is logged there, and not on standard error."""
     queue.add(b"work", name="a")
     file = tmp_path / "puller.log"
-    program = f"--executable_binary={shell('exit 3')}"
+    program = [f"--executable_binary={shell('exit 3')}", "--sleep_before_next_poll_secs=0.05"]
 
     done = subprocess.run(
-        [SCRIPT, *queue_flags, program, f"-log_output_file={file}", "-exit_when_empty"],
+        [SCRIPT, *queue_flags, *program, f"-log_output_file={file}", "-exit_when_empty"],
         capture_output=True,
         check=True,
         timeout=60,
