@@ -134,18 +134,6 @@ def test_retries(control: Control, app: PushApp, caplog: pytest.LogCaptureFixtur
         assert f"pullqueue_attempts_total{{{labels}}} {number}.0" in metrics
 
 
-def test_rate_pause_and_run_now(control: Control, app: PushApp) -> None:
-    """The rate keeps tasks back, and `run` sends them regardless."""
-    control.add("hourly", "/1")
-    until(lambda: app.paths() == ["/1"])
-    control.add("hourly", "/2", name="second")
-    control.add("web", "/flag")
-    until(lambda: "/flag" in app.paths())
-    assert control.queue("hourly")["available"] == 1
-    assert control.call("POST", "/queues/hourly/tasks/second/run", {}) == {"started": True}
-    until(lambda: "/2" in app.paths())
-
-
 def test_a_new_rate(app: PushApp) -> None:
     """It applies at once."""
     emulator = Emulator.from_text(QUEUE_YAML)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 import time_machine
@@ -97,12 +98,20 @@ class TestManualClock:
 
         assert clock.now() == later
 
-    @pytest.mark.parametrize("step", [-1, timedelta(microseconds=-1)])
-    def test_it_does_not_advance_backwards(self, step: float | timedelta) -> None:
-        """A negative step is refused and moves nothing."""
+    @pytest.mark.parametrize(
+        ("step", "message"),
+        [
+            *((step, "a clock never goes back") for step in (-1, timedelta(microseconds=-1))),
+            *((step, "is not a valid duration") for step in ("1", None, True)),
+            *((float(step), "is not a valid duration") for step in ("nan", "inf", "1e300")),
+            (timedelta(days=365 * 9000), "past the year 9999"),
+        ],
+    )
+    def test_a_step_that_is_not_valid(self, step: Any, message: str) -> None:
+        """It is refused and moves nothing."""
         clock = ManualClock()
 
-        with pytest.raises(ClockError, match="a clock never goes back"):
+        with pytest.raises(ClockError, match=message):
             clock.advance(step)
 
         assert clock.now() == START
@@ -113,25 +122,6 @@ class TestManualClock:
 
         with pytest.raises(ClockError, match="the clock is at 2026-01-01T00:00:00"):
             clock.move_to(START - timedelta(microseconds=1))
-
-        assert clock.now() == START
-
-    @pytest.mark.parametrize("step", ["1", None, True, float("nan"), float("inf"), 1e300])
-    def test_a_step_is_a_finite_number_of_seconds(self, step: object) -> None:
-        """Anything else is refused by name."""
-        clock = ManualClock()
-
-        with pytest.raises(ClockError, match="is not a valid duration"):
-            clock.advance(step)  # type: ignore[arg-type]
-
-        assert clock.now() == START
-
-    def test_it_ends_with_the_calendar(self) -> None:
-        """It does not move past the year 9999."""
-        clock = ManualClock()
-
-        with pytest.raises(ClockError, match="past the year 9999"):
-            clock.advance(timedelta(days=365 * 9000))
 
         assert clock.now() == START
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from store_rules import LIMITS, Start
@@ -67,6 +68,26 @@ def states(queue: Queue) -> dict[str, int]:
     assert listed == found
     assert numbers.tasks == sum(found.values())
     return {state: count for state, count in found.items() if count}
+
+
+def started(queue: Queue, *, lease_seconds: float = 10, **task: Any) -> Task:
+    """Add a task and start its first attempt."""
+    added = queue.add(**task)
+    return queue.start_attempt(added, lease_seconds=lease_seconds, attempts=Attempts())
+
+
+def ended(
+    queue: Queue,
+    task: Task,
+    outcome: AttemptOutcome = AttemptOutcome.EXHAUSTED,
+    *,
+    backoff_seconds: float = 0,
+) -> Task:
+    """End the first attempt of a task, with status 500."""
+    attempts = Attempts(finished=1, status=500)
+    return queue.finish_attempt(
+        task, attempts=attempts, outcome=outcome, backoff_seconds=backoff_seconds
+    )
 
 
 def test_a_request_is_kept(emulator: Emulator, queue: Queue) -> None:
@@ -144,14 +165,12 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
 
 def test_a_task_without_retries_left(queue: Queue, clock: ManualClock) -> None:
     """It is exhausted with its request and last status, and can be added again from 0."""
-    started = queue.start_attempt(
-        queue.add(b"body", name="one", request=REQUEST), lease_seconds=1, attempts=Attempts()
-    )
+    task = started(queue, payload=b"body", name="one", request=REQUEST)
     attempts = Attempts(finished=1, status=0, reason="connection refused", ended_usec=2**53)
-    ended = queue.finish_attempt(started, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)
+    exhausted = queue.finish_attempt(task, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)
 
-    assert ended.attempts == attempts
-    assert queue.exhausted == [ended]
+    assert exhausted.attempts == attempts
+    assert queue.exhausted == [exhausted]
     assert (queue.fetch_statistics().exhausted, queue.list_tasks()) == (1, [])
     steps = [(event.kind, event.status) for event in queue.history("one")][-2:]
     assert steps == [(EventKind.ATTEMPT_FAILED, 0), (EventKind.EXHAUSTED, None)]
@@ -163,15 +182,12 @@ def test_a_task_without_retries_left(queue: Queue, clock: ManualClock) -> None:
 
 def test_a_crash_in_an_attempt(queue: Queue, clock: ManualClock) -> None:
     """A task whose attempt nobody ends is due at the end of it; a late end is accepted."""
-    started = queue.start_attempt(queue.add(), lease_seconds=10, attempts=Attempts())
+    task = started(queue, lease_seconds=10)
     clock.advance(10)
     assert states(queue) == {"available": 1}
-    assert [event.kind for event in queue.history(started)][-1] is EventKind.ATTEMPT_STARTED
+    assert [event.kind for event in queue.history(task)][-1] is EventKind.ATTEMPT_STARTED
 
-    attempts = Attempts(finished=1, status=500)
-    queue.finish_attempt(
-        started, attempts=attempts, outcome=AttemptOutcome.WILL_RETRY, backoff_seconds=10**18
-    )
+    ended(queue, task, AttemptOutcome.WILL_RETRY, backoff_seconds=10**18)
     assert states(queue) == {"retrying": 1}
     assert queue.next_change() is not None
 
@@ -206,12 +222,8 @@ def test_only_the_current_attempt_can_be_changed(queue: Queue, clock: ManualCloc
 
 def test_a_purge(queue: Queue) -> None:
     """It deletes running tasks as well, and of exhausted ones the body."""
-    queue.start_attempt(queue.add(), lease_seconds=10, attempts=Attempts())
-    exhausted = queue.start_attempt(
-        queue.add(b"x", request=REQUEST), lease_seconds=1, attempts=Attempts()
-    )
-    attempts = Attempts(finished=1, status=500)
-    queue.finish_attempt(exhausted, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)
+    started(queue)
+    ended(queue, started(queue, payload=b"x", request=REQUEST))
 
     assert queue.purge() == 1
     assert states(queue) == {}
@@ -220,9 +232,7 @@ def test_a_purge(queue: Queue) -> None:
 
 def test_names_are_used_again(queue: Queue, clock: ManualClock) -> None:
     """Nothing of a push task is left in the task that gets its name after the tombstone."""
-    started = queue.start_attempt(queue.add(name="one"), lease_seconds=1, attempts=Attempts())
-    done = Attempts(finished=1, status=200)
-    queue.finish_attempt(started, attempts=done, outcome=AttemptOutcome.SUCCEEDED)
+    ended(queue, started(queue, name="one"), AttemptOutcome.SUCCEEDED)
     clock.advance(LIMITS.tombstone_seconds)
 
     assert queue.add(name="one", request=REQUEST).attempts == Attempts()
@@ -233,17 +243,9 @@ def test_names_are_used_again(queue: Queue, clock: ManualClock) -> None:
 @pytest.mark.parametrize("to", ["memory", "sqlite"])
 def test_contents_are_restored(queue: Queue, emulator: Emulator, to: str) -> None:
     """Running, retrying and exhausted tasks are the same in another store."""
-    for name, outcome in (("exhausted", AttemptOutcome.EXHAUSTED), ("retrying", None)):
-        started = queue.start_attempt(
-            queue.add(name=name, request=REQUEST), lease_seconds=5, attempts=Attempts()
-        )
-        queue.finish_attempt(
-            started,
-            attempts=Attempts(finished=1, status=500),
-            outcome=outcome or AttemptOutcome.WILL_RETRY,
-            backoff_seconds=30,
-        )
-    queue.start_attempt(queue.add(name="running"), lease_seconds=9, attempts=Attempts())
+    for outcome in (AttemptOutcome.EXHAUSTED, AttemptOutcome.WILL_RETRY):
+        ended(queue, started(queue, request=REQUEST), outcome, backoff_seconds=30)
+    started(queue)
     emulator.queue("pull").add(name="pull")
     exported = emulator.export()
 
@@ -282,11 +284,7 @@ def test_a_queue_that_gets_the_other_mode(emulator: Emulator, clock: ManualClock
 def test_attempts_have_the_origin_of_who_sends(queue: Queue, outcome: AttemptOutcome) -> None:
     """Start and end of an attempt are events with the caller's origin, however it ends."""
     origin = Origin(Interface.PUSH, "http://localhost:8080", 3, "server")
-    task = queue.add(name="one")
     with called_by(Caller(origin)):
-        started = queue.start_attempt(task, lease_seconds=60, attempts=Attempts())
-        queue.finish_attempt(started, attempts=Attempts(status=500), outcome=outcome)
+        task = ended(queue, started(queue), outcome)
 
-    added, *attempt = queue.history("one")
-    assert added.origin == Origin()
-    assert {event.origin for event in attempt} == {origin}
+    assert {event.origin for event in queue.history(task)} == {origin}
