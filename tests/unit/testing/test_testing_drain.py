@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -219,6 +220,32 @@ def test_some_queues_only(emulator: Emulator, queue: Queue, limited: Queue) -> N
     assert_available(limited, 1)
     assert drain(emulator, lambda: finish(limited), queues=(limited, "work")) == 2
     assert_empty(emulator)
+
+
+def test_errors_in_threads_of_a_worker(
+    emulator: Emulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are reported as in any other thread, except the end of a thread by `drain`."""
+    reported: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
+    queue.add()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    def poll() -> None:
+        while True:
+            finish(queue)
+
+    def work() -> None:
+        for target in (fail, poll):
+            thread = threading.Thread(target=target)
+            thread.start()
+            thread.join()
+
+    drain(emulator, work)
+
+    assert reported == [ZeroDivisionError]
 
 
 class TestAsync:
