@@ -13,7 +13,7 @@ from pullqueue.config.findings import Edit, Fix, Report
 
 _XML = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*[ \t]*(<[?!A-Za-z][^\r\n]*)")
 _LEADING = re.compile(r"^[ \t]*(?:-[ \t]+)*", re.MULTILINE)
-_KEY = re.compile(r"([ ]*(?:- +)*)([A-Za-z_]+):(?=\s|$)")
+_KEY = re.compile(r"""([ ]*(?:- +)*)["']?([A-Za-z_][\w-]*)["']?:(?=\s|$)""")
 _ITEM = re.compile(r"^([ ]*)-( +)", re.MULTILINE)
 _NO_SPACE_AFTER_DASH = re.compile(r"[ ]*(?:- +)*-([A-Za-z_]+)(:.*)?")
 _NO_SPACE_AFTER_COLON = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+):([^\s:/].*)")
@@ -263,7 +263,12 @@ class _Fault:
             return Report(at=place, message=message, labels=((at, "the list begins here"),))
         for number in range(line + 1, self._number):
             match = _KEY.match(self._source.line_text(number))
-            if match and level_with(match[2]) == QUEUE and len(match[1]) > len(key[1]):
+            if (
+                match
+                and "-" not in match[1]
+                and len(match[1]) > len(key[1])
+                and level_with(match[2]) == QUEUE
+            ):
                 return self._missing_dash(number)
         message = f"list item outside `queue:`: move it directly under line {line}"
         label = (place, "the list belongs under this key")
