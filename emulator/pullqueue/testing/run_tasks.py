@@ -338,12 +338,8 @@ def _count(queue: Queue) -> int:
 
 
 def _why_left(queue: Queue, count: int) -> str:
-    if queue.state is not QueueState.RUNNING:
-        why = f"is {queue.state.value}"
-    elif not is_dispatched(queue):
-        why = "has `rate: 0`"
-    else:
-        why = "has tasks that never become due"
+    is_running = queue.state is QueueState.RUNNING
+    why = "has `rate: 0`" if is_running else f"is {queue.state.value}"
     return (
         f'queue "{queue.name}" {why}, with {count_tasks(count)} that cannot be sent: resume it, or '
         "name other queues in queues=[...]"
