@@ -78,15 +78,31 @@ def test_the_key_file(key: dict[str, Any]) -> None:
     assert key["project_id"] == "app"
 
 
-@pytest.mark.parametrize("missing", ["cryptography.hazmat.primitives", "jwt"])
-def test_without_the_extra(guarded: Client, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+@pytest.mark.parametrize(
+    ("missing", "verb", "path", "options"),
+    [
+        (
+            "cryptography.hazmat.primitives",
+            "POST",
+            "_emulator/credentials",
+            {"json": {"email": "a@b"}},
+        ),
+        ("jwt", "POST", "token", {"data": {"grant_type": JWT_BEARER, "assertion": "x.y.z"}}),
+        ("jwt.algorithms", "GET", "oauth2/v3/certs", {}),
+    ],
+)
+def test_without_the_extra(
+    guarded: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    missing: str,
+    verb: str,
+    path: str,
+    options: dict[str, Any],
+) -> None:
     """The refusal names what to install; tokens need no extra."""
     monkeypatch.setitem(sys.modules, missing, None)
-    if missing == "jwt":
-        data = {"grant_type": JWT_BEARER, "assertion": "x.y.z"}
-        refused = guarded.post("/token", data=data)
-    else:
-        refused = guarded.post("/_emulator/credentials", json={"email": "a@b"})
+    refused = guarded.open(f"/{path}", method=verb, **options)
 
     assert refused.status_code == 501
     assert refused.get_json()["error"]["message"] == (
