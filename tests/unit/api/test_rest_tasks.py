@@ -9,6 +9,10 @@ from rest_app import NOW_USEC, Call, answer, refusal
 
 from pullqueue import Emulator
 
+USE_A_NUMBER = "use a 64-bit number in a JSON string"
+USE_USEC = "use microseconds since 1970, in the years 1 to 9999"
+WITHIN = "Values must be within the range:"
+
 
 class TestInsert:
     def test_the_stored_task_comes_back(self, call: Call) -> None:
@@ -66,45 +70,26 @@ class TestInsert:
         assert emulator.queue("pull").list_tasks() == []
 
     @pytest.mark.parametrize(
-        ("body", "message"),
+        ("field", "value", "message"),
         [
-            ({}, "payloadBase64 must be specified."),
-            ({"payloadBase64": None}, "payloadBase64 must be specified."),
-            ({"payloadBase64": 5}, "payloadBase64 is 5: use a JSON string"),
-            ({"payloadBase64": "", "tag": 5}, "tag is 5: use a JSON string"),
-            (
-                {"payloadBase64": "", "leaseTimestamp": "soon"},
-                'leaseTimestamp is "soon": use a 64-bit number in a JSON string',
-            ),
-            (
-                {"payloadBase64": "", "leaseTimestamp": 2**63},
-                f"leaseTimestamp is {2**63}: use a 64-bit number in a JSON string",
-            ),
-            (
-                {"payloadBase64": "", "leaseTimestamp": True},
-                "leaseTimestamp is true: use a 64-bit number in a JSON string",
-            ),
-            *(
-                (
-                    {"payloadBase64": "", "leaseTimestamp": str(usec)},
-                    f"leaseTimestamp: eta is {shown}",
-                )
-                for usec, shown in [
-                    (
-                        2**63 - 1,
-                        f"{2**63 - 1}: use microseconds since 1970, in the years 1 to 9999",
-                    ),
-                    (-(2**63), f"-{2**63}: use microseconds since 1970, in the years 1 to 9999"),
-                    (10**16 - 1, "2286-11-20T17:46:39.999999+00:00"),
-                ]
-            ),
-            ({"payloadBase64": "", "queueName": "other"}, "queueName is invalid."),
+            ("payloadBase64", None, "payloadBase64 must be specified."),
+            ("payloadBase64", 5, "payloadBase64 is 5: use a JSON string"),
+            ("tag", 5, "tag is 5: use a JSON string"),
+            ("leaseTimestamp", "soon", f'leaseTimestamp is "soon": {USE_A_NUMBER}'),
+            ("leaseTimestamp", 2**63, f"leaseTimestamp is {2**63}: {USE_A_NUMBER}"),
+            ("leaseTimestamp", True, f"leaseTimestamp is true: {USE_A_NUMBER}"),
+            ("leaseTimestamp", 2**63 - 1, f"leaseTimestamp: eta is {2**63 - 1}: {USE_USEC}"),
+            ("leaseTimestamp", -(2**63), f"leaseTimestamp: eta is -{2**63}: {USE_USEC}"),
+            ("leaseTimestamp", "9999999999999999", "leaseTimestamp: eta is 2286-11-20T17:46:39.9"),
+            ("queueName", "other", "queueName is invalid."),
         ],
     )
     def test_a_bad_field_is_refused(
-        self, call: Call, body: dict[str, Any], message: str, emulator: Emulator
+        self, call: Call, field: str, value: object, message: str, emulator: Emulator
     ) -> None:
         """Fields of another type, or out of range, store nothing."""
+        body = {"payloadBase64": "", field: value}
+
         status, _, text = refusal(call("POST", "pull/tasks", json=body))
 
         assert (status, text[: len(message)]) == (400, message)
@@ -199,47 +184,27 @@ class TestLease:
         assert [item["id"] for item in leased["items"]] == ids
 
     @pytest.mark.parametrize(
-        ("query", "location", "message"),
+        ("name", "value", "message"),
         [
-            ("numTasks=1", "leaseSecs", "Required parameter: leaseSecs"),
-            ("leaseSecs=1", "numTasks", "Required parameter: numTasks"),
-            ("numTasks=1&leaseSecs=x", "leaseSecs", "Invalid integer value: 'x'."),
-            (
-                "numTasks=1&leaseSecs=9999999999",
-                "leaseSecs",
-                "Invalid integer value: '9999999999'.",
-            ),
-            (
-                "numTasks=1001&leaseSecs=1",
-                "numTasks",
-                "Invalid value '1001'. Values must be within the range: [1, 1000]",
-            ),
-            (
-                "numTasks=1&leaseSecs=604801",
-                "leaseSecs",
-                "Invalid value '604801'. Values must be within the range: [0, 604800]",
-            ),
-            (
-                "numTasks=1&leaseSecs=1&groupByTag=maybe",
-                "groupByTag",
-                "Invalid boolean value: 'maybe'.",
-            ),
-            (
-                "numTasks=9&leaseSecs=9&tag=red",
-                "tag",
-                'tag "red" is given without groupByTag: add groupByTag=true',
-            ),
+            ("leaseSecs", None, "Required parameter: leaseSecs"),
+            ("numTasks", None, "Required parameter: numTasks"),
+            ("leaseSecs", "x", "Invalid integer value: 'x'."),
+            ("leaseSecs", "9999999999", "Invalid integer value: '9999999999'."),
+            ("numTasks", "1001", f"Invalid value '1001'. {WITHIN} [1, 1000]"),
+            ("leaseSecs", "604801", f"Invalid value '604801'. {WITHIN} [0, 604800]"),
+            ("groupByTag", "maybe", "Invalid boolean value: 'maybe'."),
+            ("tag", "red", 'tag "red" is given without groupByTag: add groupByTag=true'),
         ],
     )
-    def test_bad_parameters(self, call: Call, query: str, location: str, message: str) -> None:
+    def test_bad_parameters(self, call: Call, name: str, value: str | None, message: str) -> None:
         """A parameter that is missing or wrong is named."""
-        response = call("POST", f"pull/tasks/lease?{query}")
+        query = {"numTasks": "1", "leaseSecs": "1", name: value}
+        response = call("POST", "pull/tasks/lease", query_string=query)
 
-        reason = "required" if message.startswith("Required") else "invalidParameter"
+        reason = "invalidParameter" if value else "required"
         assert refusal(response) == (400, reason, message)
-        assert response.json is not None
-        detail = response.json["error"]["errors"][0]
-        assert (detail["locationType"], detail["location"]) == ("parameter", location)
+        detail = response.get_json()["error"]["errors"][0]
+        assert (detail["locationType"], detail["location"]) == ("parameter", name)
 
     def test_payloads_of_one_lease_are_bounded(self, call: Call) -> None:
         """One lease carries at most 1 MB of payload, less than others', and the rest stays."""
