@@ -16,6 +16,7 @@ from programs import completed, running
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cli.serve import report_tasks_left
+from pullqueue.sdk.environment import variables_for
 from pullqueue.testing import Faults, exhaust
 
 ADD = """
@@ -140,6 +141,15 @@ def test_its_environment(execute: Execute) -> None:
     assert reported["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
     assert signs & (reported.keys() - os.environ.keys()) == set()
     assert reported["GAE_PARTITION"] == "dev"
+
+
+def test_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the environment says of the app already is kept."""
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
+    monkeypatch.setenv("GAE_MODULE_NAME", "worker")
+    variables = variables_for("127.0.0.1:8124")
+
+    assert (variables["GAE_LONG_APP_ID"], variables["GAE_MODULE_NAME"]) == ("mine", "worker")
 
 
 def test_a_command_that_a_signal_ends(execute: Execute) -> None:

@@ -86,17 +86,6 @@ def test_a_web_app(app: Path, app_folder: Path) -> None:
     assert lines[-1] == "pullqueue: 2 tasks were left and are deleted with this server"
 
 
-def test_an_identity_of_its_own(app: Path, execute: Execute) -> None:
-    """What the environment says of the app already is kept."""
-    _, output, errors = execute(
-        *("--no-lease-rate-limit", "--", str(app), "calls"),
-        GOOGLE_CLOUD_PROJECT="mine",
-        GAE_MODULE_NAME="worker",
-    )
-
-    assert json.loads(output)["app"] == ["mine", "worker", "1.1", "0"], errors
-
-
 def test_the_sample(execute: Execute, tmp_path: Path) -> None:
     """The sample's worker counts the words of what was added, and reports what it cannot read."""
     words = shlex.quote(str(built(tmp_path, SAMPLE)))

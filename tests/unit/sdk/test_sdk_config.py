@@ -88,29 +88,20 @@ def test_no_file(installed: Any, tmp_path: Path) -> None:
     assert taskqueue.Queue("pull").add(pull()).was_enqueued
 
 
-def test_a_changed_file_is_read_again(installed: Any, tmp_path: Path) -> None:
-    """The next call after a change goes by it; tasks of queues that stay are kept."""
+def test_a_changed_file_is_read_again(installed: Any, emulator: Emulator, tmp_path: Path) -> None:
+    """The next call after a change goes by it, others read nothing; tasks that are there stay."""
     path = write(tmp_path / "queue.yaml", PULL, age=1)
     installed.init_taskqueue_stub(root_path=str(tmp_path))
+    config = emulator.config
     taskqueue.Queue("mine").add(pull())
     with pytest.raises(taskqueue.UnknownQueueError):
         taskqueue.Queue("added").add(pull())
+    assert emulator.config is config
 
     write(path, PULL + "- name: added\n  mode: pull\n", age=2)
 
     assert taskqueue.Queue("added").add(pull()).was_enqueued
     assert taskqueue.Queue("mine").fetch_statistics().tasks == 1
-
-
-def test_an_unchanged_file_is_read_once(installed: Any, emulator: Emulator, tmp_path: Path) -> None:
-    """Calls do not read the file again."""
-    write(tmp_path / "queue.yaml", PULL)
-    installed.init_taskqueue_stub(root_path=str(tmp_path))
-    config = emulator.config
-
-    taskqueue.Queue("mine").add(pull())
-
-    assert emulator.config is config
 
 
 def test_an_invalid_file(installed: Any, tmp_path: Path) -> None:
