@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from http.client import HTTPConnection
 from pathlib import Path
-from threading import Event
 
 import pytest
 from executing import EXEC, Execute
 from programs import go_program, running
 from served import free_port
+from urllib3 import PoolManager, Retry
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parents[1] / "samples" / "go_worker"
@@ -59,16 +58,8 @@ def test_every_call(app: Path, execute: Execute) -> None:
 
 def answer_of(port: int, path: str) -> str:
     """Return an app's answer, once it listens."""
-    for _ in range(1200):
-        connection = HTTPConnection("127.0.0.1", port, timeout=60)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().read().decode()
-        except ConnectionRefusedError:
-            Event().wait(0.05)
-        finally:
-            connection.close()
-    pytest.fail(f"nothing listens at port {port}")
+    with PoolManager(retries=Retry(connect=10, backoff_factor=0.05)) as client:
+        return str(client.request("GET", f"http://127.0.0.1:{port}{path}").data, "utf-8")
 
 
 def test_a_web_app(app: Path, app_folder: Path) -> None:
