@@ -17,6 +17,7 @@ from werkzeug.test import Client
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import V2BETA2, Version
+from pullqueue.error_codes import RPC_CODES
 from pullqueue.server.lifecycle import Server
 
 LOCATION = "projects/app/locations/us-central1"
@@ -28,8 +29,9 @@ Call = Callable[..., dict[str, Any]]
 class ApiRefused(Exception):  # noqa: N818 - reads as what happened
     """A call was refused."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, details: object = None) -> None:
         self.code = code
+        self.details = details
         super().__init__(f"{code}: {message}")
 
 
@@ -51,17 +53,19 @@ class RestApi:
     def __call__(self, name: str, /, **fields: Any) -> dict[str, Any]:
         method = method_of(self._version, name)
         path, query, body = transcoded(method, json.loads(json.dumps(fields)))
-        status, answer = self.send(method.verb, f"{quote(path)}?{urlencode(query)}", body)
-        if status >= 300:
-            raise ApiRefused(answer["error"]["status"], answer["error"]["message"])
-        return answer
+        return self.send(method.verb, f"{quote(path)}?{urlencode(query)}", body)
 
-    def send(self, verb: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
-        """Send a request to a path below the version's and return status and JSON."""
+    def send(self, verb: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Send a request to a path below the version's and return the JSON of the response."""
         data = body if isinstance(body, bytes | None) else json.dumps(body)
         url = f"/{self._version.name}/{path}"
         response = self._client.open(url, method=verb, data=data, headers=self._headers)
-        return response.status_code, response.get_json()
+        answer: dict[str, Any] = response.get_json()
+        if response.status_code < 300:
+            return answer
+        error = answer["error"]
+        assert RPC_CODES[error["status"]].http_status == error["code"] == response.status_code
+        raise ApiRefused(error["status"], error["message"], error.get("details"))
 
 
 class GrpcApi:
