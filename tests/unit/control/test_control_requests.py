@@ -15,6 +15,8 @@ from control_client import ControlClient
 
 from pullqueue import Emulator, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
+from pullqueue.control.request_log import RequestLog
+from pullqueue.engine.events import Interface
 from pullqueue.server.lifecycle import Server
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
@@ -185,6 +187,9 @@ def test_the_log_is_bounded(control: ControlClient, server: Server) -> None:
     ]
     assert sum(one.size for one in logged) <= 16 * 2**20
     assert control.call("DELETE", "/requests").body == {"deleted": 10_000}
+    for _ in range(3):
+        server.state.requests.record(**call, body=body)
+    assert all(one.body for one in server.state.requests.latest())
 
 
 def test_a_request_names_a_bounded_number_of_tasks(control: ControlClient, server: Server) -> None:
@@ -283,3 +288,22 @@ def test_numbers_of_another_server_are_not_shown(emulator: Emulator) -> None:
         [(_, interface, _, number)] = events_of(ControlClient(server), "t1")
         assert (interface, number) == ("REST", None)
         assert events_of(ControlClient(other), "t1")[0][-1] == 1
+
+
+def test_a_call_that_several_servers_record(emulator: Emulator) -> None:
+    """It has a number at each of them, which no other request has there."""
+    first, second = RequestLog(emulator), RequestLog(emulator)
+    second.origin(Interface.REST)
+    call: Any = {
+        "verb": "CALL",
+        "path": "",
+        "status": 0,
+        "seconds": 0,
+        "body": b"",
+        "response": b"",
+    }
+    origin = first.origin(Interface.SDK)
+    for log in (first, second):
+        log.record(origin=origin, **call)
+
+    assert [log.latest()[0].number for log in (first, second)] == [1, 2]

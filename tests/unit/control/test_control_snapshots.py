@@ -12,6 +12,7 @@ from pullqueue import (
     Attempts,
     Emulator,
     HttpRequest,
+    Limits,
     ManualClock,
     QueueNameInUseError,
     RetryParameters,
@@ -249,3 +250,19 @@ def test_queues_in_snapshots(control: ControlClient, emulator: Emulator) -> None
     assert emulator.queue("made").settings.tombstone_seconds == 60
     with pytest.raises(QueueNameInUseError, match="was deleted not long ago"):
         emulator.create_queue(QueueSettings(name="deleted", mode=QueueMode.PULL))
+
+
+def test_a_history_without_its_beginning(clock: ManualClock) -> None:
+    """It says that events are missing, but not because of a snapshot that was loaded before."""
+    text = "queue: [{name: pull, mode: pull}]"
+    emulator = Emulator.from_text(text, clock=clock, limits=Limits(events_kept=1))
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        control.call("PUT", "/snapshot", control.get("/snapshot").body)
+        clock.advance(1)
+        emulator.queue("pull").add(name="a")
+        emulator.queue("pull").lease_tasks(60, 1)
+
+        missing = control.get("/queues/pull/tasks/a/history").body["missing"]
+
+    assert missing == "only the latest events of a queue are recorded"
