@@ -276,6 +276,38 @@ def test_a_removed_queue_without_exhausted_tasks(
     assert "Requeued 1 task.</p>" in page
 
 
+def test_an_exhausted_task_is_deleted(console: ConsoleClient, state: ServerState) -> None:
+    """Another task that has its name by now stays."""
+    exhaust(state, "once")
+    queue = state.emulator.queue("once")
+    queue.free_names()
+    queue.add(name="of-once")
+
+    page = console.send("/change", action="delete", state="exhausted", task="once/of-once")
+
+    assert "Deleted 1 task." in page
+    assert (len(queue.exhausted), len(queue.list_tasks())) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("back", "page"),
+    [
+        ("/console/queues/pull?tag=t", "/console/queues/pull?tag=t&notice="),
+        ("https://evil.example/console/faults", "/console/faults?notice="),
+        ("//evil.example/", "/console/?notice="),
+        ("/_emulator/health", "/console/?notice="),
+        ("", "/console/?notice="),
+    ],
+)
+def test_the_page_after_a_form(console: ConsoleClient, back: str, page: str) -> None:
+    """It is the one that the form was on, or the overview, and never one of another site."""
+    form = {"pullqueue_token": console.state.token, "back": back}
+
+    sent = console.http.post("/console/queues/pull/pause", data=form)
+
+    assert sent.headers["Location"].startswith(page)
+
+
 def test_nothing_is_selected(console: ConsoleClient) -> None:
     """The page says what to do."""
     page = console.send("/change", action="delete")

@@ -133,7 +133,7 @@ def at(time: str) -> int:
 
 NOW_USEC = at("01:00:30")
 FLOW = {
-    at("00:31"): {EventKind.ADDED: 4},
+    at("00:01"): {EventKind.ADDED: 4},
     at("01:00"): {EventKind.LEASED: 2, EventKind.ATTEMPT_STARTED: 1, EventKind.PURGED: 1},
 }
 
@@ -145,7 +145,7 @@ def test_charts() -> None:
     assert chart.ceiling == 4
     assert chart.label == "Tasks per min over the last 1 h: 4 added, 3 leased, 1 deleted"
     assert {line.name: line.points for line in chart.lines} == {
-        "added": "0.0,48.0 120.0,48.0 120.0,0.0 124.0,0.0 124.0,48.0 240.0,48.0",
+        "added": "0.0,0.0 4.0,0.0 4.0,48.0 240.0,48.0",
         "leased": "0.0,48.0 236.0,48.0 236.0,12.0 240.0,12.0",
         "deleted": "0.0,48.0 236.0,48.0 236.0,36.0 240.0,36.0",
     }
