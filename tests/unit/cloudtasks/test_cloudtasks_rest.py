@@ -66,7 +66,10 @@ def test_a_body_that_is_not_valid(call: RestApi, body: Any, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "payload"),
-    [("pullMessage", "***"), ("pull_message", "d29 yaw=="), ("pullMessage", "d29yaw==d")],
+    [
+        *(("pullMessage", text) for text in ("***", "d29yaw==d", "d29yaw===")),
+        ("pull_message", "d29 yaw=="),
+    ],
 )
 def test_a_payload_that_is_not_base64(
     call: RestApi, emulator: Emulator, field: str, payload: str
