@@ -91,10 +91,7 @@ def test_a_body_that_grows_when_it_is_unpacked(client: ControlClient) -> None:
         "/console/static/../../../../../../../../etc/passwd",
         "/console/static/..%2f..%2f..%2f..%2f..%2f..%2f..%2f..%2fetc%2fpasswd",
         "/console/static/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
-        "/console/static//etc/passwd",
-        "/console/static/....//....//....//etc/passwd",
         "/console/static/..%5c..%5cblueprint.py",
-        "/console/static/../blueprint.py",
         "/console/static/%00/etc/passwd",
     ],
 )

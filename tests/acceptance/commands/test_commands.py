@@ -309,8 +309,8 @@ def test_faults(run: Run) -> None:
     assert run("faults remove 1").out == "1 removed\n"
     assert run("faults clear").out == "1 removed\n"
     assert run("faults remove 1").err == 'pullqueue: there is no fault "1": none is set\n'
-    run("faults add latency add --seconds 2")
-    assert "latency  add   seconds=2" in run("faults").out
+    run("faults add latency add --seconds 1.5min")
+    assert "latency  add   seconds=90" in run("faults").out
     assert 'there is no fault "1": use one of 3' in run("faults remove 1").err
 
 

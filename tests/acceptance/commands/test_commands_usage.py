@@ -211,12 +211,6 @@ def test_durations_are_the_same_everywhere(
     assert (max(*etas, emulator.clock.now()) - start).total_seconds() == seconds
 
 
-def test_a_latency_is_a_duration_too(run: Run) -> None:
-    """A fault takes its seconds as other commands do, and waiting its timeout."""
-    assert "seconds=90" in run("faults add latency add --seconds", "1.5 min").out
-    assert "after 0 s, " in run("wait --timeout 0h --url 127.0.0.1:9").err
-
-
 @pytest.mark.parametrize(
     ("span", "problem"),
     [

@@ -113,14 +113,6 @@ class TestConnections:
         for connection in connections:
             connection.close()
 
-    def test_requests_sent_together(self, server: Server) -> None:
-        """A client that does not wait for one answer before it asks again gets all, in order."""
-        paths = [f"{QUEUE}{end}" for end in ("", "/tasks", "x")]
-        sent = "".join(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n" for path in paths)
-        answer = exchange(server, sent.encode()).decode()
-
-        assert re.findall(r"HTTP/1.1 (\d+)", answer) == ["200", "200", "404"]
-
     def test_a_stop_in_the_midst_of_requests(self, emulator: Emulator) -> None:
         """A client that never pauses does not keep a server from stopping."""
         server = Server(emulator).start()
