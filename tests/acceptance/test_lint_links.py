@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from linting import BAD, GOOD, committed, git, pullqueue, run, write
+from linting import GOOD, committed, pullqueue, run, write
 
 SECRET = "hunter2"
 FILES = {
@@ -99,22 +99,6 @@ def test_working_directory_outside_of_the_project_is_refused(
         f'leads out of the project "{project}": change to the folder with `cd -P`\n'
     )
     assert SECRET not in done.stdout
-
-
-def test_link_within_the_project_is_a_file_like_others(folder: Path) -> None:
-    """Queue.yaml, settings, baseline and what is compared with may be links to files inside."""
-    git("init", "-q")
-    write("real/queue.yaml", BAD)
-    write("real/lint.toml", "[tool.pullqueue.lint]\nseverity = {push-key-on-pull = 'info'}\n")
-    Path("app").symlink_to("real")
-    for name, target in {"queue.yaml": "app/queue.yaml", "pyproject.toml": "app/lint.toml"}.items():
-        Path(name).symlink_to(target)
-    assert run("queue.yaml", "--format", "concise").stdout.startswith("queue.yaml:4:3: QY301")
-    assert run("queue.yaml", "--write-baseline", "findings.json").exit_code == 0
-    Path("known.json").symlink_to("findings.json")
-    assert run("queue.yaml", "--baseline", "known.json").stdout == ""
-    write("real/old.yaml", f"{GOOD}- name: gone\n  mode: pull\n")
-    assert "QY509" in run("queue.yaml", "--against", "app/old.yaml").stdout
 
 
 def test_links_of_a_revision_are_followed_within_it(folder: Path) -> None:

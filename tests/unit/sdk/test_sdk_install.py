@@ -108,16 +108,6 @@ class TestEnvironment:
             checks.testAllExported()
             checks.testAllExist()
 
-    def test_the_host_of_a_request(
-        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Where HTTP_HOST has a value, that one counts."""
-        monkeypatch.setenv("HTTP_HOST", "mine.example.com")
-        with install(emulator):
-            assert pull().headers["Host"] == "mine.example.com"
-
-        assert os.environ["HTTP_HOST"] == "mine.example.com"
-
 
 WRAPPED = """
 import os, sys, threading
