@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from threading import Barrier
 
 import pytest
-from store_rules import LIMITS, ONLY_POSTGRES, Start, config_of
+from store_rules import LIMITS, ONLY_POSTGRES, Start, config_of, together
 from stores import held_up
 
 from pullqueue import (
@@ -408,22 +407,19 @@ def test_two_servers_create_a_queue_at_once(start: Start, url: str) -> None:
     """One of them does, with its settings; to the other the name is in use."""
     first = start()
     second = start() if "postgres" in url else first
-    barrier = Barrier(2)
+    created: list[QueueSettings] = []
 
-    def create(server: Emulator, settings: QueueSettings) -> QueueSettings | None:
-        barrier.wait()
+    def create(server: Emulator, settings: QueueSettings) -> None:
         with suppress(QueueNameInUseError):
-            return server.create_queue(settings).settings
-        return None
+            created.append(server.create_queue(settings).settings)
 
-    with ThreadPoolExecutor(2) as threads:
-        for number in range(5):
-            made = replace(MADE, name=f"made{number}")
-            other = replace(made, retry_parameters=RetryParameters(task_retry_limit=3))
-            creations = threads.submit(create, first, made), threads.submit(create, second, other)
-            (created,) = filter(None, [creation.result() for creation in creations])
-            for server in (first, second):
-                assert server.queue(made.name).settings == created
+    for number in range(5):
+        made = replace(MADE, name=f"made{number}")
+        other = replace(made, retry_parameters=RetryParameters(task_retry_limit=3))
+        together(partial(create, first, made), partial(create, second, other))
+        for server in (first, second):
+            assert [server.queue(made.name).settings] == created
+        created.clear()
 
 
 @ONLY_POSTGRES
