@@ -1,4 +1,4 @@
-"""What a release says of itself agrees with itself. `nox -s build` checks its files."""
+"""What a release says of itself agrees with itself, and its files pass the checks of the index."""
 
 from __future__ import annotations
 
@@ -104,6 +104,25 @@ class TestMetadata:
         own = [each for each in wanted if not each.startswith(("pullqueue[", "types-"))]
 
         assert [each for each in own if ">=" not in each] == []
+
+
+class TestFiles:
+    """The index would take the files."""
+
+    def test_twine_finds_nothing(self, built: Path) -> None:
+        """Metadata are valid and the description can be rendered."""
+        files = [str(path) for path in built.iterdir()]
+        command = [sys.executable, "-m", "twine", "check", "--strict", *files]
+        done = completed(command)
+
+        assert done.returncode == 0, done.stdout
+
+    def test_check_wheel_contents_finds_nothing(self, built: Path) -> None:
+        """No stray, empty, doubled or compiled file is in the wheel."""
+        command = [sys.executable, "-m", "check_wheel_contents", str(built)]
+        done = completed(command, cwd=ROOT)
+
+        assert done.returncode == 0, done.stdout
 
 
 class TestWorkflows:
