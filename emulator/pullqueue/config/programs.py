@@ -56,6 +56,13 @@ def other_program(text: str) -> OtherProgram | None:
     return None
 
 
+def queue_xml_hint(text: str) -> str | None:
+    """Return what to do with the text of a queue.xml; None: it is not one."""
+    if "<queue-entries" not in text:
+        return None
+    return "this looks like queue.xml; `pullqueue convert` converts it to queue.yaml"
+
+
 def unknown_program(root: Node | None) -> OtherProgram | None:
     """Recognise a file that has keys, but none of a queue.yaml and none that looks like one."""
     keys = [pair.key for pair in _pairs(root)]

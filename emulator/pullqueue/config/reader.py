@@ -20,7 +20,7 @@ from pullqueue.config.document import (
     scalar_at,
 )
 from pullqueue.config.findings import Fix, Report, Reports, UnreadableError
-from pullqueue.config.programs import other_program, unknown_program
+from pullqueue.config.programs import other_program, queue_xml_hint, unknown_program
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.tree import MAX_DEPTH, MAX_NODES, build_tree
 
@@ -217,11 +217,9 @@ def _mapping(root: Node | None, source: Source, reports: Reports) -> Mapping:
         message = f"the file {what}: write `queue:` and the queues under it"
         _stop(reports, "empty-file", at, message)
     elif not (isinstance(root, Scalar) and root.opaque):
-        hint = None
+        hint = queue_xml_hint(source.text)
         if isinstance(root, Sequence):
             hint = "write `queue:` on a line of its own above the list"
-        elif root.text.lstrip().startswith("<"):
-            hint = "this looks like queue.xml; `pullqueue convert` converts it to queue.yaml"
         message = (
             f"the top level is {describe(root)}, not a mapping: "
             "write `queue:` and the queues under it"

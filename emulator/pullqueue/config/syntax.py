@@ -10,6 +10,7 @@ from yaml.error import Mark
 from pullqueue.config.dialects import QUEUE, TOP, all_keys, level_with
 from pullqueue.config.document import Place, Source
 from pullqueue.config.findings import Edit, Fix, Report
+from pullqueue.config.programs import queue_xml_hint
 
 _XML = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*[ \t]*(<[?!A-Za-z][^\r\n]*)")
 _LEADING = re.compile(r"^[ \t]*(?:-[ \t]+)*", re.MULTILINE)
@@ -90,9 +91,7 @@ class _Fault:
         if not tag:
             return None
         message = "the file is XML or HTML, not YAML: write `queue:` and the queues under it"
-        hint = None
-        if "<queue-entries" in self._source.text:
-            hint = "this looks like queue.xml; `pullqueue convert` converts it to queue.yaml"
+        hint = queue_xml_hint(self._source.text)
         return Report(at=Place(*tag.span(1)), message=message, hint=hint)
 
     def tab(self) -> Report | None:
