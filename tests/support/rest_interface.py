@@ -41,6 +41,7 @@ class RestInterface(Interface):
         super().__init__(emulator)
         self._url = f"{url}/taskqueue/v1beta2/projects/s~app/taskqueues"
         self._session = session
+        session.trust_env = False  # no proxies, which would be looked for at each call
 
     def error_of(self, error: Exception) -> type[Exception]:
         if not isinstance(error, HTTPError):
@@ -100,7 +101,6 @@ class RestInterface(Interface):
 def rest_interface() -> Iterator[Interface]:
     """Serve an emulator and yield the interface to it."""
     with Server(manual_emulator()) as server, Session() as session:
-        session.trust_env = False  # no proxies, which would be looked for at each call
         yield RestInterface(server.emulator, server.url, session)
 
 

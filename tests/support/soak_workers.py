@@ -119,7 +119,6 @@ class Worker:
 def rest(url: str) -> Iterator[Interface]:
     """Yield the REST interface to a server in another process."""
     with Session() as session:
-        session.trust_env = False
         yield RestInterface(NO_EMULATOR, url, session)
 
 

@@ -99,7 +99,7 @@ def meant_key(key: str, level: Path | None = None) -> str | None:
 
 
 def _snake(key: str) -> str:
-    """Turn the spellings of queue.xml (`bucket-size`) and of Java (`bucketSize`) into ours."""
+    """Return `bucket_size` for `bucket-size` (queue.xml), `bucketSize` (Java), `BUCKET_SIZE`."""
     if key.isupper():
         key = key.lower()
     spread = "".join(f"_{char.lower()}" if char.isupper() else char for char in key)

@@ -50,6 +50,8 @@ _TAG_PREFIX = "tag:yaml.org,2002:"
 _SCALAR_TAGS = frozenset(_TAG_PREFIX + kind for kind in ("str", "int", "float", "bool", "null"))
 _COLLECTION_TAGS = {Mapping: _TAG_PREFIX + "map", Sequence: _TAG_PREFIX + "seq"}
 _COMPLEX = "complex"
+_FIRST_KEYS = frozenset({"name", "user_email", "writer_email"})
+"""Keys that entries usually begin with, after a dash."""
 
 
 def build_tree(
@@ -266,8 +268,6 @@ def _last_end(node: Mapping | Sequence) -> int:
 
 _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
 _LONGEST_TYPED = 1000
-_FIRST_KEYS = frozenset({"name", "user_email", "writer_email"})
-"""Keys that entries usually begin with, after a dash."""
 _TYPED = frozenset({"int", "float", "bool", "null", "timestamp"})
 
 _resolver = Resolver()

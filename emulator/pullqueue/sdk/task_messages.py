@@ -29,7 +29,7 @@ RETRY_FIELDS = {
 
 _MESSAGE = messages.TaskQueueAddRequest
 _APPSPOT = re.compile(r"(?:(?P<target>.+?)\.)??[^.]+(?:\.[a-z]+\.r)?\.appspot\.com", re.DOTALL)
-"""The host of an app in production, after a target or without; of late with its region."""
+"""The host of an app in production: a target, or none, the app, and in newer ones the region."""
 
 
 def request_of(add: Any, queue_name: str) -> HttpRequest:

@@ -174,8 +174,7 @@ class Sender:
             return self._deferred
         if self._apps is None:
             return self._send
-        found = (self._apps.get(name) for name in targets_of(target))
-        return next((send for send in found if send is not None), None)
+        return next((self._apps[name] for name in targets_of(target) if name in self._apps), None)
 
 
 class _FunctionSender:

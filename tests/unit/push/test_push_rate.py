@@ -73,7 +73,7 @@ def test_the_next_token(rate: float, size: int, steps: list[int]) -> None:
         starts(bucket, now_usec)
         next_usec = bucket.next_usec(now_usec)
         assert next_usec > now_usec
-        # One for rounding up, and one since a token less a billionth, lost in sums, is a token.
+        # One microsecond for rounding up, one for the billionth that a token may lack.
         earlier_usec = next_usec - 2
         assert earlier_usec <= now_usec or bucket.count(earlier_usec) == 0
         assert bucket.count(next_usec) >= 1

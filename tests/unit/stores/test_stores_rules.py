@@ -493,10 +493,7 @@ def test_export_and_restore(emulator: Emulator, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("group_by_tag", [False, True], ids=["first", "oldest tag"])
-def test_no_task_is_leased_twice(
-    servers: tuple[Queue, Queue],
-    group_by_tag: bool,  # noqa: FBT001
-) -> None:
+def test_no_task_is_leased_twice(servers: tuple[Queue, Queue], *, group_by_tag: bool) -> None:
     """Threads, of two servers if they share the store, empty a queue; each task goes to one."""
     for start in range(0, 600, 100):
         servers[0].add_many([NewTask(name=f"t{start + n}", tag=str(n % 7)) for n in range(100)])
