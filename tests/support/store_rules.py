@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -52,11 +51,6 @@ def together(*work: Callable[[], object]) -> None:
         start.wait()
         return do()
 
-    usual_seconds = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # so that threads take turns within an operation, too
-    try:
-        with ThreadPoolExecutor(THREADS * len(work)) as threads:
-            for done in [threads.submit(begin, do) for do in work for _ in range(THREADS)]:
-                done.result(timeout=60)
-    finally:
-        sys.setswitchinterval(usual_seconds)
+    with ThreadPoolExecutor(THREADS * len(work)) as threads:
+        for done in [threads.submit(begin, do) for do in work for _ in range(THREADS)]:
+            done.result(timeout=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,7 +55,10 @@ def queue(emulator: Emulator) -> Queue:
 
 
 @pytest.fixture
-def servers(start: Start, url: str) -> tuple[Queue, Queue]:
-    """Return that queue as two servers have it, if they can share the store; else one twice."""
+def servers(start: Start, url: str) -> Iterator[tuple[Queue, Queue]]:
+    """Yield that queue as two servers have it, if they can share the store; else one twice."""
     queue = start(limits=Limits()).queue("pull")
-    return queue, start(limits=Limits()).queue("pull") if "postgres" in url else queue
+    usual_seconds = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that threads take turns within an operation, too
+    yield queue, start(limits=Limits()).queue("pull") if "postgres" in url else queue
+    sys.setswitchinterval(usual_seconds)

@@ -108,25 +108,6 @@ def test_a_batch_is_deleted_once(servers: tuple[Queue, Queue], deadlocks: Mock) 
     assert servers[0].fetch_statistics().bytes_stored == 0
 
 
-def test_statistics_are_of_one_time(servers: tuple[Queue, Queue]) -> None:
-    """The numbers fit together, whatever happens while they are taken."""
-    servers[0].add_many([NewTask() for _ in range(40)])
-
-    def work() -> None:
-        for _ in range(15):
-            tasks = servers[0].lease_tasks(60, 5)
-            servers[0].delete_tasks(tasks[:1])
-            servers[0].add()
-
-    def look() -> None:
-        for _ in range(15):
-            numbers = servers[1].fetch_statistics()
-            assert numbers.available >= 0
-            assert numbers.tasks == numbers.available + numbers.leased + numbers.scheduled
-
-    together(work, look)
-
-
 def test_a_task_is_exhausted_once(start: Start, clock: ManualClock) -> None:
     """The first server that reads it makes it available; all servers see the same."""
     emulators = [start(config_of(1), limits=Limits()) for _ in range(2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
+from threading import Thread
 
 import pytest
 from store_rules import LIMITS, Start, config_of, together
@@ -367,6 +368,31 @@ def test_statistics(queue: Queue, clock: ManualClock) -> None:
     clock.advance(3540)
     hour_later = minute_later._replace(available=3, scheduled=0, leased_last_hour=0)
     assert queue.fetch_statistics() == hour_later
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_statistics_are_of_one_time(
+    emulator: Emulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While they are read, tasks can be leased; they are of the time when they were asked for."""
+    queue.add_many([NewTask(), NewTask()])
+    leased: list[object] = []
+    totals = emulator._store._totals  # type: ignore[attr-defined]
+
+    def lease_meanwhile(*arguments: object) -> object:
+        found = totals(*arguments)
+        thread = Thread(target=lambda: leased.append(queue.lease_tasks(60, 1)))
+        thread.start()
+        thread.join(timeout=60)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(emulator._store, "_totals", lease_meanwhile)
+        numbers = queue.fetch_statistics()
+
+    assert len(leased) == 1
+    assert (numbers.tasks, numbers.available, numbers.leased) == (2, 2, 0)
+    assert queue.fetch_statistics().leased == 1
 
 
 def test_a_freed_name(queue: Queue, clock: ManualClock) -> None:

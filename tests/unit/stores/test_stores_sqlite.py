@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
-from typing import Any
 
 import pytest
 from store_rules import Start
@@ -98,29 +96,6 @@ def test_trimming_can_wait(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> 
 
     assert queue.get_task("one")
     assert store_of(store)._touched["pull"] == 0
-
-
-def test_reads_do_not_delay_operations(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While an answer is read, tasks are leased, and the answer is of the time it was asked for."""
-    queue = store.queue("pull")
-    queue.add_many([NewTask(), NewTask()])
-    inner = store_of(store)
-    leased: list[object] = []
-    totals = inner._totals
-
-    def lease_meanwhile(*arguments: Any) -> tuple[int, int]:
-        thread = threading.Thread(target=lambda: leased.append(queue.lease_tasks(60, 1)))
-        thread.start()
-        thread.join(timeout=60)
-        return totals(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(inner, "_totals", lease_meanwhile)
-        numbers = queue.fetch_statistics()
-
-    assert len(leased) == 1
-    assert (numbers.tasks, numbers.available, numbers.leased) == (2, 2, 0)
-    assert queue.fetch_statistics().leased == 1
 
 
 def test_a_full_disk(store: Emulator) -> None:
