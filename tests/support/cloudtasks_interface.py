@@ -138,12 +138,12 @@ class CloudTasksInterface(PushInterface):
         return Shown(_id(task), body, to_usec(task.schedule_time), request=target)
 
 
-def rest_client(url: str, credentials: Any = None, module: Any = tasks_v2beta2) -> Any:
+def rest_client(url: str, module: Any = tasks_v2beta2) -> Any:
     """Return Google's client for a version on the REST interface of a server."""
     return module.CloudTasksClient(
         transport="rest",
         client_options={"api_endpoint": url},
-        credentials=credentials or AnonymousCredentials(),  # type: ignore[no-untyped-call]
+        credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
     )
 
 
@@ -161,7 +161,7 @@ def grpc_client(address: str, module: Any = tasks_v2beta2) -> Iterator[Any]:
 def cloudtasks_rest_interface(push_module: ModuleType | None = None) -> Iterator[Interface]:
     """Serve an emulator and yield Google's client on its REST interface."""
     with Server(manual_emulator()) as server:
-        push_client = push_module and rest_client(server.url, module=push_module)
+        push_client = push_module and rest_client(server.url, push_module)
         yield CloudTasksInterface(server.emulator, rest_client(server.url), push_client)
 
 

@@ -112,9 +112,9 @@ def push_app(given: PushApp | None = None) -> Iterator[PushApp]:
         server.shutdown()
 
 
-def until(condition: Callable[[], object], *, seconds: float = _SECONDS) -> None:
+def until(condition: Callable[[], object]) -> None:
     """Wait until something is true; fail after a long time."""
-    for _ in range(int(seconds / 0.02)):
+    for _ in range(int(_SECONDS / 0.02)):
         if condition():
             return
         _pause.wait(0.02)

@@ -54,9 +54,9 @@ PAGES = (
 QUEUES = "/taskqueue/v1beta2/projects/p/taskqueues"
 
 
-def console_of(config: str = CONFIG, limits: Limits | None = None) -> ConsoleClient:
+def console_of(limits: Limits | None = None) -> ConsoleClient:
     """Return the console of a new server."""
-    emulator = Emulator.from_text(config, clock=ManualClock(), limits=limits or Limits())
+    emulator = Emulator.from_text(CONFIG, clock=ManualClock(), limits=limits)
     return ConsoleClient(ServerState(emulator))
 
 
@@ -230,7 +230,7 @@ def test_a_filter_keeps_the_order(shown: ConsoleClient) -> None:
 
 def test_a_large_snapshot() -> None:
     """A file larger than other requests may be is loaded nevertheless."""
-    console = console_of(limits=Limits(rest_body_bytes=2000))
+    console = console_of(Limits(rest_body_bytes=2000))
     console.state.emulator.queue("pull").add(b"x" * 2000)
     saved = console.http.get("/_emulator/snapshot").data
     console.state.emulator.reset()
@@ -481,7 +481,7 @@ def test_a_deleted_task(console: ConsoleClient, state: ServerState) -> None:
 @pytest.mark.parametrize(("events", "exhausted"), [(0, 1000), (100, 0)])
 def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int) -> None:
     """If its history or the task itself is deleted, the page shows the rest."""
-    console = console_of(limits=Limits(events_kept=events, exhausted_kept=exhausted))
+    console = console_of(Limits(events_kept=events, exhausted_kept=exhausted))
     queue = console.state.emulator.queue("pull")
     queue.add(b"lost", name="lost", tag="t")
     for _ in range(2):

@@ -55,15 +55,13 @@ def pull(name: str, *, leases: int | None = None, age_seconds: int | None = None
 
 
 def emulator_of(
-    *queues: QueueSettings,
-    limits: Limits | None = None,
-    storage: int | None = None,
-    clock: ManualClock | None = None,
+    *queues: QueueSettings, limits: Limits | None = None, clock: ManualClock | None = None
 ) -> Emulator:
     """Return an emulator of some queues."""
-    config = QueueConfig(queues=queues, total_storage_limit_bytes=storage)
     names = map("task{}".format, count(1)).__next__
-    return Emulator(config, clock=clock or ManualClock(), limits=limits, names=names)
+    return Emulator(
+        QueueConfig(queues=queues), clock=clock or ManualClock(), limits=limits, names=names
+    )
 
 
 @pytest.fixture

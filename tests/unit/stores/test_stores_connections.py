@@ -86,7 +86,7 @@ def test_a_store_that_is_closed_in_use(start: Start, url: str) -> None:
 
 
 def test_a_schema_that_is_gone(start: Start, url: str) -> None:
-    """That cannot be tried again, and is said so."""
+    """The error is internal, without the advice to try again."""
     emulator = start()
     with connect(parsed(url)) as connection:
         connection.execute("ALTER TABLE tasks RENAME TO elsewhere")

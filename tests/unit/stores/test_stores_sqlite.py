@@ -146,7 +146,7 @@ def test_a_transaction_that_cannot_be_ended(
 
 
 def test_a_file_that_breaks_in_use(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That cannot be tried again, and is said so."""
+    """The error is internal, without the advice to try again."""
 
     def fail(*_: object) -> None:
         raise sqlite3.DatabaseError("database disk image is malformed")
