@@ -160,7 +160,7 @@ def test_a_command_that_a_signal_ends(execute: Execute) -> None:
 
 
 def test_a_command_that_is_not_there(execute: Execute, app_folder: Path) -> None:
-    """A missing program and a file that is none are reported as shells tell them."""
+    """A missing program and a file that cannot be run have the exit statuses of shells."""
     (app_folder / "text").write_text("no program")
     missing, text = execute("--", "no-such-program"), execute("--", str(app_folder / "text"))
 

@@ -105,7 +105,7 @@ class TestJoining:
         assert not (folder / "ran").exists()
 
     def test_something_else_answers(self) -> None:
-        """A server that is none of this kind is not joined."""
+        """A server of another kind is not joined."""
         with always_answering({}) as address:
             done = pullqueue("exec", "--url", address, "--", "true")
 

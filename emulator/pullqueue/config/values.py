@@ -70,7 +70,7 @@ def as_integer(scalar: Scalar) -> int | None:
 
 
 def as_number(scalar: Scalar) -> float | None:
-    """Return a value as a finite number, None if it is none; truth values are not numbers."""
+    """Return a value as a finite number, None if it is not one; truth values are not numbers."""
     value = scalar.value
     if value is None or isinstance(value, bool):
         return None

@@ -126,7 +126,7 @@ class Changed(models.Model):
 
 @operation("GET", "/queues", key="queues")
 def list_queues(state: ServerState) -> list[models.QueueResource]:
-    """List all queues with their numbers and settings."""
+    """List queues and their numbers; `default` if it is in queue.yaml, used, or the only one."""
     return resources_of(state, statistics_of(state))
 
 

@@ -111,7 +111,7 @@ class TestSecretFile:
         assert len(secret_of(path)) == 64
 
     def test_servers_that_start_at_once(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """All go by the secret of the one that was first."""
+        """All use the secret of the first one."""
         link = os.link
         first: list[str] = []
 
