@@ -41,7 +41,7 @@ def test_the_documents_show_the_table_of_today() -> None:
 
 
 def test_every_verdict_is_one_of_three() -> None:
-    """Supported, differs or not supported; where it differs the table says how."""
+    """Supported, differs or not supported; each has a source, and a note unless it is supported."""
     assert [row for row in ROWS if None in row or None in row.values()] == []  # five fields each
     assert {row["verdict"] for row in ROWS} == {"supported", "differs", "not supported"}
     assert [row["item"] for row in ROWS if row["verdict"] != "supported" and not row["note"]] == []
