@@ -107,9 +107,9 @@ def insert_tasks(call: Call, queue: Queue, tasks: Sequence[NewTask]) -> list[Tas
 
 
 def _name_in_use(queue: Queue, task: NewTask, *, existing: bool) -> ApiError:
-    reserved = messages.CLOUD_TASKS_TASK_NAME_RESERVED
+    exists, reserved = messages.CLOUD_TASKS_TASK_EXISTS, messages.CLOUD_TASKS_TASK_NAME_RESERVED
     return ApiError(
-        messages.CLOUD_TASKS_TASK_EXISTS if existing else reserved,
+        exists if existing else reserved,
         rpc_code="ALREADY_EXISTS",
         explanation=f'task "{task.name}" of queue "{queue.name}" {why_in_use(existing=existing)}: '
         "choose another name, or omit it",

@@ -21,7 +21,6 @@ _NO_SPACE_AFTER_COLON = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+):([^\s:/].*)")
 _WORD_AND_VALUE = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+)(?:[ \t]+(\S.*))?")
 _QUEUE = re.compile(r"^([ ]*)queue:", re.MULTILINE)
 _END_MARKER = re.compile(r"^\.\.\.(?=\s)", re.MULTILINE)
-_WITHOUT_KEY = "list item outside of a list: put it under its key, such as `queue:`"
 _UNCLOSED = {
     "while parsing a flow sequence": "]",
     "while parsing a flow mapping": "}",
@@ -236,7 +235,8 @@ class _Fault:
             return report
         keys = list(_QUEUE.finditer(self._source.text, 0, start))
         if not keys:
-            return Report(at=at, message=_WITHOUT_KEY)
+            message = "list item outside of a list: put it under its key, such as `queue:`"
+            return Report(at=at, message=message)
         return self._list_without_key(keys[-1], at)
 
     def _end_of_list(self, item: re.Match[str], stray: Place) -> Report | None:

@@ -74,7 +74,7 @@ def test_waiting_for_a_server_that_says_nothing(run: Run) -> None:
 
 @pytest.mark.parametrize("order", ["queues", "credentials a@b", "snapshot save -"])
 def test_an_answer_that_breaks_off(run: Run, order: str) -> None:
-    """A server that goes in the middle of its answer is reported; half an answer is none."""
+    """A server that closes the connection in the middle of its response is reported."""
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
         done = run(order, "--url", address)
 
@@ -84,7 +84,7 @@ def test_an_answer_that_breaks_off(run: Run, order: str) -> None:
 
 
 def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is not there, an address that is none, and something else that answers."""
+    """No server, an address that is not valid, and another program that responds are reported."""
     assert "start one with `pullqueue serve`" in run("queues --url 127.0.0.1:9").err
     for address in (
         *("ftp://x", "localhost", "localhost:x", ":1", "//h:1"),
