@@ -84,7 +84,7 @@ def test_an_answer_that_breaks_off(run: Run, order: str) -> None:
 
 
 def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No server, an address that is not valid, and another program that responds are reported."""
+    """A server that is not there and an address that is not valid are reported."""
     assert "start one with `pullqueue serve`" in run("queues --url 127.0.0.1:9").err
     for address in (
         *("ftp://x", "localhost", "localhost:x", ":1", "//h:1"),
