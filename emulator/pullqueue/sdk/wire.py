@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from typing import Any
@@ -18,9 +19,13 @@ from pullqueue.sdk.stub import DATASTORE, SERVICE
 from pullqueue.sdk.transactions import TransactionalStub
 
 _UPSTREAM_SECONDS = 60.0
+_LOGGED_SERVICES = 50
+"""How many missing services are logged: a client can make up any number of names."""
 _HEADERS = {"Content-Type": "application/octet-stream"}
 
 _Rpc = remote_api.RpcError
+
+_log = logging.getLogger("pullqueue.sdk")
 
 _RPC_ERRORS = {
     apiproxy_errors.OverQuotaError: _Rpc.OVER_QUOTA,
@@ -37,6 +42,8 @@ class CallServer:
     ) -> None:
         """Pass calls to other services on to `upstream`, a `host:port`; `run_now` sends a task."""
         self._upstream = upstream
+        self._missing: set[str] = set()
+        """What was logged of services that were called though there is no upstream."""
         self._stub = TransactionalStub.over(emulator)
         self._stub.has_datastore = upstream is not None
         self._stub.run_now = run_now
@@ -56,7 +63,7 @@ class CallServer:
             with call_deadline(_deadline_usec(deadline)):
                 return self._answer(request.method, request.request, logged)
         if self._upstream is None:
-            return _answer_alone(request)
+            return self._answer_alone(request)
         response = _answer_of(self._upstream, data)
         if request.service_name == DATASTORE:
             self._stub.end_transaction(
@@ -82,27 +89,30 @@ class CallServer:
         logged |= logged_call(method, call, result, None)
         return _serialized(remote_api.Response(response=result.SerializeToString()))
 
+    def _answer_alone(self, request: Any) -> bytes:
+        """Return the response to a request for another service where no upstream is named.
+
+        A Go app flushes its log at the end of every request, and also writes it to standard error:
+        that call succeeds. All others fail, and are logged: the memcache client hides the error.
+        """
+        service = request.service_name
+        if (service, request.method) == ("logservice", "Flush"):
+            return _serialized(remote_api.Response(response=b""))
+        problem = (
+            f'pullqueue has no service {quoted(service)}, only "taskqueue": start it '
+            "with --api-upstream HOST:PORT to pass calls to other services on"
+        )
+        if problem not in self._missing and len(self._missing) < _LOGGED_SERVICES:
+            self._missing.add(problem)
+            _log.warning("%s", problem)
+        return _failure(_Rpc.CALL_NOT_FOUND, problem)
+
 
 def _deadline_usec(text: str | None) -> int:
     try:
         return round(float(text or DEADLINE_SECONDS) * USEC_PER_SECOND)
     except (ValueError, OverflowError):  # not a number, or infinite
         return round(DEADLINE_SECONDS * USEC_PER_SECOND)
-
-
-def _answer_alone(request: Any) -> bytes:
-    """Return the response to a request for another service where no upstream is named.
-
-    A Go app flushes its log at the end of every request, and also writes it to standard error: that
-    call succeeds. All others fail.
-    """
-    if (request.service_name, request.method) == ("logservice", "Flush"):
-        return _serialized(remote_api.Response(response=b""))
-    return _failure(
-        _Rpc.CALL_NOT_FOUND,
-        f'pullqueue has no service {quoted(request.service_name)}, only "taskqueue": start it '
-        "with --api-upstream HOST:PORT to pass calls to other services on",
-    )
 
 
 def _answer_of(upstream: str, data: bytes) -> bytes:

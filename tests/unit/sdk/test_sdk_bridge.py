@@ -296,9 +296,16 @@ class TestTransactions:
 
 
 class TestOtherServices:
-    def test_without_an_upstream(self, server: Server) -> None:
-        """The answer says what this server is and what can be done."""
+    def test_without_an_upstream(self, server: Server, caplog: pytest.LogCaptureFixture) -> None:
+        """The answer says what this server is and what can be done; each service is logged once."""
         answer = call(server, "Get", b"", service="memcache")
+        call(server, "Set", b"", service="memcache")
+        call(server, "RunQuery", b"", service="datastore_v3")
+
+        assert [each.split(",")[0] for each in caplog.messages] == [
+            'pullqueue has no service "memcache"',
+            'pullqueue has no service "datastore_v3"',
+        ]
 
         assert answer.rpc_error.code == RpcError.CALL_NOT_FOUND
         assert 'pullqueue has no service "memcache"' in answer.rpc_error.detail
