@@ -134,6 +134,22 @@ def test_retries(control: Control, app: PushApp, caplog: pytest.LogCaptureFixtur
         assert f"pullqueue_attempts_total{{{labels}}} {number}.0" in metrics
 
 
+@pytest.mark.parametrize(("kind", "sent"), [("fail", []), ("lose_response", ["/mail"])])
+def test_an_attempt_that_a_fault_answers(
+    control: Control, app: PushApp, caplog: pytest.LogCaptureFixture, kind: str, sent: list[str]
+) -> None:
+    """Its log, request and history say so instead of the app's address, if it was not sent."""
+    control.call("POST", "/faults", {"kind": kind, "call": "attempt"})
+    control.add("once", "/mail", name="t")
+    until(lambda: "it is exhausted" in caplog.text)
+    [logged] = control.call("GET", "/requests")["requests"]
+    end = control.call("GET", "/queues/once/tasks/t/history")["events"][2]
+
+    where = app.url if sent else "answered by a fault, not sent"
+    assert (app.paths(), logged["client"], end["client"]) == (sent, where, where)
+    assert f"(POST /mail {'at ' if sent else ''}{where}: " in caplog.text
+
+
 def test_a_new_rate(app: PushApp) -> None:
     """It applies at once."""
     emulator = Emulator.from_text(QUEUE_YAML)

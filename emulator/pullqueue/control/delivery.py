@@ -25,7 +25,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import KEPT, PushAddresses
 from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt, is_dispatched
-from pullqueue.push.request import PushResponse
+from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.push.sending import HttpSender
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task
@@ -44,6 +44,8 @@ _LEASE_SECONDS = 15.0
 _RENEWAL_SECONDS = 5.0
 _ACTIVE_SECONDS = 2.0
 """How long after an attempt the next one of its queue starts to the millisecond."""
+_NOT_SENT = "answered by a fault, not sent"
+"""Replaces the address of an attempt that did not reach the app."""
 
 _log = logging.getLogger("pullqueue.push")
 
@@ -215,13 +217,19 @@ class Delivery:
     def _attempt(self, running: RunningAttempt, address: str, origin: Origin) -> None:
         """Send a task that was started, and apply the result."""
         began = perf_counter()
+        sent_to: list[str] = []
+
+        def send(request: PushRequest) -> PushResponse:
+            sent_to.append(address)
+            return self._sender.send(request, address)
+
         try:
-            response = self._dispatcher.send(
-                running, lambda request: self._sender.send(request, address)
-            )
+            response = self._dispatcher.send(running, send)
             if response.status is None and self._stopping.is_set():
                 self._dispatcher.abandon(running)
                 return
+            if not sent_to:
+                origin = origin._replace(client=_NOT_SENT)
             with called_by(Caller(origin)):
                 attempt = self._dispatcher.finish(running, response)
         except Exception as error:  # noqa: BLE001 - the task is not left running, whatever happens
@@ -263,13 +271,13 @@ class Delivery:
         if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
             what = f"status {status}" if status else response.reason or "no response"
             _log.warning(
-                'attempt %d of task "%s" of queue "%s" failed (%s %s at %s: %s): %s',
+                'attempt %d of task "%s" of queue "%s" failed (%s %s %s: %s): %s',
                 attempt.number,
                 request.task_name,
                 request.queue_name,
                 request.method,
                 request.url,
-                origin.client,
+                _NOT_SENT if origin.client == _NOT_SENT else f"at {origin.client}",
                 what,
                 "it is exhausted" if attempt.outcome == "exhausted" else "it will be retried",
             )

@@ -82,7 +82,13 @@ class Request(Model):
     verb: Annotated[str, Meta(description="HTTP method; CALL for a call of the SDK in process.")]
     path: str
     query: str
-    client: Annotated[str, Meta(description="Address of the client; of the app, for a push task.")]
+    client: Annotated[
+        str,
+        Meta(
+            description="Address of the client; of the app, for a push task, or that a fault "
+            "answered the attempt."
+        ),
+    ]
     agent: Annotated[str, Meta(description="User-Agent of the client; empty if unknown.")]
     caller: Annotated[
         str | None, Meta(description="E-mail address of the token's owner, if tokens are required.")
