@@ -24,7 +24,7 @@ from pullqueue.console.actions import ask, changes_of_form
 from pullqueue.console.charts import RANGES, chart_of, overlay_of
 from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.control.models import EXHAUSTED, QueueResource, TaskResource
+from pullqueue.control.models import EXHAUSTED, MANUAL_CLOCK, QueueResource, TaskResource
 from pullqueue.control.overview import summary_of
 from pullqueue.control.queues import resources_of, shown_queues, statistics_of
 from pullqueue.control.request_log import Request
@@ -238,7 +238,7 @@ class Pages:
 
     def clock(self) -> Response:
         """Return the page of the clock."""
-        return self._page("clock", clock=self._ask("getClock"))
+        return self._page("clock", clock=self._ask("getClock"), advice=MANUAL_CLOCK)
 
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import MovableClock
 from pullqueue.config.text import quoted
-from pullqueue.control.models import Count, Maybe, Model
+from pullqueue.control.models import MANUAL_CLOCK, Count, Maybe, Model
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ClockError, PullQueueError
 from pullqueue.faults.declaration import (
@@ -76,8 +76,7 @@ class FaultRegistry:
         _check(kind, options)
         if kind.moves_clock and not isinstance(self._emulator.clock, MovableClock):
             raise ClockError(
-                f"{kind.name} moves the clock, and this one is the system's: start the server with "
-                "--clock manual"
+                f"{kind.name} moves the clock, and this one is the system's: {MANUAL_CLOCK}"
             )
         if "error" in options:
             options["error"] = ERRORS[options["error"]]

@@ -25,6 +25,11 @@ from pullqueue.push.retry import retry_of
 from pullqueue.tasks import HttpRequest, Task
 
 PREVIEW_BYTES: Final = 256
+MANUAL_CLOCK: Final = (
+    "start the server by `pullqueue serve --clock manual` (`pullqueue exec --url` runs an app with "
+    "it)"
+)
+"""What to do where the clock cannot be moved."""
 
 _T = TypeVar("_T")
 Maybe: TypeAlias = _T | UnsetType

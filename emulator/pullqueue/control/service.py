@@ -189,9 +189,7 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
     """Move a manual clock forward, and return what that did to each queue."""
     clock = state.emulator.clock
     if not isinstance(clock, ManualClock):
-        raise ClockError(
-            "the clock is the system's and cannot be moved: start the emulator with --clock manual"
-        )
+        raise ClockError(f"the clock is the system's and cannot be moved: {models.MANUAL_CLOCK}")
     if (body.advance is UNSET) is (body.move_to is UNSET):
         raise ApiError(
             'the body must have either advance or move_to: send {"advance": SECONDS} or '

@@ -73,8 +73,8 @@ def test_latency_by_the_clock_of_the_system() -> None:
 
     assert (reply.status, listed) == (400, [])
     assert reply.message == (
-        "latency moves the clock, and this one is the system's: start the server with "
-        "--clock manual"
+        "latency moves the clock, and this one is the system's: start the server by "
+        "`pullqueue serve --clock manual` (`pullqueue exec --url` runs an app with it)"
     )
 
 
