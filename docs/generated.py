@@ -1,7 +1,8 @@
 """Fill the pages with Markdown that is generated from the code.
 
 While Sphinx reads a page, a line `<!-- generated: limits -->` is replaced by the result of the
-function of that name in `PARTS`. The results are not stored in the repository.
+function of that name in `PARTS`, with all that follows as far as the line `<!-- end -->`. The
+results are not stored in the repository: in the file, the lines between say where else they are.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pytest_pullqueue import plugin
 from pytest_pullqueue.settings import INI_OPTIONS, Settings
 
-_MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+_MARK = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -28,6 +28,8 @@ FROM_AN_INDEX = re.compile(
     r"|(pip install|additional_dependencies:)[^&\n]*?(?<![/\w])pullqueue(?!\S* @ )"
 )
 """Commands that search for pullqueue on PyPI, where it may be missing."""
+FILLED = re.compile(r"^<!-- generated: \w+ -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
+"""What a file shows in place of text that the build fills in."""
 ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue", "pullqueue exec -- java")
 """The first words of commands and files for other machines."""
 
@@ -76,6 +78,20 @@ def test_each_guide_begins_with_its_end(page: Path) -> None:
     paragraph = page.read_text("utf-8").split("\n\n")[1]
 
     assert "At the end" in paragraph.replace("\n", " ")
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "reference").glob("*.md")), ids=name_of)
+def test_what_the_build_fills_in_can_be_read_without_it(page: Path) -> None:
+    """Each gap in a file names the build, and commands (which other tests run) or the source."""
+    text = page.read_text("utf-8")
+    gaps = FILLED.findall(text)
+    links = [link for gap in gaps for link in re.findall(r"\]\((.*?)\)", gap)]
+
+    assert len(gaps) == text.count("<!-- generated: ")
+    assert [gap for gap in gaps if "`nox -s docs`" not in gap] == []
+    assert [gap for gap in gaps if "\n$ " not in gap and "](" not in gap] == []
+    assert [link for link in links if not (page.parent / link).is_file()] == []
+    assert "$ python -m pydoc " in text or "{eval-rst}" not in text
 
 
 def test_each_link_has_a_text() -> None:
