@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -30,12 +31,13 @@ _HINTS = {
         "FakeDatetime is freezegun's datetime, which ndb and some databases refuse: set "
         "`pullqueue_freezer = time-machine` in the ini file, and pip install time-machine"
     ),
-    "Attempted RPC call without active security ticket": (
-        "the app called a service of App Engine that has no stub in this test: set up the SDK's "
-        "testbed with the stubs that it needs, such as init_datastore_v3_stub()"
-    ),
 }
 """What to do about errors of others, by patterns of their messages."""
+
+_NO_STUB = re.compile(
+    r"Attempted RPC call without active security ticket|No api proxy found for service \"(\w+)\""
+)
+_TASKQUEUE = "google.appengine.api.taskqueue"
 
 _DEADLINE = re.compile("(?s).*(504 Deadline Exceeded|StatusCode.DEADLINE_EXCEEDED)")
 _DEADLINE_HINT = (
@@ -53,6 +55,8 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         message = "" if error is None else str(error)
         foreign = "" if isinstance(error, AssertionError) else message
         hints = [hint for pattern, hint in _HINTS.items() if re.match(pattern, foreign)]
+        if error is not None and (no_stub := _NO_STUB.match(message)):
+            hints.append(_stub_hint(error, no_stub[1]))
         if _DEADLINE.match(foreign) and _time_machine_is_active():
             hints.append(_DEADLINE_HINT)
         report.sections += [(_TITLE, hint) for hint in hints]
@@ -63,6 +67,22 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         from pullqueue.testing.emulation import latest  # noqa: PLC0415 - is loaded
 
         latest[:] = [emulation for emulation in latest if not emulation.has_ended]
+
+
+def _stub_hint(error: BaseException, service: str | None) -> str:
+    """Return what to do about an error of a service that has no stub; None: it names none."""
+    if service == "taskqueue" or (service is None and _is_of_taskqueue(error)):
+        return "taskqueue has no stub in this test: use the fixture pullqueue_sdk"
+    return (
+        "the app called a service of App Engine that has no stub in this test: set up the SDK's "
+        "testbed with the stubs that it needs, such as init_datastore_v3_stub()"
+    )
+
+
+def _is_of_taskqueue(error: BaseException) -> bool:
+    """Return whether the SDK's taskqueue is among the callers of what raised an error."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(_TASKQUEUE in frame.f_globals.get("__name__", "") for frame in frames)
 
 
 def _time_machine_is_active() -> bool:

@@ -191,6 +191,8 @@ def test_hints(run: Run) -> None:
         import time_machine as tm
         from datetime import datetime
         from google.api_core.exceptions import DeadlineExceeded
+        from google.appengine.api import apiproxy_stub_map, app_identity, memcache, taskqueue
+        from google.appengine.runtime import default_api_stub as stub
 
         @pytest.fixture(scope="module")
         def shop(pullqueue_emulator):
@@ -217,18 +219,28 @@ def test_hints(run: Run) -> None:
             raise DeadlineExceeded("Deadline Exceeded")
 
         def test_service(pullqueue_sdk):
-            from google.appengine.api import app_identity
-            from google.appengine.runtime import default_api_stub as stub
             stub.Register(stub.DefaultApiStub())    # as wrap_wsgi_app does
             app_identity.get_service_account_name()
+
+        @pytest.mark.parametrize("default", [stub.DefaultApiStub(), None])
+        def test_taskqueue(default, monkeypatch):
+            stubs = apiproxy_stub_map.APIProxyStubMap(default)
+            monkeypatch.setattr(apiproxy_stub_map, "apiproxy", stubs)
+            taskqueue.add(url="/")
+
+        def test_memcache(monkeypatch):
+            stubs = apiproxy_stub_map.APIProxyStubMap()
+            monkeypatch.setattr(apiproxy_stub_map, "apiproxy", stubs)
+            memcache.get("key")
     """)
 
-    result.assert_outcomes(errors=1, failed=6)
-    for hint in (
-        "in a fixture of a wider scope use `with pullqueue.testing.emulation(",
-        "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead",
-        "set `pullqueue_freezer = time-machine` in the ini file",
-        "pass `timeout=None` to the call",
-        "set up the SDK's testbed with the stubs that it needs",
-    ):
-        assert sum(hint in line for line in result.outlines) == 1
+    result.assert_outcomes(errors=1, failed=9)
+    for hint, tests in {
+        "in a fixture of a wider scope use `with pullqueue.testing.emulation(": 1,
+        "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead": 1,
+        "set `pullqueue_freezer = time-machine` in the ini file": 1,
+        "pass `timeout=None` to the call": 1,
+        "set up the SDK's testbed with the stubs that it needs": 2,
+        "taskqueue has no stub in this test: use the fixture pullqueue_sdk": 2,
+    }.items():
+        assert sum(hint in line for line in result.outlines) == tests

@@ -77,15 +77,30 @@ def pause(*, names: tuple[str, ...], client: Client) -> None:
 @_queues_argument
 @server_options
 def resume(*, names: tuple[str, ...], client: Client) -> None:
-    """Lease and send the tasks of paused queues again."""
-    _change(client, names, "resume")
+    """Lease and send the tasks of paused queues again.
+
+    A push queue with `rate: 0` sends nothing until it has another rate.
+    """
+    for queue in _change(client, names, "resume"):
+        if _has_rate_0(queue):
+            note(
+                f'queue "{queue["name"]}" is resumed, but its tasks are not sent: rate is 0; set '
+                "another rate in queue.yaml"
+            )
 
 
-def _change(client: Client, names: tuple[str, ...], verb: str) -> None:
+def _change(client: Client, names: tuple[str, ...], verb: str) -> list[Json]:
     for name in names:
         client.get(queue_path(name))  # before any is changed: all exist
     found = [client.post(f"{queue_path(name)}/{verb}")["queue"] for name in names]
     show({"queues": found}, _table(found, empty=""))
+    return found
+
+
+def _has_rate_0(queue: Json) -> bool:
+    """Return True for a push queue whose rate prevents its tasks from being sent."""
+    rate = queue["settings"].get("rate")
+    return queue["mode"] == "push" and bool(rate) and not rate["count"]
 
 
 @click.command
@@ -144,8 +159,7 @@ def _row(queue: Json) -> list[object]:
     if queue["paused"]:
         state += f", {queue['paused']} due"
     if queue["mode"] == "push":
-        rate = queue["settings"].get("rate")
-        stopped = "not sent: rate is 0" if rate and not rate["count"] else ""
+        stopped = "not sent: rate is 0" if _has_rate_0(queue) else ""
         state = ", ".join(filter(None, ["push", state, stopped, queue["kept"] and "kept"]))
         queue["leased"], queue["scheduled"] = (
             queue["running"],

@@ -464,7 +464,10 @@ class Queue:
         self._set_paused(paused=True)
 
     def resume(self) -> None:
-        """Lease and send tasks again, also of a queue that was removed from queue.yaml."""
+        """Lease and send tasks again, also of a queue that was removed from queue.yaml.
+
+        A push queue with `rate: 0` sends nothing until it has another rate.
+        """
         self._set_paused(paused=False)
         self._disabled = False
 

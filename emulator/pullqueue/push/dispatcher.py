@@ -363,5 +363,11 @@ class _Scan:
 
 def is_dispatched(queue: Queue) -> bool:
     """Return True for a push queue that is not paused, so that its tasks are sent."""
-    is_paused = queue.state is not QueueState.RUNNING or not queue.settings.effective_rate
-    return queue.is_push and not is_paused
+    return queue.is_push and why_not_sent(queue) is None
+
+
+def why_not_sent(queue: Queue) -> str | None:
+    """Return what prevents the tasks of a push queue from being sent; None: nothing does."""
+    if not queue.settings.effective_rate:
+        return "rate is 0"  # whether or not the queue is paused as well
+    return None if queue.state is QueueState.RUNNING else f"the queue is {queue.state.value}"

@@ -12,9 +12,18 @@ from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import faults_of
+from pullqueue.push.dispatcher import why_not_sent
 from pullqueue.tasks import Task, TaskState
 from pullqueue.testing.record import records_of
 
+_STATES = (
+    TaskState.AVAILABLE,
+    TaskState.LEASED,
+    TaskState.RUNNING,
+    TaskState.RETRYING,
+    TaskState.SCHEDULED,
+)
+"""The states of tasks in the order in which they are shown."""
 _TASKS_SHOWN = 5
 _EVENTS_SHOWN = 10
 _PAYLOAD_BYTES_SHOWN = 60
@@ -53,8 +62,10 @@ def describe_queue(queue: Queue) -> Iterator[str]:
     events = queue.events()
     yield f'queue "{queue.name}": {_summary(queue)}'
     if queue.is_push and queue.fetch_statistics().available:
-        yield "  due tasks are sent by run_tasks(emulator, app), or by drain(..., app=app)"
-    for state in TaskState:
+        why = why_not_sent(queue)
+        sent = "due tasks are sent by run_tasks(emulator, app), or by drain(..., app=app)"
+        yield f"  not sent: {why}" if why else f"  {sent}"
+    for state in _STATES:
         found = queue.list_tasks(limit=_TASKS_SHOWN + 1, state=state)
         tasks = [task for task in found if task.state_at(now_usec) is state]
         yield from _labelled(f"  {state.value:<9}", (_task_line(queue, t, now_usec) for t in tasks))
@@ -72,14 +83,8 @@ def describe_queue(queue: Queue) -> Iterator[str]:
 
 def _summary(queue: Queue) -> str:
     counts = queue.fetch_statistics()
-    parts = [
-        (counts.available, "available"),
-        (counts.leased, "leased"),
-        (counts.running, "running"),
-        (counts.retrying, "retrying"),
-        (counts.scheduled, "scheduled"),
-        (counts.exhausted, "exhausted"),
-    ]
+    words = [*(state.value for state in _STATES), "exhausted"]
+    parts = ((getattr(counts, word), word) for word in words)
     return ", ".join(f"{count} {word}" for count, word in parts if count) or "empty"
 
 

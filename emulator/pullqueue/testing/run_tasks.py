@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from pullqueue.clock import duration_usec, from_usec, movable_clock, to_usec
 from pullqueue.config.model import QueueMode, QueueSettings
-from pullqueue.config.text import quoted
+from pullqueue.config.text import quoted, span_of
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.queue import Queue
 from pullqueue.errors import ClockError
 from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched
 from pullqueue.push.request import (
@@ -86,7 +86,7 @@ def run_tasks(
 
     Raises:
         AssertionError: tasks are still due after `max_attempts` attempts; or with `"empty"`, tasks
-            are in a queue that is paused.
+            are in a queue that is paused or has `rate: 0`.
         ClockError: the clock cannot be moved, and `until` is not `"now"`.
         InvalidQueueModeError: one of `queues` is a pull queue.
         TypeError: an argument has a wrong type, or none says where tasks are sent.
@@ -253,27 +253,37 @@ class TaskRunner:
         if len(self.attempts) == self._max_attempts:
             raise AssertionError(
                 f"{self._max_attempts} attempts were made to send tasks, and some are still "
-                f"due;{self._endless(task)} if this is not an endless loop, pass a higher "
+                f"due;{self._why_retried(task)} if this is not an endless loop, pass a higher "
                 f"{self._limit_name}\n{describe(self._emulator)}"
             )
 
-    def _endless(self, task: Task) -> str:
-        """Return that a task is retried without a limit; empty if it is not."""
+    def _why_retried(self, task: Task) -> str:
+        """Return why a task is retried that often; empty if a limit will soon end that."""
+        failures = task.retry_count
         retry = retry_of(task, self._emulator.queue(task.queue_name).settings)
-        has_limit = (retry.task_retry_limit, retry.task_age_limit_seconds) != (None, None)
-        if has_limit or not task.retry_count:
+        limit, age_limit = retry.task_retry_limit, retry.task_age_limit_seconds
+        if not failures:
             return ""
-        times = "time" if task.retry_count == 1 else "times"
+        if limit is None and age_limit is None:
+            until = "forever, since it has no task_retry_limit"
+        elif limit is not None and age_limit is not None and failures > limit:
+            until = (
+                f"until both limits are exceeded: task_retry_limit, {limit}, is exceeded, "
+                f"task_age_limit, {span_of(age_limit)}, is not"
+            )
+        else:
+            return ""
+        times = "time" if failures == 1 else "times"
         return (
-            f' task "{task.name}" of queue "{task.queue_name}" has failed {task.retry_count} '
-            f"{times} and is retried forever, since it has no task_retry_limit;"
+            f' task "{task.name}" of queue "{task.queue_name}" has failed {failures} {times} and '
+            f"is retried {until};"
         )
 
     def run_until(self, end_usec: int | None) -> None:
         """Send what becomes due until a time, and move the clock there; None: until all is sent.
 
         Raises:
-            AssertionError: `end_usec` is None, and tasks are left in a queue that is paused.
+            AssertionError: `end_usec` is None, and tasks are left that are never sent.
         """
         clock = movable_clock(self._emulator)
         self.run_due()
@@ -337,9 +347,15 @@ def _count(queue: Queue) -> int:
 
 
 def _why_left(queue: Queue, count: int) -> str:
-    is_running = queue.state is QueueState.RUNNING
-    why = "has `rate: 0`" if is_running else f"is {queue.state.value}"
+    left = f"with {count_tasks(count)} that cannot be sent"
+    if queue.settings.effective_rate:
+        return (
+            f'queue "{queue.name}" is {queue.state.value}, {left}: resume it, or name other queues '
+            "in queues=[...]"
+        )
+    example = f'queues=[{{"name": "{queue.name}", "mode": "push", "rate": "5/s"}}]'
     return (
-        f'queue "{queue.name}" {why}, with {count_tasks(count)} that cannot be sent: resume it, or '
-        "name other queues in queues=[...]"
+        f'queue "{queue.name}" has `rate: 0`, {left}, and `resume` does not change that: set '
+        f"another rate in queue.yaml, or in a test with @pytest.mark.pullqueue({example}), or "
+        "leave the queue out of the queues=[...] of this call"
     )

@@ -33,11 +33,15 @@ def test_queues(run: Run, emulator: Emulator) -> None:
 
 
 def test_queue_with_rate_0(run: Run, emulator: Emulator) -> None:
-    """Its tasks are not sent, and the note says why."""
+    """Its tasks are not sent, and the note says why; so does `resume`."""
     settings = QueueSettings(name="zero", rate=Rate(count=0))
     emulator.reconfigure(replace(emulator.config, queues=(*emulator.config.queues, settings)))
 
     assert run("queues").out.splitlines()[-1].endswith("push, not sent: rate is 0, kept")
+    assert run("resume zero pull").err == (
+        'queue "zero" is resumed, but its tasks are not sent: rate is 0; set another rate in '
+        "queue.yaml\n"
+    )
 
 
 def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,7 +20,7 @@ from pullqueue.faults.declaration import Faults
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.sdk.deferred import deferred, namespace_manager
 from pullqueue.tasks import HttpRequest, NewTask, RetryParameters
-from pullqueue.testing import describe, run_tasks
+from pullqueue.testing import describe, emulation, run_tasks
 
 CONFIG = """
 queue:
@@ -303,10 +304,22 @@ class TestFailures:
         assert 'queue "web": 1 available\n' in message
         assert [str(shown.path) for shown in raised.traceback.filter(raised)] == [__file__]
 
-    def test_endless_retries(self, emulator: Emulator, web: Queue) -> None:
-        """The message names the limit that is missing."""
-        web.add(name="t", request=HttpRequest("/a", retry=RetryParameters()))
-        retried = 'task "t" of queue "web" has failed 3 times and is retried forever, since it has'
+    @pytest.mark.parametrize(
+        ("retry", "until"),
+        [
+            (RetryParameters(), "forever, since it has no task_retry_limit"),
+            (
+                RetryParameters(task_retry_limit=2, task_age_limit_seconds=172_800),
+                "until both limits are exceeded: task_retry_limit, 2, is exceeded, task_age_limit",
+            ),
+        ],
+    )
+    def test_endless_retries(
+        self, emulator: Emulator, web: Queue, retry: RetryParameters, until: str
+    ) -> None:
+        """The message names the limit that is missing, or is not exceeded, unlike the other."""
+        web.add(name="t", request=HttpRequest("/a", retry=retry))
+        retried = f'task "t" of queue "web" has failed 3 times and is retried {until}'
 
         with pytest.raises(AssertionError, match=retried):
             run_tasks(emulator, send=failing, until="empty", max_attempts=3)
@@ -321,6 +334,36 @@ class TestFailures:
 
         assert "  exhausted \"t\" POST /a attempted once (last: status 500) payload b''" in shown
         assert "1 exhausted\n  due tasks are sent by run_tasks(emulator, app), or by" in shown
+
+    @pytest.mark.parametrize(
+        ("name", "why"),
+        [("never", "rate is 0"), ("web", "the queue is paused")],
+    )
+    def test_report_of_tasks_that_are_not_sent(
+        self, emulator: Emulator, name: str, why: str
+    ) -> None:
+        """It says why, and not what would send them."""
+        emulator.queue(name).add(name="t")
+        emulator.queue("web").pause()
+
+        assert run_tasks(emulator, send=ok) == []
+
+        shown = describe(emulator)
+        assert f'queue "{name}": 1 available\n  not sent: {why}\n  available "t"' in shown
+        assert "run_tasks" not in shown
+
+    def test_order_of_a_report(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
+        """Tasks that are due are shown before those that are not, as in the summary."""
+        web.add(name="later", eta=clock.now() + timedelta(seconds=5))
+        web.add(name="due")
+
+        head, _, *tasks = describe(emulator).splitlines()[1:5]
+
+        assert head == 'queue "web": 1 available, 1 scheduled'
+        assert [line.split()[:2] for line in tasks] == [
+            ["available", '"due"'],
+            ["scheduled", '"later"'],
+        ]
 
     def test_the_report_of_a_failed_test(
         self, emulator: Emulator, web: Queue, clock: ManualClock
@@ -383,18 +426,35 @@ class TestUntil:
         assert clock.now() == later
 
     @pytest.mark.parametrize(
-        ("name", "why"),
-        [("never", "has `rate: 0`"), ("web", "is paused"), ("other", "is disabled")],
+        ("name", "why", "advice"),
+        [
+            ("never", "has `rate: 0`", ", and `resume` does not change that: set another rate in"),
+            ("web", "is paused", ": resume it"),
+            ("other", "is disabled", ": resume it"),
+        ],
     )
-    def test_empty_with_a_paused_queue(self, emulator: Emulator, name: str, why: str) -> None:
-        """Tasks that never run are an AssertionError that names the queue."""
+    def test_empty_with_a_paused_queue(
+        self, emulator: Emulator, name: str, why: str, advice: str
+    ) -> None:
+        """Tasks that never run are an AssertionError that names the queue and what to do."""
         emulator.queue(name).add()
         emulator.queue("web").pause()
         emulator.queue("other").set_disabled(True)
 
-        left = f'^queue "{name}" {why}, with 1 task that cannot be sent: resume it'
+        left = f'^queue "{name}" {why}, with 1 task that cannot be sent{advice}'
         with pytest.raises(AssertionError, match=left):
             run_tasks(emulator, send=ok, until="empty")
+
+    def test_the_advice_for_rate_0(self, emulator: Emulator) -> None:
+        """The queues that the message proposes for a test are valid, and are sent."""
+        emulator.queue("never").add()
+        with pytest.raises(AssertionError) as raised:
+            run_tasks(emulator, send=ok, until="empty")
+        example = str(raised.value).split("pullqueue(queues=")[1].split(")")[0]
+
+        with emulation(queues=json.loads(example)) as emulated:
+            emulated.emulator.queue("never").add()
+            assert len(run_tasks(emulated.emulator, send=ok)) == 1
 
     def test_rates(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
         """If asked for, a bucket of five starts at once, then five a second of the clock."""
