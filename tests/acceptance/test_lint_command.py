@@ -237,11 +237,14 @@ def test_github_actions_get_annotations(folder: Path, monkeypatch: pytest.Monkey
 
 def test_formats_without_findings(folder: Path) -> None:
     """A clean run is a well-formed document too."""
-    (folder / "queue.yaml").write_text(GOOD)
-    texts = {name: run("queue.yaml", "--format", name).stdout for name in FORMATS}
+    file = folder / "web" / "queue.yaml"
+    file.parent.mkdir()
+    file.write_text(GOOD)
+    texts = {name: run("web/queue.yaml", "--format", name).stdout for name in FORMATS}
     silent = {name for name, text in texts.items() if not text}
     assert silent == {"concise", "full", "github", "jsonl"}
-    assert ET.fromstring(texts.pop("junit")).get("failures") == "0"  # noqa: S314 - our own output
+    suites = ET.fromstring(texts.pop("junit"))  # noqa: S314 - our own output
+    assert (suites.get("failures"), suites[0][0].get("name")) == ("0", "web/queue.yaml")
     for text in filter(None, texts.values()):
         json.loads(text)
 

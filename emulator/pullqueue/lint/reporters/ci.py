@@ -92,7 +92,7 @@ def _suite(file: FileReport, report: RunReport) -> str:
     count = len(file.findings)
     cases = "".join(_case(finding, name, report) for finding in file.findings)
     if not cases:
-        cases = f'    <testcase name="queue.yaml" classname={name}/>\n'
+        cases = f"    <testcase name={name} classname={name}/>\n"
     failures = sum(map(report.fails, file.findings))
     return (
         f'  <testsuite name={name} tests="{max(count, 1)}" failures="{failures}" errors="0">\n'
