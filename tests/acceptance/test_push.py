@@ -110,6 +110,17 @@ def test_targets(app: PushApp) -> None:
     assert sorted(worker.paths()) == ["/a", "/v1.worker"]
 
 
+def test_a_target_that_no_queue_has(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged with those that the queues have, since it may be misspelt."""
+    with delivering("http://a", "v2.worker=http://b", "worker=http://c", "wroker=http://d"):
+        [message] = caplog.messages
+
+    assert message == (
+        'no queue has the target "wroker": only tasks that name it are sent to its address; the '
+        "targets of the queues are worker"
+    )
+
+
 def test_retries(control: Control, app: PushApp, caplog: pytest.LogCaptureFixture) -> None:
     """A failed task is sent again after its backoff, until it succeeds or is exhausted.
 
@@ -368,6 +379,7 @@ def test_an_attempt_without_a_response() -> None:
         (["http://"], "it has no host"),
         (["http://[a"], "its host is not valid"),
         (["http://a b"], "its host is not valid"),
+        (["http://8191"], "its host is only a number"),
         (["http://a:99999"], "its port must be 1 to 65535"),
         (["http://a:0"], "its port must be 1 to 65535"),
         (["http://a/\r\nX: 1"], "it must consist of printable ASCII characters"),

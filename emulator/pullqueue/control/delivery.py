@@ -92,6 +92,9 @@ class Delivery:
 
     def start(self) -> None:
         """Begin to send tasks."""
+        unknown = self.addresses.unknown_targets(each.settings for each in self._emulator.queues)
+        if unknown is not None:
+            _log.warning("%s", unknown)
         self._thread.start()
 
     def wake(self) -> None:

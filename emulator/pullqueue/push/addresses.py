@@ -58,6 +58,21 @@ class PushAddresses:
         for target, address in self._addresses.items():
             yield address if target is None else f"{target} at {address}"
 
+    def unknown_targets(self, queues: Iterable[QueueSettings]) -> str | None:
+        """Return which targets none of these queues has; None: there are none, or no queue has any.
+
+        Tasks can have targets of their own, also versions of a queue's.
+        """
+        names = {name for each in queues for name in targets_of(each.target) if name}
+        services = filter(_is_service, self._addresses)
+        unknown = [target for target in services if names.isdisjoint(targets_of(target))]
+        if not names or not unknown:
+            return None
+        return (
+            f"no queue has the target {', '.join(map(quoted, unknown))}: only tasks that name it "
+            f"are sent to its address; the targets of the queues are {', '.join(sorted(names))}"
+        )
+
     def of(self, task: Task, settings: QueueSettings) -> str | None:
         """Return the address to which a task of a queue is sent; None: it is kept."""
         request = push_of(task).request
@@ -130,14 +145,15 @@ def _problem_of(address: str) -> str | None:
     except ValueError:
         return "its host is not valid"
     try:
-        port_is_valid = url.port != 0
+        port_is_valid, has_port = url.port != 0, url.port is not None
     except ValueError:
-        port_is_valid = False
+        port_is_valid = has_port = False
     problems = {
         "its port must be 1 to 65535": not port_is_valid,
         "it cannot have a user name or password": "@" in url.netloc,
         "it has no host": not url.netloc,
         "its host is not valid": not _HOST.fullmatch(url.hostname or ""),
+        "its host is only a number": not has_port and (url.hostname or "").isdecimal(),
         "it cannot have a query or a fragment": url.query or url.fragment,
         "it must consist of printable ASCII characters without spaces": not _PATH.fullmatch(
             address
