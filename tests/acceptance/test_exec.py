@@ -90,7 +90,11 @@ def test_what_was_left(execute: Execute) -> None:
     status, _, errors = execute(*python(f"{ADD}exit(3)"))
 
     assert status == 3
-    assert errors.splitlines()[1:] == ["pullqueue: 1 task was left and is deleted with this server"]
+    listening, *others = errors.splitlines()
+    assert others == [
+        f"Console: {listening.removeprefix('pullqueue listening on ')}/console/",
+        "pullqueue: 1 task was left and is deleted with this server",
+    ]
 
 
 @pytest.mark.parametrize(
