@@ -38,8 +38,13 @@ from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks, why_in_use
 
-_CUT = ("PAYLOAD", "TAG", "STATE", "TASK")
-_HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
+_TITLES = {
+    frozenset({False}): ("TAG", "LEASES"),
+    frozenset({True}): ("REQUEST", "ATTEMPTS"),
+    frozenset({False, True}): ("TAG/REQUEST", "LEASES/ATTEMPTS"),
+}
+"""Heads of columns, by whether tasks are push tasks."""
+_CUT = ("PAYLOAD", *(tag for tag, _ in _TITLES.values()), "STATE", "TASK")
 
 _LIMITS = Limits()
 
@@ -87,17 +92,16 @@ def list_(*, queue: str | None, limit: int, client: Client, **filters: str | Non
     """List the tasks of QUEUE in order, without leasing them.
 
     ETA is the time from which a task can be leased: the end of its lease if it is leased. LEASES is
-    the number of its leases, and the maximum. Of a push task, TAG is its request, and LEASES is the
-    number of its attempts. Exhausted tasks are listed with --state exhausted, the latest first;
-    without QUEUE, those of all queues. Of payloads, the beginning is listed; `tasks get` prints all
-    of one.
+    the number of its leases, and the maximum. Push tasks have REQUEST and ATTEMPTS instead of TAG
+    and LEASES. Exhausted tasks are listed with --state exhausted, the latest first; without QUEUE,
+    those of all queues. Of payloads, the beginning is listed; `tasks get` prints all of one.
     """
     if queue is None:
         _list_exhausted(client, limit, filters)
         return
     answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
     found = answer["tasks"]
-    empty = "" if found else _none_in(queue, matching=any(filters.values()))
+    empty = "" if found else _none_in(client, queue, matching=any(filters.values()))
     show(answer, _table(found, empty=empty))
     kept = next((task["push"]["kept"] for task in found if task["push"]), None)
     if kept:
@@ -112,8 +116,10 @@ def _list_exhausted(client: Client, limit: int, filters: Json) -> None:
             "name a QUEUE, or pass --state exhausted to list the exhausted tasks of all queues"
         )
     answer = client.get("/exhausted", limit=limit, **filters)
-    rows = [[task["queue"], *_row(task)] for task in answer["tasks"]]
-    show(answer, Table(("QUEUE", *_HEAD), rows, "no exhausted tasks", (*_CUT, "QUEUE")))
+    found = answer["tasks"]
+    rows = [[task["queue"], *_row(task)] for task in found]
+    head = ("QUEUE", *_head(found))
+    show(answer, Table(head, rows, "no exhausted tasks", (*_CUT, "QUEUE")))
     _note_total(answer)
 
 
@@ -149,7 +155,7 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
     if answer["missing"]:
         parts.insert(0, f"  ({answer['missing']})")
     if found:
-        table = Table(_HEAD[:-1], [_row(found)[:-1]], cut=_CUT[1:])
+        table = Table(_head([found])[:-1], [_row(found)[:-1]], cut=_CUT[1:])
         parts = [table, *parts, *_payload_lines(found["payload"])]
     show(answer, *parts)
     if found and found["push"] and found["push"]["kept"]:
@@ -394,8 +400,8 @@ def delete(
 ) -> int:
     """Delete tasks of QUEUE, by name or by options.
 
-    Leased tasks are deleted as well. Asks for confirmation if no tasks are named. The exit status
-    is 1 if a named task does not exist.
+    Leased tasks are deleted as well. Asks for confirmation if no tasks are named. To delete all
+    tasks, use `tasks purge`. The exit status is 1 if a named task does not exist.
     """
     chosen = _chosen(names, options)
     if not names and not yes:
@@ -456,12 +462,26 @@ def _change(client: Client, queue: str, done: str, **change: object) -> int:
     return 1 if answer["failed"] else 0
 
 
-def _none_in(queue: str, *, matching: bool) -> str:
-    return f"no tasks in {queue}{' match the options' if matching else ''}"
+def _none_in(client: Client, queue: str, *, matching: bool) -> str:
+    """Return that no tasks were found, and how to list those of the queue that are exhausted."""
+    if matching:
+        return f"no tasks in {queue} match the options"
+    exhausted = client.get(queue_path(queue))["queue"]["exhausted"]
+    listed = f"(see `pullqueue tasks list {queue} --state exhausted`)"
+    return f"no tasks in {queue}" + (
+        f"; exhausted tasks: {exhausted} {listed}" if exhausted else ""
+    )
 
 
 def _table(found: list[Json], *, empty: str = "") -> Table:
-    return Table(_HEAD, map(_row, found), empty, cut=_CUT)
+    return Table(_head(found), map(_row, found), empty, cut=_CUT)
+
+
+def _head(found: list[Json]) -> tuple[str, ...]:
+    """Return the heads of columns that are true of these tasks."""
+    kinds = frozenset(task["push"] is not None for task in found)
+    tag, leases = _TITLES.get(kinds, ("", ""))
+    return ("TASK", tag, "STATE", "ETA (UTC)", leases, "BYTES", "PAYLOAD")
 
 
 def _row(task: Json) -> list[object]:

@@ -11,11 +11,11 @@ import pytest
 import requests as http
 from commands import Done, Run, shown_on_terminal
 
-from pullqueue import AttemptOutcome, Attempts, Emulator, NewTask
-from pullqueue.config.model import QueueSettings, Rate
+from pullqueue import AttemptOutcome, Attempts, Emulator, HttpRequest, NewTask
+from pullqueue.config.model import QueueSettings, Rate, RetryParameters
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
 from pullqueue.server.lifecycle import Server
-from pullqueue.testing import exhaust
+from pullqueue.testing import exhaust, run_tasks
 
 
 def test_queues(run: Run, emulator: Emulator) -> None:
@@ -210,6 +210,26 @@ def test_listing(run: Run, emulator: Emulator) -> None:
     assert len(run("tasks list pull --search n1099").out.splitlines()) == 2
     assert run("tasks list pull --state leased").out == "no tasks in pull match the options\n"
     assert run("tasks list push").out == "no tasks in push\n"
+
+
+def test_the_heads_of_tasks(run: Run, emulator: Emulator) -> None:
+    """They are those of the queue's mode, and of both where tasks of both are listed."""
+    pull, push = emulator.queue("pull"), emulator.queue("push")
+    retry = RetryParameters(task_retry_limit=0)
+    for _ in range(2):
+        pull.add()
+        push.add(request=HttpRequest("/mail", retry=retry))
+        orders = ("tasks list pull", "tasks list push", "tasks list --state exhausted")
+        heads = [run(order).out.partition("\n")[0].split() for order in orders]
+        exhaust(pull, pull.list_tasks()[0])
+        run_tasks(emulator, send=lambda _: 503, rates=True)
+
+    rest = ["BYTES", "PAYLOAD"]
+    assert heads == [
+        ["TASK", "TAG", "STATE", "ETA", "(UTC)", "LEASES", *rest],
+        ["TASK", "REQUEST", "STATE", "ETA", "(UTC)", "ATTEMPTS", *rest],
+        ["QUEUE", "TASK", "TAG/REQUEST", "STATE", "ETA", "(UTC)", "LEASES/ATTEMPTS", *rest],
+    ]
 
 
 def test_payloads_from_files(run: Run, tmp_path: Path, emulator: Emulator) -> None:
@@ -422,6 +442,9 @@ def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
     assert shown[-3:] == ["  2026-01-01 00:00:00  exhausted", "", "work"]
     of_all = run("tasks list --state exhausted --tag t --limit 2").out.splitlines()
     assert [line.split()[:2] for line in of_all[1:]] == [["pull", f"n{n}"] for n in (2, 1)]
+    assert run("tasks list pull").out == (
+        "no tasks in pull; exhausted tasks: 3 (see `pullqueue tasks list pull --state exhausted`)\n"
+    )
     assert run("tasks list").err.endswith("list the exhausted tasks of all queues\n")
     assert run("tasks get pull n0 --payload").out == "work"
     assert run("tasks requeue pull n0").out == "1 requeued\n"
