@@ -54,6 +54,12 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """The commands of each section of the help, and the modules they are in."""
 _MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
+_MEANT: Final[Mapping[str, str]] = {
+    "exec --clock": "start `pullqueue serve --clock manual`, and pass its address by --url",
+    "tasks add --delay": "use --countdown",
+    "tasks delete --all": "use `pullqueue tasks purge`",
+}
+"""What to use instead of options that other commands, or other programs, have."""
 _INTERRUPTED = 130
 """What shells return for a command that Ctrl-C has ended."""
 
@@ -150,6 +156,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _with_advice(error: click.ClickException, ctx: click.Context) -> str | None:
+    """Return the message on an option that a command does not have, if we know what is meant."""
+    if not isinstance(error, click.NoSuchOption):
+        return None
+    command = ctx.command_path.removeprefix("pullqueue ")
+    advice = _MEANT.get(f"{command} {error.option_name}")
+    return advice and f"there is no option `{error.option_name}`: {advice}"
+
+
 def _report(error: Exception, *, as_json: bool) -> int:
     """Write what went wrong to standard error, and return the exit status."""
     usage, prefix = "", "pullqueue: "
@@ -163,6 +178,7 @@ def _report(error: Exception, *, as_json: bool) -> int:
             message, status = error.format_message(), error.exit_code
             ctx = error.ctx if isinstance(error, click.UsageError) else None
             if ctx is not None:
+                message = _with_advice(error, ctx) or message
                 usage = f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n\n"
         case PullQueueError():
             message, status = str(error), codes_of(error).exit_status

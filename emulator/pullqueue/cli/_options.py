@@ -119,6 +119,11 @@ def is_passed(parameter: str) -> bool:
 
 def _client(ctx: click.Context, parameter: click.Parameter, address: str) -> Client:
     """Return the client of an address; without --url, a command of a group uses the group's."""
+    if address.startswith("/") and any(each.name == "request" for each in ctx.command.params):
+        raise click.BadParameter(
+            f"{quoted(address)} is not a valid address: pass the path of a push task by --request, "
+            f'as in --request "POST {address}"'
+        )
     if is_passed("client") or ctx.obj is None:
         ctx.obj = ctx.with_resource(closing(Client(server_url(ctx, parameter, address))))
     client: Client = ctx.obj
