@@ -92,7 +92,7 @@ def test_what_was_left(execute: Execute) -> None:
     assert status == 3
     listening, *others = errors.splitlines()
     assert others == [
-        f"Console: {listening.removeprefix('pullqueue listening on ')}/console/",
+        f"pullqueue console: {listening.removeprefix('pullqueue listening on ')}/console/",
         "pullqueue: 1 task was left and is deleted with this server",
     ]
 

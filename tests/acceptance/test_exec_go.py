@@ -51,7 +51,7 @@ def test_every_call(app: Path, execute: Execute) -> None:
         "left": 0,
         "app": ["my-app", "default", "1.1", "0"],
     }
-    listening, line = errors.splitlines()
+    listening, _, line = errors.splitlines()
     assert listening.startswith("pullqueue listening on ")
     assert line.endswith(" INFO: a line of the log")
 

@@ -44,7 +44,7 @@ class TestAnotherServer:
     def test_it_is_hinted_at(self, server: Server, lines: Callable[[str], list[str]]) -> None:
         """The message says how to join it."""
         usual = server.url.removeprefix("http://")
-        listening, hint = lines(usual)
+        listening, _, hint = lines(usual)
 
         assert listening.startswith("pullqueue listening")
         assert hint.startswith(f"pullqueue: a server runs at {usual}, which this command does not")
@@ -54,10 +54,10 @@ class TestAnotherServer:
     def test_something_else(self, lines: Callable[[str], list[str]], answer: object) -> None:
         """Nothing is reported about another program's server, or if there is no server."""
         if answer is None:
-            assert len(lines("127.0.0.1:1")) == 1
+            assert len(lines("127.0.0.1:1")) == 2
             return
         with always_answering(answer) as usual:
-            assert len(lines(usual)) == 1
+            assert len(lines(usual)) == 2
 
 
 class TestJoining:

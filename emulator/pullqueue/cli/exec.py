@@ -131,7 +131,7 @@ def exec(  # noqa: A001 - the command's name
     check = partial(file.check, emulator, changes=True, now=False) if watch else None
     with closing(emulator), server:
         say(f"pullqueue listening on {server.url}", err=True)
-        say(f"Console: {server.url}/console/", err=True)
+        say(f"pullqueue console: {server.url}/console/", err=True)
         if hint:
             say(hint, err=True)
         status = _run(command, f"{server.host}:{server.port}", check)
