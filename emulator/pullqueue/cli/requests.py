@@ -16,6 +16,7 @@ from pullqueue.cli._options import (
 )
 from pullqueue.cli._output import Table, note, show, when
 from pullqueue.cli.connection import Json
+from pullqueue.config.text import closest
 from pullqueue.engine.events import Interface
 
 _HEAD = (
@@ -81,16 +82,26 @@ def requests(
     answer = client.get("/requests", limit=limit, status=wanted, client=agent, **filters)
     if filters["queue"] and not answer["requests"]:
         client.get(queue_path(filters["queue"]))  # reports a queue that does not exist
+    method = filters["method"]
+    advice = _advice_on(client, method) if method and not answer["requests"] else ""
     table = Table(
         _HEAD,
         map(_row, answer["requests"]),
-        "no requests",
+        f"no requests{advice}",
         cut=("CLIENT", "TASKS", "METHOD", "QUEUE"),
         left_out=("MS", "TIME (UTC)"),
     )
     show(answer, table)
     if answer["next"] is not None:
         note(f"these are the latest {limit}: set --limit or another option")
+
+
+def _advice_on(client: Client, method: str) -> str:
+    """Return which method of the latest requests is meant by a misspelt one, if any is."""
+    methods = [each["method"] for each in client.get("/requests", limit=1000)["requests"]]
+    names = {name for each in methods for name in (each, each.rpartition(".")[2])}
+    near = closest(method, names)
+    return f": did you mean --method {near}?" if near and method not in names else ""
 
 
 def _row(logged: Json) -> list[object]:

@@ -131,6 +131,8 @@ def test_requests(run: Run, server: Server) -> None:
         shown = run(f"requests {options}").out.splitlines()
         assert [line.split()[0] for line in shown[1:]] == numbers
     assert run("requests --queue other").out == "no requests\n"
+    assert run("requests --queue other --method lease").out == "no requests\n"
+    assert run("requests --method leese").out == "no requests: did you mean --method lease?\n"
     assert 'queue "nope" is not in' in run("requests --queue nope").err
     one = run("requests 2").out
     assert "tasks: b\n\nsent: " in one
