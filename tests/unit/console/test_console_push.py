@@ -137,7 +137,7 @@ def test_a_task_is_added(console: Console) -> None:
 
 
 def test_an_exhausted_task(console: Console) -> None:
-    """It is listed with its request and when its last attempt ended, requeued and downloaded."""
+    """It is listed with request, end and status of its last attempt, requeued and downloaded."""
     config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
     console.emulator.reconfigure(Emulator.from_text(config).config)
     queue = console.emulator.queue("mail")
@@ -145,7 +145,19 @@ def test_an_exhausted_task(console: Console) -> None:
     console.run("a")
 
     assert "Task a is exhausted after 1 attempt." in console.page("/queues/mail/tasks/a")
-    assert re.search(r"POST /status/500 .*\bnow mail", console.text("/exhausted"))
+    assert re.search(r"POST /status/500 .*\bnow mail 500 1", console.text("/exhausted"))
     assert '"request":{"url":"/status/500"' in console.page("/exhausted.jsonl")
     console.send("/change", action="requeue", state="exhausted", all="1")
     assert queue.get_task("a").request == HttpRequest("/status/500")
+
+
+def test_a_queue_without_a_rate() -> None:
+    """With `rate: 0` the list and the queue's page say that nothing is sent."""
+    emulator = Emulator.from_text("queue:\n- {name: news, rate: 0/s}\n", clock=ManualClock())
+    console = ConsoleClient(ServerState(emulator))
+
+    assert "news not delivered not sent: rate is 0" in console.text("/")
+    text = console.text("/queues/news")
+    assert "news push not sent: rate is 0" in text
+    assert "No task of this queue is sent, because its rate is 0" in text
+    assert '"rate": "0/s"' in text
