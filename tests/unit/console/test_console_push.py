@@ -45,6 +45,13 @@ def console() -> Iterator[Console]:
             console.state.delivery.stop()
 
 
+def test_an_empty_queue(console: Console) -> None:
+    """Its page has a command that adds a push task."""
+    command = '<code>pullqueue tasks add mail --request "POST /path"</code>'
+
+    assert command in console.page("/queues/mail")
+
+
 def test_a_queue(console: Console) -> None:
     """It shows rate, bucket, concurrency and the statuses of the latest attempts, with links."""
     queue = console.emulator.queue("mail")
