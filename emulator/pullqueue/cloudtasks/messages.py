@@ -87,8 +87,10 @@ def mask_paths(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
     if "*" in mask.paths:
         return [one.name for one in descriptor.fields]
     paths = [_CAPITAL.sub(lambda match: f"_{match[1].lower()}", path) for path in mask.paths]
+    # The field that Google's definition calls `type` has an underscore in Python.
+    paths = ["type_" if path == "type" else path for path in paths]
     if not FieldMask(paths=paths).IsValidForDescriptor(descriptor):
-        names = ", ".join(one.name for one in descriptor.fields)
+        names = ", ".join(one.name.rstrip("_") for one in descriptor.fields)
         raise invalid(f'{field} is "{",".join(mask.paths)}": use fields of {names}', field=field)
     return paths
 

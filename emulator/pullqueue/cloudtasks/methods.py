@@ -169,8 +169,4 @@ def _methods(version: str, *methods: Method) -> tuple[Method, ...]:
 
 V2BETA2_METHODS: Final = _methods("v2beta2", *_SHARED, *_V2BETA2_ONLY)
 V2_METHODS: Final = _methods("v2", *_SHARED, *_V2_ONLY)
-V2BETA3_METHODS: Final = tuple(
-    # App Engine's SDK reads the statistics of pull queues with it.
-    method._replace(version="v2beta3", any_mode=method.any_mode or method.name == "GetQueue")
-    for method in V2_METHODS
-)
+V2BETA3_METHODS: Final = _methods("v2beta3", *_SHARED, *_V2_ONLY)

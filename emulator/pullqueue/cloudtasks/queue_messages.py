@@ -78,6 +78,8 @@ def queue_settings(
             "queue.http_target is not supported: set url, method, headers and token of each task",
             field="queue.http_target",
         )
+    if "type_" in fields and has(message, "type_"):
+        _check_mode(message, before)
     if "task_ttl" in fields:
         changes["task_lifetime_seconds"] = _ttl(message, "task_ttl", 1, MAX_SECONDS)
     if "tombstone_ttl" in fields:
@@ -88,6 +90,17 @@ def queue_settings(
     if not before.is_pull:
         changes |= _push_changes(message, fields, call.version)
     return replace(before, **changes)
+
+
+def _check_mode(message: Message, before: QueueSettings) -> None:
+    values = message.Type.DESCRIPTOR.values_by_number
+    name = values[message.type_].name if message.type_ in values else str(message.type_)
+    if message.type_ and name.lower() != before.mode.value:
+        raise invalid(
+            f"queue.type is {name}, and the queue is a {before.mode.value} queue: leave it out, or "
+            "create another queue",
+            field="queue.type",
+        )
 
 
 def _push_changes(message: Message, fields: set[str], version: Version) -> dict[str, Any]:
@@ -157,7 +170,11 @@ def _rates(limits: Message, version: Version) -> dict[str, Any]:
 
 
 def _pull_retry(message: Message, field: str) -> RetryParameters | None:
-    if message.WhichOneof("num_attempts") != "max_attempts":
+    if not has(message, "unlimited_attempts"):
+        unlimited = message.max_attempts in (0, -1)
+    else:
+        unlimited = message.WhichOneof("num_attempts") != "max_attempts"
+    if unlimited:
         return None
     check_range(message.max_attempts, 1, LARGEST_INT, f"{field}.max_attempts")
     return RetryParameters(task_retry_limit=message.max_attempts)

@@ -137,16 +137,9 @@ def get_location(call: Call) -> Message:
 
 def _created(call: Call, name: ResourceName) -> Message:
     message = call.request.queue
-    mode: QueueMode | None = QueueMode.PUSH
-    if call.version.has_pull_queues:
-        mode = _TARGETS.get(message.WhichOneof("target_type"))
-    if mode is None:
-        raise invalid(
-            "the queue has no pull_target or app_engine_http_target: set one", field="queue"
-        )
     acl = (AclEntry(user_email=call.caller),) if call.caller else None
     tombstone_seconds = getattr(call.emulator.limits, call.version.tombstone_limit)
-    new = QueueSettings(name=name.queue, mode=mode, acl=acl)
+    new = QueueSettings(name=name.queue, mode=_mode_of_new(message), acl=acl)
     settings = queue_settings(call, message, new)
     if settings.tombstone_seconds is None:
         settings = replace(settings, tombstone_seconds=tombstone_seconds)
@@ -160,6 +153,20 @@ def _created(call: Call, name: ResourceName) -> Message:
             rpc_code="ALREADY_EXISTS" if exists else call.version.deleted_queue_code,
             explanation=str(error),
         ) from None
+
+
+def _mode_of_new(message: Message) -> QueueMode:
+    """Return the mode that a message gives a new queue: each version says it in another way."""
+    if has(message, "type_"):
+        return QueueMode.PULL if message.type_ == message.PULL else QueueMode.PUSH
+    if not has(message, "pull_target"):
+        return QueueMode.PUSH
+    mode = _TARGETS.get(message.WhichOneof("target_type"))
+    if mode is None:
+        raise invalid(
+            "the queue has no pull_target or app_engine_http_target: set one", field="queue"
+        )
+    return mode
 
 
 def _read_paths(call: Call) -> list[str] | None:

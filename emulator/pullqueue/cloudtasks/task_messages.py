@@ -129,7 +129,7 @@ def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -
         message.view = FULL if full else BASIC
         eta_usec = task.eta_usec
         if task.push is None:
-            _write_pull_message(message, task, full=full)
+            _write_pull_message(call, message, task, full=full)
         else:
             _write_request(call, message, task, task.push.request)
             eta_usec = _write_attempts(call, message, task, task.push.attempts)
@@ -280,14 +280,16 @@ def _write_token(shown: Message, token: RequestToken | None) -> None:
     setattr(written, "scope" if token.kind == "oauth_token" else "audience", token.detail)
 
 
-def _write_pull_message(message: Message, task: Task, *, full: bool) -> None:
+def _write_pull_message(call: Call, message: Message, task: Task, *, full: bool) -> None:
     message.pull_message.SetInParent()
     if full:
         message.pull_message.payload = task.payload
     if task.tag:
         message.pull_message.tag = task.tag
     if task.retry_count:
-        message.status.attempt_dispatch_count = task.retry_count
+        version = call.version
+        holder = getattr(message, version.attempts) if version.attempts else message
+        setattr(holder, version.attempt_fields[0], task.retry_count)
 
 
 def _write_attempts(call: Call, message: Message, task: Task, attempts: Attempts) -> int:

@@ -106,8 +106,9 @@ V2: Final = Version(
 V2BETA3: Final = replace(
     V2,
     name="v2beta3",
-    description="Manages queues with their statistics, App Engine tasks and HTTP tasks.",
+    description="Manages queues with their statistics, App Engine tasks, HTTP and pull tasks.",
     methods=V2BETA3_METHODS,
+    has_pull_queues=True,
     sets_burst=True,
     routing_override="app_engine_http_queue.app_engine_routing_override",
 )

@@ -260,6 +260,40 @@ class TestCreateQueue:
         assert call("GetQueue", name=MADE) == created
         assert call("UpdateQueue", queue=created) == created
 
+    @pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
+    def test_type_pull_creates_a_pull_queue_in_v2beta3(
+        self, call: Call, emulator: Emulator
+    ) -> None:
+        """gcloud's `beta tasks queues create --type=pull` and `create-pull-task` send this."""
+        created = create(call, type="PULL", retryConfig={"maxAttempts": 3})
+        message = {"payload": b64encode(b"work").decode(), "tag": "red"}
+        task = call("CreateTask", parent=MADE, task={"pullMessage": message}, responseView="FULL")
+
+        assert (created["type"], created["retryConfig"]) == ("PULL", {"maxAttempts": 3})
+        assert call("GetQueue", name=MADE) == created
+        assert call("UpdateQueue", queue=created) == created
+        assert "made" in ids(call("ListQueues", parent=LOCATION))
+        assert emulator.queue("made").retention.leases == 3
+        assert task["pullMessage"] == message
+        [leased] = emulator.queue("made").lease_tasks(60, 1)
+        assert leased.payload == b"work"
+        assert call("GetTask", name=task["name"])["dispatchCount"] == 1
+
+    @pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
+    def test_a_pull_queue_of_v2beta3_has_no_limit_of_leases_by_default(self, call: Call) -> None:
+        assert create(call, type="PULL")["retryConfig"] == {"maxAttempts": -1}
+
+    @pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
+    @pytest.mark.parametrize(("before", "after"), [("PULL", "PUSH"), ("PUSH", "PULL")])
+    def test_the_type_of_a_queue_cannot_be_changed(
+        self, call: Call, before: str, after: str
+    ) -> None:
+        create(call, type=before)
+
+        with refused("INVALID_ARGUMENT", f"is {after}, and the queue is a {before.lower()} queue"):
+            call("UpdateQueue", queue={"name": MADE, "type": after}, updateMask="type")
+        assert call("UpdateQueue", queue={"name": MADE})["type"] == before
+
     @in_v2
     def test_a_version_without_a_service(self, call: Call) -> None:
         """It is one of the default service; a host that is sent is ignored."""
