@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.measuring import Figure, Options, Turn, compare, timed
 from pullqueue import (
     AttemptOutcome,
-    Attempts,
+    AttemptRecord,
     Emulator,
     HttpRequest,
     NewTask,
@@ -124,8 +124,8 @@ class PushSide:
 
     def _attempt(self, outcome: AttemptOutcome) -> None:
         added = self.queue.add(PAYLOAD, request=REQUEST)
-        started = self.queue.start_attempt(added, lease_seconds=600, attempts=Attempts())
-        attempts = Attempts(finished=1, responses=1, executions=1, status=500)
+        started = self.queue.start_attempt(added, lease_seconds=600, attempts=AttemptRecord())
+        attempts = AttemptRecord(finished=1, responses=1, executions=1, status=500)
         self.queue.finish_attempt(
             started, attempts=attempts, outcome=outcome, backoff_seconds=3600 + next(self._numbers)
         )

@@ -53,7 +53,7 @@ from pullqueue.errors import (
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
     AttemptOutcome,
-    Attempts,
+    AttemptRecord,
     DeleteResult,
     HttpRequest,
     NewTask,
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttemptOutcome",
-    "Attempts",
+    "AttemptRecord",
     "Clock",
     "ClockError",
     "ConfigFileError",

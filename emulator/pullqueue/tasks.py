@@ -115,7 +115,7 @@ class HttpRequest(NamedTuple):
         return sum(len(text.encode()) for text in texts)
 
 
-class Attempts(NamedTuple):
+class AttemptRecord(NamedTuple):
     """What the attempts to send a push task have left behind so far."""
 
     finished: int = 0
@@ -142,7 +142,7 @@ class Push(NamedTuple):
     """What a push task has that a pull task does not have."""
 
     request: HttpRequest
-    attempts: Attempts = Attempts()
+    attempts: AttemptRecord = AttemptRecord()
 
 
 class _NewTask(NamedTuple):
@@ -245,7 +245,7 @@ class Task(NamedTuple):
         return None if self.push is None else self.push.request
 
     @property
-    def attempts(self) -> Attempts | None:
+    def attempts(self) -> AttemptRecord | None:
         """What the attempts of a push task have left behind; None: it is a pull task."""
         return None if self.push is None else self.push.attempts
 

@@ -12,6 +12,7 @@ from pullqueue import Emulator, Queue, TransientError
 from pullqueue.sdk.stub import EmulatorStub
 from pullqueue.testing import (
     Faults,
+    JsonPayload,
     assert_added,
     assert_available,
     assert_empty,
@@ -19,7 +20,6 @@ from pullqueue.testing import (
     assert_leased,
     drain,
     exhaust,
-    json_payload,
 )
 from pytest_pullqueue import FixtureClock
 
@@ -38,7 +38,7 @@ def test_an_order_adds_a_task(queue: Queue) -> None:
     app.take_order(7, country="CH")
 
     assert_added(queue, tag="CH", count=1)
-    assert_added(queue, payload=json_payload({"order": 7}, partial=True))
+    assert_added(queue, payload=JsonPayload({"order": 7}, partial=True))
 
 
 def test_a_lease_expires(queue: Queue, pullqueue_clock: FixtureClock) -> None:
@@ -64,7 +64,7 @@ def test_leases_of_any_length_expire(queue: Queue, pullqueue_clock: FixtureClock
     pullqueue_clock.expire_leases()
 
     assert_available(queue, 1)
-    assert pullqueue_clock.next_event() is None
+    assert pullqueue_clock.advance_to_next_event() is None
 
 
 def test_a_task_is_exhausted(queue: Queue) -> None:
@@ -105,7 +105,7 @@ def test_the_service_is_down(pullqueue_emulator: Emulator, pullqueue_faults: Fau
 def test_a_task_is_delivered_twice(queue: Queue, pullqueue_faults: Faults) -> None:
     """If a worker is so slow that another gets its task, nothing is lost or done twice."""
     app.take_order(7, country="CH")
-    pullqueue_faults.lapse_leases(rival=app.careful_worker)
+    pullqueue_faults.expire_leases(other_worker=app.careful_worker)
 
     app.careful_worker()
 

@@ -109,7 +109,11 @@ class TestTimeMachine:
         queue = pullqueue_emulator.queue("pull-queue")
         queue.add()
         queue.lease_tasks(60, 1)
-        assert pullqueue_clock.next_event() == now() == datetime(2017, 5, 21, 0, 1, tzinfo=UTC)
+        assert (
+            pullqueue_clock.advance_to_next_event()
+            == now()
+            == datetime(2017, 5, 21, 0, 1, tzinfo=UTC)
+        )
         assert len(queue.lease_tasks(60, 1)) == 1
 
     def test_without_the_clock_fixture(self, pullqueue_emulator: Emulator) -> None:

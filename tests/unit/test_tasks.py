@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pullqueue import Attempts, Emulator, HttpRequest, ManualClock, NewTask, Task, TaskState
+from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask, Task, TaskState
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.tasks import Push
 
@@ -51,7 +51,9 @@ def test_times_are_aware_datetimes(task: Task) -> None:
 )
 def test_state(task: Task, retry_count: int, finished: int | None, state: TaskState) -> None:
     """A task is available from its eta on; before that, a push task runs until its attempt ends."""
-    push = None if finished is None else Push(HttpRequest("/mail"), Attempts(finished=finished))
+    push = (
+        None if finished is None else Push(HttpRequest("/mail"), AttemptRecord(finished=finished))
+    )
     waiting = task._replace(retry_count=retry_count, push=push)
 
     assert waiting.state_at(task.eta_usec - 1) is state

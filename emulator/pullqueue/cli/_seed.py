@@ -20,7 +20,7 @@ from pullqueue.config.document import Mapping, Node, Sequence, Source
 from pullqueue.config.findings import Reports, UnreadableError
 from pullqueue.config.reader import decode, read_tree
 from pullqueue.config.text import quoted, shorten
-from pullqueue.control.models import NewTask, Positive, given, time_of
+from pullqueue.control.models import NewTask, Positive, given, parse_time
 from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import (
     ClockError,
@@ -224,7 +224,7 @@ def _checked(seed: Seed) -> Seed:
 def _check(task: SeedTask) -> None:
     """Check, as the server does, what no queue accepts."""
     if isinstance(task.eta, str):
-        time_of(task.eta, "eta", InvalidEtaError)
+        parse_time(task.eta, "eta", InvalidEtaError)
     if isinstance(task.countdown, float):
         duration_usec(task.countdown)
     payload = given(task.payload_base64) or given(task.payload) or b""

@@ -65,7 +65,7 @@ def changed_queues(emulator: Emulator, config: QueueConfig) -> list[Queue]:
 
 def _is_changed(queue: Queue, settings: QueueSettings | None) -> bool:
     if settings is None:
-        return not queue.created and queue.state is not QueueState.DISABLED
+        return not queue.is_runtime and queue.state is not QueueState.DISABLED
     return settings != queue.settings or queue.state is not QueueState.RUNNING
 
 

@@ -48,8 +48,8 @@ def queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> M
     write = _write_pull_settings if settings.is_pull else _write_push_settings
     write(call, message, settings)
     message.state = message.State.Value(queue.state.name)
-    if queue.purged is not None:
-        message.purge_time.FromDatetime(queue.purged)
+    if queue.purged_at is not None:
+        message.purge_time.FromDatetime(queue.purged_at)
     if has(message, "type_"):
         message.type_ = message.Type.Value(settings.mode.name)
     if has(message, "task_ttl"):

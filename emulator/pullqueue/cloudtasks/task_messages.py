@@ -24,7 +24,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.errors import TombstonedTaskError
 from pullqueue.push.request import base_headers, origin_of
 from pullqueue.tasks import (
-    Attempts,
+    AttemptRecord,
     HttpRequest,
     NewTask,
     RequestToken,
@@ -292,7 +292,7 @@ def _write_pull_message(call: Call, message: Message, task: Task, *, full: bool)
         setattr(holder, version.attempt_fields[0], task.retry_count)
 
 
-def _write_attempts(call: Call, message: Message, task: Task, attempts: Attempts) -> int:
+def _write_attempts(call: Call, message: Message, task: Task, attempts: AttemptRecord) -> int:
     """Write what the attempts of a task have left behind, and return its schedule time."""
     if not task.retry_count:
         return task.eta_usec
@@ -313,7 +313,7 @@ def _write_attempts(call: Call, message: Message, task: Task, attempts: Attempts
     return task.eta_usec
 
 
-def _outcome(attempts: Attempts) -> tuple[int, str]:
+def _outcome(attempts: AttemptRecord) -> tuple[int, str]:
     """Return code and message of `google.rpc.Status` for the last attempt that ended."""
     if attempts.status:
         code = _HTTP_CODES.get(attempts.status, code_pb2.UNKNOWN)

@@ -77,7 +77,7 @@ class QueueResource(Model):
     name: str
     mode: QueueMode
     state: QueueState
-    created: bool
+    is_runtime: bool
     """True if it was created at run time, and is not in queue.yaml."""
     disabled: bool
     tasks: Count
@@ -127,7 +127,7 @@ class QueueResource(Model):
             name=queue.name,
             mode=queue.mode,
             state=queue.state,
-            created=queue.created,
+            is_runtime=queue.is_runtime,
             disabled=queue.disabled,
             oldest_eta=None if oldest_usec is None else iso(from_usec(oldest_usec)),
             oldest_age_seconds=age,
@@ -348,7 +348,7 @@ def iso(value: datetime | None) -> str | None:
     return None if value is None else value.isoformat()
 
 
-def time_of(text: str, field_name: str, error: type[PullQueueError]) -> datetime:
+def parse_time(text: str, field_name: str, error: type[PullQueueError]) -> datetime:
     """Return the time that a caller wrote into a field.
 
     Raises:

@@ -20,8 +20,8 @@ from pullqueue.control.models import (
     Refusal,
     ShownState,
     given,
+    parse_time,
     tasks_of,
-    time_of,
 )
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
@@ -442,7 +442,7 @@ def _new_task(task: models.NewTask, now_usec: int, place: int) -> NewTask:
     if task.eta is not UNSET and task.countdown is not UNSET:
         raise ApiError(f"task {place} has both eta and countdown: send one of them")
     payload = given(task.payload) if task.payload_base64 is UNSET else task.payload_base64
-    eta = None if task.eta is UNSET else time_of(task.eta, "eta", InvalidEtaError)
+    eta = None if task.eta is UNSET else parse_time(task.eta, "eta", InvalidEtaError)
     eta_usec = None
     if task.countdown is not UNSET:
         try:

@@ -21,7 +21,7 @@ from pullqueue.config.text import quoted
 from pullqueue.control import models
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_registry import FaultResource, NewFault
-from pullqueue.control.models import Count, Maybe, Model, Time, iso, time_of
+from pullqueue.control.models import Count, Maybe, Model, Time, iso, parse_time
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import EventKind
@@ -200,7 +200,7 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
     if body.advance is not UNSET:
         clock.advance(body.advance)
     if body.move_to is not UNSET:
-        clock.move_to(time_of(body.move_to, "move_to", ApiError))
+        clock.move_to(parse_time(body.move_to, "move_to", ApiError))
     moved = timedelta(microseconds=state.emulator.now_usec() - before_usec)
     steps = [_step(state, queue, numbers, moved) for queue, numbers in before]
     return MovedClock(

@@ -23,7 +23,7 @@ from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.engine.validation import check_new_tasks, queue_name
 from pullqueue.errors import InvalidTaskError, PullQueueError
 from pullqueue.limits import Limits
-from pullqueue.tasks import Attempts, NewTask, Push, Task
+from pullqueue.tasks import AttemptRecord, NewTask, Push, Task
 
 
 class SavedTask(Model, omit_defaults=True):
@@ -187,7 +187,7 @@ def _without_attempt(task: Task, now_usec: int) -> Task:
     return task._replace(eta_usec=min(task.eta_usec, now_usec))
 
 
-def _attempts(saved: Attempts, retry_count: int, shift_usec: int) -> Attempts:
+def _attempts(saved: AttemptRecord, retry_count: int, shift_usec: int) -> AttemptRecord:
     if not 0 <= saved.executions <= saved.responses <= saved.finished <= retry_count:
         raise InvalidTaskError("the numbers of attempts contradict each other")
     if not 0 <= (saved.status or 0) < 1000:

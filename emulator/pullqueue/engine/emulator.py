@@ -189,7 +189,7 @@ class Emulator:
         """
         queue = self.queue(settings.name)
         with self._lock:
-            if queue.created:
+            if queue.is_runtime:
                 settings = self._with_defaults(settings)
                 self._store.change_queue_record(queue.name, settings=settings)
             queue.configure(settings, storage_limit_bytes=self._config.total_storage_limit_bytes)
@@ -293,7 +293,7 @@ class Emulator:
                     elif record.paused and resume:
                         self._store.change_queue_record(name, paused=False)
             for name, queue in self._queues.items():
-                queue.set_disabled(name not in listed and not queue.created)
+                queue.set_disabled(name not in listed and not queue.is_runtime)
                 if name in listed:
                     self._configured(listed[name])
             self._load()
@@ -352,7 +352,7 @@ class Emulator:
             if name in self._listed:
                 # A process made it whose queue.yaml does not have it.
                 record = record._replace(settings=None)
-            elif queue is not None and queue.created and record.settings is None:
+            elif queue is not None and queue.is_runtime and record.settings is None:
                 record = QueueRecord(deleted_usec=self.now_usec())
             settings = self._settings_of(name, record)
             if settings is not None and record.deleted_usec is None:

@@ -38,7 +38,7 @@ from pullqueue.errors import (
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
     AttemptOutcome,
-    Attempts,
+    AttemptRecord,
     DeleteResult,
     HttpRequest,
     NewTask,
@@ -154,12 +154,12 @@ class Queue:
         return self._disabled
 
     @property
-    def created(self) -> bool:
+    def is_runtime(self) -> bool:
         """True if the queue was created at run time and is not one of queue.yaml."""
         return self._record.settings is not None
 
     @property
-    def purged(self) -> datetime | None:
+    def purged_at(self) -> datetime | None:
         """When the queue was last purged, or None."""
         purged_usec = self._record.purged_usec
         return None if purged_usec is None else from_usec(purged_usec)
@@ -238,7 +238,7 @@ class Queue:
         insertion = self._store.insert(
             self.name,
             self._checked(tasks, limits, absolute_urls=absolute_urls),
-            created=self.created,
+            is_runtime=self.is_runtime,
             retention=self._retention,
             storage_limit_bytes=self._storage_limit_bytes,
         )
@@ -409,7 +409,7 @@ class Queue:
         """
         return self._store.claim_dispatch(self.name)
 
-    def start_attempt(self, task: Task, *, lease_seconds: float, attempts: Attempts) -> Task:
+    def start_attempt(self, task: Task, *, lease_seconds: float, attempts: AttemptRecord) -> Task:
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
         Nobody else can start an attempt within `lease_seconds`; `attempts` replaces the record of
@@ -435,7 +435,12 @@ class Queue:
         return self._store.renew_attempt(self._attempted(task), lease_usec=lease_usec)
 
     def finish_attempt(
-        self, task: Task, *, attempts: Attempts, outcome: AttemptOutcome, backoff_seconds: float = 0
+        self,
+        task: Task,
+        *,
+        attempts: AttemptRecord,
+        outcome: AttemptOutcome,
+        backoff_seconds: float = 0,
     ) -> Task:
         """End an attempt, also after its lease; raise like `start_attempt`.
 

@@ -16,7 +16,7 @@ from pullqueue.errors import NameInUseError
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
     AttemptOutcome,
-    Attempts,
+    AttemptRecord,
     DeleteResult,
     NewTask,
     Task,
@@ -156,14 +156,14 @@ class TaskStore(ABC):
         queue_name: str,
         new_tasks: Sequence[NewTask],
         *,
-        created: bool,
+        is_runtime: bool,
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         """Store tasks, except those whose name is in use; generate missing names.
 
-        A queue that was `created` at run time exists as long as its record has its settings; any
-        other one unless its record says that it was deleted.
+        A queue that was created at run time (`is_runtime`) exists as long as its record has its
+        settings; any other one unless its record says that it was deleted.
 
         Raises:
             UnknownQueueError: the queue was deleted; nothing is stored.
@@ -210,7 +210,9 @@ class TaskStore(ABC):
         """
 
     @abstractmethod
-    def start_attempt(self, which: AttemptedTask, *, lease_usec: int, attempts: Attempts) -> Task:
+    def start_attempt(
+        self, which: AttemptedTask, *, lease_usec: int, attempts: AttemptRecord
+    ) -> Task:
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
         It is counted as a retry, and nobody else starts one until `lease_usec` from now.
@@ -230,7 +232,7 @@ class TaskStore(ABC):
         self,
         which: AttemptedTask,
         *,
-        attempts: Attempts,
+        attempts: AttemptRecord,
         outcome: AttemptOutcome,
         backoff_usec: int,
     ) -> Task:
@@ -394,7 +396,7 @@ def leased_until(until_usec: int, tasks: Iterable[Task]) -> list[Task]:
     ]
 
 
-def with_attempts(task: Task, attempts: Attempts) -> Task:
+def with_attempts(task: Task, attempts: AttemptRecord) -> Task:
     """Return a push task with other attempts."""
     return task._replace(push=task.push and task.push._replace(attempts=attempts))
 

@@ -247,20 +247,20 @@ class Faults:
 
         return self._set("empty_leases", {}, when, effect)
 
-    def lapse_leases(
-        self, rival: Callable[[], object] | None = None, **when: Unpack[When]
+    def expire_leases(
+        self, other_worker: Callable[[], object] | None = None, **when: Unpack[When]
     ) -> Fault:
         """Make leases expire while the worker has them, so that their tasks are delivered twice.
 
-        Before the worker's next call the clock moves to the end of the lease, and `rival`, another
-        worker, is called: it can lease the tasks, and delete them before the first worker does.
+        Before the worker's next call the clock moves to the end of the lease, and `other_worker`
+        is called: it can lease the tasks, and delete them before the first worker does.
 
         Raises:
             ValueError: `when` is not valid.
             ClockError: the emulator's clock cannot be moved.
         """
-        lapse = Lapse(movable_clock(self._emulator), rival)
-        fault = self._set("lapse_leases", {}, when, lapse.note_lease)
+        lapse = Lapse(movable_clock(self._emulator), other_worker)
+        fault = self._set("expire_leases", {}, when, lapse.note_lease)
         fault.before_call = lapse.before_call
         return fault
 

@@ -83,29 +83,29 @@ def advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:
 class Lapse:
     """Makes a lease expire before the next call of the worker that has it."""
 
-    def __init__(self, clock: MovableClock, rival: Callable[[], object] | None) -> None:
+    def __init__(self, clock: MovableClock, other_worker: Callable[[], object] | None) -> None:
         self._clock = clock
-        self._rival = rival
-        self._rival_at_work = False
+        self._other_worker = other_worker
+        self._other_works = False
         self._end: datetime | None = None
 
     def note_lease(self, _: QueueCall, call_next: CallNext) -> object:
         """Carry out a lease, and keep its end."""
         lease = call_next()
-        if isinstance(lease, Lease) and lease.tasks and not self._rival_at_work:
+        if isinstance(lease, Lease) and lease.tasks and not self._other_works:
             self._end = from_usec(max(task.eta_usec for task in lease.tasks))
         return lease
 
     def before_call(self) -> None:
-        """Move the clock to the end of the last lease, and call the rival."""
+        """Move the clock to the end of the last lease, and call the other worker."""
         end, self._end = self._end, None
         if end is None:
             return
         if end > self._clock.now():
             self._clock.move_to(end)
-        if self._rival is not None:
-            self._rival_at_work = True
+        if self._other_worker is not None:
+            self._other_works = True
             try:
-                self._rival()
+                self._other_worker()
             finally:
-                self._rival_at_work = False
+                self._other_works = False

@@ -15,7 +15,7 @@ from pullqueue.config.model import (
     QueueSettings,
 )
 from pullqueue.push.request import counts_as_execution, is_success, push_of
-from pullqueue.tasks import AttemptOutcome, Attempts, RetryParameters, Task
+from pullqueue.tasks import AttemptOutcome, AttemptRecord, RetryParameters, Task
 
 _MAX_EXPONENT = 1000
 """More doublings than a pause can have, and fewer than a float can hold."""
@@ -25,7 +25,7 @@ class Conclusion(NamedTuple):
     """What the end of an attempt does to its task."""
 
     outcome: AttemptOutcome
-    attempts: Attempts
+    attempts: AttemptRecord
     """What the task's attempts have left behind, this one included."""
     backoff_seconds: float
     """The pause before the next attempt; 0 if there is none."""
@@ -66,7 +66,7 @@ def retry_of(task: Task, settings: QueueSettings) -> RetryParameters:
     return push_of(task).request.retry or settings.retry_parameters or RetryParameters()
 
 
-def start(task: Task, now_usec: int) -> Attempts:
+def start(task: Task, now_usec: int) -> AttemptRecord:
     """Return what a task's attempts have left behind when another one starts."""
     before = push_of(task).attempts
     return before._replace(

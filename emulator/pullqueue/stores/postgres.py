@@ -31,7 +31,7 @@ from pullqueue.stores.rows import Row, encode, encode_tag, task_of
 from pullqueue.stores.session import DeadlockError, Session, Target, retried
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
-from pullqueue.tasks import Attempts, NewTask, Task
+from pullqueue.tasks import AttemptRecord, NewTask, Task
 
 _SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
 
@@ -122,12 +122,12 @@ class PostgresStore(SqlStore[PostgresSession]):
         queue_name: str,
         new_tasks: Sequence[NewTask],
         *,
-        created: bool,
+        is_runtime: bool,
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         with self._session() as session:
-            new = (session, Target(queue_name, created, retention.lifetime_usec), new_tasks)
+            new = (session, Target(queue_name, is_runtime, retention.lifetime_usec), new_tasks)
             if storage_limit_bytes is not None:
                 with session.transaction():
                     session.row("lock_totals")
@@ -158,7 +158,9 @@ class PostgresStore(SqlStore[PostgresSession]):
             origin=encode(current_origin()),
             **target._asdict(),
         )
-        if not rows and not session.rows("find_queue", queue=queue_name, created=target.created):
+        if not rows and not session.rows(
+            "find_queue", queue=queue_name, is_runtime=target.is_runtime
+        ):
             raise task_errors.deleted_queue(queue_name)
         stored = {row[2]: row for row in rows}
         tasks: list[Task] = []
@@ -246,7 +248,12 @@ class PostgresStore(SqlStore[PostgresSession]):
         session.change("drop_queue", queue=queue_name)
 
     def _ended(
-        self, session: PostgresSession, which: AttemptedTask, attempts: Attempts, *, exhausted: bool
+        self,
+        session: PostgresSession,
+        which: AttemptedTask,
+        attempts: AttemptRecord,
+        *,
+        exhausted: bool,
     ) -> Row | None:
         kind = EventKind.ATTEMPT_FAILED if exhausted else EventKind.ATTEMPT_SUCCEEDED
         return session.row(

@@ -38,7 +38,7 @@ ON CONFLICT (queue, part) DO UPDATE SET
         tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
 
 -- fragment: queue_exists
-CASE WHEN %(created)s::boolean
+CASE WHEN %(is_runtime)s::boolean
     THEN EXISTS (SELECT FROM queues WHERE queue = %(queue)s AND settings IS NOT NULL)
     ELSE NOT EXISTS (SELECT FROM queues WHERE queue = %(queue)s AND deleted_usec IS NOT NULL) END
 

@@ -10,7 +10,7 @@ import msgspec
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine.events import EventKind, Operation, Origin
 from pullqueue.engine.store import QueueRecord
-from pullqueue.tasks import Attempts, HttpRequest, Push, Task
+from pullqueue.tasks import AttemptRecord, HttpRequest, Push, Task
 
 Row = Sequence[Any]
 """One row of a result. That of a task has the columns `eta_usec, sequence, name, queue, payload,
@@ -20,7 +20,7 @@ _NO_TAG = b""
 _TAG_MARK = b"="
 # Arrays of JSON. What is appended to these tuples later has its default in rows of today.
 _request_of = msgspec.json.Decoder(HttpRequest).decode
-_attempts_of = msgspec.json.Decoder(Attempts).decode
+_attempts_of = msgspec.json.Decoder(AttemptRecord).decode
 _origin_of = msgspec.json.Decoder(Origin).decode
 _settings_of = msgspec.json.Decoder(QueueSettings).decode
 
@@ -36,7 +36,7 @@ def decode_tag(stored: bytes) -> str | None:
 
 
 @overload
-def encode(part: HttpRequest | Attempts | Origin) -> str: ...
+def encode(part: HttpRequest | AttemptRecord | Origin) -> str: ...
 @overload
 def encode(part: QueueSettings | None) -> str | None: ...
 def encode(part: object) -> str | None:
@@ -53,7 +53,9 @@ def task_of(row: Row) -> Task:
 
 
 def _push_of(request: str, attempts: str | None) -> Push:
-    return Push(_request_of(request), Attempts() if attempts is None else _attempts_of(attempts))
+    return Push(
+        _request_of(request), AttemptRecord() if attempts is None else _attempts_of(attempts)
+    )
 
 
 def row_of(task: Task) -> Row:

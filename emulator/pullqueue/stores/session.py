@@ -53,7 +53,7 @@ class Target(NamedTuple):
     """The queue that tasks are added to."""
 
     queue: str
-    created: bool
+    is_runtime: bool
     """True if it was made at run time."""
     lifetime_usec: int | None
 

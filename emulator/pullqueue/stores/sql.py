@@ -60,7 +60,7 @@ from pullqueue.stores.rows import (
 from pullqueue.stores.session import Session, Target, retried
 from pullqueue.tasks import (
     AttemptOutcome,
-    Attempts,
+    AttemptRecord,
     DeleteResult,
     NewTask,
     Task,
@@ -145,7 +145,7 @@ class SqlStore(TaskStore, Generic[S]):
 
     @abstractmethod
     def _ended(
-        self, session: S, which: AttemptedTask, attempts: Attempts, *, exhausted: bool
+        self, session: S, which: AttemptedTask, attempts: AttemptRecord, *, exhausted: bool
     ) -> Row | None:
         """Delete a push task after its last attempt, record that, and keep it if it is exhausted.
 
@@ -416,7 +416,9 @@ class SqlStore(TaskStore, Generic[S]):
 
     # -- attempts --------------------------------------------------------------------------------
 
-    def start_attempt(self, which: AttemptedTask, *, lease_usec: int, attempts: Attempts) -> Task:
+    def start_attempt(
+        self, which: AttemptedTask, *, lease_usec: int, attempts: AttemptRecord
+    ) -> Task:
         return self._move_attempt(which, lease_usec, EventKind.ATTEMPT_STARTED, attempts)
 
     def renew_attempt(self, which: AttemptedTask, *, lease_usec: int) -> Task:
@@ -427,7 +429,7 @@ class SqlStore(TaskStore, Generic[S]):
         self,
         which: AttemptedTask,
         *,
-        attempts: Attempts,
+        attempts: AttemptRecord,
         outcome: AttemptOutcome,
         backoff_usec: int,
     ) -> Task:
@@ -451,7 +453,7 @@ class SqlStore(TaskStore, Generic[S]):
         which: AttemptedTask,
         wait_usec: int,
         kind: EventKind | None,
-        attempts: Attempts | None,
+        attempts: AttemptRecord | None,
     ) -> Task:
         """Move the eta of a push task; `kind` is what has happened, None: its attempt goes on."""
         status = attempts.status if attempts and kind is EventKind.ATTEMPT_FAILED else None

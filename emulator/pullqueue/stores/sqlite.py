@@ -37,7 +37,7 @@ from pullqueue.stores.session import Session, Target
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
-from pullqueue.tasks import Attempts, NewTask, Task
+from pullqueue.tasks import AttemptRecord, NewTask, Task
 
 _SQL = statements("sqlite.sql")
 
@@ -114,12 +114,12 @@ class SqliteStore(SqlStore[SqliteSession]):
         queue_name: str,
         new_tasks: Sequence[NewTask],
         *,
-        created: bool,
+        is_runtime: bool,
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         with self._writing() as session:
-            new = (session, Target(queue_name, created, retention.lifetime_usec), new_tasks)
+            new = (session, Target(queue_name, is_runtime, retention.lifetime_usec), new_tasks)
             if storage_limit_bytes is None:
                 insertion = self._insert(*new)
             else:
@@ -130,10 +130,10 @@ class SqliteStore(SqlStore[SqliteSession]):
     def _store(
         self, session: SqliteSession, target: Target, named: Sequence[NewTask]
     ) -> list[Task]:
-        queue_name, created, lifetime_usec = target
+        queue_name, is_runtime, lifetime_usec = target
         now_usec = session.now_usec
         ends_usec = None if lifetime_usec is None else now_usec + lifetime_usec
-        row = session.row("next_sequence", queue=queue_name, created=created)
+        row = session.row("next_sequence", queue=queue_name, is_runtime=is_runtime)
         if row is None:
             raise task_errors.deleted_queue(queue_name)
         first = row[0]
@@ -326,7 +326,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         self,
         session: SqliteSession,
         which: AttemptedTask,
-        attempts: Attempts,
+        attempts: AttemptRecord,
         *,
         exhausted: bool,
     ) -> Row | None:

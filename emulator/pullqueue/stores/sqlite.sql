@@ -62,7 +62,7 @@ DELETE FROM exhausted WHERE queue = :queue AND id <= (
 -- name: next_sequence
 -- The number of the next task; no row: there is no such queue.
 SELECT coalesce((SELECT max(sequence) FROM tasks), 0) + 1
-WHERE CASE WHEN :created
+WHERE CASE WHEN :is_runtime
     THEN EXISTS (SELECT 1 FROM queues WHERE queue = :queue AND settings IS NOT NULL)
     ELSE NOT EXISTS (SELECT 1 FROM queues WHERE queue = :queue AND deleted_usec IS NOT NULL) END
 

@@ -12,14 +12,14 @@ from pullqueue.push.dispatcher import Attempt
 from pullqueue.push.request import PushRequest
 from pullqueue.testing.assertions import (
     UNTAGGED,
+    JsonPayload,
     assert_added,
     assert_available,
     assert_empty,
     assert_exhausted,
     assert_leased,
-    json_payload,
 )
-from pullqueue.testing.clock import FixtureClock, exhaust, expire_leases, next_event
+from pullqueue.testing.clock import FixtureClock, advance_to_next_event, exhaust, expire_leases
 from pullqueue.testing.crash import Crash, CrashFailure, CrashTestError, crash_test
 from pullqueue.testing.describing import describe
 from pullqueue.testing.drain import drain, drain_async
@@ -27,7 +27,7 @@ from pullqueue.testing.emulation import Emulation, emulation
 from pullqueue.testing.freezing import ProcessClock, freeze
 from pullqueue.testing.interrupt import WorkerInterrupt, WorkerKilled, WorkerStopped
 from pullqueue.testing.live_server import LiveServer
-from pullqueue.testing.record import remember_added
+from pullqueue.testing.record import record_calls
 from pullqueue.testing.run_tasks import run_tasks
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Fault",
     "Faults",
     "FixtureClock",
+    "JsonPayload",
     "LiveServer",
     "MovableClock",
     "ProcessClock",
@@ -47,6 +48,7 @@ __all__ = [
     "WorkerInterrupt",
     "WorkerKilled",
     "WorkerStopped",
+    "advance_to_next_event",
     "assert_added",
     "assert_available",
     "assert_empty",
@@ -60,8 +62,6 @@ __all__ = [
     "exhaust",
     "expire_leases",
     "freeze",
-    "json_payload",
-    "next_event",
-    "remember_added",
+    "record_calls",
     "run_tasks",
 ]

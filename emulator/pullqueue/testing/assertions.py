@@ -42,10 +42,10 @@ UNTAGGED: Final = _Untagged.UNTAGGED
 _MISSES_SHOWN = 5
 
 
-class json_payload:  # noqa: N801 - reads as a function, prints as a value
+class JsonPayload:
     """Equals every payload that is this value as JSON, with any spaces and order of keys.
 
-        assert_added(queue, payload=json_payload({"order": 7}))
+        assert_added(queue, payload=JsonPayload({"order": 7}))
 
     With `partial`, objects may have more keys than these, at any depth.
     """
@@ -55,7 +55,7 @@ class json_payload:  # noqa: N801 - reads as a function, prints as a value
         self._partial = partial
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, json_payload):
+        if isinstance(other, JsonPayload):
             return (self._expected, self._partial) == (other._expected, other._partial)
         if not isinstance(other, bytes | str):
             return NotImplemented
@@ -69,7 +69,7 @@ class json_payload:  # noqa: N801 - reads as a function, prints as a value
 
     def __repr__(self) -> str:
         partial = ", partial=True" if self._partial else ""
-        return f"json_payload({self._expected!r}{partial})"
+        return f"JsonPayload({self._expected!r}{partial})"
 
 
 def _same(expected: Json, actual: Json, *, partial: bool) -> bool:
@@ -88,7 +88,7 @@ def _same(expected: Json, actual: Json, *, partial: bool) -> bool:
     return isinstance(expected, bool) == isinstance(actual, bool) and expected == actual
 
 
-Payload = bytes | str | json_payload
+Payload = bytes | str | JsonPayload
 Params = Mapping[str, object]
 
 
@@ -181,7 +181,7 @@ def assert_added(
     Only tasks with this `payload`, `tag` and `name` are counted, if these are passed;
     `tag=UNTAGGED` means tasks without a tag. Of push tasks, `url` is compared with or without the
     query, and `params` with the query and the form in the body, decoded: a text for each name, or a
-    list of texts. Under the pytest fixtures, and in blocks of `emulation` and `remember_added`, all
+    list of texts. Under the pytest fixtures, and in blocks of `emulation` and `record_calls`, all
     tasks are known; otherwise only those that are in the queue or were exhausted.
 
     Raises:
@@ -191,7 +191,7 @@ def assert_added(
             not a mapping.
     """
     if isinstance(payload, dict | list):
-        raise TypeError(f"payload is {payload}: pass json_payload({payload}), bytes or text")
+        raise TypeError(f"payload is {payload}: pass JsonPayload({payload}), bytes or text")
     if not isinstance(params, Mapping | None):
         raise TypeError(f'params is {quoted(params)}: pass a mapping, such as {{"to": "ada"}}')
     wanted = _Wanted(payload, tag, name, url, method, params)

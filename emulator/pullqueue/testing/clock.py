@@ -58,12 +58,12 @@ class FixtureClock(MovableClock):
         """
         return expire_leases(self._emulator(), queue)
 
-    def next_event(self) -> datetime | None:
+    def advance_to_next_event(self) -> datetime | None:
         """Move to the next end of a lease, eta or exhaustion, and return that time.
 
         Return None, without a move, if there is none.
         """
-        return next_event(self._emulator())
+        return advance_to_next_event(self._emulator())
 
     @contextmanager
     def auto_advance(self) -> Iterator[None]:
@@ -91,7 +91,7 @@ def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datet
     return None if end is None else movable_clock(emulator).move_to(end)
 
 
-def next_event(emulator: Emulator) -> datetime | None:
+def advance_to_next_event(emulator: Emulator) -> datetime | None:
     """Move the clock to the next end of a lease, eta or exhaustion and return that time.
 
     Return None, without a move, if time changes nothing.

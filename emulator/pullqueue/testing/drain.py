@@ -20,7 +20,7 @@ from pullqueue.testing.arguments import (
     refuse_lazy,
     selected_queues,
 )
-from pullqueue.testing.clock import next_event, sleeping
+from pullqueue.testing.clock import advance_to_next_event, sleeping
 from pullqueue.testing.describing import describe
 from pullqueue.testing.interrupt import (
     Interrupter,
@@ -216,7 +216,7 @@ class _Driver:
                 self._runner.refuse_left()
         elif not self._tasks():
             return False
-        return next_event(self._emulator) is not None
+        return advance_to_next_event(self._emulator) is not None
 
     def check(self, name: str) -> None:
         """Raise if the worker has done something too many times.
@@ -270,7 +270,7 @@ class _Driver:
         # A worker that polls without a pause would see no time pass; one that pauses and has
         # leases meanwhile must not lose them by a jump.
         if again and not self._available() and not (self._slept and self._leased()):
-            next_event(self._emulator)
+            advance_to_next_event(self._emulator)
             self._busy()
         self._slept = False
         self._polls += 1
@@ -298,7 +298,7 @@ class _Driver:
 
         Not earlier: the worker may have the lease itself, and wait for more tasks.
         """
-        if self._polls and not self._available() and next_event(self._emulator):
+        if self._polls and not self._available() and advance_to_next_event(self._emulator):
             self._sleeps = 0
             self._busy()
         else:

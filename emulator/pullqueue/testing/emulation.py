@@ -31,7 +31,7 @@ from pullqueue.testing.describing import describe_rest
 from pullqueue.testing.freezing import Freezer, ProcessClock, is_frozen
 from pullqueue.testing.freezing import freeze as freeze_process
 from pullqueue.testing.live_server import LiveServer, live_server
-from pullqueue.testing.record import records_of, remember_added
+from pullqueue.testing.record import record_calls, records_of
 
 if TYPE_CHECKING:
     from pullqueue.sdk.stub import EmulatorStub
@@ -216,7 +216,7 @@ def emulated(
     )
     with closing(emulator):
         emulator.reset()
-        with remember_added(emulator):
+        with record_calls(emulator):
             yield emulator
 
 

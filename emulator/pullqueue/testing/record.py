@@ -76,7 +76,7 @@ def records_of(owner: Emulator | Queue) -> Iterator[CallRecord]:
 
 
 @contextmanager
-def remember_added(emulator: Emulator) -> Iterator[None]:
+def record_calls(emulator: Emulator) -> Iterator[None]:
     """Record the tasks that are added in the block, and who leases tasks.
 
     `assert_added` finds the tasks even after their deletion; messages name who leased them.

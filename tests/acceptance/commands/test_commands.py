@@ -11,7 +11,7 @@ import pytest
 import requests as http
 from commands import Done, Run, shown_on_terminal
 
-from pullqueue import AttemptOutcome, Attempts, Emulator, HttpRequest, NewTask
+from pullqueue import AttemptOutcome, AttemptRecord, Emulator, HttpRequest, NewTask
 from pullqueue.config.model import QueueSettings, Rate, RetryParameters
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
 from pullqueue.server.lifecycle import Server
@@ -49,9 +49,10 @@ def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:
     queue = emulator.queue("push")
     queue.add(eta=emulator.clock.now() + timedelta(hours=1))
     _, failed = (
-        queue.start_attempt(queue.add(), lease_seconds=60, attempts=Attempts()) for _ in range(2)
+        queue.start_attempt(queue.add(), lease_seconds=60, attempts=AttemptRecord())
+        for _ in range(2)
     )
-    outcome, attempts = AttemptOutcome.WILL_RETRY, Attempts(1, status=500)
+    outcome, attempts = AttemptOutcome.WILL_RETRY, AttemptRecord(1, status=500)
     queue.finish_attempt(failed, attempts=attempts, outcome=outcome, backoff_seconds=9)
 
     assert run("queues").out.splitlines()[-1].split()[:5] == ["push", "3", "0", "1", "2"]

@@ -9,7 +9,7 @@ import pytest
 from console_client import ConsoleClient
 from push_app import PushApp, push_app, until
 
-from pullqueue import Attempts, Emulator, HttpRequest, ManualClock
+from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock
 from pullqueue.control.state import ServerState
 from pullqueue.push.addresses import PushAddresses
 
@@ -76,7 +76,7 @@ def test_queues(console: Console) -> None:
     queue = console.emulator.queue("mail")
     queue.add(name="failing", request=HttpRequest("/status/503"))
     console.run("failing")
-    queue.start_attempt(queue.add(), lease_seconds=60, attempts=Attempts())
+    queue.start_attempt(queue.add(), lease_seconds=60, attempts=AttemptRecord())
 
     numbers = re.findall(r'data-label="(.*?)" class="number">(\d+)<', console.page("/"))[:4]
 

@@ -9,7 +9,7 @@ from control_client import ControlClient
 
 from pullqueue import (
     AttemptOutcome,
-    Attempts,
+    AttemptRecord,
     Emulator,
     HttpRequest,
     Limits,
@@ -109,11 +109,14 @@ def retrying(emulator: Emulator) -> Task:
     started = queue.start_attempt(
         queue.add(b"body", name="sent", request=request),
         lease_seconds=60,
-        attempts=Attempts(first_usec=queue.now_usec()),
+        attempts=AttemptRecord(first_usec=queue.now_usec()),
     )
     failed = started.push and started.push.attempts._replace(finished=1, responses=1, status=503)
     return queue.finish_attempt(
-        started, attempts=failed or Attempts(), outcome=AttemptOutcome.WILL_RETRY, backoff_seconds=9
+        started,
+        attempts=failed or AttemptRecord(),
+        outcome=AttemptOutcome.WILL_RETRY,
+        backoff_seconds=9,
     )
 
 
@@ -190,7 +193,7 @@ def test_push_tasks_in_a_snapshot(
 
     after = emulator.queue("push").get_task("sent")
     assert (after.request, after.retry_count) == (before.request, 1)
-    assert after.attempts == Attempts(1, 1, first_usec=clock.now_usec(), status=503)
+    assert after.attempts == AttemptRecord(1, 1, first_usec=clock.now_usec(), status=503)
     assert after.stored_bytes == before.stored_bytes
     assert emulator.queue("push").fetch_statistics().retrying == 1
 
@@ -198,7 +201,7 @@ def test_push_tasks_in_a_snapshot(
 def test_a_running_task_in_a_snapshot(control: ControlClient, emulator: Emulator) -> None:
     """It is due when it is loaded, since nobody waits for the response."""
     queue = emulator.queue("push")
-    started = queue.start_attempt(queue.add(name="a"), lease_seconds=60, attempts=Attempts())
+    started = queue.start_attempt(queue.add(name="a"), lease_seconds=60, attempts=AttemptRecord())
     saved = control.get("/snapshot").body
 
     assert control.call("PUT", "/snapshot", saved).status == 200
@@ -240,7 +243,7 @@ def test_queues_in_snapshots(control: ControlClient, emulator: Emulator) -> None
 
     assert loaded.body == {"tasks": 1, "warning": None}
     assert control.get("/queues").body == before
-    assert [(one["name"], one["state"], one["created"]) for one in before["queues"]] == [
+    assert [(one["name"], one["state"], one["is_runtime"]) for one in before["queues"]] == [
         ("pull", "paused", False),
         ("limited", "running", False),
         ("push", "running", False),

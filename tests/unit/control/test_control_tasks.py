@@ -10,7 +10,7 @@ from control_client import ControlClient
 
 from pullqueue import Emulator, ManualClock, NewTask
 from pullqueue.server.lifecycle import Server
-from pullqueue.tasks import AttemptOutcome, Attempts
+from pullqueue.tasks import AttemptOutcome, AttemptRecord
 
 TASKS = "/queues/pull/tasks"
 CHANGE = "/queues/pull/change"
@@ -47,7 +47,7 @@ def test_tasks_that_are_gone(control: ControlClient, emulator: Emulator) -> None
         ("lost", AttemptOutcome.EXHAUSTED),
     ):
         task = emulator.queue("push").add(name=name)
-        attempts = Attempts(1, status=200)
+        attempts = AttemptRecord(1, status=200)
         started = emulator.queue("push").start_attempt(task, lease_seconds=9, attempts=attempts)
         emulator.queue("push").finish_attempt(started, attempts=attempts, outcome=outcome)
 
@@ -64,12 +64,12 @@ def test_tasks_that_are_gone(control: ControlClient, emulator: Emulator) -> None
 def test_the_deadline_of_a_running_attempt(control: ControlClient, emulator: Emulator) -> None:
     """The history has it, and not the end of the lease, which is renewed."""
     queue = emulator.queue("push")
-    started = queue.start_attempt(queue.add(name="a"), lease_seconds=15, attempts=Attempts())
+    started = queue.start_attempt(queue.add(name="a"), lease_seconds=15, attempts=AttemptRecord())
     path = "/queues/push/tasks/a/history"
 
     running = control.get(path).body["events"][-1]
     queue.finish_attempt(
-        started, attempts=Attempts(1, status=500), outcome=AttemptOutcome.WILL_RETRY
+        started, attempts=AttemptRecord(1, status=500), outcome=AttemptOutcome.WILL_RETRY
     )
 
     assert running["until"] == "2026-01-01T00:10:00+00:00"

@@ -131,7 +131,7 @@ class TestSharedStore:
         purged = clock.now()
         clock.advance(1)
 
-        assert emulators[1].queue("other").purged == purged
+        assert emulators[1].queue("other").purged_at == purged
 
     def test_a_start_resumes_nothing(self, clock: ManualClock) -> None:
         """A queue that is paused stays so when another server is started."""
@@ -154,7 +154,7 @@ class TestSharedStore:
 
         assert "made" not in found
         held = emulators[1].queue("made")
-        assert held.created
+        assert held.is_runtime
         assert emulators[1].queues[-1] is held
         emulators[0].delete_queue("made")
         clock.advance(1)
@@ -173,7 +173,7 @@ class TestSharedStore:
         emulators[0].create_queue(made)
         clock.advance(1)
 
-        assert not emulators[1].queue("made").created
+        assert not emulators[1].queue("made").is_runtime
 
     def test_a_queue_that_the_other_deletes_at_once(self, clock: ManualClock) -> None:
         """Who creates it learns that."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pullqueue import (
-    Attempts,
+    AttemptRecord,
     DeleteResult,
     Emulator,
     HttpRequest,
@@ -258,6 +258,6 @@ def test_a_pull_queue_refuses_requests(queue: Queue) -> None:
     with pytest.raises(InvalidQueueModeError) as excinfo:
         queue.add(request=HttpRequest("/work"))
     with pytest.raises(InvalidTaskError, match='task "one" of queue "pull" has no request'):
-        queue.start_attempt(queue.add(name="one"), lease_seconds=1, attempts=Attempts())
+        queue.start_attempt(queue.add(name="one"), lease_seconds=1, attempts=AttemptRecord())
 
     assert str(excinfo.value) == 'queue "pull" is a pull queue: its tasks cannot have a request'

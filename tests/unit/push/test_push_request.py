@@ -6,7 +6,7 @@ import pytest
 
 from pullqueue.config.model import QueueSettings
 from pullqueue.push.request import origin_of, path_of, push_request
-from pullqueue.tasks import Attempts, HttpRequest, Push, Task
+from pullqueue.tasks import AttemptRecord, HttpRequest, Push, Task
 
 SETTINGS = QueueSettings(name="web")
 SECOND = 1_000_000
@@ -16,13 +16,13 @@ AGENT = "AppEngine-Google; (+http://code.google.com/appengine)"
 
 def headers_of(
     request: HttpRequest,
-    attempts: Attempts | None = None,
+    attempts: AttemptRecord | None = None,
     *,
     retry_count: int = 1,
     payload: bytes = b"",
 ) -> dict[str, str]:
     """Return the headers of an attempt."""
-    push = Push(request, attempts or Attempts(schedule_usec=1_767_225_600_000_042))
+    push = Push(request, attempts or AttemptRecord(schedule_usec=1_767_225_600_000_042))
     task = Task(0, 1, "t1", "web", payload, None, retry_count, 0, 5, push)
     return push_request(task, SETTINGS).headers
 
@@ -83,7 +83,7 @@ def test_the_first_attempt_at_an_http_target() -> None:
 )
 def test_later_attempts(url: str, status: int, response: str, reason: str) -> None:
     """From the second attempt on, the previous response and the reason are sent."""
-    attempts = Attempts(finished=2, executions=1, schedule_usec=5 * SECOND, status=status)
+    attempts = AttemptRecord(finished=2, executions=1, schedule_usec=5 * SECOND, status=status)
     prefix = "X-AppEngine-" if url == "/mail" else "X-CloudTasks-"
 
     found = service_headers(headers_of(HttpRequest(url), attempts, retry_count=3), prefix)
@@ -102,7 +102,7 @@ def test_later_attempts(url: str, status: int, response: str, reason: str) -> No
 
 def test_after_an_attempt_that_a_crash_ended() -> None:
     """An attempt that left no status counts as a retry without a response."""
-    attempts = Attempts(finished=1, responses=1, executions=1, status=500)
+    attempts = AttemptRecord(finished=1, responses=1, executions=1, status=500)
 
     headers = headers_of(HttpRequest("/mail"), attempts, retry_count=3)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pullqueue.config.model import QueueSettings
 from pullqueue.errors import InvalidTaskError
 from pullqueue.push.retry import backoff_seconds, conclude, may_retry, retry_of, start
-from pullqueue.tasks import AttemptOutcome, Attempts, HttpRequest, Push, RetryParameters, Task
+from pullqueue.tasks import AttemptOutcome, AttemptRecord, HttpRequest, Push, RetryParameters, Task
 
 SETTINGS = QueueSettings(name="web")
 SECOND = 1_000_000
@@ -17,12 +17,12 @@ SECOND = 1_000_000
 
 def task(
     request: HttpRequest | None = None,
-    attempts: Attempts | None = None,
+    attempts: AttemptRecord | None = None,
     *,
     retry_count: int = 1,
 ) -> Task:
     """Return a push task in its first attempt."""
-    push = Push(request or HttpRequest("/mail"), attempts or Attempts())
+    push = Push(request or HttpRequest("/mail"), attempts or AttemptRecord())
     return Task(7 * SECOND, 1, "t", "web", b"", None, retry_count, 0, 5, push)
 
 
@@ -136,10 +136,10 @@ def test_start() -> None:
     first = start(task(), 9 * SECOND)
     second = start(task(attempts=first)._replace(eta_usec=20 * SECOND), 21 * SECOND)
 
-    assert first == Attempts(
+    assert first == AttemptRecord(
         first_usec=9 * SECOND, schedule_usec=7 * SECOND, dispatched_usec=9 * SECOND
     )
-    assert second == Attempts(
+    assert second == AttemptRecord(
         first_usec=9 * SECOND, schedule_usec=20 * SECOND, dispatched_usec=21 * SECOND
     )
 
@@ -190,7 +190,7 @@ def test_what_counts_as_an_execution(
 
 def test_what_a_failed_attempt_leaves_behind() -> None:
     """Its number, status and reason, and when it ended."""
-    attempts = Attempts(finished=1, responses=1, executions=1, first_usec=0, status=500)
+    attempts = AttemptRecord(finished=1, responses=1, executions=1, first_usec=0, status=500)
 
     ended = conclude(
         task(attempts=attempts, retry_count=3),
@@ -210,7 +210,7 @@ def test_the_end_of_all_retries() -> None:
     """The age counts from the start of the first attempt to the end of this one."""
     limits = RetryParameters(task_retry_limit=1, task_age_limit_seconds=60)
     settings = QueueSettings(name="web", retry_parameters=limits)
-    last = task(attempts=Attempts(finished=1, first_usec=5 * SECOND), retry_count=2)
+    last = task(attempts=AttemptRecord(finished=1, first_usec=5 * SECOND), retry_count=2)
 
     in_time = conclude(last, 500, settings=settings, now_usec=65 * SECOND)
     too_late = conclude(last, 500, settings=settings, now_usec=65 * SECOND + 1)

@@ -18,7 +18,7 @@ from stores import LONG, store_url
 
 from pullqueue import (
     AttemptOutcome,
-    Attempts,
+    AttemptRecord,
     DeleteResult,
     Emulator,
     HttpRequest,
@@ -243,7 +243,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Return a push task as the engine has it, having seen that it is the model's."""
         stored = self.emulator.queue(PUSH).get_task(task.name)
         assert (stored.request, stored.retry_count) == (REQUEST, task.leases)
-        assert stored.attempts == Attempts(finished=task.finished)
+        assert stored.attempts == AttemptRecord(finished=task.finished)
         return stored
 
     def draw_push_task(self, data: st.DataObject, *, running: bool) -> ModelTask:
@@ -256,7 +256,7 @@ class EngineMachine(RuleBasedStateMachine):
     def start(self, data: st.DataObject, lease_seconds: int, *, running: bool) -> None:
         """An attempt starts, of a task that is due or not, or after a crash."""
         task = self.draw_push_task(data, running=running)
-        attempts = Attempts(finished=task.finished)
+        attempts = AttemptRecord(finished=task.finished)
         started = self.emulator.queue(PUSH).start_attempt(
             self.attempt(task), lease_seconds=lease_seconds, attempts=attempts
         )
@@ -268,7 +268,7 @@ class EngineMachine(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, lease_seconds: int, outcome: AttemptOutcome) -> None:
         """An attempt ends, in time or late."""
         task = self.draw_push_task(data, running=True)
-        attempts = Attempts(finished=task.leases)
+        attempts = AttemptRecord(finished=task.leases)
         self.emulator.queue(PUSH).finish_attempt(
             self.attempt(task), attempts=attempts, outcome=outcome, backoff_seconds=lease_seconds
         )

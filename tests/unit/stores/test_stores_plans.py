@@ -64,7 +64,7 @@ def arguments_of(statement: str) -> dict[str, object]:
         "kind": "added",
         "retry_counts": "0",
         "paused": True,
-        "created": True,
+        "is_runtime": True,
         "settings": "{}",
     }
     names = re.findall(r"(?<!:):(\w+)|%\((\w+)\)[sb]", statement)

@@ -16,7 +16,7 @@ from stores import held_up
 
 from pullqueue import (
     AttemptOutcome,
-    Attempts,
+    AttemptRecord,
     DeleteResult,
     Emulator,
     Limits,
@@ -59,10 +59,10 @@ def test_no_attempt_is_started_twice(start: Start) -> None:
     def send(queue: Queue) -> None:
         for task in queue.list_tasks():
             try:
-                started = queue.start_attempt(task, lease_seconds=60, attempts=Attempts())
+                started = queue.start_attempt(task, lease_seconds=60, attempts=AttemptRecord())
                 odd = int(task.name[1:]) % 2
                 outcome = AttemptOutcome.SUCCEEDED if odd else AttemptOutcome.EXHAUSTED
-                attempts = Attempts(finished=1, status=200)
+                attempts = AttemptRecord(finished=1, status=200)
                 ended.append(queue.finish_attempt(started, attempts=attempts, outcome=outcome))
             except (TaskLeaseExpiredError, TombstonedTaskError):
                 continue

@@ -12,7 +12,7 @@ from stores import store_url
 
 from pullqueue import (
     AttemptOutcome,
-    Attempts,
+    AttemptRecord,
     Emulator,
     EventKind,
     HttpRequest,
@@ -73,7 +73,7 @@ def states(queue: Queue) -> dict[str, int]:
 def started(queue: Queue, *, lease_seconds: float = 10, **task: Any) -> Task:
     """Add a task and start its first attempt."""
     added = queue.add(**task)
-    return queue.start_attempt(added, lease_seconds=lease_seconds, attempts=Attempts())
+    return queue.start_attempt(added, lease_seconds=lease_seconds, attempts=AttemptRecord())
 
 
 def ended(
@@ -84,7 +84,7 @@ def ended(
     backoff_seconds: float = 0,
 ) -> Task:
     """End the first attempt of a task, with status 500."""
-    attempts = Attempts(finished=1, status=500)
+    attempts = AttemptRecord(finished=1, status=500)
     return queue.finish_attempt(
         task, attempts=attempts, outcome=outcome, backoff_seconds=backoff_seconds
     )
@@ -94,7 +94,7 @@ def test_a_request_is_kept(emulator: Emulator, queue: Queue) -> None:
     """It comes back as it was, and its bytes count."""
     added = queue.add(b"body", name="one", request=REQUEST)
 
-    assert (added.request, added.attempts) == (REQUEST, Attempts())
+    assert (added.request, added.attempts) == (REQUEST, AttemptRecord())
     assert queue.get_task("one") == added
     assert queue.list_tasks() == [added]
     size = len("body" + "one" + "/mail?to=ada" + "X-Mine7" + "X-Mine") + len("ü".encode())
@@ -122,16 +122,16 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     clock.advance(1)
     assert states(queue) == {"available": 1}
 
-    first = queue.start_attempt(later, lease_seconds=600, attempts=Attempts(first_usec=1))
+    first = queue.start_attempt(later, lease_seconds=600, attempts=AttemptRecord(first_usec=1))
     assert (first.eta, first.retry_count) == (clock.now() + 600 * SECOND, 1)
-    assert first.attempts == Attempts(first_usec=1)
+    assert first.attempts == AttemptRecord(first_usec=1)
     assert states(queue) == {"running": 1}
     assert queue.last_lease_end() == first.eta
     clock.advance(2)
     renewed = queue.renew_attempt(first, lease_seconds=600)
     assert (renewed.eta, renewed.retry_count) == (clock.now() + 600 * SECOND, 1)
 
-    failed = Attempts(finished=1, responses=1, executions=1, status=503, reason="busy")
+    failed = AttemptRecord(finished=1, responses=1, executions=1, status=503, reason="busy")
     retrying = queue.finish_attempt(
         renewed, attempts=failed, outcome=AttemptOutcome.WILL_RETRY, backoff_seconds=0.1
     )
@@ -166,7 +166,7 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
 def test_a_task_without_retries_left(queue: Queue, clock: ManualClock) -> None:
     """It is exhausted with its request and last status, and can be added again from 0."""
     task = started(queue, payload=b"body", name="one", request=REQUEST)
-    attempts = Attempts(finished=1, status=0, reason="connection refused", ended_usec=2**53)
+    attempts = AttemptRecord(finished=1, status=0, reason="connection refused", ended_usec=2**53)
     exhausted = queue.finish_attempt(task, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)
 
     assert exhausted.attempts == attempts
@@ -176,7 +176,7 @@ def test_a_task_without_retries_left(queue: Queue, clock: ManualClock) -> None:
     assert steps == [(EventKind.ATTEMPT_FAILED, 0), (EventKind.EXHAUSTED, None)]
     clock.advance(1)
     [again] = queue.requeue(["one"]).added
-    assert (again.payload, again.request, again.attempts) == (b"body", REQUEST, Attempts())
+    assert (again.payload, again.request, again.attempts) == (b"body", REQUEST, AttemptRecord())
     assert (again.retry_count, queue.exhausted) == (0, [])
 
 
@@ -195,12 +195,12 @@ def test_a_crash_in_an_attempt(queue: Queue, clock: ManualClock) -> None:
 def test_only_the_current_attempt_can_be_changed(queue: Queue, clock: ManualClock) -> None:
     """An eta that has changed, and a task that is gone, are refused, and nothing changes."""
     added = queue.add(name="one")
-    started = queue.start_attempt(added, lease_seconds=10, attempts=Attempts())
+    started = queue.start_attempt(added, lease_seconds=10, attempts=AttemptRecord())
     clock.advance(1)
-    done = {"attempts": Attempts(finished=1), "outcome": AttemptOutcome.SUCCEEDED}
+    done = {"attempts": AttemptRecord(finished=1), "outcome": AttemptOutcome.SUCCEEDED}
 
     calls: list[Callable[[], Task]] = [
-        lambda: queue.start_attempt(added, lease_seconds=10, attempts=Attempts(finished=9)),
+        lambda: queue.start_attempt(added, lease_seconds=10, attempts=AttemptRecord(finished=9)),
         lambda: queue.renew_attempt(added, lease_seconds=10),
         lambda: queue.finish_attempt(added, **done),  # type: ignore[arg-type]
     ]
@@ -235,8 +235,8 @@ def test_names_are_used_again(queue: Queue, clock: ManualClock) -> None:
     ended(queue, started(queue, name="one"), AttemptOutcome.SUCCEEDED)
     clock.advance(LIMITS.tombstone_seconds)
 
-    assert queue.add(name="one", request=REQUEST).attempts == Attempts()
-    assert queue.get_task("one").attempts == Attempts()
+    assert queue.add(name="one", request=REQUEST).attempts == AttemptRecord()
+    assert queue.get_task("one").attempts == AttemptRecord()
     assert states(queue) == {"available": 1}
 
 

@@ -152,7 +152,7 @@ class TestCreatedQueue:
 
         assert names(emulator) == ["pull", "limited", "default", "made"]
         assert emulator.queue("made") is made
-        assert [queue.created for queue in emulator.queues] == [False, False, False, True]
+        assert [queue.is_runtime for queue in emulator.queues] == [False, False, False, True]
         assert state is QueueState.PAUSED
         assert [task.payload for task in made.lease_tasks_by_tag(60, 1)] == [b"work"]
 
@@ -238,7 +238,7 @@ class TestCreatedQueue:
         queue = emulator.queue("made")
         emulator.reconfigure(QueueConfig())
 
-        assert not queue.created
+        assert not queue.is_runtime
         assert queue.state is QueueState.DISABLED
         assert [task.name for task in queue.list_tasks()] == ["one"]
 
@@ -294,22 +294,22 @@ def test_a_restart(emulator: Emulator, made: Queue, clock: ManualClock, start: S
     made.add(name="one")
     emulator.queue("pull").purge()
     emulator.queue("pull").pause()
-    purged, settings = emulator.queue("pull").purged, made.settings
+    purged, settings = emulator.queue("pull").purged_at, made.settings
     assert purged == clock.now()
     emulator.close()
     clock.advance(1)
     other = start()
     queue, pull = other.queue("made"), other.queue("pull")
 
-    assert (queue.created, queue.settings) == (True, settings)
+    assert (queue.is_runtime, queue.settings) == (True, settings)
     assert [task.name for task in queue.list_tasks()] == ["one"]
     assert other.queue("push").settings.rate == Rate(count=5)
-    assert (pull.state, pull.purged) == (QueueState.PAUSED, purged)
-    assert other.queue("limited").purged is None
+    assert (pull.state, pull.purged_at) == (QueueState.PAUSED, purged)
+    assert other.queue("limited").purged_at is None
     clock.advance(31 * DAY)
     assert queue.list_tasks() == []
     other.reset()
-    assert (pull.state, pull.purged) == (QueueState.RUNNING, None)
+    assert (pull.state, pull.purged_at) == (QueueState.RUNNING, None)
 
 
 class TestDeletedQueue:
@@ -319,22 +319,22 @@ class TestDeletedQueue:
         store.clear()
         new = NewTask()
 
-        def insert(*, created: bool) -> Insertion:
+        def insert(*, is_runtime: bool) -> Insertion:
             return store.insert(
-                "q", [new], created=created, retention=Retention(), storage_limit_bytes=None
+                "q", [new], is_runtime=is_runtime, retention=Retention(), storage_limit_bytes=None
             )
 
         with pytest.raises(UnknownQueueError):
-            insert(created=True)
+            insert(is_runtime=True)
         store.change_queue_record("q", settings=QueueSettings(name="q"))
-        before = len(insert(created=True).added)
+        before = len(insert(is_runtime=True).added)
         store.delete_queue("q")
-        for created in (True, False):
+        for is_runtime in (True, False):
             with pytest.raises(UnknownQueueError, match=r'^queue "q" was deleted$'):
-                insert(created=created)
+                insert(is_runtime=is_runtime)
         stored = store.bytes_stored()
         store.drop_queue_record("q")
-        after = len(insert(created=False).added)
+        after = len(insert(is_runtime=False).added)
         store.clear()
         store.close()
 

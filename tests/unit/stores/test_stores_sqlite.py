@@ -8,7 +8,7 @@ import pytest
 from store_rules import Start
 
 from pullqueue import (
-    Attempts,
+    AttemptRecord,
     Emulator,
     InternalError,
     Limits,
@@ -40,7 +40,7 @@ def test_attempts_of_a_server_that_was_killed(
 ) -> None:
     """Their tasks are due at once when the file is opened again."""
     queue = store.queue("default")
-    queue.start_attempt(queue.add(name="one"), lease_seconds=600, attempts=Attempts())
+    queue.start_attempt(queue.add(name="one"), lease_seconds=600, attempts=AttemptRecord())
     before = queue.get_task("one").state_at(clock.now_usec())
     store.close()
 

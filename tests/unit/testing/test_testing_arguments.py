@@ -137,7 +137,7 @@ def test_functions_that_only_promise_to_work(emulator: Emulator, call: Call, adv
         lambda e: run_tasks(e, send=ok, until=timedelta(seconds=1)),
         lambda e: exhaust(e.queue("limited"), "one"),
         lambda e: Faults(e).latency("add", 1),
-        lambda e: Faults(e).lapse_leases(),
+        lambda e: Faults(e).expire_leases(),
     ],
 )
 def test_a_clock_that_cannot_be_moved(emulator: Emulator, call: Call) -> None:

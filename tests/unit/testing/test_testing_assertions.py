@@ -13,14 +13,14 @@ from pullqueue import Emulator, InvalidQueueModeError, ManualClock, Queue
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import (
     UNTAGGED,
+    JsonPayload,
     assert_added,
     assert_available,
     assert_empty,
     assert_exhausted,
     assert_leased,
     exhaust,
-    json_payload,
-    remember_added,
+    record_calls,
 )
 
 
@@ -103,11 +103,11 @@ def test_added_shows_the_nearest_misses(queue: Queue) -> None:
     queue.add('{"n": 1}', name="near", tag="x")
 
     with pytest.raises(AssertionError) as caught:
-        assert_added(queue, payload=json_payload({"n": 2}), tag="x", count=1)
+        assert_added(queue, payload=JsonPayload({"n": 2}), tag="x", count=1)
 
     head, *misses = str(caught.value).splitlines()
     assert head == (
-        'expected 1 task with tag="x", payload=json_payload({\'n\': 2}) added to queue "work", '
+        'expected 1 task with tag="x", payload=JsonPayload({\'n\': 2}) added to queue "work", '
         "but found 0"
     )
     assert misses == [
@@ -127,7 +127,7 @@ def test_added_too_few(queue: Queue) -> None:
 def test_added_refuses_a_payload_that_no_task_has(queue: Queue) -> None:
     """A dict is never the payload of a task, so `count=0` would always hold."""
     payload: Any = {"n": 1}
-    with pytest.raises(TypeError, match=r"payload is \{'n': 1\}: pass json_payload\(\{'n': 1\}\)"):
+    with pytest.raises(TypeError, match=r"payload is \{'n': 1\}: pass JsonPayload\(\{'n': 1\}\)"):
         assert_added(queue, payload=payload, count=0)
 
 
@@ -158,7 +158,7 @@ def test_added_one_after_the_other(
     emulator: Emulator, queue: Queue, clock: ManualClock, seconds: int
 ) -> None:
     """Two tasks that had one name in turn are two, known or not."""
-    with remember_added(emulator):
+    with record_calls(emulator):
         for payload in ("a", "b"):
             queue.delete_tasks(queue.add(payload, name="one"))
             queue.free_names()
@@ -187,18 +187,18 @@ def test_added_one_after_the_other(
 )
 def test_json_payload(expected: object, payload: object, *, equal: bool) -> None:
     """JSON is compared by its value, whatever the order of keys and the spaces."""
-    assert (json_payload(expected) == payload) is equal  # type: ignore[arg-type]
+    assert (JsonPayload(expected) == payload) is equal  # type: ignore[arg-type]
 
 
 def test_partial_json_payload() -> None:
     """With partial, further keys do not matter, at any depth."""
-    wanted = json_payload({"a": {"b": 1}}, partial=True)
+    wanted = JsonPayload({"a": {"b": 1}}, partial=True)
 
     assert wanted == b'{"a": {"b": 1, "c": 2}, "d": 3}'
     assert wanted != b'{"a": {"c": 2}}'
-    assert wanted == json_payload({"a": {"b": 1}}, partial=True)
-    assert wanted != json_payload({"a": {"b": 1}})
-    assert repr(wanted) == "json_payload({'a': {'b': 1}}, partial=True)"
+    assert wanted == JsonPayload({"a": {"b": 1}}, partial=True)
+    assert wanted != JsonPayload({"a": {"b": 1}})
+    assert repr(wanted) == "JsonPayload({'a': {'b': 1}}, partial=True)"
 
 
 def test_long_states_are_cut(queue: Queue) -> None:

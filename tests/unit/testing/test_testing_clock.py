@@ -43,12 +43,12 @@ def app(make_module: Callable[[str], ModuleType]) -> ModuleType:
 def test_the_times_of_events(fixture_clock: FixtureClock, queue: Queue, limited: Queue) -> None:
     """It goes to the next event, or past the leases of one queue or of all, and no further."""
     start = fixture_clock.now()
-    assert fixture_clock.next_event() is fixture_clock.expire_leases() is None
+    assert fixture_clock.advance_to_next_event() is fixture_clock.expire_leases() is None
     queue.add(eta=start + timedelta(seconds=5))
     limited.add()
     limited.lease_tasks(60, 1)
 
-    assert fixture_clock.next_event() == start + timedelta(seconds=5)
+    assert fixture_clock.advance_to_next_event() == start + timedelta(seconds=5)
     queue.lease_tasks(10, 1)
     assert fixture_clock.expire_leases("work") == start + timedelta(seconds=15)
     assert fixture_clock.expire_leases() == start + timedelta(seconds=60)

@@ -157,7 +157,7 @@ def test_sdk() -> None:
         jobs = taskqueue.Queue("jobs")
         jobs.add(taskqueue.Task(payload="later", method="PULL", countdown=60))
         assert jobs.lease_tasks(60, 1) == []
-        emulated.clock.next_event()
+        emulated.clock.advance_to_next_event()
         [task] = jobs.lease_tasks(60, 1)
         assert task.payload == b"later"
         assert emulated.sdk.get_filtered_tasks(queue_names="jobs")[0].name == task.name

@@ -252,7 +252,7 @@ def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) 
     faults.empty_leases(every=2)
     faults.latency("lease_tasks_by_tag", 0.5)
     faults.lose_response("purge")
-    faults.lapse_leases(after=3)
+    faults.expire_leases(after=3)
 
     queue.lease_tasks_by_tag(60, 1)
     queue.lease_tasks(60, 1)
@@ -262,7 +262,7 @@ def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) 
         "fault empty_leases(every=2): triggered on 1 of 2 calls",
         'fault latency("lease_tasks_by_tag", 0.5): triggered on 1 of 1 calls',
         'fault lose_response("purge", DeadlineExceededError): triggered on 0 of 0 calls',
-        "fault lapse_leases(after=3): triggered on 0 of 0 calls",
+        "fault expire_leases(after=3): triggered on 0 of 0 calls",
     ]
     faults.clear()
     assert "fault" not in describe(emulator)
@@ -322,7 +322,7 @@ def test_empty_leases(faults: Faults, queue: Queue) -> None:
 def test_expired_lease(faults: Faults, queue: Queue, clock: ManualClock) -> None:
     """A lease runs out before its holder's next call, which then comes too late."""
     queue.add()
-    fault = faults.lapse_leases(times=1)
+    fault = faults.expire_leases(times=1)
 
     [task] = queue.lease_tasks(60, 1)
     assert_leased(queue, 1)
@@ -335,7 +335,7 @@ def test_expired_lease(faults: Faults, queue: Queue, clock: ManualClock) -> None
     assert queue.delete_tasks(task) == [DeleteResult.DELETED]
 
 
-def test_expired_lease_with_a_rival(faults: Faults, queue: Queue) -> None:
+def test_another_worker_leases_between(faults: Faults, queue: Queue) -> None:
     """Another worker gets the same tasks, each time before the first is done with them."""
     queue.add("a")
     done: list[bytes] = []
@@ -345,7 +345,7 @@ def test_expired_lease_with_a_rival(faults: Faults, queue: Queue) -> None:
         done.extend(task.payload for task in tasks)
         queue.delete_tasks(tasks)
 
-    faults.lapse_leases(rival=work)
+    faults.expire_leases(other_worker=work)
     work()
     queue.add("b")
     work()
@@ -359,7 +359,7 @@ def test_a_lease_that_has_ended_lapses_nevertheless(
 ) -> None:
     """Where the test's clock has passed the end of the lease already, it stays where it is."""
     queue.add()
-    faults.lapse_leases()
+    faults.expire_leases()
     queue.lease_tasks(60, 1)
     now = clock.advance(100)
 

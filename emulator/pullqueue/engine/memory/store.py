@@ -31,7 +31,7 @@ from pullqueue.engine.store import (
 )
 from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
-from pullqueue.tasks import AttemptOutcome, Attempts, DeleteResult, NewTask, Task
+from pullqueue.tasks import AttemptOutcome, AttemptRecord, DeleteResult, NewTask, Task
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueSettings
@@ -61,13 +61,13 @@ class MemoryStore(TaskStore):
         queue_name: str,
         new_tasks: Sequence[NewTask],
         *,
-        created: bool,
+        is_runtime: bool,
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         with self._lock:
             record = self._records.get(queue_name, QueueRecord())
-            if record.deleted_usec is not None or (created and record.settings is None):
+            if record.deleted_usec is not None or (is_runtime and record.settings is None):
                 raise task_errors.deleted_queue(queue_name)
             queue, now_usec = self._now(queue_name)
             tasks, refused = queue.prepare(new_tasks, self._names, self._next_sequence, now_usec)
@@ -147,7 +147,9 @@ class MemoryStore(TaskStore):
             task = queue.get_leased(task_name, expected_eta_usec, now_usec)
             queue.remove([task], EventKind.DELETED, now_usec, origin=current_origin())
 
-    def start_attempt(self, which: AttemptedTask, *, lease_usec: int, attempts: Attempts) -> Task:
+    def start_attempt(
+        self, which: AttemptedTask, *, lease_usec: int, attempts: AttemptRecord
+    ) -> Task:
         with self._lock:
             queue, now_usec = self._now(which.queue)
             task = queue.get_attempted(which.name, which.expected_eta_usec)
@@ -172,7 +174,7 @@ class MemoryStore(TaskStore):
         self,
         which: AttemptedTask,
         *,
-        attempts: Attempts,
+        attempts: AttemptRecord,
         outcome: AttemptOutcome,
         backoff_usec: int,
     ) -> Task:
