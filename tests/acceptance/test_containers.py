@@ -20,7 +20,7 @@ import pytest
 import yaml
 from commands import PROGRAM
 from documents import blocks_of
-from programs import completed, program, running
+from programs import running
 from push_app import push_app, until
 from served import Served, serving
 
@@ -172,33 +172,13 @@ def test_the_documented_ways_to_build_the_image() -> None:
 
 
 def test_the_unit_of_systemd(tmp_path: Path) -> None:
-    """It waits for the server's word, reloads by the signal, and starts a command that exists."""
+    """It reloads by the signal, and starts a command that exists."""
     unit = ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # as the library documents it
     unit.read(UNIT)
     service = unit["Service"]
 
-    assert service["Type"] == "notify"
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert f"/var/lib/{service['StateDirectory']}/" in service["ExecStart"]
     with run_service(service["ExecStart"].split()[1:], tmp_path) as server:
         assert server.url
-
-
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    """systemd finds nothing to say against it, nor against what the documentation adds to it."""
-    verify = program("systemd-analyze", package="systemd")
-    (override,) = (
-        block.text
-        for block in blocks_of(ROOT / "docs" / "how-to" / "team.md")
-        if block.file_name == "override.conf"
-    )
-    unit = tmp_path / UNIT.name
-    added = tmp_path / f"{UNIT.name}.d" / "override.conf"
-    added.parent.mkdir()
-    for path, text in ((unit, UNIT.read_text("utf-8")), (added, override)):
-        path.write_text(text.replace("/opt/pullqueue/bin/pullqueue", str(PROGRAM)))
-
-    done = completed([verify, "verify", "--man=no", unit])
-
-    assert (done.returncode, done.stderr) == (0, "")

@@ -205,18 +205,6 @@ class TestRunning:
         assert call(url)["total"] == 2
 
 
-def test_a_service_manager(folder: Path) -> None:
-    """It gets a message when the server is ready, and when it stops."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind("notify")
-        manager.settimeout(60)
-        with serving(folder=folder, NOTIFY_SOCKET=str(folder / "notify")) as served:
-            assert manager.recv(100) == b"READY=1"
-            served.control.call("GET", "/ready")
-
-        assert manager.recv(100) == b"STOPPING=1"
-
-
 def test_ctrl_c_stops_it(folder: Path) -> None:
     """It ends with status 0 and without a word, though nothing is served with it."""
     with serving(folder=folder) as served:

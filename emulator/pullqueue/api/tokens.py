@@ -1,9 +1,8 @@
 """Who a caller is: access tokens, and the keys of service accounts for which they are issued.
 
 A token contains the e-mail address it was issued to, the id of a key contains its public half, and
-both are signed with a secret. Whoever has the secret can verify them: the server after a restart,
-and other servers of the same load balancer. The keys made by this server are stored as well,
-for clients that do not name the key they sign with. PyJWT and cryptography (extra `auth`) are
+both are signed with a secret of this server. The keys it made are stored as well, for clients that
+do not name the key they sign with. PyJWT and cryptography (extra `auth`) are
 imported when a key is used for the first time.
 """
 
@@ -80,12 +79,9 @@ class _Key(NamedTuple):
 class Tokens:
     """Issues tokens and finds them by their text. Safe under threads."""
 
-    def __init__(self, clock: Clock, *, secret: str | None = None) -> None:
-        """Make tokens that expire by the emulator's clock.
-
-        Without a `secret`, tokens and keys are valid here alone.
-        """
-        secret = secret or secrets.token_hex(_SECRET_BYTES)
+    def __init__(self, clock: Clock) -> None:
+        """Make tokens and keys that expire by the emulator's clock and are valid here alone."""
+        secret = secrets.token_hex(_SECRET_BYTES)
         self._clock = clock
         self._made: deque[_Key] = deque(maxlen=_MAX_KEYS)
         # JSON, and so a claim of a client's, can hold what UTF-8 cannot.
@@ -247,8 +243,8 @@ class Tokens:
             return [_Key(*self._key_ids.loads(identifier))]
         except BadData:
             raise GrantError(
-                "the key is unknown: it belongs to another server, or of an earlier run without "
-                "--secret-file; get one with `pullqueue credentials`, or in a test by "
+                "the key is unknown: it belongs to another server, or to an earlier run of this "
+                "one; get one with `pullqueue credentials`, or in a test by "
                 "credentials(email) of pullqueue_responses or pullqueue_server"
             ) from None
 

@@ -27,7 +27,6 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Run an emulator": {"serve": ".serve", "exec": ".exec"},
     "Inspect a running server": {
         "queues": ".queues",
-        "stats": ".queues",
         "tasks": ".tasks",
         "requests": ".requests",
         "server": ".operate",

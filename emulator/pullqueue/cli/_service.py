@@ -1,24 +1,16 @@
-"""Helpers of `pullqueue serve`: logs, a secret, systemd, signals."""
+"""Helpers of `pullqueue serve`: logs and signals."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import secrets
 import signal
-import socket
 import threading
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
 from queue import Empty, SimpleQueue
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from pullqueue.cli._output import say
-from pullqueue.config.text import escaped, reason_of
-from pullqueue.errors import ConfigFileError
+from pullqueue.config.text import escaped
 
 if TYPE_CHECKING:
     from pullqueue.control.delivery import Delivery
@@ -32,10 +24,6 @@ _STOP_SECONDS = 3.0
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _EXTRAS = ("verb", "path", "status")
 """Fields of the log record of a request, beside its message."""
-_SECRET_CHARACTERS = 32
-"""Minimum length of a secret."""
-
-_log = logging.getLogger("pullqueue.serve")
 
 
 class LogFormatter(logging.Formatter):
@@ -72,65 +60,6 @@ def set_up_logs(*, log_format: str, log_level: str) -> None:
     handler.setFormatter(LogFormatter(as_json=log_format == "json"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("pullqueue").setLevel(log_level.upper())
-
-
-def secret_of(path: Path) -> str:
-    """Read the secret in a file that signs tokens and keys; if there is no file, make one.
-
-    Raises:
-        ConfigFileError: the file can be neither read nor written, or does not contain one.
-    """
-    try:
-        if not path.exists():
-            _make_secret(path)
-        secret = path.read_text("utf-8").strip()
-        mode = path.stat().st_mode & 0o777
-    except OSError as error:
-        raise ConfigFileError(f'cannot use the secret file "{path}": {reason_of(error)}') from None
-    except UnicodeDecodeError:
-        raise ConfigFileError(f'cannot use the secret file "{path}": it is not UTF-8') from None
-    if len(secret) < _SECRET_CHARACTERS:
-        raise ConfigFileError(
-            f'the secret in "{path}" has {len(secret)} characters, and could be guessed: use '
-            f"{_SECRET_CHARACTERS} or more, or remove the file to have one generated"
-        )
-    if os.name == "posix" and mode & 0o077:
-        say(
-            f'warning: the secret in "{path}" can be read by other users (mode {mode:04o}): run '
-            "`chmod 600` on it",
-            err=True,
-        )
-    return secret
-
-
-def _make_secret(path: Path) -> None:
-    """Write a secret for its owner only; if several servers do so at once, all use the same one."""
-    text = f"{secrets.token_hex(_SECRET_CHARACTERS)}\n"
-    # The file is complete before it has its name: no other server reads half a secret.
-    with NamedTemporaryFile("w", dir=path.parent) as whole:
-        whole.write(text)
-        whole.flush()
-        try:
-            os.link(whole.name, path)
-        except OSError:
-            if not path.exists():  # no other server was quicker: there are no links here
-                with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
-                    file.write(text)
-
-
-def notify_systemd(state: str) -> None:
-    """Report a state to the service manager that started this process, if one did."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    if address.startswith("@"):
-        address = f"\0{address[1:]}"
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
-            connection.connect(address)
-            connection.sendall(state.encode())
-    except OSError as error:
-        _log.warning('cannot report "%s" to the service manager: %s', state, error)
 
 
 class Signals:

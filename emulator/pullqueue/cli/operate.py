@@ -286,9 +286,8 @@ def _show_step(answer: Json) -> None:
 def credentials(*, email: str, client: Client, output: Path, force: bool) -> None:
     """Write the key file of the service account EMAIL.
 
-    The running server creates the key and issues tokens for it until it stops; with --secret-file,
-    after a restart as well. Use the file like one downloaded from Google: with google-auth, or as
-    GOOGLE_APPLICATION_CREDENTIALS.
+    The running server creates the key and issues tokens for it until it stops. Use the file like
+    one downloaded from Google: with google-auth, or as GOOGLE_APPLICATION_CREDENTIALS.
     """
     if not force:
         _check_replaceable(output, "a key of pullqueue's", _is_key)

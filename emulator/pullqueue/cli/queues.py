@@ -1,4 +1,4 @@
-"""`pullqueue queues` and `pullqueue stats`: the numbers of a running server's queues."""
+"""`pullqueue queues`, `pause` and `resume`: the queues of a running server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,17 @@ _LEFT_OUT = ("/HOUR", "/MIN", "LIMIT", "SCHED", "OLDEST")
 
 
 @click.command
+@click.argument("names", nargs=-1, metavar="[QUEUE]...", shell_complete=complete_queue)
+@click.option("--watch", is_flag=True, help="Show them repeatedly, until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=Duration(0.1),
+    default=2.0,
+    help="Time between two updates of --watch, in seconds.",
+)
 @server_options
-def queues(*, client: Client) -> None:
-    """List the queues and how many tasks they have.
+def queues(*, names: tuple[str, ...], watch: bool, interval: float, client: Client) -> None:
+    """List all queues, or some, and how many tasks they have.
 
     TASKS are available (AVAIL), leased, or scheduled (SCHED), which means that their eta is in the
     future. EXHAUSTED tasks have used up their leases. OLDEST: time since the first task became due.
@@ -32,11 +40,31 @@ def queues(*, client: Client) -> None:
 
     Of a push queue, LEASED counts the tasks that are being sent, and SCHED also those that wait
     for their next attempt. The line below says what changes the behaviour of the server: a manual
-    clock, faults, paused queues, exhausted tasks, and where push tasks are delivered.
+    clock, faults, paused queues, exhausted tasks, and where push tasks are delivered. With --watch
+    and --json, each line is a JSON document.
     """
-    answer = client.get("/queues")
+    if not watch:
+        _show_queues(client, names)
+        return
+    pause = threading.Event()
+    try:
+        while True:
+            if not wants_json():
+                click.clear()
+            _show_queues(client, names, indent=None)
+            pause.wait(interval)
+    except KeyboardInterrupt:
+        return
+
+
+def _show_queues(client: Client, names: tuple[str, ...], *, indent: int | None = 2) -> None:
+    if names:
+        found = [client.get(queue_path(name))["queue"] for name in names]
+    else:
+        found = client.get("/queues")["queues"]
     summary = client.get("/summary")
-    show({**answer, "summary": summary}, _table(answer["queues"], empty="no queues"))
+    table = _table(found, empty="no queues")
+    show({"queues": found, "summary": summary}, table, indent=indent)
     if line := _summary_line(summary):
         note(line)
     for name, kept in ((summary["push"] or {}).get("kept") or {}).items():
@@ -103,44 +131,6 @@ def _has_rate_0(queue: Json) -> bool:
     return queue["mode"] == "push" and bool(rate) and not rate["count"]
 
 
-@click.command
-@click.argument("names", nargs=-1, metavar="[QUEUE]...", shell_complete=complete_queue)
-@click.option("--watch", is_flag=True, help="Show the statistics repeatedly, until Ctrl-C.")
-@click.option(
-    "--interval",
-    type=Duration(0.1),
-    default=2.0,
-    help="Time between two updates of --watch, in seconds.",
-)
-@server_options
-def stats(*, names: tuple[str, ...], watch: bool, interval: float, client: Client) -> None:
-    """Show the statistics of all queues, or of some.
-
-    The columns are those of `pullqueue queues`. With --watch and --json, each line is a JSON
-    document.
-    """
-    if not watch:
-        found = _queues(client, names)
-        show({"queues": found}, _table(found, empty="no queues"))
-        return
-    pause = threading.Event()
-    try:
-        while True:
-            found, now = _queues(client, names), client.get("/clock")["now"]
-            if not wants_json():
-                click.clear()
-            show({"queues": found}, _table(found, empty="no queues"), "", now, indent=None)
-            pause.wait(interval)
-    except KeyboardInterrupt:
-        return
-
-
-def _queues(client: Client, names: tuple[str, ...]) -> list[Json]:
-    if names:
-        return [client.get(queue_path(name))["queue"] for name in names]
-    return list(client.get("/queues")["queues"])
-
-
 def _table(found: list[Json], *, empty: str) -> Table:
     """Return a table, without the column for notes if there are none."""
     rows = [_row(queue) for queue in found]
@@ -161,16 +151,15 @@ def _row(queue: Json) -> list[object]:
     if queue["mode"] == "push":
         stopped = "not sent: rate is 0" if _has_rate_0(queue) else ""
         state = ", ".join(filter(None, ["push", state, stopped, queue["kept"] and "kept"]))
-        queue["leased"], queue["scheduled"] = (
-            queue["running"],
-            queue["scheduled"] + queue["retrying"],
-        )
     retry = queue["settings"].get("retry_parameters") or {}
-    numbers = ("tasks", "available", "leased", "scheduled", "exhausted")
     oldest = queue["oldest_age_seconds"]
     return [
         queue["name"],
-        *(queue[number] for number in numbers),
+        queue["tasks"],
+        queue["available"],
+        queue["leased"] + queue["running"],
+        queue["scheduled"] + queue["retrying"],
+        queue["exhausted"],
         None if oldest is None else span_of(oldest),
         queue["leased_last_minute"],
         queue["leased_last_hour"],

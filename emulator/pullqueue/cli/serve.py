@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,12 +93,6 @@ class _Serve(click.Command):
     "what they may do.",
 )
 @click.option(
-    "--secret-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File with the secret that signs keys and tokens, which stay valid after a restart and "
-    "for every server with this file. It is created if it does not exist.",
-)
-@click.option(
     "--store",
     default="memory",
     metavar="URL",
@@ -150,31 +145,38 @@ def serve(*, port_file: Path | None, **options: Any) -> None:  # noqa: ANN401 - 
     Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder. Ctrl-C stops the server.
     """
     with locked_port_file(port_file) as write_port:
-        _serve(write_port, **options)
+        _serve(ServeOptions(**options), write_port)
 
 
-def _serve(
-    write_port: Callable[[int], None],
-    *,
-    queue_yaml: Path | None,
-    host: str,
-    port: int,
-    grpc_port: int | None,
-    project: str | None,
-    auth: str,
-    secret_file: Path | None,
-    profile: str,
-    store: str,
-    clock: str,
-    leases_per_second: int | None,
-    api_upstream: str | None,
-    push_to: PushAddresses,
-    max_tasks: int,
-    watch: bool,
-    host_names: tuple[str, ...],
-    log_format: str,
-    log_level: str,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """The options of `pullqueue serve`, by the names of their parameters."""
+
+    queue_yaml: Path | None
+    host: str
+    port: int
+    grpc_port: int | None
+    project: str | None
+    auth: str
+    profile: str
+    store: str
+    clock: str
+    leases_per_second: int | None
+    api_upstream: str | None
+    push_to: PushAddresses
+    max_tasks: int
+    watch: bool
+    host_names: tuple[str, ...]
+    log_format: str
+    log_level: str
+
+    @property
+    def acl(self) -> bool:
+        """True if callers need a token."""
+        return self.auth == "acl"
+
+
+def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
     """Serve until a signal stops the server; report its port once it listens."""
     from pullqueue.cli import _service  # noqa: PLC0415 - imported when it runs
     from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
@@ -184,37 +186,36 @@ def _serve(
 
     # Else gRPC's core writes lines of its own to the error stream.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    _service.set_up_logs(log_format=log_format, log_level=log_level)
-    file, acl = ConfigFile(queue_yaml or found_file(), profile=profile), auth == "acl"
+    _service.set_up_logs(log_format=options.log_format, log_level=options.log_level)
+    file = ConfigFile(options.queue_yaml or found_file(), profile=options.profile)
     emulator = Emulator(
         file.read(),
-        clock=ManualClock(SystemClock().now()) if clock == "manual" else SystemClock(),
-        limits=Limits(leases_per_second=leases_per_second, tasks_in_memory=max_tasks),
-        project=project,
-        store=open_store(store),
+        clock=ManualClock(SystemClock().now()) if options.clock == "manual" else SystemClock(),
+        limits=Limits(
+            leases_per_second=options.leases_per_second, tasks_in_memory=options.max_tasks
+        ),
+        project=options.project,
+        store=open_store(options.store),
     )
     with closing(emulator):
         signals = _service.Signals(emulator)
         server = Server(
             emulator,
-            host=host,
-            port=port,
-            grpc_port=grpc_port,
-            acl=acl,
-            secret=_service.secret_of(secret_file) if secret_file else None,
-            api_upstream=api_upstream,
+            host=options.host,
+            port=options.port,
+            grpc_port=options.grpc_port,
+            acl=options.acl,
+            api_upstream=options.api_upstream,
             config_file=file,
-            host_names=host_names,
-            push_to=push_to,
+            host_names=options.host_names,
+            push_to=options.push_to,
         )
         signals.delivery = server.state.delivery
         with server:
             write_port(server.port)
-            _print_banner(server, host=host, store=store, acl=acl)
-            _service.notify_systemd("READY=1")
-            signals.wait(server.state, watch=watch)
-            _service.notify_systemd("STOPPING=1")
-            if store == "memory":
+            _print_banner(server, options)
+            signals.wait(server.state, watch=options.watch)
+            if options.store == "memory":
                 report_tasks_left(
                     emulator,
                     "; to keep tasks, start with --store sqlite:///tasks.db, or run `pullqueue "
@@ -236,10 +237,11 @@ def report_tasks_left(emulator: Emulator, advice: str = "") -> None:
         say(f"pullqueue: exhausted tasks, whose work was not done: {exhausted}", err=True)
 
 
-def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
+def _print_banner(server: Server, options: ServeOptions) -> None:
     """Print the address of a running server, its queues, a command to try, store and clock."""
     from pullqueue.stores import without_password  # noqa: PLC0415 - imports the engine
 
+    host, store, acl = options.host, options.store, options.acl
     address = f"[{host}]" if ":" in host else host
     click.echo(f"pullqueue listening on http://{address}:{server.port}")
     if server.grpc_address:

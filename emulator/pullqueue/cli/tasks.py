@@ -353,7 +353,7 @@ def lease(
 @task_argument
 @_seconds_option
 @server_options
-def extend(*, queue: str, task: str, seconds: float, client: Client) -> None:
+def renew(*, queue: str, task: str, seconds: float, client: Client) -> None:
     """Change when the lease of TASK ends."""
     _change_lease(client, queue, task, seconds)
 

@@ -40,7 +40,6 @@ class Server:
         port: int = 0,
         grpc_port: int | None = None,
         acl: bool = False,
-        secret: str | None = None,
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] = (),
         api_upstream: str | None = None,
@@ -50,7 +49,7 @@ class Server:
         """Make a server that does not listen yet.
 
         With `acl`, the acl of queue.yaml is enforced; `tokens` issues what callers then need. They
-        are valid at every server with the same `secret`; without one, at this server only.
+        are valid at this server only.
         `config_file` can be reloaded while the server runs. Requests are answered whose Host
         header has an address, localhost, this machine's name or one of `host_names`.
         See `create_app` for `api_upstream`. With a `grpc_port` (0: a free one) Cloud Tasks is
@@ -58,7 +57,7 @@ class Server:
         None: they are not delivered. `threads` requests are answered at the same time.
         """
         self.emulator = emulator
-        self.tokens = Tokens(emulator.clock, secret=secret)
+        self.tokens = Tokens(emulator.clock)
         self.state = ServerState(
             emulator,
             tokens=self.tokens,

@@ -56,6 +56,9 @@ def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:
     queue.finish_attempt(failed, attempts=attempts, outcome=outcome, backoff_seconds=9)
 
     assert run("queues").out.splitlines()[-1].split()[:5] == ["push", "3", "0", "1", "2"]
+    (shown,) = json.loads(run("queues push --json").out)["queues"]
+    states = ("leased", "running", "scheduled", "retrying")
+    assert [shown[state] for state in states] == [0, 1, 1, 1]  # as the route has them
 
 
 def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) -> None:
@@ -156,7 +159,7 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
         "TASK  TAG  STATE                    ETA (UTC)            LEASES  BYTES  PAYLOAD",
         "a     t    leased, 1 min 30 s left  2026-01-01 00:01:35  1 of 3      5  hello",
     ]
-    assert "leased, 2 h left" in run("tasks extend pull a --seconds 7200").out
+    assert "leased, 2 h left" in run("tasks renew pull a --seconds 7200").out
     assert "available" in run("tasks release pull a").out
     *shown, empty, payload = run("tasks get pull a").out.splitlines()
     assert (empty, payload) == ("", "hello")
@@ -292,12 +295,11 @@ def test_what_is_not_asked(run: Run) -> None:
     assert "Delete everything, including 1 fault? [y/N]:" in run("reset", stdin=b"n\n").err
 
 
-def test_stats(run: Run, emulator: Emulator) -> None:
-    """All queues, or those that are named."""
-    assert "push" in run("stats").out
-    assert len(run("stats other").out.splitlines()) == 2
-    assert run("stats nope").err.startswith('pullqueue: queue "nope" is not in ')
-    assert json.loads(run("stats --json").out)["queues"][1]["name"] == "other"
+def test_queues_lists_all_queues_or_those_that_are_named(run: Run) -> None:
+    assert "push" in run("queues").out
+    assert len(run("queues other").out.splitlines()) == 2
+    assert run("queues nope").err.startswith('pullqueue: queue "nope" is not in ')
+    assert json.loads(run("queues --json").out)["queues"][1]["name"] == "other"
 
 
 def test_the_clock(run: Run) -> None:
@@ -414,7 +416,7 @@ def test_a_table_that_is_too_wide(length: int, head: str) -> None:
     """Less useful columns are left out before the name of a queue is cut."""
     name = "q" * length
     with Server(Emulator.from_text(f"queue: [{{name: {name}, mode: pull}}]")) as server:
-        shown = shown_on_terminal("stats", name, "--url", server.url).splitlines()
+        shown = shown_on_terminal("queues", name, "--url", server.url).splitlines()
 
     assert shown[0].removeprefix("QUEUE").strip() == head
     assert max(map(len, shown)) <= 80

@@ -38,6 +38,7 @@ _QUEUE = {
     **evil("name state leased_last_minute leased_last_hour kept"),
     "mode": "pull",
     **dict.fromkeys(("tasks", "available", "leased", "scheduled", "exhausted", "paused"), 1),
+    **dict.fromkeys(("running", "retrying"), 1),
     "oldest_age_seconds": 1.5,
     "settings": {"retry_parameters": evil("task_retry_limit")},
 }
@@ -80,8 +81,7 @@ ANSWER = {
 }
 COMMANDS = [
     "queues",
-    "stats",
-    "stats pull",
+    "queues pull",
     "tasks list pull",
     "tasks list --state exhausted",
     "requests",
@@ -92,7 +92,7 @@ COMMANDS = [
     "tasks get pull a --payload",
     "tasks add pull x",
     "tasks lease pull",
-    "tasks extend pull a",
+    "tasks renew pull a",
     "tasks release pull a",
     "tasks release pull a b",
     "tasks delete pull a",
@@ -188,7 +188,7 @@ def test_completion(monkeypatch: pytest.MonkeyPatch, offered: Callable[..., list
     queues = [{**_QUEUE, "name": name} for name in ("pull", EVIL, "a\nplain,b")]
     with always_answering({"queues": queues}) as address:
         monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", address)
-        assert offered("stats", "") == ["plain,pull"]
+        assert offered("queues", "") == ["plain,pull"]
 
 
 def test_json(answering_all: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -196,5 +196,5 @@ def test_json(answering_all: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(("queues", "--json", "--url", answering_all)) == 0
 
     shown = capfd.readouterr().out
-    assert json.loads(shown)["queue"]["name"] == EVIL
+    assert json.loads(shown)["queues"][0]["name"] == EVIL
     assert "\x1b" not in shown

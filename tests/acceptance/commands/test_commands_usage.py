@@ -114,12 +114,12 @@ def test_something_else_answers(run: Run, server: Server, path: str) -> None:
     ("order", "option", "problem"),
     [
         ("tasks lease pull --seconds nan", "--seconds", "nan is not finite"),
-        ("tasks extend pull a --seconds -1", "--seconds", "-1.0 is not in the range 0<=x<="),
+        ("tasks renew pull a --seconds -1", "--seconds", "-1.0 is not in the range 0<=x<="),
         ("tasks lease pull --seconds 800000", "--seconds", "the maximum is 7 d"),
         ("tasks lease pull --seconds 9d", "--seconds", '"9d" is not a valid duration: the'),
         ("tasks lease pull --max 1001", "--max", "1001 is not in the range 1<=x<=1000"),
         ("wait --timeout soon", "--timeout", '"soon" is not a valid duration: use seconds, or a t'),
-        ("stats --interval 0", "--interval", "0.0 is not in the range x>=0.1"),
+        ("queues --interval 0", "--interval", "0.0 is not in the range x>=0.1"),
         ("faults add fail lease_task", "[CALL]", '"lease_task" does not exist: did you mean "l'),
         ("faults add fial add", "KIND", '"fial" does not exist: did you mean "fail"?'),
         ("faults add fail add --error Oops", "--error", '"Oops" does not exist: use one of D'),
@@ -163,10 +163,10 @@ def test_values_that_the_server_checks(run: Run, order: str, message: str) -> No
         ("exec --clock manual -- true", "`--clock`: start `pullqueue serve --clock manual`, and"),
         ("tasks add push --url /mail", 'by --request, as in --request "POST /mail"\n'),
         # These would lead to other routes.
-        ("stats ''", '"" is not a valid name of a queue or task\n'),
+        ("queues ''", '"" is not a valid name of a queue or task\n'),
         ("tasks list a/b", '"a/b" is not a valid name'),
         ("tasks get pull ''", '"" is not a valid name'),
-        ("tasks extend pull a/b", '"a/b" is not a valid name'),
+        ("tasks renew pull a/b", '"a/b" is not a valid name'),
         ("wait --empty ''", '"" is not a valid name'),
     ],
 )
@@ -179,7 +179,7 @@ def test_arguments_that_are_refused(run: Run, order: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "order", ["clock advance 999999999999999", "tasks extend pull a", "tasks lease push"]
+    "order", ["clock advance 999999999999999", "tasks renew pull a", "tasks lease push"]
 )
 def test_what_the_state_of_the_server_forbids(run: Run, emulator: Emulator, order: str) -> None:
     """A valid order that is refused is not wrong usage."""
@@ -194,7 +194,7 @@ def test_what_the_state_of_the_server_forbids(run: Run, emulator: Emulator, orde
         ("tasks lease pull --seconds 1h", 3600),
         ("tasks lease pull --seconds 1.5min", 90),
         ("tasks lease pull --seconds 60", 60),
-        ("tasks extend pull a --seconds 2d", 172_800),
+        ("tasks renew pull a --seconds 2d", 172_800),
         ("tasks add pull x --name b --countdown 2m", 120),
         ("clock advance 1h", 3600),
     ],
@@ -206,7 +206,7 @@ def test_durations_are_the_same_everywhere(
     start = emulator.clock.now()
     queue = emulator.queue("pull")
     queue.add(name="a")
-    if "extend" in order:
+    if "renew" in order:
         queue.lease_tasks(60, 1)
 
     assert run(order).status == 0
@@ -263,7 +263,7 @@ def test_a_full_disk(server: Server) -> None:
 
 def test_watching(server: Server) -> None:
     """--watch shows the statistics again and again; Ctrl-C ends it with status 0."""
-    order = ["stats", "--watch", "--interval", "0.1", "--json", "--url", server.url]
+    order = ["queues", "--watch", "--interval", "0.1", "--json", "--url", server.url]
     with subprocess.Popen([PROGRAM, *order], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         shown = (line for line in process.stdout if '"queues"' in line)

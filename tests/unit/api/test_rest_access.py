@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from rest_app import CONFIG, ROOT, refusal
+from rest_app import ROOT, refusal
 from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock
@@ -127,15 +127,6 @@ class TestToken:
 
             assert refusal(response) == (401, "authError", "Invalid Credentials")
             assert 'error="invalid_token"' in response.headers["WWW-Authenticate"]
-
-    def test_at_another_server(self, clock: ManualClock) -> None:
-        """Servers that share a secret accept each other's tokens."""
-        here, there = (Tokens(clock, secret="s" * 32) for _ in range(2))
-        client = Client(create_app(Emulator(CONFIG, clock=clock), tokens=here, acl=True))
-
-        response = client.get(f"{ROOT}/limited", headers=bearer(there, WORKER))
-
-        assert response.status_code == 200
 
     def test_an_hour(self, guarded: Client, tokens: Tokens, clock: ManualClock) -> None:
         """A token is good for an hour by the emulator's clock."""
