@@ -24,6 +24,7 @@ from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.service import Service
 from pullqueue.cloudtasks.versions import VERSIONS
+from pullqueue.control.request_log import Request, excerpt
 from pullqueue.engine.events import Interface
 from pullqueue.engine.interceptors import (
     Caller,
@@ -111,9 +112,7 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
         except ConnectionCut as cut:
             context.abort(grpc.StatusCode.UNAVAILABLE, str(cut))
         encoded: bytes = response.SerializeToString()
-        service.requests.record(
-            origin=origin,
-            touched=touched,
+        request = Request(
             agent=agent,
             method=method.method_id,
             queue=f"{method.resource_of(message)}/////".split("/")[5],
@@ -122,10 +121,13 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
             client=unquote(context.peer()).partition(":")[2],
             caller=caller,
             status=refused.status if refused else HTTPStatus.OK,
-            seconds=perf_counter() - started,
-            body=_format_message(message, data),
-            response=encode(envelope(refused)) if refused else _format_message(response, encoded),
+            milliseconds=round((perf_counter() - started) * 1000, 3),
+            body=excerpt(_format_message(message, data)),
+            response=excerpt(
+                encode(envelope(refused)) if refused else _format_message(response, encoded)
+            ),
         )
+        service.requests.record(request, origin=origin, touched=touched)
         if refused:
             context.abort(grpc.StatusCode[refused.rpc_code], _shortened(str(refused)))
         return encoded

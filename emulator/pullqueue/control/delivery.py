@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from time import perf_counter
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.control.request_log import RequestLog
+from pullqueue.control.request_log import Request, RequestLog, excerpt, header_lines
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import (
@@ -255,21 +255,20 @@ class Delivery:
         self.counts[request.queue_name, status] += 1
         touched = Touched()
         touched.add(request.queue_name, [request.task_name])
-        self._requests.record(
-            origin=origin,
-            touched=touched,
+        logged = Request(
             verb=request.method,
             path=path,
             query=query,
-            headers=request.headers,
+            headers=header_lines(request.headers),
             status=status,
-            seconds=seconds,
-            body=request.body,
-            response=response.body or (response.reason or "").encode(),
+            milliseconds=round(seconds * 1000, 3),
+            body=excerpt(request.body),
+            response=excerpt(response.body or (response.reason or "").encode()),
             method=f"attempt {attempt.number}",
             queue=request.queue_name,
             client=origin.client,
         )
+        self._requests.record(logged, origin=origin, touched=touched)
         is_power_of_2 = attempt.number & (attempt.number - 1) == 0
         if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
             what = f"status {status}" if status else response.reason or "no response"

@@ -14,7 +14,7 @@ from pullqueue.config.text import quoted
 from pullqueue.control.models import Count, Maybe, Model, TaskResource, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import Limit, get_task
-from pullqueue.control.request_log import LoggedRequest, Request
+from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Event as EngineEvent
 from pullqueue.engine.events import EventKind, Interface
@@ -176,15 +176,15 @@ def get_throughput(state: ServerState, queue: str) -> Throughput:
 def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     """List the latest requests to the API and their responses, newest first."""
     matching = (logged for logged in state.requests.latest() if _matches(query, logged))
-    requests = list(islice(matching, query.limit + 1))
-    shown = requests[: query.limit]
+    found = list(islice(matching, query.limit + 1))
+    shown = found[: query.limit]
     return Requests(
-        requests=[logged.resource for logged in shown],
-        next=shown[-1].number if len(requests) > len(shown) else None,
+        requests=shown,
+        next=shown[-1].number if len(found) > len(shown) else None,
     )
 
 
-def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
+def _matches(query: RequestQuery, logged: Request) -> bool:
     if query.before is not UNSET and logged.number >= query.before:
         return False
     # The first three leave few of 10,000 requests for the page of a push task.
@@ -205,14 +205,14 @@ def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
     )
 
 
-def _contains(logged: LoggedRequest, text: str) -> bool:
+def _contains(logged: Request, text: str) -> bool:
     if not text:
         return True
     shown = f"{logged.interface} {logged.method} {logged.verb} {logged.path}?{logged.query}"
     return (
         text in shown.casefold()
-        or text.encode() in logged.body.lower()
-        or text.encode() in logged.response.lower()
+        or text.encode() in logged.body.data.lower()
+        or text.encode() in logged.response.data.lower()
     )
 
 
@@ -227,5 +227,5 @@ def get_request(state: ServerState, number: str) -> Request:
     """Return one of the latest requests."""
     is_number = number.isdecimal() and len(number) < 19
     if is_number and (logged := state.requests.get(int(number))):
-        return logged.resource
+        return logged
     raise ApiError(f"request {quoted(number)} is not recorded: only the latest are", status=404)

@@ -49,7 +49,7 @@ class Model(Struct, forbid_unknown_fields=True):
     """An object with these fields and no others."""
 
 
-class Bytes(Model):
+class Bytes(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     """Bytes, or the first of them: as text where they are UTF-8, and as base64."""
 
     size: Count = field(name="bytes")

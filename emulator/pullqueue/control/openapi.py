@@ -55,6 +55,10 @@ def document() -> Json:
     schemas, components = msgspec.json.schema_components(
         [*types, *queries], ref_template=_REFERENCE
     )
+    _, sent = msgspec.json.schema_components([*bodies, *queries], ref_template=_REFERENCE)
+    for name, schema in components.items():
+        if name not in sent:
+            _require_all(schema)
     schema_of = dict(zip([*types, *queries], schemas, strict=True))
     for query in queries:  # no body: each of its fields is a parameter
         schema_of[query] = components.pop(query.__name__)
@@ -74,6 +78,17 @@ def document() -> Json:
         "paths": paths,
         "components": {"schemas": components},
     }
+
+
+def _require_all(schema: Json) -> None:
+    """Require the fields of a response that have defaults: they are always sent."""
+    properties = schema.get("properties", {})
+    with_default = [name for name, field in properties.items() if "default" in field]
+    for name in with_default:
+        del properties[name]["default"]
+    if with_default:
+        chosen = {*schema["required"], *with_default}
+        schema["required"] = [name for name in properties if name in chosen]
 
 
 def _operation(operation: Operation, schema_of: dict[type, Json]) -> Json:

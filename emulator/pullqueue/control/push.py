@@ -48,7 +48,7 @@ def get_delivery(state: ServerState, queue: str) -> Delivery:
         raise found.wrong_mode("workers lease its tasks")
     settings = found.settings
     attempts = (
-        logged.resource
+        logged
         for logged in state.requests.latest()
         if logged.interface is Interface.PUSH and logged.queue == queue
     )

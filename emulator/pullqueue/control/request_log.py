@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from itertools import count
 from operator import attrgetter
 from time import perf_counter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final
 from urllib.parse import unquote_plus
 
 from flask import Response, g, request
-from msgspec import Meta
+from msgspec import Meta, field
+from msgspec.structs import replace
 
 from pullqueue.config.text import shorten
 from pullqueue.control.models import Bytes, Count, Model, Time
@@ -54,45 +55,49 @@ _HIDDEN = "(hidden)"
 """Replaces a credential."""
 
 _UNKNOWN = Origin(Interface.REST)
+NOTHING: Final = Bytes.of(b"")
+"""No bytes."""
 
 _log = logging.getLogger("pullqueue.requests")
 
 
-class Request(Model):
+class Request(Model, kw_only=True):
     """One request to an API and its response, or one call of Google's SDK."""
 
-    number: Count
-    time: Time
+    number: Count = 0
+    time: Time = ""
     interface: Annotated[
         Interface,
         Meta(description="Interface of the request; push: a task that this server has sent."),
-    ]
+    ] = Interface.REST
     method: Annotated[
         str,
         Meta(description="Method, such as `tasks.lease` or `taskqueue.BulkAdd`; empty if none."),
-    ]
-    queue: Annotated[str, Meta(description="Name of the queue; empty if the request has none.")]
+    ] = ""
+    queue: Annotated[str, Meta(description="Name of the queue; empty if the request has none.")] = (
+        ""
+    )
     tasks: Annotated[
         list[str], Meta(description="Names of the first 20 tasks of the queue that were concerned.")
-    ]
+    ] = field(default_factory=list)
     task_count: Annotated[
         Count,
         Meta(description="Number of tasks added, leased, changed, deleted or read."),
-    ]
+    ] = 0
     verb: Annotated[str, Meta(description="HTTP method; CALL for a call of the SDK in process.")]
     path: str
-    query: str
+    query: str = ""
     client: Annotated[
         str,
         Meta(
             description="Address of the client; of the app, for a push task, or that a fault "
             "answered the attempt."
         ),
-    ]
-    agent: Annotated[str, Meta(description="User-Agent of the client; empty if unknown.")]
+    ] = ""
+    agent: Annotated[str, Meta(description="User-Agent of the client; empty if unknown.")] = ""
     caller: Annotated[
         str | None, Meta(description="E-mail address of the token's owner, if tokens are required.")
-    ]
+    ] = None
     status: Annotated[
         Count,
         Meta(
@@ -103,52 +108,19 @@ class Request(Model):
     headers: Annotated[
         list[str],
         Meta(description="Headers of an attempt to send a push task; none of other requests."),
-    ]
-    body: Annotated[Bytes, Meta(description="First 4 KiB of the body, decompressed.")]
-    response: Annotated[Bytes, Meta(description="First 4 KiB of the response, before compression.")]
-
-
-class LoggedRequest(NamedTuple):
-    """A request as it is recorded."""
-
-    number: int
-    time: str
-    interface: Interface
-    method: str
-    queue: str
-    tasks: tuple[str, ...]
-    task_count: int
-    verb: str
-    path: str
-    query: str
-    client: str
-    agent: str
-    caller: str | None
-    status: int
-    milliseconds: float
-    headers: str
-    """One on each line."""
-    body: bytes
-    body_bytes: int
-    response: bytes
-    response_bytes: int
+    ] = field(default_factory=list)
+    body: Annotated[Bytes, Meta(description="First 4 KiB of the body, decompressed.")] = NOTHING
+    response: Annotated[
+        Bytes, Meta(description="First 4 KiB of the response, before compression.")
+    ] = NOTHING
 
     @property
-    def size(self) -> int:
-        """How much memory it takes, approximately."""
-        texts = len(self.path) + len(self.query) + sum(map(len, self.tasks)) + 60 * len(self.tasks)
-        return _ENTRY_BYTES + texts + len(self.headers) + len(self.body) + len(self.response)
-
-    @property
-    def resource(self) -> Request:
-        """The request as the control routes show it."""
-        fields = self._asdict()
-        sizes = fields.pop("body_bytes"), fields.pop("response_bytes")
-        fields["tasks"] = list(self.tasks)
-        fields["headers"] = self.headers.splitlines()
-        fields["body"] = Bytes.of(self.body, total=sizes[0])
-        fields["response"] = Bytes.of(self.response, total=sizes[1])
-        return Request(**fields)
+    def memory(self) -> int:
+        """How many bytes of memory it takes, approximately."""
+        texts = sum(map(len, (self.path, self.query, *self.tasks, *self.headers)))
+        entries = 60 * (len(self.tasks) + len(self.headers))
+        # As bytes, and as text.
+        return _ENTRY_BYTES + texts + entries + 2 * (len(self.body.data) + len(self.response.data))
 
 
 class RequestLog:
@@ -159,7 +131,7 @@ class RequestLog:
         """Identifies this log among those of all servers: each has its own numbers."""
         self._emulator = emulator
         self._numbers = count(1)
-        self._requests: dict[int, LoggedRequest] = {}
+        self._requests: dict[int, Request] = {}
         """By number, in the order in which they ended."""
         self._with_bodies: deque[int] = deque()
         self._bytes = 0
@@ -175,87 +147,70 @@ class RequestLog:
         return Origin(interface, _named(client), next(self._numbers), self.server)
 
     def record(
-        self,
-        *,
-        origin: Origin = _UNKNOWN,
-        touched: Touched | None = None,
-        verb: str,
-        path: str,
-        status: int,
-        seconds: float,
-        body: bytes,
-        response: bytes,
-        method: str = "",
-        queue: str = "",
-        query: str = "",
-        headers: Mapping[str, str] | None = None,
-        client: str = "",
-        agent: str = "",
-        caller: str | None = None,
-        body_bytes: int | None = None,
+        self, request: Request, *, origin: Origin = _UNKNOWN, touched: Touched | None = None
     ) -> None:
-        """Record a request that has ended; `body_bytes` is its size if its body is not recorded."""
+        """Record a request that has ended, of an origin, without credentials and long texts.
+
+        Its number, time and interface, the tasks and, if it names none, the queue are filled in.
+        """
         number = origin.request
         if number is None or origin.server != self.server:
             number = next(self._numbers)
-        secret = path.startswith(_SECRET_PATHS)
-        excerpts = [b"" if secret else _excerpt(data) for data in (body, response)]
-        touched = touched or Touched()
-        logged = LoggedRequest(
-            number=number,
-            time=self._emulator.clock.now().isoformat(),
-            interface=origin.interface,
-            method=method,
-            queue=queue or touched.queue_name,
-            tasks=tuple(touched.names),
-            task_count=touched.count,
-            verb=verb,
-            path=path[:_SHOWN_CHARACTERS],
-            query=_without_secrets(query)[:_SHOWN_CHARACTERS],
-            client=client,
-            agent=_named(agent),
-            caller=caller,
-            status=status,
-            milliseconds=round(seconds * 1000, 3),
-            headers=_header_lines(headers or {}),
-            body=excerpts[0],
-            body_bytes=len(body) if body_bytes is None else body_bytes,
-            response=excerpts[1],
-            response_bytes=len(response),
-        )
+        request.number = number
+        request.time = self._emulator.clock.now().isoformat()
+        request.interface = origin.interface
+        if touched is not None:
+            request.queue = request.queue or touched.queue_name
+            request.tasks, request.task_count = list(touched.names), touched.count
+        if request.path.startswith(_SECRET_PATHS):
+            request.body, request.response = _sizes(request)
+        request.path = request.path[:_SHOWN_CHARACTERS]
+        request.query = _without_secrets(request.query)[:_SHOWN_CHARACTERS]
+        request.agent = _named(request.agent)
+        verb, status = request.verb, request.status
         with self._lock:
-            self._keep(logged)
+            self._keep(request)
             if origin.interface is not Interface.PUSH:
                 known = verb if verb in _VERBS else "other"
                 self.counts[known, status] += 1
-                self.seconds += seconds
-        _log.debug(
-            "%s %s %d", verb, path, status, extra={"verb": verb, "path": path, "status": status}
-        )
+                self.seconds += request.milliseconds / 1000
+        extra = {"verb": verb, "path": request.path, "status": status}
+        _log.debug("%s %s %d", verb, request.path, status, extra=extra)
 
-    def _keep(self, logged: LoggedRequest) -> None:
+    def record_call(
+        self, call: Mapping[str, Any], *, seconds: float, origin: Origin, touched: Touched | None
+    ) -> None:
+        """Record a call of the SDK in process: some fields of a request, with bodies in bytes."""
+        request = Request(
+            **_excerpts(call), verb="CALL", path=call["method"], milliseconds=_milliseconds(seconds)
+        )
+        self.record(request, origin=origin, touched=touched)
+
+    def _keep(self, request: Request) -> None:
         """Add a request, and drop what is too old or too much."""
         kept, with_bodies = self._requests, self._with_bodies
-        kept[logged.number] = logged
-        self._bytes += logged.size
-        if logged.headers or logged.body or logged.response:
-            with_bodies.append(logged.number)
+        kept[request.number] = request
+        self._bytes += request.memory
+        if request.headers or request.body.data or request.response.data:
+            with_bodies.append(request.number)
         while self._bytes > _KEPT_BYTES and with_bodies:
             oldest = kept.get(with_bodies.popleft())
             if oldest is not None:
-                bare = oldest._replace(headers="", body=b"", response=b"")
+                body, response = _sizes(oldest)
+                # Another object: somebody may be reading this one.
+                bare = replace(oldest, headers=[], body=body, response=response)
                 kept[oldest.number] = bare
-                self._bytes += bare.size - oldest.size
+                self._bytes += bare.memory - oldest.memory
         while len(kept) > _KEPT or self._bytes > _KEPT_BYTES:
-            self._bytes -= kept.pop(next(iter(kept))).size
+            self._bytes -= kept.pop(next(iter(kept))).memory
 
-    def latest(self) -> list[LoggedRequest]:
+    def latest(self) -> list[Request]:
         """Return the latest requests that have ended, the one that began last first."""
         with self._lock:
             found = list(self._requests.values())
         return sorted(found, key=attrgetter("number"), reverse=True)
 
-    def get(self, number: int) -> LoggedRequest | None:
+    def get(self, number: int) -> Request | None:
         """Return a request; None: it is not recorded, or has not ended."""
         return self._requests.get(number)
 
@@ -283,29 +238,37 @@ class RequestLog:
         sent = g.get("response_body")
         if sent is None:
             sent = b"" if response.is_streamed else response.get_data()
-        recorded: dict[str, Any] = {
-            "verb": request.method,
-            "path": request.path,
-            "query": request.query_string.decode("utf-8", "replace"),
-            "client": request.remote_addr or "",
-            "agent": request.headers.get("User-Agent", "") if email else caller.origin.client,
-            "caller": email,
-            "status": response.status_code,
-            "seconds": perf_counter() - g.started,
-            "body": g.get("body", b""),
-            "response": sent,
-            "body_bytes": None if "body" in g else g.get("zipped_bytes"),
-        }
-        recorded |= g.get("logged", {})  # what the view knows better
-        self.record(origin=caller.origin, touched=caller.touched, **recorded)
+        recorded = Request(
+            verb=request.method,
+            path=request.path,
+            query=request.query_string.decode("utf-8", "replace"),
+            client=request.remote_addr or "",
+            agent=request.headers.get("User-Agent", "") if email else caller.origin.client,
+            caller=email,
+            status=response.status_code,
+            milliseconds=_milliseconds(perf_counter() - g.started),
+            body=excerpt(g.get("body", b""), total=None if "body" in g else g.get("zipped_bytes")),
+            response=excerpt(sent),
+        )
+        for name, value in _excerpts(g.get("logged", {})).items():  # what the view knows better
+            setattr(recorded, name, value)
+        self.record(recorded, origin=caller.origin, touched=caller.touched)
 
 
-def _named(client: str) -> str:
-    """Return what a client calls itself, cut; many events and requests share it."""
-    return sys.intern(client[:_CLIENT_CHARACTERS])
+def excerpt(data: bytes, *, total: int | None = None) -> Bytes:
+    """Return the beginning of a body, without credentials in a form or in a batch.
+
+    `total` is its size, if only a part of it, or none, is recorded.
+    """
+    beginning = data[:_EXCERPT_BYTES]
+    # Few bodies contain any, and to search them all with the pattern costs as much as a view.
+    lowered = beginning.lower()
+    if b"_token=" in lowered or b"authorization" in lowered:
+        beginning = _CREDENTIALS.sub(rb"\1\2" + _HIDDEN.encode(), beginning)
+    return Bytes.of(beginning, total=len(data) if total is None else total)
 
 
-def _header_lines(headers: Mapping[str, str]) -> str:
+def header_lines(headers: Mapping[str, str]) -> list[str]:
     """Return headers on one line each, without credentials and the rest of long values."""
     shown = {
         name: _HIDDEN
@@ -313,7 +276,30 @@ def _header_lines(headers: Mapping[str, str]) -> str:
         else shorten(value, limit=_HEADER_CHARACTERS)
         for name, value in headers.items()
     }
-    return "\n".join(f"{name}: {value}" for name, value in shown.items())[:_EXCERPT_BYTES]
+    lines = "\n".join(f"{name}: {value}" for name, value in shown.items())
+    return lines[:_EXCERPT_BYTES].splitlines()
+
+
+def _excerpts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of a request with the excerpts of bodies that are in bytes."""
+    return {
+        name: excerpt(value) if isinstance(value, bytes) else value
+        for name, value in fields.items()
+    }
+
+
+def _sizes(request: Request) -> list[Bytes]:
+    """Return the sizes of what was sent and answered, without the content."""
+    return [Bytes.of(b"", total=part.size) for part in (request.body, request.response)]
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+def _named(client: str) -> str:
+    """Return what a client calls itself, cut; many events and requests share it."""
+    return sys.intern(client[:_CLIENT_CHARACTERS])
 
 
 def _without_secrets(query: str) -> str:
@@ -324,13 +310,3 @@ def _without_secrets(query: str) -> str:
         secret = unquote_plus(name) in _SECRET_PARAMETERS
         parts.append(f"{name}{equals}{_HIDDEN if secret else value}")
     return "&".join(parts)
-
-
-def _excerpt(body: bytes) -> bytes:
-    """Return the beginning of a body, without credentials in a form or in a batch."""
-    beginning = body[:_EXCERPT_BYTES]
-    # Few bodies contain any, and to search them all with the pattern costs as much as a view.
-    lowered = beginning.lower()
-    if b"_token=" in lowered or b"authorization" in lowered:
-        return _CREDENTIALS.sub(rb"\1\2" + _HIDDEN.encode(), beginning)
-    return beginning

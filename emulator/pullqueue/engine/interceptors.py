@@ -99,9 +99,10 @@ class CallLog(Protocol):
     def origin(self, interface: Interface, client: str = "") -> Origin:
         """Return the origin of a call that begins, with a number of its own."""
 
-    @property
-    def record(self) -> Callable[..., None]:
-        """Records a call that has ended."""
+    def record_call(
+        self, call: Mapping[str, Any], *, seconds: float, origin: Origin, touched: Touched | None
+    ) -> None:
+        """Record a call that has ended: its method, queue, status, body and response."""
 
 
 class ConnectionCut(BaseException):

@@ -43,9 +43,9 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
             self._CaptureTrace(self._SendRequest)
         if logs:
             call = logged_call(self.call, self.request, self.response, self.exception)
-            call |= {"verb": "CALL", "path": self.call, "seconds": perf_counter() - started}
+            seconds = perf_counter() - started
             for log in logs:
-                log.record(origin=caller.origin, touched=caller.touched, **call)
+                log.record_call(call, seconds=seconds, origin=caller.origin, touched=caller.touched)
 
     def _WaitImpl(self) -> bool:
         self._state = apiproxy_rpc.RPC.FINISHING

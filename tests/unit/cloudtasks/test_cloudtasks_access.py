@@ -378,9 +378,9 @@ def test_the_log_of_grpc(emulator: Emulator) -> None:
     )
     assert created.client.startswith("127.0.0.1:")
     assert created.agent.startswith("grpc-python/")
-    assert b'"tag": "red"' in created.body
-    assert b'"createTime"' in created.response
-    assert (denied.status, b"PERMISSION_DENIED" in denied.response) == (403, True)
+    assert b'"tag": "red"' in created.body.data
+    assert b'"createTime"' in created.response.data
+    assert (denied.status, b"PERMISSION_DENIED" in denied.response.data) == (403, True)
     [event] = emulator.queue("pull").history(created.tasks[0])
     assert event.origin is not None
     assert event.origin[:3] == ("Cloud Tasks gRPC", WORKER, created.number)

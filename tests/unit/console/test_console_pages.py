@@ -14,6 +14,7 @@ from console_client import ConsoleClient
 
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
+from pullqueue.control.request_log import Request, excerpt
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.server.app import flask_app
@@ -198,9 +199,8 @@ def test_pages_of_tasks(console: ConsoleClient, state: ServerState, path: str, s
 def test_links_to_other_pages(console: ConsoleClient, state: ServerState) -> None:
     """The pages before and after are linked, those of tasks as those of requests."""
     state.emulator.queue("pull").add_many([NewTask() for _ in range(60)])
-    call = {"verb": "GET", "path": "/x", "status": 200, "body": b"", "response": b""}
     for _ in range(59):
-        state.requests.record(seconds=0, **call)  # type: ignore[arg-type]
+        state.requests.record(Request(verb="GET", path="/x", status=200, milliseconds=0))
 
     pages = (
         console.page(f"/queues/pull?{query}")
@@ -375,9 +375,9 @@ def test_curl_is_offered_where_it_works(console: ConsoleClient, state: ServerSta
     console.http.post(path, json={"payloadBase64": "YQ=="})
     console.http.post(path, json={"payloadBase64": "A" * 5000})
     console.http.post("/batch", data=b"--b--", content_type="multipart/mixed; boundary=b")
-    call = {"verb": "POST", "path": "/x", "status": 200, "body": b"{}", "response": b"{}"}
     for interface in (Interface.SDK, Interface.CLOUD_TASKS_GRPC):
-        state.requests.record(origin=Origin(interface), seconds=0, **call)  # type: ignore[arg-type]
+        call = Request(verb="POST", path="/x", status=200, milliseconds=0, body=excerpt(b"{}"))
+        state.requests.record(call, origin=Origin(interface))
 
     pages = [console.page(f"/requests/{number}") for number in range(1, 7)]
 
@@ -402,7 +402,7 @@ def test_curl_sends_what_was_sent(verb: str, path: str, query: str, command: str
     """The path and the query are encoded again, and neither curl nor the shell expands them."""
     console = console_of()
     console.state.requests.record(
-        verb=verb, path=path, query=query, status=200, seconds=0, body=b"", response=b""
+        Request(verb=verb, path=path, query=query, status=200, milliseconds=0)
     )
 
     assert f'data-copy="curl {command}"' in console.page("/requests/1")

@@ -15,7 +15,7 @@ from control_client import ControlClient
 
 from pullqueue import Emulator, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
-from pullqueue.control.request_log import RequestLog
+from pullqueue.control.request_log import Request, RequestLog, excerpt
 from pullqueue.engine.events import Interface
 from pullqueue.server.lifecycle import Server
 
@@ -173,23 +173,23 @@ def test_the_log_is_bounded(control: ControlClient, server: Server) -> None:
     """The latest ten thousand stay, four KiB of each; where that is too much, without bodies."""
     control.send("POST", TASKS, {"payloadBase64": "A" * 8000})
     long = latest(control)["body"]
-    call: Any = {"verb": "POST", "path": "/x", "status": 200, "seconds": 0, "response": b""}
-    body = b"A" * 8000
+    call: Any = {"verb": "POST", "path": "/x", "status": 200, "milliseconds": 0}
+    body = excerpt(b"A" * 8000)
     for _ in range(10_005):
-        server.state.requests.record(**call, body=body)
+        server.state.requests.record(Request(**call, body=body))
     logged = server.state.requests.latest()
 
     assert (long["bytes"], long["truncated"], len(long["text"])) == (8021, True, 4096)
     assert (logged[0].number, logged[-1].number, len(logged)) == (10_006, 7, 10_000)
-    assert [(len(one.body), one.body_bytes) for one in (logged[0], logged[-1])] == [
+    assert [(len(one.body.data), one.body.size) for one in (logged[0], logged[-1])] == [
         (4096, 8000),
         (0, 8000),
     ]
-    assert sum(one.size for one in logged) <= 16 * 2**20
+    assert sum(one.memory for one in logged) <= 16 * 2**20
     assert control.call("DELETE", "/requests").body == {"deleted": 10_000}
     for _ in range(3):
-        server.state.requests.record(**call, body=body)
-    assert all(one.body for one in server.state.requests.latest())
+        server.state.requests.record(Request(**call, body=body))
+    assert all(one.body.data for one in server.state.requests.latest())
 
 
 def test_a_request_names_a_bounded_number_of_tasks(control: ControlClient, server: Server) -> None:
@@ -294,16 +294,9 @@ def test_a_call_that_several_servers_record(emulator: Emulator) -> None:
     """It has a number at each of them, which no other request has there."""
     first, second = RequestLog(emulator), RequestLog(emulator)
     second.origin(Interface.REST)
-    call: Any = {
-        "verb": "CALL",
-        "path": "",
-        "status": 0,
-        "seconds": 0,
-        "body": b"",
-        "response": b"",
-    }
+    call = {"method": "taskqueue.Add", "status": 200, "body": b"", "response": b""}
     origin = first.origin(Interface.SDK)
     for log in (first, second):
-        log.record(origin=origin, **call)
+        log.record_call(call, seconds=0, origin=origin, touched=None)
 
     assert [log.latest()[0].number for log in (first, second)] == [1, 2]

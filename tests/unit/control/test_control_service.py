@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
@@ -20,6 +19,7 @@ import pullqueue
 from pullqueue import Emulator, ManualClock, NewTask, SystemClock
 from pullqueue.cli._service import Signals
 from pullqueue.control.config_file import ConfigFile
+from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface
 from pullqueue.errors import ConfigFileError
@@ -329,8 +329,8 @@ def test_metrics(control: ControlClient, server: Server) -> None:
     control.post("/queues/pull/lease")
     requests.get(f"{server.url}{QUEUE}", timeout=60)
     log = server.state.requests
-    attempt: Any = {"verb": "POST", "path": "/", "status": 200, "body": b"", "response": b""}
-    log.record(origin=log.origin(Interface.PUSH), seconds=0, **attempt)
+    attempt = Request(verb="POST", path="/", status=200, milliseconds=0)
+    log.record(attempt, origin=log.origin(Interface.PUSH))
 
     reply = control.get("/metrics")
 

@@ -81,10 +81,10 @@ def test_calls_are_in_the_request_log(server: Server) -> None:
     refused, added = server.state.requests.latest()
     assert (added.interface, added.method, added.queue) == ("SDK", "taskqueue.BulkAdd", "pull")
     assert (added.verb, added.status, added.client) == ("POST", 200, "127.0.0.1")
-    assert b'task_name: "mine"' in added.body
-    assert b"taskresult" in added.response
+    assert b'task_name: "mine"' in added.body.data
+    assert b"taskresult" in added.response.data
     assert (refused.queue, refused.status) == ("nowhere", 404)
-    assert b'queue "nowhere" is not in' in refused.response
+    assert b'queue "nowhere" is not in' in refused.response.data
 
 
 @pytest.mark.usefixtures("stub")
@@ -105,7 +105,7 @@ def test_calls_in_process_are_in_the_request_log(server: Server) -> None:
     ]
     (task,) = server.emulator.queue("pull").list_tasks()
     events = server.emulator.queue("pull").history(task)
-    assert added.tasks == leased.tasks == (task.name,)
+    assert added.tasks == leased.tasks == [task.name]
     assert [event.origin and event.origin[::2] for event in events] == [
         ("SDK", added.number),
         ("SDK", leased.number),
