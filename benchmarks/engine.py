@@ -28,6 +28,7 @@ from pullqueue import (
     TaskState,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.sdk.imports import messages, taskqueue_stub
 from pullqueue.sdk.stub import EmulatorStub, seconds_of
 
@@ -124,10 +125,14 @@ class PushSide:
 
     def _attempt(self, outcome: AttemptOutcome) -> None:
         added = self.queue.add(PAYLOAD, request=REQUEST)
-        started = self.queue.start_attempt(added, lease_seconds=600, attempts=AttemptRecord())
+        started = start_attempt(self.queue, added, lease_seconds=600, attempts=AttemptRecord())
         attempts = AttemptRecord(finished=1, responses=1, executions=1, status=500)
-        self.queue.finish_attempt(
-            started, attempts=attempts, outcome=outcome, backoff_seconds=3600 + next(self._numbers)
+        finish_attempt(
+            self.queue,
+            started,
+            attempts=attempts,
+            outcome=outcome,
+            backoff_seconds=3600 + next(self._numbers),
         )
 
     def turn(self) -> dict[str, float]:

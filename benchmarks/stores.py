@@ -22,6 +22,7 @@ from benchmarks.measuring import Figure, Options, Turn, compare, timed
 from pullqueue import Emulator, NewTask
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.engine import verbs
 from pullqueue.stores import open_store
 from pullqueue.stores.postgres_pool import connect, parsed, prepare
 from pullqueue.stores.sqlite_file import open_file
@@ -98,7 +99,7 @@ class StoreSide:
 
     def __init__(self, emulator: Emulator) -> None:
         self._queue = emulator.queue("q")
-        self.extend = partial(self._queue.modify_lease, lease_seconds=LEASE_SECONDS)
+        self.extend = partial(verbs.modify_lease, self._queue, lease_seconds=LEASE_SECONDS)
         self.delete = self._queue.delete_tasks
 
     def add(self, count: int) -> object:

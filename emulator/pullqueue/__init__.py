@@ -66,7 +66,8 @@ from pullqueue.tasks import (
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.events import Event, EventKind
-    from pullqueue.engine.queue import Queue, QueueState
+    from pullqueue.engine.queue import Queue
+    from pullqueue.engine.queue_base import QueueState
     from pullqueue.engine.store import QueueStatistics
 
     __version__: str
@@ -133,7 +134,7 @@ _ENGINE_MODULES = {
     "Event": "events",
     "EventKind": "events",
     "Queue": "queue",
-    "QueueState": "queue",
+    "QueueState": "queue_base",
     "QueueStatistics": "store",
 }
 

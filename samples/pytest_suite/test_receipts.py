@@ -8,7 +8,7 @@ import pytest
 import receipts as app
 from google.appengine.api import taskqueue
 
-from pullqueue import Emulator, Queue, TransientError
+from pullqueue import Emulator, NewTask, Queue, TransientError
 from pullqueue.sdk.stub import EmulatorStub
 from pullqueue.testing import (
     Faults,
@@ -123,6 +123,8 @@ def test_suites_that_look_into_the_stub(pullqueue_sdk: EmulatorStub) -> None:
 @pytest.mark.pullqueue(queues=["receipts"], lease_rate_limit=True)
 def test_a_queue_of_its_own(queue: Queue) -> None:
     """A marker sets the queues of one test, without a file, and production's lease rate."""
-    leases = [queue.lease(60, 1) for _ in range(11)]
+    queue.add_many([NewTask(b"receipt") for _ in range(11)])
 
-    assert [lease.rate_limited for lease in leases] == [False] * 10 + [True]
+    leases = [queue.lease_tasks(60, max_tasks=1) for _ in range(11)]
+
+    assert [len(tasks) for tasks in leases] == [1] * 10 + [0]

@@ -350,13 +350,13 @@ def test_errors_inside_the_server_fail_the_test(run: Run) -> None:
     result = run("""
         import pytest
         import requests
-        from pullqueue import Queue
+        from pullqueue.engine import verbs
 
         @pytest.mark.parametrize("fixture", ["pullqueue_server", "pullqueue_responses"])
         def test_broken(fixture, request, monkeypatch):
             def broken(*args, **kwargs):
                 raise ZeroDivisionError("a bug in the server")
-            monkeypatch.setattr(Queue, "lease", broken)
+            monkeypatch.setattr(verbs, "lease", broken)
             root = getattr(request.getfixturevalue(fixture), "url", "https://www.googleapis.com")
             url = root + "/taskqueue/v1beta2/projects/s~a/taskqueues/pull-queue/tasks/lease"
             answer = requests.post(url + "?leaseSecs=60&numTasks=10")

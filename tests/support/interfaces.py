@@ -17,6 +17,7 @@ from stores import store_url
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine import verbs
 from pullqueue.stores import open_store
 from pullqueue.tasks import DeleteResult, Task
 
@@ -167,8 +168,10 @@ class PythonInterface(PushInterface):
         return list(map(_shown, tasks))
 
     def modify(self, held: Shown, seconds: float, *, queue: str = "pull") -> Shown:
-        modify_lease = self.emulator.queue(queue).modify_lease
-        return _shown(modify_lease(held.name, seconds, expected_eta_usec=held.eta_usec))
+        task = verbs.modify_lease(
+            self.emulator.queue(queue), held.name, seconds, expected_eta_usec=held.eta_usec
+        )
+        return _shown(task)
 
     def delete(self, name: str, *, queue: str = "pull") -> bool:
         return self.emulator.queue(queue).delete_tasks(name) == [DeleteResult.DELETED]

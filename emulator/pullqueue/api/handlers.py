@@ -11,9 +11,10 @@ from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import Parameters, as_json
 from pullqueue.api.resources import Project
 from pullqueue.config.text import quoted
+from pullqueue.engine import task_errors, verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import InvalidEtaError, NameInUseError, TombstonedTaskError
+from pullqueue.errors import InvalidEtaError, TombstonedTaskError
 from pullqueue.tasks import DeleteResult, not_deleted
 
 EMPTY_HEADER = "X-Pullqueue-Empty"
@@ -67,13 +68,14 @@ def insert_task(context: RequestContext) -> Result:
     new = resources.new_task(body)
     _check_queue_name(context, body, messages.QUEUE_NAME_INVALID)
     try:
-        task = context.queue.add_many([new])[0]
-    except NameInUseError as error:
-        text = messages.NAME_TAKEN.format(name=error.task_name)
-        raise ApiError(text, explanation=str(error)) from None
+        added, refused = verbs.insert(context.queue, [new])
     except InvalidEtaError as error:
         raise ApiError(f"leaseTimestamp: {error}") from None
-    return Result(resources.task_json(task, context.queue.name))
+    if refused:
+        explanation = task_errors.names_in_use(context.queue.name, added, refused)
+        text = messages.NAME_TAKEN.format(name=new.name)
+        raise ApiError(text, explanation=str(explanation))
+    return Result(resources.task_json(added[0], context.queue.name))
 
 
 def list_tasks(context: RequestContext) -> Result:
@@ -98,7 +100,8 @@ def lease_tasks(context: RequestContext) -> Result:
     if tag is not None and not group_by_tag:
         message = f"tag {quoted(tag)} is given without groupByTag: add groupByTag=true"
         raise ApiError.parameter(message, "tag")
-    lease = context.queue.lease(
+    lease = verbs.lease(
+        context.queue,
         lease_seconds,
         max_tasks,
         group_by_tag=group_by_tag,
@@ -134,7 +137,7 @@ def update_task(context: RequestContext) -> Result:
     eta_usec = resources.integer_field(body, "leaseTimestamp")
     if eta_usec is None:
         raise ApiError(messages.LEASE_TIMESTAMP_REQUIRED, reason="required")
-    task = context.queue.modify_lease(task_name, seconds, expected_eta_usec=eta_usec)
+    task = verbs.modify_lease(context.queue, task_name, seconds, expected_eta_usec=eta_usec)
     return Result(resources.task_json(task, context.queue.name))
 
 
@@ -148,7 +151,7 @@ def patch_task(context: RequestContext) -> Result:
     if resources.text_field(body, "id") not in (None, "", context.task_name):
         raise ApiError(messages.TASK_ID_FIXED)
     eta_usec = resources.integer_field(body, "leaseTimestamp")
-    task = context.queue.modify_lease(context.task_name, seconds, expected_eta_usec=eta_usec)
+    task = verbs.modify_lease(context.queue, context.task_name, seconds, expected_eta_usec=eta_usec)
     return Result(resources.task_json(task, context.queue.name))
 
 

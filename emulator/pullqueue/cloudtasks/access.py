@@ -17,7 +17,8 @@ from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.config.model import AclEntry, QueueConfig, QueueSettings
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_base import QueueState
 
 AUDIENCE: Final = "https://cloudtasks.googleapis.com/"
 """What Google's clients name in the tokens that they sign themselves."""

@@ -26,7 +26,8 @@ from pullqueue.cloudtasks.messages import (
 from pullqueue.cloudtasks.methods import QUEUE
 from pullqueue.cloudtasks.queue_messages import queue_message, queue_settings
 from pullqueue.config.model import AclEntry, QueueMode, QueueSettings
-from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import InvalidQueueConfigError, QueueNameInUseError, UnknownQueueError
 
 _DEFAULT_LOCATION: Final = "us-central1"

@@ -20,6 +20,7 @@ from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.queue_messages import target_of, write_routing
 from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
 from pullqueue.config.text import is_email, quoted
+from pullqueue.engine import verbs
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import TombstonedTaskError
 from pullqueue.push.request import base_headers, origin_of
@@ -94,7 +95,7 @@ def new_task(call: Call, queue: Queue, task: Message) -> NewTask:
 def insert_tasks(call: Call, queue: Queue, tasks: Sequence[NewTask]) -> list[Task | ApiError]:
     """Add tasks, and return each as it is stored, or why its name cannot be used."""
     most = call.emulator.limits.cloud_tasks_task_bytes
-    inserted = queue.insert(tasks, absolute_urls=True, push_task_bytes=most)
+    inserted = verbs.insert(queue, tasks, absolute_urls=True, push_task_bytes=most)
     added = iter(inserted.added)
     results: list[Task | ApiError] = []
     for task in tasks:

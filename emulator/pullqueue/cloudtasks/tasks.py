@@ -18,6 +18,7 @@ from pullqueue.cloudtasks.messages import (
     whole_seconds,
 )
 from pullqueue.cloudtasks.task_messages import insert_tasks, new_task, time_usec, write_tasks
+from pullqueue.engine import verbs
 from pullqueue.engine.store import fitting
 from pullqueue.engine.task_errors import unknown_task
 from pullqueue.errors import InvalidTaskError, TaskError
@@ -78,7 +79,8 @@ def lease_tasks(call: Call) -> Message:
     limits = call.emulator.limits
     full = request.response_view == FULL
     by_tag, tag = _tag_filter(request.filter)
-    lease = call.queue.lease(
+    lease = verbs.lease(
+        call.queue,
         _lease_seconds(call),
         request.max_tasks or 1,
         group_by_tag=by_tag,
@@ -99,7 +101,7 @@ def lease_tasks(call: Call) -> Message:
 
 def acknowledge_task(call: Call) -> Message:
     """AcknowledgeTask: delete a task whose lease the caller holds."""
-    call.queue.acknowledge(call.name.task, expected_eta_usec=_lease_end_usec(call))
+    verbs.acknowledge(call.queue, call.name.task, expected_eta_usec=_lease_end_usec(call))
     return Empty()
 
 
@@ -132,8 +134,8 @@ def run_task(call: Call) -> Message:
 
 
 def _modified(call: Call, lease_seconds: int) -> Message:
-    task = call.queue.modify_lease(
-        call.name.task, lease_seconds, expected_eta_usec=_lease_end_usec(call)
+    task = verbs.modify_lease(
+        call.queue, call.name.task, lease_seconds, expected_eta_usec=_lease_end_usec(call)
     )
     return _task_message(task, call)
 

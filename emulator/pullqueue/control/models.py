@@ -17,7 +17,7 @@ from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine import queue as engine
-from pullqueue.engine.queue import QueueState
+from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import PushAddresses

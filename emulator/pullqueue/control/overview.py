@@ -17,7 +17,8 @@ from pullqueue.control.queues import shown_queues, statistics_of
 from pullqueue.control.service import ClockResource, get_clock
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import MINUTE_USEC, EventKind
-from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.push.addresses import KEPT
 

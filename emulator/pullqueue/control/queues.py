@@ -25,6 +25,7 @@ from pullqueue.control.models import (
 )
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
+from pullqueue.engine import verbs
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue, lost_payload, walk
@@ -178,7 +179,7 @@ def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.A
     found = state.emulator.queue(queue)
     now_usec = found.now_usec()
     tasks = [_new_task(task, now_usec, place) for place, task in enumerate(body.tasks)]
-    insertion = found.insert(tasks)
+    insertion = verbs.insert(found, tasks)
     refused: dict[str, Refusal] = {
         name: "exists" if issubclass(kind, TaskAlreadyExistsError) else "tombstoned"
         for name, kind in insertion.refused.items()
@@ -192,7 +193,8 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
     """Lease the first available tasks."""
     found = state.emulator.queue(queue)
     tag = given(body.tag)
-    lease = found.lease(
+    lease = verbs.lease(
+        found,
         body.lease_seconds,
         body.max_tasks,
         group_by_tag=tag is not None if body.group_by_tag is UNSET else body.group_by_tag,
@@ -221,7 +223,7 @@ def change_lease(
     """Change the end of the current lease of a task, or release it."""
     found = state.emulator.queue(queue)
     expected = given(body.eta_usec)
-    changed = found.modify_lease(task, body.lease_seconds, expected_eta_usec=expected)
+    changed = verbs.modify_lease(found, task, body.lease_seconds, expected_eta_usec=expected)
     end_usec = found.retention.end_usec(changed)
     is_past = end_usec is not None and end_usec <= changed.eta_usec
     exhausted = body.lease_seconds == 0 and is_past
@@ -374,7 +376,7 @@ def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     changed, failed = 0, {}
     for name in names:
         try:
-            queue.modify_lease(name, 0)
+            verbs.modify_lease(queue, name, 0)
             changed += 1
         except (TaskLeaseExpiredError, UnknownTaskError, TombstonedTaskError) as error:
             failed[name] = str(error)

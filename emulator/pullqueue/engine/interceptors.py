@@ -19,11 +19,11 @@ from pullqueue.errors import is_expected_error
 from pullqueue.tasks import Task
 
 if TYPE_CHECKING:
-    from pullqueue.engine.queue import Queue
+    from pullqueue.engine.queue_base import QueueBase
 
 __tracebackhide__ = is_expected_error
 
-_Q = TypeVar("_Q", bound="Queue")
+_Q = TypeVar("_Q", bound="QueueBase")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -115,7 +115,7 @@ class ConnectionCut(BaseException):
 class QueueCall(NamedTuple):
     """One call on its way to a queue."""
 
-    queue: Queue
+    queue: QueueBase
     method: str
     """The queue's method through which all such calls go, such as `lease`."""
     arguments: tuple[object, ...]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from pullqueue.clock import from_usec
 from pullqueue.config.text import quoted
 from pullqueue.errors import (
+    NameInUseError,
     OverQuotaError,
     TaskLeaseExpiredError,
     TombstonedTaskError,
     UnknownQueueError,
     UnknownTaskError,
 )
-from pullqueue.tasks import Task, count_tasks
+from pullqueue.tasks import Task, count_tasks, why_in_use
 
 
 def deleted_queue(queue_name: str) -> UnknownQueueError:
@@ -34,6 +37,21 @@ def tombstoned_task(queue_name: str, task_name: str) -> TombstonedTaskError:
         f"task {quoted(task_name)} of queue {quoted(queue_name)} was done, deleted or exhausted",
         queue_name=queue_name,
         task_name=task_name,
+    )
+
+
+def names_in_use(
+    queue_name: str, added: Sequence[Task], refused: Mapping[str, type[NameInUseError]]
+) -> NameInUseError:
+    """Return the error for a batch of which some names were refused: that of the first one."""
+    name, error = next(iter(refused.items()))
+    state = why_in_use(existing=error is not TombstonedTaskError)
+    return error(
+        f'task "{name}" of queue "{queue_name}" {state}: choose another name, or omit it',
+        queue_name=queue_name,
+        task_name=name,
+        added=added,
+        refused=refused,
     )
 
 

@@ -18,9 +18,11 @@ from typing import TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.engine.attempts import finish_attempt, renew_attempt, start_attempt
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors, call_deadline
-from pullqueue.engine.queue import Queue, QueueState, walk
+from pullqueue.engine.queue import Queue, walk
+from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import PullQueueError, QueueError, TaskError
 from pullqueue.push.rate import TokenBucket
 from pullqueue.push.request import PushRequest, PushResponse, Send, push_of, push_request
@@ -41,7 +43,7 @@ _buckets: WeakKeyDictionary[Emulator, dict[str, TokenBucket]] = WeakKeyDictionar
 def make_due(queue: Queue, task: Task) -> None:
     """Make a push task due at once; one that is running is left alone."""
     if task.state_at(queue.now_usec()) in (TaskState.SCHEDULED, TaskState.RETRYING):
-        queue.renew_attempt(task, lease_seconds=0)
+        renew_attempt(queue, task, lease_seconds=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -210,7 +212,7 @@ class Dispatcher:
                 return False
             lease_seconds = self._lease_seconds or running.request.deadline_seconds
             try:
-                task = running.queue.renew_attempt(running.task, lease_seconds=lease_seconds)
+                task = renew_attempt(running.queue, running.task, lease_seconds=lease_seconds)
             except (TaskError, QueueError):
                 return False
             running.task = running.task._replace(eta_usec=task.eta_usec)
@@ -229,7 +231,7 @@ class Dispatcher:
                 reason=response.reason,
             )
             try:
-                queue.finish_attempt(running.task, **conclusion._asdict())
+                finish_attempt(queue, running.task, **conclusion._asdict())
                 outcome = conclusion.outcome.value
             except (TaskError, QueueError):
                 outcome = "dropped"
@@ -254,7 +256,7 @@ class Dispatcher:
             try:
                 # The lease ends by itself where the store does not respond.
                 with suppress(PullQueueError):
-                    running.queue.renew_attempt(running.task, lease_seconds=0)
+                    renew_attempt(running.queue, running.task, lease_seconds=0)
             finally:
                 self._ended(running)
 
@@ -272,7 +274,7 @@ class Dispatcher:
         authorization = self._signer.authorization(push_of(task).request)
         attempts = start(task, self._emulator.now_usec())
         try:
-            started = queue.start_attempt(task, lease_seconds=lease_seconds, attempts=attempts)
+            started = start_attempt(queue, task, lease_seconds=lease_seconds, attempts=attempts)
         except (TaskError, QueueError):
             return None
         running = RunningAttempt(queue, started, authorization)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pullqueue.config.text import shorten
+from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.error_codes import codes_of
@@ -60,7 +61,7 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
     check_mode(queue, adds)
     added: list[Task] = []
     try:
-        added, refused = queue.insert([new_task(queue, add) for add in adds])
+        added, refused = verbs.insert(queue, [new_task(queue, add) for add in adds])
         codes = [_ADD_CODES[refused.get(text_of(add.task_name))] for add in adds]
     except InvalidTaskError as error:
         codes = [_code_of(queue, add) for add in adds]
@@ -111,8 +112,8 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
     An empty tag names none, as in Google's test stub: the client cannot add a task with one.
     """
     tag = _text(request.tag, "tag", InvalidTagError) or None
-    lease = queue.lease(
-        request.lease_seconds, request.max_tasks, group_by_tag=request.group_by_tag, tag=tag
+    lease = verbs.lease(
+        queue, request.lease_seconds, request.max_tasks, group_by_tag=request.group_by_tag, tag=tag
     )
     add_task = response.task.add
     for eta_usec, _, name, _, payload, tag, retry_count, *_ in lease.tasks:
@@ -133,7 +134,7 @@ def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
         current_usec = queue.get_task(name).eta_usec
         if abs(current_usec - held_usec) <= 1:
             held_usec = current_usec
-    task = queue.modify_lease(name, request.lease_seconds, expected_eta_usec=held_usec)
+    task = verbs.modify_lease(queue, name, request.lease_seconds, expected_eta_usec=held_usec)
     response.updated_eta_usec = task.eta_usec
 
 

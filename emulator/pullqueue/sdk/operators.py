@@ -19,7 +19,8 @@ from pullqueue.config.model import (
     Rate,
 )
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.validation import queue_name
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import InvalidTaskError, UnknownQueueError, UnknownTaskError

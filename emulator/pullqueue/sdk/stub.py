@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import CallLog, bypass_interceptors
 from pullqueue.engine.queue import Queue
@@ -91,7 +92,7 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
                 for task in google_queue._GetTasks():
                     queue = stub.queue(name)
                     new = calls.new_task(queue, task)
-                    queue.insert([new._replace(eta_usec=task.eta_usec + later_usec)])
+                    verbs.insert(queue, [new._replace(eta_usec=task.eta_usec + later_usec)])
         return stub
 
     def release(self) -> None:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, movable_clock
+from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
@@ -131,7 +132,7 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
             clock.move_to(max(current.eta, clock.now()))
             current = _stored(queue, name)
             while current is not None and current.state_at(clock.now_usec()) is TaskState.AVAILABLE:
-                if not queue.lease(lease_seconds, 1000).tasks:
+                if not verbs.lease(queue, lease_seconds, 1000).tasks:
                     clock.advance(1)  # where the lease rate is limited, later calls return tasks
                 current = _stored(queue, name)
     return next(end for end in reversed(queue.exhausted) if end.name == name)

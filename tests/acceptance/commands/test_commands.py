@@ -13,6 +13,7 @@ from commands import Done, Run, shown_on_terminal
 
 from pullqueue import AttemptOutcome, AttemptRecord, Emulator, HttpRequest, NewTask
 from pullqueue.config.model import QueueSettings, Rate, RetryParameters
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust, run_tasks
@@ -49,11 +50,11 @@ def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:
     queue = emulator.queue("push")
     queue.add(eta=emulator.clock.now() + timedelta(hours=1))
     _, failed = (
-        queue.start_attempt(queue.add(), lease_seconds=60, attempts=AttemptRecord())
+        start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
         for _ in range(2)
     )
     outcome, attempts = AttemptOutcome.WILL_RETRY, AttemptRecord(1, status=500)
-    queue.finish_attempt(failed, attempts=attempts, outcome=outcome, backoff_seconds=9)
+    finish_attempt(queue, failed, attempts=attempts, outcome=outcome, backoff_seconds=9)
 
     assert run("queues").out.splitlines()[-1].split()[:5] == ["push", "3", "0", "1", "2"]
     (shown,) = json.loads(run("queues push --json").out)["queues"]

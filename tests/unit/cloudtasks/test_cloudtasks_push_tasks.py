@@ -21,6 +21,7 @@ from pullqueue import (
     TaskState,
 )
 from pullqueue.cloudtasks.versions import V2, V2BETA2, VERSIONS, Version
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import conclude, start
 from pullqueue.server.lifecycle import Server
@@ -65,13 +66,14 @@ def attempt(emulator: Emulator, status: int | None, reason: str | None = None) -
     """Carry out an attempt that gets a status."""
     queue = emulator.queue("push")
     [task] = queue.list_tasks()
-    running = queue.start_attempt(
-        task, lease_seconds=600, attempts=start(task, emulator.clock.now_usec())
+    running = start_attempt(
+        queue, task, lease_seconds=600, attempts=start(task, emulator.clock.now_usec())
     )
     end = conclude(
         running, status, settings=queue.settings, now_usec=emulator.clock.now_usec(), reason=reason
     )
-    return queue.finish_attempt(
+    return finish_attempt(
+        queue,
         running,
         attempts=end.attempts,
         outcome=end.outcome,
@@ -320,7 +322,7 @@ class TestAttempts:
         create(call, http())
         queue = emulator.queue("push")
         [task] = queue.list_tasks()
-        queue.start_attempt(task, lease_seconds=30, attempts=start(task, clock.now_usec()))
+        start_attempt(queue, task, lease_seconds=30, attempts=start(task, clock.now_usec()))
 
         shown = call("GetTask", name=ONE)
 

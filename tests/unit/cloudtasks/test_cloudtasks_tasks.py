@@ -9,6 +9,7 @@ import pytest
 from cloudtasks_api import LOCATION, PULL, PUSH, Call, refused
 
 from pullqueue import DeadlineExceededError, Emulator, Limits, ManualClock, TransientError
+from pullqueue.engine import verbs
 from pullqueue.faults.declaration import Faults
 
 NOW = "2026-01-01T00:00:00Z"
@@ -173,7 +174,7 @@ class TestLeaseTasks:
     def test_ten_calls_a_second(self, call: Call, emulator: Emulator, clock: ManualClock) -> None:
         """The eleventh is refused, through whatever interface the others were made."""
         for _ in range(5):
-            emulator.queue("pull").lease(60, 1)
+            verbs.lease(emulator.queue("pull"), 60, 1)
             lease(call)
         with refused("RESOURCE_EXHAUSTED", "more than 10 LeaseTasks calls in a second"):
             lease(call)

@@ -11,6 +11,7 @@ from push_app import PushApp, push_app, until
 
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock
 from pullqueue.control.state import ServerState
+from pullqueue.engine.attempts import start_attempt
 from pullqueue.push.addresses import PushAddresses
 
 CONFIG = """\
@@ -76,7 +77,7 @@ def test_queues(console: Console) -> None:
     queue = console.emulator.queue("mail")
     queue.add(name="failing", request=HttpRequest("/status/503"))
     console.run("failing")
-    queue.start_attempt(queue.add(), lease_seconds=60, attempts=AttemptRecord())
+    start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
 
     numbers = re.findall(r'data-label="(.*?)" class="number">(\d+)<', console.page("/"))[:4]
 

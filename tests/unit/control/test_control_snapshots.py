@@ -19,6 +19,7 @@ from pullqueue import (
     Task,
 )
 from pullqueue.config.model import QueueMode, QueueSettings
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.server.lifecycle import Server
 
 TASK = {"name": "a", "payload": "", "tag": None, "eta_usec": 0, "sequence": 1, "retry_count": 0}
@@ -106,13 +107,15 @@ def retrying(emulator: Emulator) -> Task:
     """Return a push task whose first attempt has failed."""
     queue = emulator.queue("push")
     request = HttpRequest("/mail", "PUT", (("X-Mine", "7"),), retry=RetryParameters())
-    started = queue.start_attempt(
+    started = start_attempt(
+        queue,
         queue.add(b"body", name="sent", request=request),
         lease_seconds=60,
         attempts=AttemptRecord(first_usec=queue.now_usec()),
     )
     failed = started.push and started.push.attempts._replace(finished=1, responses=1, status=503)
-    return queue.finish_attempt(
+    return finish_attempt(
+        queue,
         started,
         attempts=failed or AttemptRecord(),
         outcome=AttemptOutcome.WILL_RETRY,
@@ -201,7 +204,7 @@ def test_push_tasks_in_a_snapshot(
 def test_a_running_task_in_a_snapshot(control: ControlClient, emulator: Emulator) -> None:
     """It is due when it is loaded, since nobody waits for the response."""
     queue = emulator.queue("push")
-    started = queue.start_attempt(queue.add(name="a"), lease_seconds=60, attempts=AttemptRecord())
+    started = start_attempt(queue, queue.add(name="a"), lease_seconds=60, attempts=AttemptRecord())
     saved = control.get("/snapshot").body
 
     assert control.call("PUT", "/snapshot", saved).status == 200

@@ -9,6 +9,7 @@ import pytest
 from control_client import ControlClient
 
 from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import AttemptOutcome, AttemptRecord
 
@@ -48,8 +49,8 @@ def test_tasks_that_are_gone(control: ControlClient, emulator: Emulator) -> None
     ):
         task = emulator.queue("push").add(name=name)
         attempts = AttemptRecord(1, status=200)
-        started = emulator.queue("push").start_attempt(task, lease_seconds=9, attempts=attempts)
-        emulator.queue("push").finish_attempt(started, attempts=attempts, outcome=outcome)
+        started = start_attempt(emulator.queue("push"), task, lease_seconds=9, attempts=attempts)
+        finish_attempt(emulator.queue("push"), started, attempts=attempts, outcome=outcome)
 
     done, lost = (control.post(f"/queues/push/tasks/{name}/run") for name in ("done", "lost"))
 
@@ -64,12 +65,12 @@ def test_tasks_that_are_gone(control: ControlClient, emulator: Emulator) -> None
 def test_the_deadline_of_a_running_attempt(control: ControlClient, emulator: Emulator) -> None:
     """The history has it, and not the end of the lease, which is renewed."""
     queue = emulator.queue("push")
-    started = queue.start_attempt(queue.add(name="a"), lease_seconds=15, attempts=AttemptRecord())
+    started = start_attempt(queue, queue.add(name="a"), lease_seconds=15, attempts=AttemptRecord())
     path = "/queues/push/tasks/a/history"
 
     running = control.get(path).body["events"][-1]
-    queue.finish_attempt(
-        started, attempts=AttemptRecord(1, status=500), outcome=AttemptOutcome.WILL_RETRY
+    finish_attempt(
+        queue, started, attempts=AttemptRecord(1, status=500), outcome=AttemptOutcome.WILL_RETRY
     )
 
     assert running["until"] == "2026-01-01T00:10:00+00:00"

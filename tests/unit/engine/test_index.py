@@ -73,5 +73,5 @@ def test_nothing_is_left_of_a_task() -> None:
     queue.add(name="one", tag="red")
     queue.delete_tasks(queue.lease_tasks(60, 1))
 
-    tasks = queue._store._queues["q"].tasks  # type: ignore[attr-defined]
+    tasks = queue.store._queues["q"].tasks  # type: ignore[attr-defined]
     assert (len(tasks), len(tasks._scheduled), tasks._by_tag) == (0, 0, {})

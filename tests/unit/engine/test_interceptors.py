@@ -9,6 +9,7 @@ import pytest
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.engine import verbs
 from pullqueue.engine.interceptors import (
     VERBS,
     Interceptors,
@@ -61,7 +62,7 @@ def test_an_interceptor_sees_the_calls_of_its_emulator(
     """An interceptor sees a call with its arguments, and the caller its answer."""
     queue = emulator.queue("q")
     queue.add(name="one")
-    leased = queue.lease(60, 5, group_by_tag=True)
+    leased = verbs.lease(queue, 60, 5, group_by_tag=True)
 
     assert [task.name for task in leased.tasks] == ["one"]
     assert [call.method for call in calls] == ["insert", "lease"]
@@ -80,7 +81,7 @@ def test_verbs_and_deadlines(emulator: Emulator) -> None:
         return proceed()
 
     emulator.interceptors.add(note)
-    queue.acknowledge(task.name, expected_eta_usec=task.eta_usec)
+    verbs.acknowledge(queue, task.name, expected_eta_usec=task.eta_usec)
     with call_deadline(5):
         queue.add()
     queue.add()
@@ -94,7 +95,7 @@ def test_the_calls_that_can_be_intercepted(emulator: Emulator, calls: list[Queue
     queue.add(name="one")
     queue.lease_tasks(60, 1)
     queue.lease_tasks_by_tag(60, 1)
-    queue.modify_lease("one", 60)
+    verbs.modify_lease(queue, "one", 60)
     queue.delete_tasks("none")
     queue.fetch_statistics()
     queue.get_task("one")

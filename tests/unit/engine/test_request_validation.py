@@ -17,6 +17,7 @@ from pullqueue import (
     TaskTooLargeError,
 )
 from pullqueue.config.model import QueueConfig, QueueSettings
+from pullqueue.engine import verbs
 from pullqueue.tasks import NewTask
 
 
@@ -124,11 +125,11 @@ def test_something_else_than_a_request(queue: Queue) -> None:
 @pytest.mark.parametrize("url", ["https://api.example.com/a?b=c", "HTTP://localhost:8080", "/a"])
 def test_absolute_urls(queue: Queue, url: str) -> None:
     """They are accepted where the caller permits them."""
-    added = queue.insert([NewTask(request=HttpRequest(url))], absolute_urls=True).added
+    added = verbs.insert(queue, [NewTask(request=HttpRequest(url))], absolute_urls=True).added
 
     assert [task.request for task in added] == [HttpRequest(url)]
     with pytest.raises(InvalidTaskError, match="or http:// or https:// with a host"):
-        queue.insert([NewTask(request=HttpRequest("https:///a"))], absolute_urls=True)
+        verbs.insert(queue, [NewTask(request=HttpRequest("https:///a"))], absolute_urls=True)
 
 
 def test_a_body_needs_its_method(queue: Queue) -> None:
@@ -156,4 +157,4 @@ def test_the_size_of_a_push_task(queue: Queue) -> None:
         "elsewhere and put a reference in the task"
     )
     more = [NewTask(largest + b"x", request=request)]
-    assert queue.insert(more, push_task_bytes=102_401).refused == {}
+    assert verbs.insert(queue, more, push_task_bytes=102_401).refused == {}

@@ -12,6 +12,7 @@ import pytest
 from sdk_calls import call, queueinfo
 
 from pullqueue import Emulator, HttpRequest, ManualClock, RetryParameters
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue, taskqueue_stub
 from pullqueue.sdk.stub import seconds_of
@@ -139,7 +140,7 @@ def test_statistics(stub: Any, emulator: Emulator) -> None:
     first = added(emulator, url="/a")
     added(emulator, url="/b")
     assert first.attempts is not None
-    queue.start_attempt(first, lease_seconds=600, attempts=first.attempts)
+    start_attempt(queue, first, lease_seconds=600, attempts=first.attempts)
 
     numbers = taskqueue.Queue("push").fetch_statistics()
 
@@ -172,9 +173,10 @@ def test_a_task_after_an_attempt(stub: Any, emulator: Emulator, clock: ManualClo
     attempts = task.attempts._replace(
         first_usec=start_usec, schedule_usec=start_usec, dispatched_usec=start_usec
     )
-    running = queue.start_attempt(task, lease_seconds=600, attempts=attempts)
+    running = start_attempt(queue, task, lease_seconds=600, attempts=attempts)
     clock.advance(3)
-    queue.finish_attempt(
+    finish_attempt(
+        queue,
         running,
         attempts=attempts._replace(
             finished=1, responses=1, executions=1, status=503, ended_usec=clock.now_usec()

@@ -19,6 +19,7 @@ from pullqueue import (
     TombstonedTaskError,
     UnknownTaskError,
 )
+from pullqueue.engine import verbs
 
 
 def test_a_batch_with_names_in_use(queue: Queue) -> None:
@@ -26,7 +27,7 @@ def test_a_batch_with_names_in_use(queue: Queue) -> None:
     queue.add(name="task2")
     queue.add(name="gone")
     queue.delete_tasks("gone")
-    queue._store._names = map("task{}".format, count(1)).__next__  # type: ignore[attr-defined]
+    queue.store._names = map("task{}".format, count(1)).__next__  # type: ignore[attr-defined]
 
     batch = [NewTask(), NewTask(name="task2"), NewTask(), NewTask(name="gone"), NewTask(name="x")]
     with pytest.raises(TaskAlreadyExistsError) as excinfo:
@@ -60,7 +61,9 @@ def test_which_name_is_refused_first(start: Start, limit_bytes: int | None) -> N
     queue.add_many([NewTask(name="a"), NewTask(name="z")])
     queue.delete_tasks("a")
 
-    refused = queue.insert([NewTask(name="z"), NewTask(name="new"), NewTask(name="a")]).refused
+    refused = verbs.insert(
+        queue, [NewTask(name="z"), NewTask(name="new"), NewTask(name="a")]
+    ).refused
 
     assert list(refused.items()) == [("z", TaskAlreadyExistsError), ("a", TombstonedTaskError)]
 
@@ -85,7 +88,7 @@ def test_names_in_use_and_exhausted_tasks_take_no_space(start: Start, clock: Man
     queue.add(b"x" * 14, name="a")
     emulator.names = lambda: "b"
 
-    result = queue.insert([NewTask(b"x" * 15, name="a"), NewTask("ü", tag="ü")])
+    result = verbs.insert(queue, [NewTask(b"x" * 15, name="a"), NewTask("ü", tag="ü")])
 
     assert [task.name for task in result.added] == ["b"]
     assert emulator.bytes_stored == 15 + 5
@@ -99,7 +102,7 @@ def test_a_name_that_no_task_can_have(queue: Queue, name: str) -> None:
     with pytest.raises(UnknownTaskError):
         queue.get_task(name)
     with pytest.raises(UnknownTaskError):
-        queue.modify_lease(name, 10)
+        verbs.modify_lease(queue, name, 10)
     queue.free_names([name])
 
 

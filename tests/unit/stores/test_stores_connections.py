@@ -15,6 +15,7 @@ from store_rules import ONLY_POSTGRES, Start, together
 from stores import held_up, postgres_url
 
 from pullqueue import Emulator, InternalError, Limits, NewTask, SystemClock, TransientError
+from pullqueue.engine import verbs
 from pullqueue.stores import postgres_pool
 from pullqueue.stores.postgres import PostgresStore
 from pullqueue.stores.postgres_pool import connect, parsed
@@ -125,8 +126,8 @@ def test_each_call_is_one_round_trip(start: Start, monkeypatch: pytest.MonkeyPat
         "lease many": lambda: queue.lease_tasks(60, 40),
         "lease by tag": lambda: queue.lease_tasks_by_tag(60, 1, "red"),
         "lease with a retry limit": lambda: emulator.queue("limited").lease_tasks(60, 1),
-        "extend": lambda: queue.modify_lease(names[0], 90),
-        "release": lambda: queue.modify_lease(names[0], 0),
+        "extend": lambda: verbs.modify_lease(queue, names[0], 90),
+        "release": lambda: verbs.modify_lease(queue, names[0], 0),
         "delete": lambda: queue.delete_tasks(names[0]),
         "delete some": lambda: queue.delete_tasks(names[1:]),
     }

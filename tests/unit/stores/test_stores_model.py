@@ -33,6 +33,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.stores import open_store
 
 LIMITS = Limits(tombstone_seconds=50, lease_payload_bytes=12)
@@ -257,8 +258,11 @@ class EngineMachine(RuleBasedStateMachine):
         """An attempt starts, of a task that is due or not, or after a crash."""
         task = self.draw_push_task(data, running=running)
         attempts = AttemptRecord(finished=task.finished)
-        started = self.emulator.queue(PUSH).start_attempt(
-            self.attempt(task), lease_seconds=lease_seconds, attempts=attempts
+        started = start_attempt(
+            self.emulator.queue(PUSH),
+            self.attempt(task),
+            lease_seconds=lease_seconds,
+            attempts=attempts,
         )
         task.leases += 1
         task.eta = self.now + lease_seconds
@@ -269,8 +273,12 @@ class EngineMachine(RuleBasedStateMachine):
         """An attempt ends, in time or late."""
         task = self.draw_push_task(data, running=True)
         attempts = AttemptRecord(finished=task.leases)
-        self.emulator.queue(PUSH).finish_attempt(
-            self.attempt(task), attempts=attempts, outcome=outcome, backoff_seconds=lease_seconds
+        finish_attempt(
+            self.emulator.queue(PUSH),
+            self.attempt(task),
+            attempts=attempts,
+            outcome=outcome,
+            backoff_seconds=lease_seconds,
         )
         task.finished = task.leases
         task.eta = self.now + lease_seconds

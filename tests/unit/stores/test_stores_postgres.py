@@ -30,6 +30,8 @@ from pullqueue import (
     TombstonedTaskError,
     TransientError,
 )
+from pullqueue.engine import verbs
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.stores import postgres
 from pullqueue.stores.postgres_pool import connect, parsed
 from pullqueue.stores.session import DeadlockError
@@ -59,11 +61,11 @@ def test_no_attempt_is_started_twice(start: Start) -> None:
     def send(queue: Queue) -> None:
         for task in queue.list_tasks():
             try:
-                started = queue.start_attempt(task, lease_seconds=60, attempts=AttemptRecord())
+                started = start_attempt(queue, task, lease_seconds=60, attempts=AttemptRecord())
                 odd = int(task.name[1:]) % 2
                 outcome = AttemptOutcome.SUCCEEDED if odd else AttemptOutcome.EXHAUSTED
                 attempts = AttemptRecord(finished=1, status=200)
-                ended.append(queue.finish_attempt(started, attempts=attempts, outcome=outcome))
+                ended.append(finish_attempt(queue, started, attempts=attempts, outcome=outcome))
             except (TaskLeaseExpiredError, TombstonedTaskError):
                 continue
 
@@ -132,7 +134,7 @@ def test_the_rate_counts_when_a_call_is_permitted(start: Start, url: str) -> Non
     (first,) = queue.lease_tasks(60, 1)
     first_usec = first.eta_usec - 60_000_000
     lease = "SELECT 1 FROM lease_calls FOR UPDATE"
-    with held_up(url, lease, lambda: queue.lease(60, 1), "rate") as (_, leasing):
+    with held_up(url, lease, lambda: verbs.lease(queue, 60, 1), "rate") as (_, leasing):
         while emulator.now_usec() <= first_usec + 1_000_000:
             pass  # the second after the first lease passes while the other call waits
         released_usec = emulator.now_usec()
@@ -217,7 +219,7 @@ def test_batches_with_the_same_names(servers: tuple[Queue, Queue], deadlocks: Mo
         for round_number in range(4):
             batch = [NewTask(name=f"{name}-{round_number}") for name in order]
             for tasks in (batch, [NewTask(name=f"one-{round_number}")]):
-                added.update(task.name for task in queue.insert(tasks).added)
+                added.update(task.name for task in verbs.insert(queue, tasks).added)
                 queue.delete_tasks([task.name for task in tasks[::2] if task.name])
 
     together(partial(add, servers[0], names), partial(add, servers[1], names[::-1]))

@@ -29,6 +29,8 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.engine import verbs
+from pullqueue.engine.attempts import finish_attempt, renew_attempt, start_attempt
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import Caller, called_by
 from pullqueue.stores import open_store
@@ -73,7 +75,7 @@ def states(queue: Queue) -> dict[str, int]:
 def started(queue: Queue, *, lease_seconds: float = 10, **task: Any) -> Task:
     """Add a task and start its first attempt."""
     added = queue.add(**task)
-    return queue.start_attempt(added, lease_seconds=lease_seconds, attempts=AttemptRecord())
+    return start_attempt(queue, added, lease_seconds=lease_seconds, attempts=AttemptRecord())
 
 
 def ended(
@@ -85,8 +87,8 @@ def ended(
 ) -> Task:
     """End the first attempt of a task, with status 500."""
     attempts = AttemptRecord(finished=1, status=500)
-    return queue.finish_attempt(
-        task, attempts=attempts, outcome=outcome, backoff_seconds=backoff_seconds
+    return finish_attempt(
+        queue, task, attempts=attempts, outcome=outcome, backoff_seconds=backoff_seconds
     )
 
 
@@ -108,7 +110,7 @@ def test_an_http_task(queue: Queue) -> None:
     """Its URL and its token are stored, too; a task without a request has the URL of its queue."""
     token = RequestToken("oidc_token", "worker@example.com", "audience")
     request = HttpRequest("https://api.example.com/work", token=token)
-    [added] = queue.insert([NewTask(name="one", request=request)], absolute_urls=True).added
+    [added] = verbs.insert(queue, [NewTask(name="one", request=request)], absolute_urls=True).added
 
     assert queue.get_task("one") == added
     assert added.request == request
@@ -122,18 +124,18 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     clock.advance(1)
     assert states(queue) == {"available": 1}
 
-    first = queue.start_attempt(later, lease_seconds=600, attempts=AttemptRecord(first_usec=1))
+    first = start_attempt(queue, later, lease_seconds=600, attempts=AttemptRecord(first_usec=1))
     assert (first.eta, first.retry_count) == (clock.now() + 600 * SECOND, 1)
     assert first.attempts == AttemptRecord(first_usec=1)
     assert states(queue) == {"running": 1}
     assert queue.last_lease_end() == first.eta
     clock.advance(2)
-    renewed = queue.renew_attempt(first, lease_seconds=600)
+    renewed = renew_attempt(queue, first, lease_seconds=600)
     assert (renewed.eta, renewed.retry_count) == (clock.now() + 600 * SECOND, 1)
 
     failed = AttemptRecord(finished=1, responses=1, executions=1, status=503, reason="busy")
-    retrying = queue.finish_attempt(
-        renewed, attempts=failed, outcome=AttemptOutcome.WILL_RETRY, backoff_seconds=0.1
+    retrying = finish_attempt(
+        queue, renewed, attempts=failed, outcome=AttemptOutcome.WILL_RETRY, backoff_seconds=0.1
     )
     assert (retrying.eta, retrying.attempts) == (clock.now() + 0.1 * SECOND, failed)
     assert queue.get_task("one") == retrying
@@ -142,9 +144,9 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     clock.advance(0.1)
     assert states(queue) == {"available": 1}
 
-    second = queue.start_attempt(retrying, lease_seconds=600, attempts=failed)
+    second = start_attempt(queue, retrying, lease_seconds=600, attempts=failed)
     done = failed._replace(finished=2, status=204)
-    deleted = queue.finish_attempt(second, attempts=done, outcome=AttemptOutcome.SUCCEEDED)
+    deleted = finish_attempt(queue, second, attempts=done, outcome=AttemptOutcome.SUCCEEDED)
     assert (deleted.name, deleted.retry_count, deleted.attempts) == ("one", 2, done)
     assert states(queue) == {}
     with pytest.raises(TombstonedTaskError):
@@ -167,7 +169,7 @@ def test_a_task_without_retries_left(queue: Queue, clock: ManualClock) -> None:
     """It is exhausted with its request and last status, and can be added again from 0."""
     task = started(queue, payload=b"body", name="one", request=REQUEST)
     attempts = AttemptRecord(finished=1, status=0, reason="connection refused", ended_usec=2**53)
-    exhausted = queue.finish_attempt(task, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)
+    exhausted = finish_attempt(queue, task, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)
 
     assert exhausted.attempts == attempts
     assert queue.exhausted == [exhausted]
@@ -195,26 +197,26 @@ def test_a_crash_in_an_attempt(queue: Queue, clock: ManualClock) -> None:
 def test_only_the_current_attempt_can_be_changed(queue: Queue, clock: ManualClock) -> None:
     """An eta that has changed, and a task that is gone, are refused, and nothing changes."""
     added = queue.add(name="one")
-    started = queue.start_attempt(added, lease_seconds=10, attempts=AttemptRecord())
+    started = start_attempt(queue, added, lease_seconds=10, attempts=AttemptRecord())
     clock.advance(1)
     done = {"attempts": AttemptRecord(finished=1), "outcome": AttemptOutcome.SUCCEEDED}
 
     calls: list[Callable[[], Task]] = [
-        lambda: queue.start_attempt(added, lease_seconds=10, attempts=AttemptRecord(finished=9)),
-        lambda: queue.renew_attempt(added, lease_seconds=10),
-        lambda: queue.finish_attempt(added, **done),  # type: ignore[arg-type]
+        lambda: start_attempt(queue, added, lease_seconds=10, attempts=AttemptRecord(finished=9)),
+        lambda: renew_attempt(queue, added, lease_seconds=10),
+        lambda: finish_attempt(queue, added, **done),  # type: ignore[arg-type]
     ]
     for call in calls:
         with pytest.raises(TaskLeaseExpiredError, match='task "one" of queue "web" has the eta'):
             call()
     assert queue.get_task("one") == started
     with pytest.raises(UnknownTaskError):
-        queue.renew_attempt(started._replace(name="none\0"), lease_seconds=10)
+        renew_attempt(queue, started._replace(name="none\0"), lease_seconds=10)
     with pytest.raises(UnknownTaskError):
-        queue.finish_attempt(started._replace(name="\ud800"), **done)  # type: ignore[arg-type]
+        finish_attempt(queue, started._replace(name="\ud800"), **done)  # type: ignore[arg-type]
     queue.delete_tasks("one")
     with pytest.raises(TombstonedTaskError):
-        queue.finish_attempt(started, **done)  # type: ignore[arg-type]
+        finish_attempt(queue, started, **done)  # type: ignore[arg-type]
     assert [event.kind.value for event in queue.history("one")] == [
         *("added", "attempt started", "deleted"),
     ]

@@ -29,6 +29,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
+from pullqueue.engine import verbs
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import Insertion
 from pullqueue.stores import open_store
@@ -54,7 +55,7 @@ class TestAcknowledge:
         queue.add(b"work", name="one")
         (task,) = queue.lease_tasks(60, 1)
 
-        queue.acknowledge("one", expected_eta_usec=task.eta_usec)
+        verbs.acknowledge(queue, "one", expected_eta_usec=task.eta_usec)
 
         assert queue.fetch_statistics().tasks == 0
         assert [event.kind.value for event in queue.history("one")] == [
@@ -71,15 +72,15 @@ class TestAcknowledge:
         """Never leased, another's, or lapsed: refused, and nothing is changed."""
         never = queue.add(name="one", eta=clock.now() + DAY)
         with pytest.raises(TaskLeaseExpiredError):
-            queue.acknowledge("one", expected_eta_usec=never.eta_usec)
+            verbs.acknowledge(queue, "one", expected_eta_usec=never.eta_usec)
         clock.advance(DAY)
         (task,) = queue.lease_tasks(60, 1)
         for expected in (task.eta_usec - 1, task.eta_usec + 1):
             with pytest.raises(TaskLeaseExpiredError):
-                queue.acknowledge("one", expected_eta_usec=expected)
+                verbs.acknowledge(queue, "one", expected_eta_usec=expected)
         clock.advance(60)
         with pytest.raises(TaskLeaseExpiredError, match="its lease has expired"):
-            queue.acknowledge("one", expected_eta_usec=task.eta_usec)
+            verbs.acknowledge(queue, "one", expected_eta_usec=task.eta_usec)
 
         assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [2]
 
@@ -89,11 +90,11 @@ class TestAcknowledge:
         queue.delete_tasks("deleted")
 
         with pytest.raises(UnknownTaskError):
-            queue.acknowledge("unknown", expected_eta_usec=1)
+            verbs.acknowledge(queue, "unknown", expected_eta_usec=1)
         with pytest.raises(UnknownTaskError):
-            queue.acknowledge("\0", expected_eta_usec=1)
+            verbs.acknowledge(queue, "\0", expected_eta_usec=1)
         with pytest.raises(TombstonedTaskError):
-            queue.acknowledge("deleted", expected_eta_usec=1)
+            verbs.acknowledge(queue, "deleted", expected_eta_usec=1)
 
 
 class TestPause:
@@ -109,7 +110,7 @@ class TestPause:
                 lease(60, 1)
         queue.add(name="d")
         queue.modify_task_lease(a, 0)
-        queue.acknowledge(b.name, expected_eta_usec=b.eta_usec)
+        verbs.acknowledge(queue, b.name, expected_eta_usec=b.eta_usec)
         queue.delete_tasks("c")
         queue.resume()
 
@@ -173,7 +174,7 @@ class TestCreatedQueue:
         made.add_many([NewTask(name=name) for name in ("a", "b", "c")])
         made.delete_tasks("a")
         (task,) = made.lease_tasks(60, 1)
-        made.acknowledge(task.name, expected_eta_usec=task.eta_usec)
+        verbs.acknowledge(made, task.name, expected_eta_usec=task.eta_usec)
         made.purge()
         clock.advance(timedelta(minutes=59, seconds=59))
         for name in ("a", "b", "c"):
@@ -199,7 +200,7 @@ class TestCreatedQueue:
         assert [task.name for task in made.list_tasks()] == ["younger"]
         assert {task.name for task in made.exhausted} == {"leased", "extended", "waiting"}
         with pytest.raises(TombstonedTaskError):
-            made.modify_lease(leased.name, 1)
+            verbs.modify_lease(made, leased.name, 1)
         clock.advance(3600)
         assert made.add(name="leased").name == "leased"
 

@@ -27,6 +27,7 @@ from pullqueue import (
 )
 from pullqueue.clock import to_usec
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine import verbs
 from pullqueue.engine.events import MINUTE_USEC, Interface, Origin
 from pullqueue.engine.interceptors import Caller, called_by
 from pullqueue.stores import sql
@@ -43,8 +44,8 @@ def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
     queue.lease_tasks(10, 1)
     clock.advance(10)
     queue.lease_tasks(10, 2)
-    queue.modify_lease("one", 20)
-    queue.modify_lease("one", 0)
+    verbs.modify_lease(queue, "one", 20)
+    verbs.modify_lease(queue, "one", 0)
     queue.delete_tasks("one")
     queue.purge()
 
@@ -227,10 +228,10 @@ def test_events_have_the_origin_of_their_call(queue: Queue, clock: ManualClock) 
         for name in ("one", "two", "three"):
             queue.add(name=name)
         queue.lease_tasks(60, 3)
-        queue.modify_lease("one", 30)
-        queue.modify_lease("two", 0)
+        verbs.modify_lease(queue, "one", 30)
+        verbs.modify_lease(queue, "two", 0)
         queue.delete_tasks("two")
-        queue.acknowledge("three", expected_eta_usec=queue.get_task("three").eta_usec)
+        verbs.acknowledge(queue, "three", expected_eta_usec=queue.get_task("three").eta_usec)
     clock.advance(30)
     queue.purge()
 
@@ -526,7 +527,7 @@ def test_no_task_is_leased_twice(servers: tuple[Queue, Queue], *, group_by_tag: 
     leased: list[Task] = []
 
     def empty(queue: Queue) -> None:
-        while found := queue.lease(60, 3, group_by_tag=group_by_tag).tasks:
+        while found := verbs.lease(queue, 60, 3, group_by_tag=group_by_tag).tasks:
             leased.extend(found)
 
     together(*(partial(empty, queue) for queue in servers))
@@ -542,7 +543,7 @@ def test_the_lease_rate(start: Start, clock: ManualClock) -> None:
     queue.add_many([NewTask()] * 9)
     leases = []
     for _ in range(10):
-        leases.append(queue.lease(60, 1))
+        leases.append(verbs.lease(queue, 60, 1))
         clock.advance(0.25)
 
     permitted = [1, 1, 0, 0, 1, 1, 0, 0, 1, 1]

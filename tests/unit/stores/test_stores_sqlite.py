@@ -17,6 +17,7 @@ from pullqueue import (
     TaskState,
     TransientError,
 )
+from pullqueue.engine.attempts import start_attempt
 from pullqueue.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -40,7 +41,7 @@ def test_attempts_of_a_server_that_was_killed(
 ) -> None:
     """Their tasks are due at once when the file is opened again."""
     queue = store.queue("default")
-    queue.start_attempt(queue.add(name="one"), lease_seconds=600, attempts=AttemptRecord())
+    start_attempt(queue, queue.add(name="one"), lease_seconds=600, attempts=AttemptRecord())
     before = queue.get_task("one").state_at(clock.now_usec())
     store.close()
 

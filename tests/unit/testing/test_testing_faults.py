@@ -26,6 +26,7 @@ from pullqueue import (
     UnknownTaskError,
     sdk,
 )
+from pullqueue.engine import verbs
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.faults.fault import faults_of
 from pullqueue.sdk.imports import apiproxy_errors, taskqueue
@@ -314,7 +315,7 @@ def test_empty_leases(faults: Faults, queue: Queue) -> None:
     queue.add()
     faults.empty_leases(times=2)
 
-    assert queue.lease(60, 1).rate_limited
+    assert verbs.lease(queue, 60, 1).rate_limited
     assert queue.lease_tasks_by_tag(60, 1) == []
     assert len(queue.lease_tasks(60, 1)) == 1
 

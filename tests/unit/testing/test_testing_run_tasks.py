@@ -14,6 +14,7 @@ import flask
 import pytest
 
 from pullqueue import Emulator, ManualClock
+from pullqueue.engine import verbs
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import TransientError
 from pullqueue.faults.declaration import Faults
@@ -139,7 +140,9 @@ class TestWhatIsRun:
             web.add(request=HttpRequest("/a", target="worker"))
             web.add(request=HttpRequest("/v", target="v1.worker"))
             web.add(request=HttpRequest("/b"))
-            web.insert([NewTask(request=HttpRequest("https://api.example/c"))], absolute_urls=True)
+            verbs.insert(
+                web, [NewTask(request=HttpRequest("https://api.example/c"))], absolute_urls=True
+            )
             run_tasks(emulator, apps)
 
         assert seen[:4] == [("w", "/a"), ("w", "/v"), ("default", "/b"), ("api", "/c")]

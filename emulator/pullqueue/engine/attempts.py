@@ -1,0 +1,73 @@
+"""The life of an attempt to send a push task: it starts, is renewed, and ends."""
+
+from __future__ import annotations
+
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
+from pullqueue.engine.queue_base import QueueBase
+from pullqueue.engine.store import AttemptedTask
+from pullqueue.errors import InvalidTaskError, is_expected_error
+from pullqueue.tasks import AttemptOutcome, AttemptRecord, Task
+
+__tracebackhide__ = is_expected_error
+
+
+def start_attempt(
+    queue: QueueBase, task: Task, *, lease_seconds: float, attempts: AttemptRecord
+) -> Task:
+    """Start an attempt to send a push task, due or not, and return the task as it is then.
+
+    Nobody else can start an attempt within `lease_seconds`; `attempts` replaces the record of
+    attempts. Interceptors are not called for this function and the two after it.
+
+    Raises:
+        TaskLeaseExpiredError: the task has changed since.
+        UnknownTaskError: the queue has no such task.
+        TombstonedTaskError: the task was deleted, or exhausted.
+        InvalidTaskError: it is a pull task.
+    """
+    queue.check_usable()
+    if task.push is None:
+        raise InvalidTaskError(f'task "{task.name}" of queue "{queue.name}" has no request')
+    lease_usec = _pause_usec(queue, lease_seconds)
+    which = _attempted(queue, task)
+    return queue.store.start_attempt(which, lease_usec=lease_usec, attempts=attempts)
+
+
+def renew_attempt(queue: QueueBase, task: Task, *, lease_seconds: float) -> Task:
+    """Move the end of an attempt to `lease_seconds` from now; raise like `start_attempt`."""
+    queue.check_exists()
+    lease_usec = _pause_usec(queue, lease_seconds)
+    return queue.store.renew_attempt(_attempted(queue, task), lease_usec=lease_usec)
+
+
+def finish_attempt(
+    queue: QueueBase,
+    task: Task,
+    *,
+    attempts: AttemptRecord,
+    outcome: AttemptOutcome,
+    backoff_seconds: float = 0,
+) -> Task:
+    """End an attempt, also after its lease; raise like `start_attempt`.
+
+    `task` is what `start_attempt` or `renew_attempt` returned. A task that succeeded is
+    deleted, one that is exhausted kept among the exhausted tasks, and any other sent again
+    after `backoff_seconds`.
+    """
+    queue.check_exists()
+    return queue.store.finish_attempt(
+        _attempted(queue, task),
+        attempts=attempts,
+        outcome=outcome,
+        backoff_usec=_pause_usec(queue, backoff_seconds),
+    )
+
+
+def _attempted(queue: QueueBase, task: Task) -> AttemptedTask:
+    return AttemptedTask(queue.name, task.name, task.eta_usec)
+
+
+def _pause_usec(queue: QueueBase, seconds: float) -> int:
+    """Return a duration from now on in microseconds; it ends before the year 10000."""
+    longest_usec = LAST_USEC - queue.clock.now_usec()
+    return int(max(0, min(seconds * USEC_PER_SECOND, longest_usec)))
