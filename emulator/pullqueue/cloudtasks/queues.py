@@ -157,7 +157,7 @@ def _created(call: Call, name: ResourceName) -> Message:
 
 
 def _mode_of_new(message: Message) -> QueueMode:
-    """Return the mode that a message gives a new queue: each version says it in another way."""
+    """Return the mode of a new queue, for which each version has a field of its own."""
     if has(message, "type_"):
         return QueueMode.PULL if message.type_ == message.PULL else QueueMode.PUSH
     if not has(message, "pull_target"):
