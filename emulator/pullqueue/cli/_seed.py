@@ -20,15 +20,9 @@ from pullqueue.config.document import Mapping, Node, Sequence, Source
 from pullqueue.config.findings import Reports, UnreadableError
 from pullqueue.config.reader import decode, read_tree
 from pullqueue.config.text import quoted, shorten
-from pullqueue.control.models import NewTask, Positive, given, parse_time
+from pullqueue.control.models import FIELD_OF_ERROR, NewTask, Positive, given, parse_time
 from pullqueue.engine.validation import check_new_tasks
-from pullqueue.errors import (
-    ClockError,
-    InvalidEtaError,
-    InvalidTagError,
-    InvalidTaskNameError,
-    PullQueueError,
-)
+from pullqueue.errors import InvalidEtaError, PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask as EngineTask
 
@@ -56,13 +50,6 @@ _ADVICE: Final = {
     "tag": "use text; put it in quotes",
 }
 """The fields of a task in a file, and what to write there."""
-_FIELDS: Final[MappingOf[type[PullQueueError], str]] = {
-    ClockError: "countdown",
-    InvalidEtaError: "eta",
-    InvalidTagError: "tag",
-    InvalidTaskNameError: "name",
-}
-"""The fields that the engine's errors are about; others are about payload or request."""
 
 
 class SeedTask(NewTask, omit_defaults=True):
@@ -207,15 +194,17 @@ def _checked(seed: Seed) -> Seed:
     except (TypeError, ValueError, RecursionError) as error:
         problem = f"the payload cannot be written as JSON ({error}): use text or payload_base64"
         raise refusal(seed.places["payload"], problem) from None
+    for field, value in fields.items():  # one at a time, so that it is known which is wrong
+        try:
+            msgspec.convert({field: value}, SeedTask)
+        except msgspec.ValidationError:
+            problem = f"{field} is {quoted(value, limit=60)}: {_ADVICE[field]}"
+            raise refusal(seed.places[field], problem) from None
     try:
         task = msgspec.convert(fields, SeedTask)
         _check(task)
-    except msgspec.ValidationError as error:
-        field = str(error).partition("$.")[2].rstrip("`").partition(".")[0]
-        value = quoted(fields[field], limit=60)
-        raise refusal(seed.places[field], f"{field} is {value}: {_ADVICE[field]}") from None
     except PullQueueError as error:
-        field = _FIELDS.get(type(error), "request" if "request" in fields else "payload")
+        field = FIELD_OF_ERROR.get(type(error), "request" if "request" in fields else "payload")
         raise refusal(seed.places.get(field, seed.place), str(error)) from None
     sent: Json = msgspec.to_builtins(task)
     return seed._replace(copies=sent.pop("count", 1), fields=sent)

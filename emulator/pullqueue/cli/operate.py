@@ -216,11 +216,10 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
             confirm(f"Replace everything, including {count_tasks(tasks)}?")
         answer = client.call("PUT", "/snapshot", data, shift="true" if shift else None)
     except RefusedError as error:
-        # The server reports on what it was sent, a person thinks of the file.
-        reason = error.message.replace("the body", "it", 1)
+        message = f"{file} cannot be loaded: {error.message}"
         if isinstance(error, FailedError):
-            raise FailedError(f"{file} cannot be loaded: {reason}") from None
-        raise RefusedError(f"{file} cannot be loaded: {reason}; nothing was changed") from None
+            raise FailedError(message) from None
+        raise RefusedError(f"{message}; nothing was changed") from None
     show(answer, f"{count_tasks(answer['tasks'])} loaded")
     if answer["warning"]:
         say(f"warning: {answer['warning']} (--shift)", err=True)

@@ -29,6 +29,7 @@ _LOGGED = [
     if each not in (Interface.CONTROL, Interface.CONSOLE, Interface.PYTHON)
 ]
 _NUMBER = re.compile("[1-9][0-9]*")
+_STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
 
 
 @click.command
@@ -47,7 +48,11 @@ _NUMBER = re.compile("[1-9][0-9]*")
     shell_complete=complete_client,
     help="Only requests with this in the client's address, User-Agent or e-mail address.",
 )
-@click.option("--status", help="Only this status, such as 404 or 4xx.")
+@click.option(
+    "--status",
+    callback=checked(_STATUS.fullmatch, "status: use one such as 404, 4xx or failed"),
+    help="Only this status, such as 404 or 4xx.",
+)
 @click.option(
     "--errors", is_flag=True, help="Only requests that failed: status 400 or above, or none."
 )

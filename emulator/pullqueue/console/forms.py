@@ -13,6 +13,7 @@ from werkzeug.wrappers import Response
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
+from pullqueue.control.models import FIELD_OF_ERROR
 from pullqueue.control.state import TOKEN_FIELD
 from pullqueue.errors import PullQueueError
 
@@ -91,8 +92,10 @@ def carry_out(notices: Notices, action: Callable[..., Notice | str], **values: s
         result = action(form, **values)
         notice = Notice(text=result) if isinstance(result, str) else result
     except PullQueueError as error:
-        field = str(error).partition(" ")[0]  # a message such as "eta is ..." begins with the field
-        errors = {field: str(error)} if field in form.values else {}
+        location = (
+            error.location if isinstance(error, ApiError) else FIELD_OF_ERROR.get(type(error))
+        )
+        errors = {location: str(error)} if location in form.values else {}
         errors = dict(error.errors) if isinstance(error, FormError) else errors
         text = str(error) if len(errors) < 2 else f"{len(errors)} fields are wrong."
         kept = {name: value for name, value in form.values.items() if name != TOKEN_FIELD}

@@ -7,7 +7,7 @@ microseconds since the epoch.
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
@@ -19,7 +19,15 @@ from pullqueue.config.text import quoted
 from pullqueue.engine import queue as engine
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
-from pullqueue.errors import PullQueueError
+from pullqueue.errors import (
+    ClockError,
+    InvalidEtaError,
+    InvalidLeaseTimeError,
+    InvalidMaxTasksError,
+    InvalidTagError,
+    InvalidTaskNameError,
+    PullQueueError,
+)
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import retry_of
 from pullqueue.tasks import HttpRequest, Task
@@ -341,6 +349,17 @@ class LeasedTasks(Model):
 def given(value: Maybe[_T]) -> _T | None:
     """Return a field, or None where it is absent."""
     return None if isinstance(value, UnsetType) else value
+
+
+FIELD_OF_ERROR: Final[Mapping[type[PullQueueError], str]] = {
+    ClockError: "countdown",
+    InvalidEtaError: "eta",
+    InvalidLeaseTimeError: "lease_seconds",
+    InvalidMaxTasksError: "max_tasks",
+    InvalidTagError: "tag",
+    InvalidTaskNameError: "name",
+}
+"""The field of a new task, or of a lease, that an error of the engine is about."""
 
 
 def iso(value: datetime | None) -> str | None:

@@ -113,69 +113,32 @@ def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:
     for name in query:
         if name not in model.__struct_fields__:
             raise _unknown_parameter(name, sorted(model.__struct_fields__))
+    for field in msgspec.structs.fields(model):
+        if field.required and field.name not in query:
+            raise ApiError.parameter(f"the parameter {quoted(field.name)} is missing", field.name)
     try:
         return msgspec.convert(query, model, strict=False)
     except msgspec.ValidationError as error:
-        message, name = _describe(error, query, model, whole="the query")
-        raise ApiError.parameter(message, name) from None
+        raise _not_valid(error, "the query") from None
 
 
 def _parse_body(body: bytes | Json, model: type[Model]) -> Model:
     try:
-        try:
-            if isinstance(body, bytes):
-                return msgspec.json.decode(body.strip() or b"{}", type=model)
-            return msgspec.convert(body, model, strict=False)  # forms have numbers as text
-        except msgspec.ValidationError as error:
-            value = msgspec.json.decode(body) if isinstance(body, bytes) and body.strip() else body
-            raise ApiError(_describe(error, value, model)[0]) from None
+        if isinstance(body, bytes):
+            return msgspec.json.decode(body.strip() or b"{}", type=model)
+        return msgspec.convert(body, model, strict=False)  # forms have numbers as text
+    except msgspec.ValidationError as error:
+        raise _not_valid(error, "the body") from None
     except (ValueError, RecursionError) as error:
         raise ApiError(not_json(error), reason="parseError") from None
 
 
-def _describe(
-    error: msgspec.ValidationError, value: object, model: type[Model], *, whole: str = "the body"
-) -> tuple[str, str]:
-    """Return what msgspec reports, with the value and what is allowed there, and the place."""
-    what, _, where = str(error).partition(" - at `$")
-    where = where.removeprefix(".").removesuffix("`")
-    place = where or whole
-    # Such as `tasks[0].tag`; the key in a mapping is `[...]`.
-    steps = where.replace("...", "*").replace("[", ".").replace("]", "").split(".")
-    allowed = _schema_at(model, steps)
-    name = what.partition("`")[2].rstrip("`")
-    if what.startswith("Object missing required field"):
-        return f"{place} has no {quoted(name)}", where or name
-    if what.startswith("Object contains unknown field"):
-        fields = ", ".join(sorted(allowed.get("properties", ())))
-        return f"{place} has the unknown field {quoted(name)}: use one of {fields}", where
-    if "enum" in allowed:
-        what = f"use one of {', '.join(allowed['enum'])}"
-    elif "examples" in allowed:
-        what = f"use one such as {', '.join(allowed['examples'])}"
-    return f"{place}{_value_at(value, steps)}: {what[:1].lower()}{what[1:]}", where
-
-
-def _value_at(value: Any, steps: Sequence[str]) -> str:  # noqa: ANN401 - any JSON
-    """Return the value at a place, as part of the sentence."""
-    try:
-        for step in filter(None, steps):
-            value = value[int(step)] if isinstance(value, list) else value[step]
-    except LookupError:  # the key is not known
-        return ""
-    return f" is {quoted(value)}"
-
-
-def _schema_at(model: type[Model], steps: Sequence[str]) -> Json:
-    """Return the JSON Schema of the value at a place; empty where it is not found."""
-    schema: Json = msgspec.json.schema(model)
-    definitions = schema.get("$defs", {})
-    for step in ("", *filter(None, steps)):
-        if step:
-            inner = "additionalProperties" if step == "*" else "items"
-            schema = schema.get("properties", {}).get(step) or schema.get(inner) or {}
-        schema = definitions.get(schema.get("$ref", "").rpartition("/")[2], schema)
-    return schema
+def _not_valid(error: msgspec.ValidationError, whole: str) -> ApiError:
+    """Return the error for what msgspec refuses, in its words, with the place."""
+    what, _, place = str(error).partition(" - at `$")
+    location = place.strip(".`")
+    message = f"{location or whole} is not valid: {what} (/_emulator/openapi.json has the schema)"
+    return ApiError(message, reason="invalidParameter", location=location or None)
 
 
 def _unknown_parameter(name: str, known: Sequence[str]) -> ApiError:

@@ -39,13 +39,17 @@ def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     assert loaded.out == "1 task loaded\n"
     assert emulator.queue("pull").get_task("a").payload == b"work"
     file.write_text("{}")
+    missing = (
+        "the body is not valid: Object missing required field `format` (/_emulator/openapi.json "
+        "has the schema)"
+    )
     assert run("snapshot load", str(file)) == (
         1,
         "",
-        f'pullqueue: {file} cannot be loaded: it has no "format"; nothing was changed\n',
+        f"pullqueue: {file} cannot be loaded: {missing}; nothing was changed\n",
     )
     file.write_text("queue:")
-    assert f"{file} cannot be loaded: it is not JSON: " in run("snapshot load", str(file)).err
+    assert f"{file} cannot be loaded: the body is not JSON: " in run("snapshot load", str(file)).err
     kept = run("snapshot save", str(file))
     assert (kept.status, file.read_text()) == (1, "queue:")
     assert f'"{file}" exists, and is not a snapshot: name another file, or replace' in kept.err

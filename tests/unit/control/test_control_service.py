@@ -214,7 +214,7 @@ def test_the_clock(control: ControlClient) -> None:
     )
     for body in ({}, {"advance": 1, "move_to": "2026-01-03T00:00:00Z"}):
         assert "either advance or move_to" in control.post("/clock", body).message
-    assert '"seconds": use one of advance, move_to' in (
+    assert "unknown field `seconds`" in (
         control.post("/clock", {"advance": 1, "seconds": 1}).message
     )
 
