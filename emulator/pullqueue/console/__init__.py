@@ -1,5 +1,5 @@
-"""The web console at `/console/`: pages made from the results of the control routes, and forms.
+"""The web console at `/console/`: pages and forms.
 
-It reads and changes everything through the operations of the control routes. Every form contains
-the token that only pages of this server know.
+It calls the functions that the control routes call, and reads the charts and the charts' times from
+the emulator. Every form contains the token that only pages of this server know.
 """

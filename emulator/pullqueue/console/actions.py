@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from flask import request, url_for
 from msgspec import Meta
@@ -18,10 +16,34 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice
-from pullqueue.control.models import EXHAUSTED, Model
-from pullqueue.control.operations import call, parse_query
-from pullqueue.control.queues import MAX_FAILED
-from pullqueue.control.service import ClockStep
+from pullqueue.control.fault_registry import NewFault
+from pullqueue.control.history import clear_requests
+from pullqueue.control.models import EXHAUSTED, LeaseChange, LeaseRequest, Model, NewTasks
+from pullqueue.control.operations import parse_body, parse_query
+from pullqueue.control.overview import get_summary
+from pullqueue.control.push import run_task
+from pullqueue.control.queues import (
+    MAX_FAILED,
+    Change,
+    add_tasks,
+    change_lease,
+    change_tasks,
+    lease_tasks,
+    pause_queue,
+    purge_queue,
+    resume_queue,
+)
+from pullqueue.control.service import (
+    ClockMove,
+    ClockStep,
+    clear_faults,
+    move_clock,
+    reload_config,
+    remove_fault,
+    reset,
+    set_fault,
+)
+from pullqueue.control.snapshots import Snapshot, SnapshotQuery, load_snapshot
 from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import PullQueueError
@@ -46,16 +68,16 @@ class Actions:
     """One method for each form."""
 
     def __init__(self, state: ServerState) -> None:
-        self._ask = partial(ask, state)
+        self._state = state
         self._limits = state.emulator.limits
 
     def add(self, form: Form, queue: str) -> Notice | str:
         """Add a task, or many copies of it."""
         task, count = _task(form, self._limits)
         for start in range(0, count, _BATCH):
-            body = {"tasks": [task] * min(_BATCH, count - start)}
+            body = parse_body({"tasks": [task] * min(_BATCH, count - start)}, NewTasks)
             try:
-                answer = self._ask("addTasks", body=body, queue=queue)
+                answer = add_tasks(self._state, queue, body)
             except PullQueueError as error:
                 if not start:
                     raise
@@ -73,8 +95,8 @@ class Actions:
 
     def lease(self, form: Form, queue: str) -> Notice | str:
         """Lease tasks."""
-        body = form.given("lease_seconds", "max_tasks", "tag")
-        answer = self._ask("leaseTasks", body=body, queue=queue)
+        body = parse_body(form.given("lease_seconds", "max_tasks", "tag"), LeaseRequest)
+        answer = lease_tasks(self._state, queue, body)
         tasks = answer.tasks
         if tasks:
             are = "1 task is" if len(tasks) == 1 else f"{len(tasks)} tasks are"
@@ -86,15 +108,14 @@ class Actions:
 
     def release(self, _form: Form, queue: str, task: str) -> str:
         """Release a task."""
-        body = {"lease_seconds": 0}
-        changed = self._ask("changeLease", body=body, queue=queue, task=task)["task"]
+        changed = change_lease(self._state, queue, task, LeaseChange(lease_seconds=0))
         if changed.state == EXHAUSTED:
             return f"Task {task} was released, and is exhausted: that was its last lease."
         return f"Task {task} was released."
 
     def run(self, _form: Form, queue: str, task: str) -> Notice:
         """Start an attempt of a push task."""
-        started = self._ask("runTask", queue=queue, task=task).started
+        started = run_task(self._state, queue, task).started
         text = f"An attempt of task {task} was started."
         if not started:
             text = f"An attempt of task {task} is running already."
@@ -102,8 +123,8 @@ class Actions:
 
     def extend(self, form: Form, queue: str, task: str) -> str:
         """Change the end of a lease."""
-        body = form.given("lease_seconds")
-        changed = self._ask("changeLease", body=body, queue=queue, task=task)["task"]
+        body = parse_body(form.given("lease_seconds"), LeaseChange)
+        changed = change_lease(self._state, queue, task, body)
         return f"The lease ends at {instant(changed.eta)}."
 
     def change(self, form: Form) -> Notice:
@@ -111,9 +132,9 @@ class Actions:
         changed = 0
         failed: dict[str, str] = {}
         errors: list[PullQueueError] = []
-        for queue, body in changes_of_form(self._ask):
+        for queue, body in changes_of_form(self._state, form.text("action")):
             try:
-                answer = self._ask("changeTasks", body=body, queue=queue)
+                answer = change_tasks(self._state, queue, body)
             except PullQueueError as error:
                 errors.append(error)
                 continue
@@ -133,21 +154,21 @@ class Actions:
 
     def pause(self, _form: Form, queue: str) -> str:
         """Pause a queue."""
-        self._ask("pauseQueue", queue=queue)
+        pause_queue(self._state, queue)
         return f"Queue {queue} is paused."
 
     def resume(self, _form: Form, queue: str) -> str:
         """Resume a queue."""
-        self._ask("resumeQueue", queue=queue)
+        resume_queue(self._state, queue)
         return f"Queue {queue} is resumed."
 
     def purge(self, _form: Form, queue: str) -> str:
         """Delete all tasks of a queue."""
-        return f"Deleted {count_tasks(self._ask('purgeQueue', queue=queue)['deleted'])}."
+        return f"Deleted {count_tasks(purge_queue(self._state, queue))}."
 
     def clear_requests(self, _form: Form) -> str:
         """Delete the record of the requests."""
-        deleted = self._ask("clearRequests")["deleted"]
+        deleted = clear_requests(self._state)
         return f"Deleted {deleted} request{'' if deleted == 1 else 's'}."
 
     def set_fault(self, form: Form) -> str:
@@ -156,16 +177,16 @@ class Actions:
         body = form.given("kind", *(kind.options if kind else ()), *WHEN)
         if "queues" in body:
             body["queues"] = body["queues"].split()
-        self._ask("setFault", body=body)
+        set_fault(self._state, parse_body(body, NewFault))
         return "The fault is set."
 
     def remove_fault(self, form: Form) -> str:
         """Remove one fault, or all."""
         number = form.text("number")
         if number == "all":
-            self._ask("clearFaults")
+            clear_faults(self._state)
             return "All faults are removed."
-        self._ask("removeFault", number=number)
+        remove_fault(self._state, number)
         return f"Fault {number} is removed."
 
     def move_clock(self, form: Form) -> Notice:
@@ -174,28 +195,29 @@ class Actions:
         body: Json = {"advance": by * _UNITS.get(form.text("unit"), 1)}
         if text := form.text("move_to"):
             body = {"move_to": _in_utc(text)}
-        moved = self._ask("moveClock", body=body)
+        moved = move_clock(self._state, parse_body(body, ClockMove))
         details = [_step_text(step) for step in moved.steps] or ["No task was affected."]
         return Notice(text=f"It is {instant(moved.now)} now.", details=details)
 
     def reload(self, _form: Form) -> str:
         """Reload queue.yaml."""
         try:
-            changes = self._ask("reloadConfig")
+            changes = reload_config(self._state)
         except PullQueueError as error:
             raise ApiError(f"Nothing was changed: {error}") from None
         return f"queue.yaml is applied: {changes}."
 
     def reset(self, _form: Form) -> str:
         """Delete everything but configuration and clock."""
-        self._ask("reset")
+        reset(self._state)
         return "Everything is deleted."
 
     def load_snapshot(self, form: Form) -> str:
         """Replace the contents of all queues with those of a file."""
-        query = {"shift": form.text("shift") or "false"}
+        query = SnapshotQuery(shift=bool(form.text("shift")))
         try:
-            loaded = self._ask("loadSnapshot", query, request.files["file"].read())
+            snapshot = parse_body(request.files["file"].read(), Snapshot)
+            loaded = load_snapshot(self._state, query, snapshot)
         except PullQueueError as error:
             raise ApiError(f"The file was not loaded, nothing was changed: {error}") from None
         warning = f" Warning: {loaded.warning}." if loaded.warning else ""
@@ -214,36 +236,21 @@ def _step_text(step: ClockStep) -> str:
     return f"{step.queue}: {', '.join(text for count, text in parts if count)}"
 
 
-def ask(
-    state: ServerState,
-    operation_id: str,
-    /,
-    query: Mapping[str, str] | None = None,
-    body: Json | bytes = b"",
-    **path: str,
-) -> Any:  # noqa: ANN401 - what the operation returns
-    """Carry out an operation in process and return its result.
-
-    Raises:
-        PullQueueError: it is refused.
-    """
-    return call(state, operation_id, path=path, query=query, body=body)
-
-
-def changes_of_form(ask: Callable[..., Any]) -> list[tuple[str, Json]]:
+def changes_of_form(state: ServerState, action: str) -> list[tuple[str, Change]]:
     """Return, for each queue, the change of its selected tasks, or of all that match a filter.
 
     Raises:
         FormError: nothing is selected.
     """
     form = request.values
-    change: Json = {"action": form.get("action", "")}
+    change: Json = {"action": action}
     if form.get("all"):
         fields: Json = {name: form[name] for name in ("state", "tag", "search") if form.get(name)}
-        if change["action"] == "release":
+        if action == "release":
             fields.setdefault("state", "leased")
-        names = [form["queue"]] if form.get("queue") else ask("getSummary").exhausted
-        return [(queue, change | (fields or {"all": True})) for queue in names]
+        queues = [form["queue"]] if form.get("queue") else get_summary(state).exhausted
+        body = parse_body(change | (fields or {"all": True}), Change)
+        return [(queue, body) for queue in queues]
     selected: dict[str, list[str]] = defaultdict(list)
     for value in form.getlist("task"):
         queue, _, name = value.partition("/")
@@ -252,7 +259,9 @@ def changes_of_form(ask: Callable[..., Any]) -> list[tuple[str, Json]]:
         raise FormError({"": "No task is selected: select some, or all that match."})
     if form.get("state") == "exhausted":
         change["state"] = "exhausted"
-    return [(queue, {**change, "tasks": names}) for queue, names in selected.items()]
+    return [
+        (queue, parse_body(change | {"tasks": names}, Change)) for queue, names in selected.items()
+    ]
 
 
 def _in_utc(text: str) -> str:

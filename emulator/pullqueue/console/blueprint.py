@@ -15,6 +15,7 @@ from pullqueue.console.formatting import FILTERS
 from pullqueue.console.forms import Notice, Notices, carry_out
 from pullqueue.console.pages import Pages
 from pullqueue.control.state import ServerState
+from pullqueue.engine.interceptors import bypass_interceptors
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -98,14 +99,16 @@ def blueprint() -> Blueprint:
 
 def _page_view(page: Callable[..., Any]) -> Callable[..., Any]:
     def view(*error: Exception, **path: str) -> Any:  # noqa: ANN401 - what the page returns
-        return page(Pages(served(ServerState), _NOTICES), *error, **path)
+        with bypass_interceptors():  # faults affect the app, not the person at the console
+            return page(Pages(served(ServerState), _NOTICES), *error, **path)
 
     return view
 
 
 def _action_view(action: Callable[..., Notice | str]) -> Callable[..., WerkzeugResponse]:
     def view(**path: str) -> WerkzeugResponse:
-        return carry_out(_NOTICES, MethodType(action, Actions(served(ServerState))), **path)
+        with bypass_interceptors():
+            return carry_out(_NOTICES, MethodType(action, Actions(served(ServerState))), **path)
 
     return view
 

@@ -4,41 +4,61 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 from flask import Response, render_template, request, url_for
-from msgspec import convert, to_builtins
-from msgspec.structs import asdict
+from msgspec import UNSET, to_builtins
+from msgspec.structs import asdict, replace
 from werkzeug.exceptions import HTTPException
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import ManualClock, from_usec
 from pullqueue.config.model import QueueMode
-from pullqueue.console.actions import ask, changes_of_form
+from pullqueue.console.actions import changes_of_form
 from pullqueue.console.charts import RANGES, chart_of, overlay_of
 from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.control.models import EXHAUSTED, MANUAL_CLOCK, QueueResource, TaskResource
-from pullqueue.control.overview import summary_of
-from pullqueue.control.queues import resources_of, shown_queues, statistics_of
+from pullqueue.control.history import (
+    RequestQuery,
+    get_history,
+    get_request,
+    get_throughput,
+    list_requests,
+)
+from pullqueue.control.models import EXHAUSTED, MANUAL_CLOCK, QueueResource, TaskResource, Tasks
+from pullqueue.control.operations import parse_query
+from pullqueue.control.overview import get_server, get_summary, summary_of
+from pullqueue.control.push import get_delivery
+from pullqueue.control.queues import (
+    ExhaustedQuery,
+    ListQuery,
+    TaskQuery,
+    get_queue,
+    get_task,
+    list_exhausted,
+    list_queues,
+    list_tags,
+    list_tasks,
+    resources_of,
+    shown_queues,
+    statistics_of,
+)
 from pullqueue.control.request_log import Request
-from pullqueue.control.service import config_of
+from pullqueue.control.service import config_of, get_clock, list_faults
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.events import Interface
-from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
 from pullqueue.tasks import count_tasks
 
 _PAGE_SIZE = "100"
 _TASK_QUERY = ("state", "tag", "search", "sort", "limit")
-_FILTER = ("state", "tag", "search")
 _QUEUE_COLUMNS = {
     "name": "Queue",
     "tasks": "Tasks",
@@ -68,6 +88,8 @@ _MAX_LISTED = 10
 
 _log = logging.getLogger("pullqueue.console")
 
+_Q = TypeVar("_Q", bound=ListQuery)
+
 
 class _Missing(NamedTuple):
     """A task that no longer exists."""
@@ -90,13 +112,11 @@ class Pages:
 
     def __init__(self, state: ServerState, notices: Notices) -> None:
         self._state = state
-        self._ask = partial(ask, state)
         self._notices = notices
 
     def queues(self) -> Response:
         """Return the page of all queues."""
-        with bypass_interceptors():
-            statistics = statistics_of(self._state)
+        statistics = statistics_of(self._state)
         queues = resources_of(self._state, statistics)
         flows = {queue.name: queue.flow(since_usec=0) for queue, _ in statistics}
         now_usec = self._state.emulator.now_usec()
@@ -125,18 +145,18 @@ class Pages:
 
     def queue(self, queue: str) -> Response:
         """Return the page of a queue and its tasks."""
-        shown = self._ask("getQueue", queue=queue)["queue"]
+        shown = get_queue(self._state, queue)
         chosen = {"limit": _PAGE_SIZE, **_chosen(*_TASK_QUERY, "order", "range")}
         asked = _chosen(*_TASK_QUERY) | {"limit": chosen["limit"]}
         asked["descending"] = "true" if chosen.get("order") == "desc" else "false"
         emulator = self._state.emulator
         flow = emulator.queue(queue).flow(since_usec=0)
         if shown.mode is QueueMode.PUSH:
-            special = {"delivery": self._ask("getDelivery", queue=queue)["delivery"]}
+            special: Json = {"delivery": get_delivery(self._state, queue)}
         else:
             special = {
-                "rates": asdict(self._ask("getThroughput", queue=queue)["last_minute"]),
-                "tags": self._ask("listTags", queue=queue)["tags"],
+                "rates": asdict(get_throughput(self._state, queue)),
+                "tags": list_tags(self._state, queue),
             }
         return self._page(
             "queue",
@@ -147,19 +167,19 @@ class Pages:
             ranges=RANGES,
             chosen=chosen,
             **special,
-            **self._tasks(asked, "listTasks", {"queue": queue}),
+            **self._tasks(asked, TaskQuery, partial(list_tasks, self._state, queue)),
         )
 
     def task(self, queue: str, task: str) -> Response:
         """Return the page of a task and its history, which also exists after it is deleted."""
-        found = self._ask("getHistory", queue=queue, task=task)
+        found = get_history(self._state, queue, task)
         views = views_of(found.task.payload) if found.task else {}
         view = request.args.get("view", "")
-        shown = self._ask("getQueue", queue=queue)["queue"]
+        shown = get_queue(self._state, queue)
         attempts = []
         if shown.mode is QueueMode.PUSH:
-            sent = {"queue": queue, "task": task, "interface": "push"}
-            attempts = self._ask("listRequests", sent).requests
+            sent = RequestQuery(queue=queue, task=task, interface=Interface.PUSH)
+            attempts = list_requests(self._state, sent).requests
         return self._page(
             "task",
             queue=shown,
@@ -175,7 +195,7 @@ class Pages:
 
     def payload(self, queue: str, task: str) -> Response:
         """Return a task's payload as a file, which browsers do not show as a page."""
-        found = self._ask("getTask", queue=queue, task=task)["task"]
+        found = get_task(self._state, queue, task)
         return _download(found.payload.data, quote(task))
 
     def exhausted(self) -> Response:
@@ -185,20 +205,25 @@ class Pages:
             "exhausted",
             queues=self._queue_names(),
             chosen=chosen,
-            **self._tasks({"limit": _PAGE_SIZE, **chosen}, "listExhausted", {}),
+            **self._tasks(
+                {"limit": _PAGE_SIZE, **chosen},
+                ExhaustedQuery,
+                partial(list_exhausted, self._state),
+            ),
         )
 
     def download_exhausted(self) -> Response:
         """Return the exhausted tasks that match, as a file for `pullqueue seed`."""
         chosen = _chosen("queue", "tag", "search")
         query = {**chosen, "payload": "full", "limit": "100000"}  # 1,000 per queue are kept
-        tasks = self._ask("listExhausted", query).tasks
+        tasks = list_exhausted(self._state, parse_query(query, ExhaustedQuery)).tasks
         return _download(b"".join(map(_seed_line, tasks)), "exhausted.jsonl")
 
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
         chosen = _chosen("queue", "task", "interface", "status", "search")
-        listed = self._ask("listRequests", {"limit": "50", **chosen, **_chosen("before")})
+        query = parse_query({"limit": "50", **chosen, **_chosen("before")}, RequestQuery)
+        listed = list_requests(self._state, query)
         return self._page(
             "requests",
             requests=listed.requests,
@@ -211,7 +236,7 @@ class Pages:
 
     def request(self, number: str) -> Response:
         """Return the page of a request and its response."""
-        found = self._ask("getRequest", number=number)["request"]
+        found = get_request(self._state, number)
         shown = {
             part: next(iter(views_of(getattr(found, part)).items()))
             for part in ("body", "response")
@@ -228,7 +253,7 @@ class Pages:
         """Return the page of the faults that are set, with the form for another."""
         return self._page(
             "faults",
-            faults=to_builtins(self._ask("listFaults")["faults"]),
+            faults=to_builtins(list_faults(self._state)),
             kinds=KINDS.values(),
             options={name: schema_of(name) for name in OPTIONS},
             when=WHEN,
@@ -238,16 +263,16 @@ class Pages:
 
     def clock(self) -> Response:
         """Return the page of the clock."""
-        return self._page("clock", clock=self._ask("getClock"), advice=MANUAL_CLOCK)
+        return self._page("clock", clock=get_clock(self._state), advice=MANUAL_CLOCK)
 
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
         config = config_of(self._state, queues=[])  # they are not shown
-        return self._page("server", config=config, server=self._ask("getServer"))
+        return self._page("server", config=config, server=get_server(self._state))
 
     def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""
-        tasks = self._ask("getQueue", queue=queue)["queue"].tasks
+        tasks = get_queue(self._state, queue).tasks
         return self._question(
             f"Purge {queue}?",
             f"This deletes {count_tasks(tasks)}: all of the queue, also those that are leased or "
@@ -257,14 +282,16 @@ class Pages:
 
     def confirm_change(self) -> Response:
         """Ask before a task, those that are selected, or all that match are deleted."""
-        count, shown = 0, []
-        for queue, change in changes_of_form(self._ask):
-            if names := change.get("tasks"):
+        count = 0
+        shown: list[TaskResource | _Missing] = []
+        for queue, change in changes_of_form(self._state, "delete"):
+            if change.tasks is not UNSET:
+                names = change.tasks
                 count += len(names)
                 shown += [self._task_or_name(queue, name) for name in names[:_MAX_LISTED]]
                 continue
-            query = {name: change[name] for name in _FILTER if name in change}
-            listed = self._ask("listTasks", query, queue=queue)
+            query = TaskQuery(state=change.state, tag=change.tag, search=change.search)
+            listed = list_tasks(self._state, queue, query)
             count += listed.total
             shown += listed.tasks
         what = shown[0].name if count == 1 else count_tasks(count)
@@ -334,14 +361,16 @@ class Pages:
         now_usec = self._state.emulator.clock.now_usec()  # the store may not respond
         return self._page("error", text=text, status=status, now_usec=now_usec)
 
-    def _tasks(self, query: dict[str, str], operation_id: str, path: Json) -> Json:
+    def _tasks(
+        self, chosen: dict[str, str], model: type[_Q], list_page: Callable[[_Q], Tasks]
+    ) -> Json:
         """Return a page of tasks and its position, which is at most the last page."""
-        query |= {"offset": request.args.get("offset") or "0"}
-        listed = self._ask(operation_id, query, **path)
-        start, size = (convert(query[name], int, strict=False) for name in ("offset", "limit"))
+        query = parse_query(chosen | {"offset": request.args.get("offset") or "0"}, model)
+        listed = list_page(query)
+        start, size = query.offset, query.limit
         if start and not listed.tasks:
             start = max(0, listed.total - 1) // size * size
-            listed = self._ask(operation_id, query | {"offset": str(start)}, **path)
+            listed = list_page(replace(query, offset=start))
         end = start + len(listed.tasks)
         paging = {
             "first": start + 1,
@@ -362,7 +391,7 @@ class Pages:
 
     def _tasks_text(self) -> str:
         """Return the number of tasks in all queues, in words."""
-        queues = self._ask("listQueues")["queues"]
+        queues = list_queues(self._state)
         tasks, exhausted = (
             sum(getattr(queue, name) for queue in queues) for name in ("tasks", "exhausted")
         )
@@ -371,7 +400,7 @@ class Pages:
     def _task_or_name(self, queue: str, name: str) -> TaskResource | _Missing:
         """Return a task, or only its name if it no longer exists."""
         with suppress(PullQueueError):
-            task: TaskResource = self._ask("getTask", queue=queue, task=name)["task"]
+            task = get_task(self._state, queue, name)
             if (task.state == EXHAUSTED) is (request.values.get("state") == EXHAUSTED):
                 return task
         return _Missing(name, queue)
@@ -392,7 +421,7 @@ class Pages:
         kept = urlencode({name: text for name, text in request.args.items() if name != "notice"})
         # The page of an error may be shown because the store does not respond.
         if status == 200 and "summary" not in values:
-            values["summary"] = self._ask("getSummary")
+            values["summary"] = get_summary(self._state)
         known = {
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},
             "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},

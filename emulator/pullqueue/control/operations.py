@@ -98,7 +98,7 @@ def call(
     elif query:
         raise _unknown_parameter(next(iter(query)), ())
     if operation.body is not None:
-        arguments["body"] = _parse_body(body, operation.body)
+        arguments["body"] = parse_body(body, operation.body)
     with bypass_interceptors():
         result = operation.handle(state, **arguments)
     return {operation.key: result} if operation.key else result
@@ -122,7 +122,12 @@ def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:
         raise _not_valid(error, "the query") from None
 
 
-def _parse_body(body: bytes | Json, model: type[Model]) -> Model:
+def parse_body(body: bytes | Json, model: type[_M]) -> _M:
+    """Convert JSON, or a form's fields, to a model.
+
+    Raises:
+        ApiError: it is not JSON, or a field is not valid, or not known.
+    """
     try:
         if isinstance(body, bytes):
             return msgspec.json.decode(body.strip() or b"{}", type=model)
