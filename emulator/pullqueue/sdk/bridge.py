@@ -21,7 +21,6 @@ from pullqueue.sdk import SdkMissingError
 from pullqueue.sdk.environment import BRIDGE_PATH
 
 if TYPE_CHECKING:
-    from pullqueue.push.dispatcher import RunNow
     from pullqueue.sdk.wire import CallServer
 
 _CONTENT_TYPE = "application/octet-stream"
@@ -40,13 +39,10 @@ class Bridge:
     The SDK is imported by the first call. Where it is missing, the response to every call says so.
     """
 
-    def __init__(
-        self, emulator: Emulator, *, upstream: str | None = None, run_now: RunNow | None = None
-    ) -> None:
-        """Pass calls to other services on to `upstream`, a `host:port`; `run_now` sends a task."""
+    def __init__(self, emulator: Emulator, *, upstream: str | None = None) -> None:
+        """Pass calls to other services on to `upstream`, a `host:port`."""
         self._emulator = emulator
         self._upstream = upstream
-        self._run_now = run_now
         self._call_server: CallServer | None = None
         self._lock = threading.Lock()
 
@@ -68,9 +64,7 @@ class Bridge:
             if self._call_server is None:
                 from pullqueue.sdk.wire import CallServer  # noqa: PLC0415 - imports the SDK
 
-                self._call_server = CallServer(
-                    self._emulator, upstream=self._upstream, run_now=self._run_now
-                )
+                self._call_server = CallServer(self._emulator, upstream=self._upstream)
             return self._call_server
 
 

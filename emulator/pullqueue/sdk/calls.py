@@ -7,13 +7,15 @@ Errors are pullqueue's own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pullqueue.config.text import shorten
 from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.store import Insertion
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import (
     InvalidEtaError,
@@ -159,30 +161,43 @@ def fetch_queue_stats(queue: Queue | None, response: Any) -> None:
     scanner.executed_last_hour = numbers.leased_last_hour
     scanner.sampling_duration_seconds = 60.0
     scanner.requests_in_flight = numbers.leased + numbers.running
-    if queue.is_push:
-        scanner.enforced_rate = queue.settings.effective_rate
+    # Java's client requires it of every queue. A pull queue has no rate.
+    scanner.enforced_rate = queue.settings.effective_rate if queue.is_push else 0.0
 
 
-def prepare_transactional(
-    emulator: Emulator, queue: Queue, adds: Sequence[Any], response: Any
+def add_in_transaction(
+    emulator: Emulator, request: Any, response: Any, *, queue: Queue, keep: Callable[[], None]
 ) -> None:
-    """Check the tasks of a transactional `BulkAdd`, name those without a name, and report them.
+    """Check the tasks of a transactional `BulkAdd`, name them, and `keep` them until the commit.
 
-    The caller gets the names before the commit stores the tasks.
+    This is the app's call: its response has the names, and a fault of an add triggers here, where
+    the transaction can still be rolled back. What the commit then adds is not a call of the app.
 
     Raises:
         InvalidTaskError: one of them could not be added.
     """
+    adds = request.add_request
     check_mode(queue, adds)
-    queue.check([new_task(queue, add) for add in adds])
+    tasks = [new_task(queue, add) for add in adds]
+    queue.check(tasks)
+    results = []
     for add in adds:
-        result = response.taskresult.add()
-        result.result = _Error.OK
+        result = messages.TaskQueueBulkAddResponse.TaskResult(result=_Error.OK)
         if not add.task_name:
             name = _free_name(emulator, queue)
             add.task_name = result.chosen_task_name = name.encode()
+        results.append(result)
+
+    def keep_them() -> Insertion:
+        keep()
+        return Insertion([], {})
+
+    call = QueueCall(queue, "insert", (tasks,), {})
+    queue.interceptors.intercept(call, keep_them)
+    response.taskresult.extend(results)
 
 
+@bypass_interceptors()
 def _free_name(emulator: Emulator, queue: Queue) -> str:
     while True:
         name = emulator.names()

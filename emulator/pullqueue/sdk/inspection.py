@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import sys
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from pullqueue.clock import from_usec
+from pullqueue.config.model import AclEntry
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.sdk.calls import DELETE_CODES
 from pullqueue.sdk.imports import messages, taskqueue, taskqueue_stub
-from pullqueue.sdk.operators import acl_message, rate_text
 from pullqueue.sdk.protocol import text_of
 from pullqueue.sdk.task_messages import RETRY_FIELDS, fill_retry, fill_task
 from pullqueue.tasks import Task
@@ -130,9 +131,9 @@ def _queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "name": queue.name,
         "bucket_size": settings.effective_bucket_size,
-        "max_rate": rate_text(settings.rate) if settings.rate else "",
+        "max_rate": f"{settings.rate.count:g}/{settings.rate.unit}" if settings.rate else "",
         "mode": queue.mode.value,
-        "acl": None if settings.acl is None else acl_message(settings.acl),
+        "acl": None if settings.acl is None else _acl_message(settings.acl),
         "oldest_task": "",
         "eta_delta": "",
         "tasks_in_queue": numbers.tasks,
@@ -147,6 +148,16 @@ def _queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
             field: getattr(retry, field) for field in RETRY_FIELDS.values() if retry.HasField(field)
         }
     return shown
+
+
+def _acl_message(entries: Iterable[AclEntry]) -> Any:
+    acl = messages.TaskQueueAcl()
+    for entry in entries:
+        if entry.user_email is not None:
+            acl.user_email.append(entry.user_email.encode())
+        if entry.writer_email is not None:
+            acl.writer_email.append(entry.writer_email.encode())
+    return acl
 
 
 def _task_dict(task: Task, now_usec: int) -> dict[str, Any]:

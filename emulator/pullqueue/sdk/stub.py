@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.config.model import QueueSettings
+from pullqueue.config.text import quoted
 from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import CallLog, bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.validation import queue_name
 from pullqueue.errors import PullQueueError, UnknownQueueError
-from pullqueue.push.dispatcher import RunNow
-from pullqueue.sdk import calls, inspection, operators
+from pullqueue.sdk import calls, inspection
 from pullqueue.sdk.imports import (
     api_base_pb2,
     apiproxy_errors,
@@ -31,6 +35,18 @@ from pullqueue.sdk.queue_yaml import QueueYaml
 SERVICE = "taskqueue"
 
 DATASTORE = "datastore_v3"
+CALLS = frozenset(
+    {
+        "Add",
+        "BulkAdd",
+        "Delete",
+        "FetchQueueStats",
+        "ModifyTaskLease",
+        "PurgeQueue",
+        "QueryAndOwnTasks",
+    }
+)
+"""The calls that the clients of App Engine's SDKs send; those of its consoles are not answered."""
 _CRON = b"__cron"
 """The queue of App Engine's cron service, which has no tasks here."""
 _Error = messages.TaskQueueServiceError
@@ -59,8 +75,6 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
     Made either by `over`, or of a stub of Google's by `adopt`.
     """
 
-    run_now: RunNow | None = None
-    """Sends a task at once; None: nothing does."""
     _emulator: Emulator
     _queue_yaml: QueueYaml
 
@@ -119,6 +133,8 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
         self, service: str, call: str, request: Any, response: Any, request_id: str | None = None
     ) -> None:
         """Make one call; the errors it raises are the SDK's."""
+        if call not in CALLS and hasattr(messages, f"TaskQueue{call}Request"):
+            raise apiproxy_errors.CallNotFoundError(no_such_call(call))
         self._reread()
         try:
             super().MakeSyncCall(service, call, request, response, request_id)
@@ -154,48 +170,23 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
     def _Dynamic_Add(self, request: Any, response: Any, request_id: str | None) -> None:
         bulk = messages.TaskQueueBulkAddRequest(add_request=[request])
         results = messages.TaskQueueBulkAddResponse()
+        is_commit = not isinstance(response, messages.TaskQueueAddResponse)
         try:
-            self._Dynamic_BulkAdd(bulk, results, request_id)
+            # The datastore stub sends this call for each task of a transaction it has committed. It
+            # ignores errors of the service, so faults have triggered at the add of the app.
+            with bypass_interceptors() if is_commit else nullcontext():
+                self._Dynamic_BulkAdd(bulk, results, request_id)
         except PullQueueError as error:
-            # The datastore stub sends this call for each task of a transaction it has committed,
-            # and ignores errors of the service, but no others.
             raise application_error(error) from error
         (result,) = results.taskresult
         if result.result != _Error.OK:
             raise apiproxy_errors.ApplicationError(result.result)
-        if isinstance(response, messages.TaskQueueAddResponse):
+        if not is_commit:
             response.chosen_task_name = result.chosen_task_name
 
     def _Dynamic_FetchQueueStats(self, request: Any, response: Any, request_id: Any) -> None:
         for name in request.queue_name:
             calls.fetch_queue_stats(None if name == _CRON else self.queue(name), response)
-
-    # -- calls of an operator --------------------------------------------------------------------
-
-    _Dynamic_QueryTasks = _on_queue(operators.query_tasks)
-    _Dynamic_FetchTask = _on_queue(operators.fetch_task)
-
-    def _Dynamic_ForceRun(self, request: Any, response: Any, request_id: Any) -> None:
-        response.result = operators.force_run(self._emulator, self.run_now, request)
-
-    def _Dynamic_FetchQueues(self, request: Any, response: Any, request_id: Any) -> None:
-        queues = sorted(self._enabled_queues(), key=lambda queue: queue.name)
-        operators.fetch_queues(queues[: request.max_rows], response)
-
-    def _Dynamic_UpdateQueue(self, request: Any, response: Any, request_id: Any) -> None:
-        operators.update_queue(self._emulator, request)
-
-    def _Dynamic_PauseQueue(self, request: Any, response: Any, request_id: Any) -> None:
-        operators.pause_queue(self._emulator.queue(text_of(request.queue_name)), request)
-
-    def _Dynamic_DeleteQueue(self, request: Any, response: Any, request_id: Any) -> None:
-        operators.delete_queue(self._emulator, text_of(request.queue_name))
-
-    def _Dynamic_DeleteGroup(self, request: Any, response: Any, request_id: Any) -> None:
-        operators.delete_group(self._emulator)
-
-    def _Dynamic_UpdateStorageLimit(self, request: Any, response: Any, request_id: Any) -> None:
-        operators.update_storage_limit(self._emulator, request, response)
 
     # -- methods that suites call directly: faults do not trigger here ---------------------------
 
@@ -245,27 +236,38 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
 
         Raises:
             UnknownQueueError: there is none.
+            InvalidQueueNameError: all names are valid that queue.yaml allows, but not this one.
         """
         try:
             return self._emulator.queue(text_of(name))
         except UnknownQueueError:
             if not self._all_queues_valid:
                 raise
-            return operators.add_push_queue(self._emulator, text_of(name))
-
-    def _enabled_queues(self) -> list[Queue]:
-        return [queue for queue in self._emulator.queues if not queue.disabled]
+            settings = QueueSettings(name=queue_name(text_of(name)))
+            config = self._emulator.config
+            queues = (*config.queues, settings)
+            # Unlike the deployment of a queue.yaml, this leaves other queues paused.
+            self._emulator.reconfigure(replace(config, queues=queues, resume_paused_queues=False))
+            return self._emulator.queue(settings.name)
 
     def _add_in_transaction(self, queue: Queue, request: Any, response: Any) -> None:
         """Pass tasks to the datastore, which sends each one back when it commits."""
-        calls.prepare_transactional(self._emulator, queue, request.add_request, response)
-        try:
-            apiproxy_stub_map.MakeSyncCall(
-                DATASTORE, "AddActions", request, api_base_pb2.VoidProto()
-            )
-        except apiproxy_errors.ApplicationError as error:
-            code = error.application_error + _Error.DATASTORE_ERROR
-            raise apiproxy_errors.ApplicationError(code, error.error_detail) from error
+
+        def keep() -> None:
+            try:
+                apiproxy_stub_map.MakeSyncCall(
+                    DATASTORE, "AddActions", request, api_base_pb2.VoidProto()
+                )
+            except apiproxy_errors.ApplicationError as error:
+                code = error.application_error + _Error.DATASTORE_ERROR
+                raise apiproxy_errors.ApplicationError(code, error.error_detail) from error
+
+        calls.add_in_transaction(self._emulator, request, response, queue=queue, keep=keep)
+
+
+def no_such_call(method: str) -> str:
+    """Return what to answer to a call that is not one of `CALLS`."""
+    return f"the task queue service has no call {quoted(method)}"
 
 
 def in_transaction(request: Any) -> bool:

@@ -12,7 +12,6 @@ from pullqueue.sdk.imports import messages
 from pullqueue.tasks import (
     DEFAULT_DEADLINE_SECONDS,
     HttpRequest,
-    Push,
     RetryParameters,
     Task,
     TaskState,
@@ -73,23 +72,16 @@ def _target_of(host: str) -> str | None:
 
 
 def fill_task(message: Any, task: Task, now_usec: int) -> None:
-    """Write a task into a `TaskQueueQueryTasksResponse.Task`."""
+    """Write what Google's functions show of a task into a `TaskQueueQueryTasksResponse.Task`."""
     message.task_name = task.name.encode()
     message.eta_usec = task.eta_usec
     message.retry_count = task.retry_count
     message.execution_count = task.retry_count
     message.body = task.payload
-    message.body_size = len(task.payload)
     message.creation_time_usec = task.enqueued_usec
-    if task.tag is not None:
-        message.tag = task.tag.encode()
-    if task.push is not None:
-        _fill_push(message, task, task.push, now_usec)
-
-
-def _fill_push(message: Any, task: Task, push: Push, now_usec: int) -> None:
-    """Write what a push task has besides."""
-    request, attempts = push
+    if task.push is None:
+        return
+    request, attempts = task.push
     message.url = request.url.encode()
     if request.method in type(message).RequestMethod.keys():  # noqa: SIM118 - not a mapping
         message.method = type(message).RequestMethod.Value(request.method)
@@ -100,18 +92,8 @@ def _fill_push(message: Any, task: Task, push: Push, now_usec: int) -> None:
     message.execution_count = attempts.executions
     if request.deadline_seconds != DEFAULT_DEADLINE_SECONDS:
         message.dispatch_deadline_usec = round(request.deadline_seconds * USEC_PER_SECOND)
-    if request.retry is not None:
-        fill_retry(message.retry_parameters, request.retry)
-    if attempts.first_usec is not None:
-        message.first_try_usec = attempts.first_usec
     if attempts.status is not None:
         message.runlog.response_code = attempts.status
-        message.runlog.retry_reason = attempts.reason or ""
-        times_usec = (attempts.schedule_usec, attempts.dispatched_usec, attempts.ended_usec)
-        scheduled_usec, dispatched_usec, ended_usec = (usec or 0 for usec in times_usec)
-        message.runlog.dispatched_usec = dispatched_usec
-        message.runlog.lag_usec = dispatched_usec - scheduled_usec
-        message.runlog.elapsed_usec = ended_usec - dispatched_usec
 
 
 def fill_retry(message: Any, retry: RetryParameters) -> None:
@@ -127,9 +109,7 @@ def read_retry(request: Any) -> RetryParameters | None:
     if not request.HasField("retry_parameters"):
         return None
     retry = request.retry_parameters
-    return RetryParameters(**{name: given(retry, field) for name, field in RETRY_FIELDS.items()})
-
-
-def given(message: Any, field: str) -> Any:
-    """Return a field of a message; None: it is not set."""
-    return getattr(message, field) if message.HasField(field) else None
+    fields = {
+        name: getattr(retry, field) for name, field in RETRY_FIELDS.items() if retry.HasField(field)
+    }
+    return RetryParameters(**fields)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import Any
 
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.sdk import calls
 from pullqueue.sdk.imports import apiproxy_errors, messages
 from pullqueue.sdk.stub import SERVICE, EmulatorStub, in_transaction, no_datastore
@@ -44,8 +46,9 @@ class TransactionalStub(EmulatorStub):
         if not self.has_datastore or not first.HasField("transaction"):
             raise no_datastore()
         queue = self.queue(first.queue_name)
-        calls.prepare_transactional(self._emulator, queue, request.add_request, response)
-        self._keep(first.transaction.SerializeToString(), request.add_request)
+        key = first.transaction.SerializeToString()
+        keep = partial(self._keep, key, request.add_request)
+        calls.add_in_transaction(self._emulator, request, response, queue=queue, keep=keep)
 
     def _keep(self, key: bytes, adds: Any) -> None:
         with self._pending_lock:
@@ -71,7 +74,8 @@ class TransactionalStub(EmulatorStub):
         for add in adds:
             add.ClearField("transaction")
             try:
-                self.MakeSyncCall(SERVICE, "Add", add, messages.TaskQueueAddResponse())
+                with bypass_interceptors():
+                    self.MakeSyncCall(SERVICE, "Add", add, messages.TaskQueueAddResponse())
             except apiproxy_errors.Error as error:
                 name = add.task_name.decode()
                 _log.warning('task "%s" of a committed transaction is not added: %s', name, error)

@@ -11,11 +11,10 @@ from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import call_deadline
-from pullqueue.push.dispatcher import RunNow
 from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
 from pullqueue.sdk.protocol import DEADLINE_SECONDS, logged_call
-from pullqueue.sdk.stub import DATASTORE, SERVICE
+from pullqueue.sdk.stub import CALLS, DATASTORE, SERVICE, no_such_call
 from pullqueue.sdk.transactions import TransactionalStub
 
 _UPSTREAM_SECONDS = 60.0
@@ -37,16 +36,13 @@ _RPC_ERRORS = {
 class CallServer:
     """Answers calls to the task queue service with an emulator's queues."""
 
-    def __init__(
-        self, emulator: Emulator, *, upstream: str | None = None, run_now: RunNow | None = None
-    ) -> None:
-        """Pass calls to other services on to `upstream`, a `host:port`; `run_now` sends a task."""
+    def __init__(self, emulator: Emulator, *, upstream: str | None = None) -> None:
+        """Pass calls to other services on to `upstream`, a `host:port`."""
         self._upstream = upstream
         self._missing: set[str] = set()
         """What was logged of services that were called though there is no upstream."""
         self._stub = TransactionalStub.over(emulator)
         self._stub.has_datastore = upstream is not None
-        self._stub.run_now = run_now
 
     def answer(self, data: bytes, logged: dict[str, Any], deadline: str | None = None) -> bytes:
         """Answer a serialized request with a serialized response.
@@ -72,12 +68,10 @@ class CallServer:
         return response
 
     def _answer(self, method: str, data: bytes, logged: dict[str, Any]) -> bytes:
-        kinds = _messages_of(method)
-        if kinds is None:
-            return _failure(
-                _Rpc.CALL_NOT_FOUND, f"the task queue service has no call {quoted(method)}"
-            )
-        call, result = kinds[0](), kinds[1]()
+        if method not in CALLS:
+            return _failure(_Rpc.CALL_NOT_FOUND, no_such_call(method))
+        call = getattr(messages, f"TaskQueue{method}Request")()
+        result = getattr(messages, f"TaskQueue{method}Response")()
         fault = _fill(call, data)
         if fault is not None:
             return _failure(_Rpc.PARSE_ERROR, f'the request of "{method}" {fault}')
@@ -144,12 +138,6 @@ def _parsed(data: bytes) -> Any | None:
     except DecodeError:
         return None
     return request
-
-
-def _messages_of(method: str) -> tuple[Any, Any] | None:
-    request = getattr(messages, f"TaskQueue{method}Request", None)
-    response = getattr(messages, f"TaskQueue{method}Response", None)
-    return None if request is None or response is None else (request, response)
 
 
 def _fill(message: Any, data: bytes) -> str | None:

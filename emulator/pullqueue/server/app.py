@@ -59,7 +59,7 @@ def create_app(
     `cloud_tasks` is the service of Cloud Tasks, where gRPC serves it as well.
     """
     state = state or ServerState(emulator, tokens=tokens, acl=acl)
-    calls = Bridge(emulator, upstream=api_upstream, run_now=state.run_now)
+    calls = Bridge(emulator, upstream=api_upstream)
     state.on_reset.append(calls.reset)
     objects = {
         Emulator: emulator,

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 import requests
 from odd_servers import always_answering
-from push_app import push_app, until
 
-from pullqueue import Emulator, HttpRequest, ManualClock, ServerAddressError
-from pullqueue.push.addresses import PushAddresses
+from pullqueue import Emulator, ServerAddressError
 from pullqueue.sdk import connect, transactions
 from pullqueue.sdk.imports import messages, remote_api, taskqueue
 from pullqueue.server.lifecycle import Server
@@ -117,6 +114,12 @@ def test_calls_in_process_are_in_the_request_log(server: Server) -> None:
     [
         # The SDK's client takes details of call errors for a format.
         ("100%", b"", RpcError.CALL_NOT_FOUND, 'the task queue service has no call "100%%"'),
+        (
+            "FetchQueues",  # a call of App Engine's console
+            b"",
+            RpcError.CALL_NOT_FOUND,
+            'the task queue service has no call "FetchQueues"',
+        ),
         (
             "BulkAdd",
             b"\xff",
@@ -341,17 +344,3 @@ class TestOtherServices:
 
         assert answer.rpc_error.code == RpcError.UNKNOWN
         assert f"the upstream {upstream} did not respond" in answer.rpc_error.detail
-
-
-def test_force_run(emulator: Emulator, clock: ManualClock) -> None:
-    """A server that has an address for a task sends it at once, past its eta and a pause."""
-    queue = emulator.queue("push")
-    queue.pause()
-    queue.add(name="a", eta=clock.now() + timedelta(hours=1), request=HttpRequest("/mail"))
-    wanted = messages.TaskQueueForceRunRequest(app_id=b"", queue_name=b"push", task_name=b"a")
-    with push_app() as app, Server(emulator, push_to=PushAddresses([app.url])) as server:
-        answer = call(server, "ForceRun", wanted).response
-        until(lambda: not queue.list_tasks())
-
-    assert messages.TaskQueueForceRunResponse.FromString(answer).result == 0
-    assert app.paths() == ["/mail"]

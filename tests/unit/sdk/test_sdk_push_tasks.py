@@ -16,7 +16,7 @@ from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue, taskqueue_stub
 from pullqueue.sdk.stub import seconds_of
-from pullqueue.tasks import AttemptOutcome, Task, TaskState
+from pullqueue.tasks import AttemptOutcome, Task
 
 _RETRY = taskqueue.TaskRetryOptions(task_retry_limit=7, min_backoff_seconds=2, max_doublings=1)
 
@@ -148,24 +148,8 @@ def test_statistics(stub: Any, emulator: Emulator) -> None:
     assert numbers.enforced_rate == 5.0
 
 
-def test_force_run(stub: Any, emulator: Emulator) -> None:
-    """ForceRun makes a task due, and reports unknown tasks and queues in its response."""
-    task = added(emulator, url="/a", countdown=60)
-    codes = messages.TaskQueueServiceError
-
-    for name, queue, code in (
-        (task.name, b"push", codes.OK),
-        ("nothing", b"push", codes.UNKNOWN_TASK),
-        ("a", b"nowhere", codes.UNKNOWN_QUEUE),
-        ("a", b"pull", codes.INVALID_QUEUE_MODE),
-    ):
-        assert call("ForceRun", queue_name=queue, task_name=name.encode()).result == code
-    due = emulator.queue("push").list_tasks(state=TaskState.AVAILABLE)
-    assert [(found.name, found.retry_count) for found in due] == [(task.name, 0)]
-
-
 def test_a_task_after_an_attempt(stub: Any, emulator: Emulator, clock: ManualClock) -> None:
-    """FetchTask has the request of a task, how its last attempt ended, and its retry options."""
+    """The dict of a task has how its last attempt ended."""
     queue = emulator.queue("push")
     task = added(emulator, url="/a", name="a", retry_options=_RETRY)
     assert task.attempts is not None
@@ -184,12 +168,13 @@ def test_a_task_after_an_attempt(stub: Any, emulator: Emulator, clock: ManualClo
         outcome=AttemptOutcome.WILL_RETRY,
         backoff_seconds=7,
     )
-    (shown,) = call("FetchTask", queue_name=b"push", task_name=b"a").task.task
-    assert (shown.url, shown.retry_count, shown.execution_count) == (b"/a", 1, 1)
-    assert (shown.runlog.response_code, shown.runlog.elapsed_usec) == (503, 3_000_000)
-    assert shown.retry_parameters.retry_limit == 7
-    assert shown.eta_usec == clock.now_usec() + 7_000_000
-    assert dict(stub.GetTasks("push")[0]["headers"])["X-AppEngine-TaskPreviousResponse"] == "503"
+    (shown,) = stub.GetTasks("push")
+    headers = dict(shown["headers"])
+    assert shown["url"] == "/a"
+    assert headers["X-AppEngine-TaskRetryCount"] == "1"
+    assert headers["X-AppEngine-TaskExecutionCount"] == "1"
+    assert headers["X-AppEngine-TaskPreviousResponse"] == "503"
+    assert shown["eta_usec"] == clock.now_usec() + 7_000_000
 
 
 def add_examples() -> None:

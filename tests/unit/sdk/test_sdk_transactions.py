@@ -16,6 +16,7 @@ from pullqueue.sdk.imports import (
     messages,
     taskqueue,
 )
+from pullqueue.testing import Faults
 
 pytestmark = pytest.mark.usefixtures("stub")
 
@@ -44,6 +45,7 @@ def transaction(request: pytest.FixtureRequest, bed: Any, stub: Any) -> Any:
             return ndb.transaction(with_note, retries=0)
         return datastore.RunInTransactionCustomRetries(0, with_note)
 
+    vars(run)["notes"] = lambda: datastore.Query("Note").Count()
     return run
 
 
@@ -117,6 +119,49 @@ def test_what_is_wrong_shows_in_the_transaction(
     """Tasks are checked when they are added, not when it is too late for the caller."""
     with pytest.raises(error):
         transaction(lambda: taskqueue.Queue(queue).add(pull(), transactional=True))
+
+
+@pytest.mark.parametrize("fault", ["fail", "lose_response"])
+def test_a_fault_of_an_add_is_raised_in_the_transaction(
+    transaction: Any, emulator: Emulator, fault: str
+) -> None:
+    """The app can then roll back; entity and task are stored together or not at all."""
+    with Faults(emulator) as faults:
+        set_fault = getattr(faults, fault)("add", times=1)
+        with pytest.raises((taskqueue.TransientError, apiproxy_errors.DeadlineExceededError)):
+            transaction(lambda: add(1))
+
+        assert stored() == 0
+        assert transaction.notes() == 0
+        assert set_fault.hits == 1
+        transaction(lambda: add(1))
+        assert (stored(), transaction.notes()) == (1, 1)
+
+
+def test_a_fault_of_an_add_does_not_trigger_at_the_commit(
+    transaction: Any, emulator: Emulator
+) -> None:
+    """The transaction's tasks are stored with it, since a commit is not a call of the app."""
+    with Faults(emulator) as faults:
+        fault = faults.fail("add", after=1)
+        transaction(lambda: add(1))
+
+    assert stored() == 1
+    assert fault.calls == 1
+
+
+def test_only_the_calls_of_the_app_are_intercepted(transaction: Any, emulator: Emulator) -> None:
+    """Looking up a free name and storing the task at the commit are none of them."""
+    verbs = []
+
+    def intercept(call: Any, call_next: Any) -> Any:
+        verbs.append(call.verb)
+        return call_next()
+
+    with emulator.interceptors.installed(intercept):
+        transaction(lambda: add(1))
+
+    assert verbs == ["add"]
 
 
 def test_names_keep_clear_of_taken_ones(transaction: Any, emulator: Emulator) -> None:
