@@ -1,8 +1,11 @@
-"""Where a server is by default, its application id, and the variable that names a running one."""
+"""Addresses: where a server is by default, and the parts of a URL to which tasks are sent."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+import re
+from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
 """The environment variable that names a running server: `host:port`."""
@@ -13,6 +16,90 @@ DEFAULT_PROJECT = "my-app"
 """The application id where none is given."""
 
 _LARGEST_PORT = 65_535
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_is_label = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?").fullmatch
+_HOST_CHARACTERS = 253
+_absolute = re.compile(r"(?i)(https?)://(?:[^/?#]*@)?([^/?#]*)").match
+
+
+class SplitUrl(NamedTuple):
+    """An absolute URL in the two parts that matter to who sends a request."""
+
+    origin: str
+    """Scheme, host and port in lower case, without the default port: `https://a.example:8443`."""
+    path: str = ""
+    """What follows: a path with or without a query."""
+
+    def __str__(self) -> str:
+        return self.origin + self.path
+
+    @property
+    def scheme(self) -> str:
+        """`http` or `https`."""
+        return self.origin.partition(":")[0]
+
+    @property
+    def netloc(self) -> str:
+        """Host and port, as in the header Host."""
+        return self.origin.partition("://")[2]
+
+    @property
+    def host(self) -> str:
+        """The host, without the brackets of an IPv6 address."""
+        return self._split_port()[0]
+
+    @property
+    def port(self) -> int:
+        """The port, which may be the default of the scheme."""
+        return self._split_port()[1] or _DEFAULT_PORTS[self.scheme]
+
+    def _split_port(self) -> tuple[str, int | None]:
+        split = urlsplit(self.origin)
+        return split.hostname or "", split.port
+
+
+def split_url(url: str) -> SplitUrl | None:
+    """Return the parts of an absolute URL; None: it does not begin with http:// or https://.
+
+    Whether it can be called is for `why_not_callable` to say.
+    """
+    found = _absolute(url)
+    if found is None:
+        return None
+    scheme, netloc = found[1].lower(), found[2].lower()
+    return SplitUrl(
+        f"{scheme}://{netloc.removesuffix(':').removesuffix(f':{_DEFAULT_PORTS[scheme]}')}",
+        url[found.end() :],
+    )
+
+
+def why_not_callable(url: str) -> str | None:
+    """Return why no request can be sent to an absolute URL, as part of a message; None: it can."""
+    try:
+        split = urlsplit(url)
+        host = split.hostname or ""
+    except ValueError:
+        return "its host is not valid"
+    try:
+        port = split.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        return f"its port must be 1 to {_LARGEST_PORT}"
+    if not host:
+        return "it has no host"
+    return None if _is_host(host) else "its host is not valid"
+
+
+def _is_host(host: str) -> bool:
+    """Return whether a text in lower case is the name of a host, or an IP address."""
+    if ":" in host:
+        try:
+            return IPv6Address(host).scope_id is None
+        except ValueError:
+            return False
+    labels = host.removesuffix(".").split(".")
+    return len(host) <= _HOST_CHARACTERS and all(map(_is_label, labels))
 
 
 def is_host_and_port(text: str) -> bool:

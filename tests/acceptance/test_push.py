@@ -15,8 +15,10 @@ from executing import EXEC, python
 from linting import pullqueue
 from programs import running
 from push_app import Control, PushApp, Received, push_app, until
+from served import free_port
 
-from pullqueue import Clock, Emulator, ManualClock, NewTask
+from pullqueue import Clock, Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate
 from pullqueue.control import delivery
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
@@ -159,6 +161,50 @@ def test_an_attempt_that_a_fault_answers(
     where = app.url if sent else "answered by a fault, not sent"
     assert (app.paths(), logged["client"], end["client"]) == (sent, where, where)
     assert f"(POST /mail {'at ' if sent else ''}{where}: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("http://127.0.0.1:9", "connection refused"),
+        ("http://app.invalid", "cannot connect: "),
+        ("SERVER", "cannot connect: tasks are not sent to the server itself"),
+    ],
+)
+def test_an_address_that_does_not_answer(
+    caplog: pytest.LogCaptureFixture, address: str, reason: str
+) -> None:
+    """Each attempt is one without a response: retried after its backoff, until it is exhausted."""
+    port = free_port()
+    emulator = Emulator.from_text(QUEUE_YAML)
+    push_to = PushAddresses([address.replace("SERVER", f"http://localhost:{port}")])
+    with Server(emulator, port=port, push_to=push_to) as server:
+        control = Control(server.url)
+        control.add("once", "/_emulator/credentials")
+        control.add("patient", "/_emulator/credentials")
+        until(lambda: control.queue("once")["exhausted"] and control.queue("patient")["retrying"])
+        [exhausted], [retrying] = control.tasks("once", "exhausted"), control.tasks("patient")
+
+    for task in (exhausted, retrying):
+        assert (task["push"]["attempts"], task["push"]["last_status"]) == (1, 0)
+        assert task["push"]["last_reason"].startswith(reason)
+    assert "Traceback" not in caplog.text
+
+
+def test_a_queue_that_cannot_be_delivered_does_not_stop_others(
+    app: PushApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is wrong with it is logged once."""
+    bad = QueueSettings(name="bad", mode=QueueMode.PUSH, rate=Rate(count=1, unit="x"))
+    good = QueueSettings(name="good", mode=QueueMode.PUSH, rate=Rate(count=100, unit="s"))
+    emulator = Emulator(QueueConfig(queues=(bad, good)))
+    with Server(emulator, push_to=PushAddresses([app.url])):
+        for name in ("bad", "good", "good"):
+            emulator.queue(name).add(request=HttpRequest(f"/{name}"))
+            until(lambda: not emulator.queue("good").list_tasks())
+
+    assert app.paths() == ["/good", "/good"]
+    assert caplog.text.count('push tasks of queue "bad" cannot be delivered') == 1
 
 
 def test_a_new_rate(app: PushApp) -> None:
@@ -385,7 +431,12 @@ def test_an_attempt_without_a_response() -> None:
         (["http://a/\r\nX: 1"], "it must consist of printable ASCII characters"),
         (["http://a?x=1"], "it cannot have a query or a fragment"),
         (["http://u:p@a"], "it cannot have a user name or password"),
+        (["http://a..b"], "its host is not valid"),
+        (["http://."], "its host is not valid"),
+        ([f"http://{'a' * 64}"], "its host is not valid"),
         (["no target=http://a"], "invalid target"),
+        (["https://a:99999=http://b"], "invalid target"),
+        (["https://a=http://b", "https://a:443=http://b"], 'for target "https://a"'),
     ],
 )
 def test_usage_errors(

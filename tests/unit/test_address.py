@@ -1,10 +1,10 @@
-"""pullqueue.address: which hosts are this machine."""
+"""pullqueue.address: which hosts are this machine, and which URLs can be called."""
 
 from __future__ import annotations
 
 import pytest
 
-from pullqueue.address import is_loopback
+from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "::1"])
@@ -23,3 +23,62 @@ def test_this_machine(host: str) -> None:
 def test_hosts_that_only_look_like_this_machine(host: str) -> None:
     """Names of others, other addresses, and short or invalid forms of an address are not."""
     assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost",
+        "https://api.example.com./x?y=:99999",
+        "http://127.0.0.1:65535/a",
+        "http://[::1]:8080",
+        "http://_dns-sd.a-b.example:/",
+        f"http://{'a' * 63}.example",
+        "http://user@example.com/%zz",
+    ],
+)
+def test_a_url_that_can_be_called(url: str) -> None:
+    """Only host and port decide; a path is not parsed."""
+    assert why_not_callable(url) is None
+
+
+@pytest.mark.parametrize("port", ["99999", "0", "abc", "-1", "80:80", " 80", "8_0", "\u0661"])
+def test_a_port_that_cannot_be_called(port: str) -> None:
+    """It is a decimal number from 1 to 65535."""
+    assert why_not_callable(f"http://127.0.0.1:{port}/a") == "its port must be 1 to 65535"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(".", "a..b", ".a", "-a", "a-", "a b", "a%b", "a\\b", "ä.example"),
+        *(
+            "a" * 64,
+            ".".join(["a" * 63] * 4),
+            "[::1",
+            "::1]",
+            "[::g]",
+            "[fe80::1%eth0]",
+            "[1.2.3.4]",
+        ),
+    ],
+)
+def test_a_host_that_cannot_be_called(host: str) -> None:
+    """Neither a name of labels with 1 to 63 characters, nor an IP address."""
+    assert why_not_callable(f"http://{host}/x") == "its host is not valid"
+
+
+def test_a_url_without_a_host() -> None:
+    """There is nothing to call."""
+    assert why_not_callable("http:///x") == "it has no host"
+
+
+def test_the_parts_of_a_url() -> None:
+    """The origin is in lower case and without a default port; the path stays as it is."""
+    split = SplitUrl("https://a.example", "/B?x=http://c")
+
+    assert split_url("HTTPS://u:p@A.Example:443/B?x=http://c") == split
+    assert (split.host, split.port, split.netloc) == ("a.example", 443, "a.example")
+    assert split_url("http://[::1]:81") == ("http://[::1]:81", "")
+    assert (SplitUrl("http://[::1]:81").host, SplitUrl("http://[::1]:81").port) == ("::1", 81)
+    assert split_url("/path") is None

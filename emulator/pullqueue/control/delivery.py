@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 
+from pullqueue.address import SplitUrl
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.control.request_log import Request, RequestLog, excerpt, header_lines
 from pullqueue.engine.emulator import Emulator
@@ -22,11 +24,11 @@ from pullqueue.engine.interceptors import (
     current_origin,
 )
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import PullQueueError
+from pullqueue.errors import PullQueueError, TransientError
 from pullqueue.push.addresses import KEPT, PushAddresses
 from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt, is_dispatched
+from pullqueue.push.http_sender import HttpSender
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.push.sending import HttpSender
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task
 
@@ -84,14 +86,16 @@ class Delivery:
         self._stopping = threading.Event()
         self._abandoning = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
-        self._renewed = perf_counter()
+        self._renewed = self._closed_idle = perf_counter()
         self._started: dict[str, float] = {}
         """When an attempt of each queue was last started."""
         self._logged: set[tuple[str, str]] = set()
-        self._problem = ""
+        self._problems: dict[str, str] = {}
+        """What was logged last of each queue that cannot be delivered; of all: of the name ""."""
 
-    def start(self) -> None:
-        """Begin to send tasks."""
+    def start(self, *, own_ports: Iterable[int] = ()) -> None:
+        """Begin to send tasks, but none to `own_ports` of this machine: those of this server."""
+        self._sender.own_ports = frozenset(own_ports)
         unknown = self.addresses.unknown_targets(each.settings for each in self._emulator.queues)
         if unknown is not None:
             _log.warning("%s", unknown)
@@ -149,47 +153,84 @@ class Delivery:
             self._wake.clear()
             wait_seconds = self._poll_seconds
             try:
-                self._renew()
+                self._look_after()
                 wait_seconds = self._start_due()
-                self._problem = ""
+                self._problems.pop("", None)
             except PullQueueError as error:
-                # Once, however long the store does not respond.
-                if str(error) != self._problem:
-                    self._problem = str(error)
-                    _log.warning("push tasks cannot be delivered: %s", error)
-            except Exception:  # noqa: BLE001 - the thread goes on, whatever a task does to it
+                self._report("", "push tasks cannot be delivered", error)
+            except Exception:  # noqa: BLE001 - the thread goes on, whatever happens
                 _log.exception("push tasks cannot be delivered")
 
     @property
     def _poll_seconds(self) -> float:
         return _SHARED_POLL_SECONDS if self._emulator.is_shared else _POLL_SECONDS
 
-    def _renew(self) -> None:
-        if perf_counter() - self._renewed < _RENEWAL_SECONDS:
+    def _report(self, queue_name: str, problem: str, error: Exception) -> None:
+        """Log why tasks cannot be delivered: once, however long that does not change."""
+        if self._problems.get(queue_name) == str(error):
             return
-        self._renewed = perf_counter()
-        for running in self._dispatcher.running:
-            self._dispatcher.renew(running)
+        self._problems[queue_name] = str(error)
+        if isinstance(error, PullQueueError):
+            _log.warning("%s: %s", problem, error)
+        else:
+            _log.error("%s", problem, exc_info=error)
+
+    @contextmanager
+    def _reporting(self, queue: Queue) -> Iterator[None]:
+        """Log what goes wrong with one queue in the block: the others do not wait for it."""
+        try:
+            yield
+        except TransientError:  # of the store: it is that of all queues
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._report(
+                queue.name, f'push tasks of queue "{queue.name}" cannot be delivered', error
+            )
+
+    def _look_after(self) -> None:
+        """Renew the leases of running attempts, and close idle connections, if it is time."""
+        now = perf_counter()
+        if now - self._closed_idle >= _POLL_SECONDS:
+            self._closed_idle = now
+            self._sender.close_idle()
+        if now - self._renewed >= _RENEWAL_SECONDS:
+            self._renewed = now
+            for running in self._dispatcher.running:
+                self._dispatcher.renew(running)
 
     def _start_due(self) -> float:
         """Start the attempts that may start now; return when to look again, in seconds."""
-        queues = [queue for queue in self._emulator.queues if is_dispatched(queue)]
+        queues = []
+        for queue in self._emulator.queues:
+            with self._reporting(queue):
+                if is_dispatched(queue):
+                    queues.append(queue)
         busy = Counter(each.queue.name for each in self._dispatcher.running)
-        now, wait_seconds = perf_counter(), self._poll_seconds
-        started = 0
+        before = busy.total()
         for queue in queues:
-            self._log_cap(queue)
-            limit = _share(queue.name, busy, [each.name for each in queues])
-            tasks = self._dispatcher.startable(queue, limit)
-            # So that its limits hold over all servers that share the store.
-            for task in tasks if tasks and queue.claim_dispatch() else ():
+            with self._reporting(queue):
+                limit = _share(queue.name, busy, [each.name for each in queues])
+                busy[queue.name] += self._start_due_of(queue, limit)
+                self._problems.pop(queue.name, None)
+        return 0 if busy.total() > before else self._wait_seconds(queues)
+
+    def _start_due_of(self, queue: Queue, limit: int) -> int:
+        """Start up to `limit` attempts of a queue, and return how many."""
+        self._log_cap(queue)
+        tasks = self._dispatcher.startable(queue, limit)
+        started = 0
+        # So that its limits hold over all servers that share the store.
+        if tasks and queue.claim_dispatch():
+            for task in tasks:
                 if self._stopping.is_set():
-                    return 0
-                busy[queue.name] += self._start(task, self._dispatcher.start)
-                self._started[queue.name] = now
-                started += 1
-        if started:
-            return 0
+                    break
+                started += self._start(task, self._dispatcher.start)
+                self._started[queue.name] = perf_counter()
+        return started
+
+    def _wait_seconds(self, queues: list[Queue]) -> float:
+        """Return when to look for due tasks again, where none could be started."""
+        now, wait_seconds = perf_counter(), self._poll_seconds
         for queue in queues:
             if now - self._started.get(queue.name, -_ACTIVE_SECONDS) < _ACTIVE_SECONDS:
                 with bypass_interceptors():
@@ -209,7 +250,7 @@ class Delivery:
         address = self.addresses.of(task, self._emulator.queue(task.queue_name).settings)
         if address is None:
             return False
-        origin = self._requests.origin(Interface.PUSH, address)
+        origin = self._requests.origin(Interface.PUSH, str(address))
         with called_by(Caller(origin._replace(client=f"{address}{by}"))):
             running = start(task)
         if running is None:
@@ -217,10 +258,10 @@ class Delivery:
         self._pool.run(self._attempt, running, address, origin)
         return True
 
-    def _attempt(self, running: RunningAttempt, address: str, origin: Origin) -> None:
+    def _attempt(self, running: RunningAttempt, address: SplitUrl, origin: Origin) -> None:
         """Send a task that was started, and apply the result."""
         began = perf_counter()
-        sent_to: list[str] = []
+        sent_to: list[SplitUrl] = []
 
         def send(request: PushRequest) -> PushResponse:
             sent_to.append(address)
@@ -235,12 +276,13 @@ class Delivery:
                 origin = origin._replace(client=_NOT_SENT)
             with called_by(Caller(origin)):
                 attempt = self._dispatcher.finish(running, response)
-        except Exception as error:  # noqa: BLE001 - the task is not left running, whatever happens
-            self._dispatcher.abandon(running)
+        except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
+            # Its lease ends: if the same happens again, it does not at once.
+            self._dispatcher.lose(running)
             if isinstance(error, PullQueueError):
                 _log.warning("the result of an attempt cannot be stored: %s", error)
             else:
-                _log.exception("an attempt failed within the server")
+                _log.exception("the result of an attempt cannot be stored")
             return
         finally:
             self._wake.set()
@@ -344,7 +386,9 @@ class _Pool:
 
     def _work(self) -> None:
         while True:
-            self._jobs.get()()
-            with self._lock:
-                self._waiting -= 1
-            self.ended.set()
+            try:
+                self._jobs.get()()
+            finally:
+                with self._lock:
+                    self._waiting -= 1
+                self.ended.set()

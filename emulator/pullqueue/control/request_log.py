@@ -47,7 +47,8 @@ _SECRET_PARAMETERS = ("access_token", "oauth_token")
 """Parameters, in a query or in a form, that are credentials."""
 _CREDENTIALS = re.compile(
     rf"""((?:{"|".join(_SECRET_PARAMETERS)})=)[^&\s"\\]*"""  # in JSON, a text goes no further
-    r"""|(authorization[ \t]*:)[^\r\n"\\]*(?:\r?\n[ \t][^\r\n"\\]*)*""".encode(),
+    r"""|(authorization[ \t]*:)[^\r\n"\\]*(?:\r?\n[ \t][^\r\n"\\]*)*"""
+    r"""|-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*""".encode(),
     re.IGNORECASE,
 )
 
@@ -263,7 +264,7 @@ def excerpt(data: bytes, *, total: int | None = None) -> Bytes:
     beginning = data[:_EXCERPT_BYTES]
     # Few bodies contain any, and to search them all with the pattern costs as much as a view.
     lowered = beginning.lower()
-    if b"_token=" in lowered or b"authorization" in lowered:
+    if any(text in lowered for text in (b"_token=", b"authorization", b"private key")):
         beginning = _CREDENTIALS.sub(rb"\1\2" + _HIDDEN.encode(), beginning)
     return Bytes.of(beginning, total=len(data) if total is None else total)
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import fields
 from typing import TypeGuard
 
+from pullqueue.address import why_not_callable
 from pullqueue.config.text import quoted
 from pullqueue.errors import InvalidTaskError, is_expected_error
 from pullqueue.limits import Limits
@@ -77,6 +78,8 @@ def _check_url(url: object, limits: Limits, *, absolute_urls: bool) -> None:
         elif _is_absolute(url):
             rule += "; tasks with HTTP targets can only be created through the Cloud Tasks API"
         raise InvalidTaskError(f"url is {quoted(url)}: {rule}")
+    if _is_absolute(url) and (problem := why_not_callable(url)) is not None:
+        raise InvalidTaskError(f"url is {quoted(url)}: {problem}")
 
 
 def _check_headers(headers: object) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
-from pullqueue.address import is_loopback
+from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
 from pullqueue.config.model import QueueSettings
 from pullqueue.config.text import quoted
 from pullqueue.push.request import origin_of, push_of, target_of, targets_of
@@ -16,7 +16,6 @@ from pullqueue.tasks import Task
 _OPTION = re.compile(r"(?:(.+?)=)?(https?://.*)", re.IGNORECASE | re.DOTALL)
 """`[TARGET=]URL`; a target may be an origin, which is a URL itself."""
 _TARGET = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+){0,2}|https?://[^/?#@=\s]+", re.ASCII)
-_HOST = re.compile(r"[a-z0-9_.-]+|\[[0-9a-f:.]+\]|[0-9a-f:.]+", re.ASCII | re.IGNORECASE)
 _PATH = re.compile(r"[!-~]*", re.ASCII)
 
 OPTION = "--push-to http://localhost:8080"
@@ -36,14 +35,14 @@ class PushAddresses:
         Raises:
             ValueError: one is not valid, or two are for the same tasks.
         """
-        self._addresses: dict[str | None, str] = {}
+        self._addresses: dict[str | None, SplitUrl] = {}
         for option in options:
             target, address = _parsed(option)
             if target in self._addresses:
                 of = "without a target" if target is None else f"for target {quoted(target)}"
                 raise ValueError(
-                    f"two addresses {of}: {quoted(self._addresses[target])} and "
-                    f"{quoted(address)}: name one"
+                    f"two addresses {of}: {quoted(str(self._addresses[target]))} and "
+                    f"{quoted(str(address))}: name one"
                 )
             self._addresses[target] = address
 
@@ -56,7 +55,7 @@ class PushAddresses:
     def __iter__(self) -> Iterator[str]:
         """Yield each address, with its target."""
         for target, address in self._addresses.items():
-            yield address if target is None else f"{target} at {address}"
+            yield str(address) if target is None else f"{target} at {address}"
 
     def unknown_targets(self, queues: Iterable[QueueSettings]) -> str | None:
         """Return which targets none of these queues has; None: there are none, or no queue has any.
@@ -73,17 +72,21 @@ class PushAddresses:
             f"are sent to its address; the targets of the queues are {', '.join(sorted(names))}"
         )
 
-    def of(self, task: Task, settings: QueueSettings) -> str | None:
+    def of(self, task: Task, settings: QueueSettings) -> SplitUrl | None:
         """Return the address to which a task of a queue is sent; None: it is kept."""
         request = push_of(task).request
-        if origin_of(request.url) is not None:
+        if split_url(request.url) is not None:
             return self.of_url(request.url)
         return self._of_target(target_of(request, settings))
 
-    def of_url(self, url: str) -> str | None:
+    def of_url(self, url: str) -> SplitUrl | None:
         """Return the address to which an HTTP task is sent; None: it is kept."""
-        origin = origin_of(url)
-        return self._addresses.get(origin) or _loopback(origin or "")
+        split = split_url(url)
+        if split is None:
+            return None
+        return self._addresses.get(split.origin) or (
+            SplitUrl(split.origin) if is_loopback(split.host) else None
+        )
 
     def kept(self, settings: QueueSettings) -> str | None:
         """Return that tasks of a push queue are kept, and how to deliver them.
@@ -111,7 +114,7 @@ class PushAddresses:
             f"--push-to {target}=http://localhost:8080 to deliver it"
         )
 
-    def _of_target(self, target: str | None) -> str | None:
+    def _of_target(self, target: str | None) -> SplitUrl | None:
         names = (*targets_of(target), None)
         return next((self._addresses[name] for name in names if name in self._addresses), None)
 
@@ -120,40 +123,35 @@ def _is_service(target: str | None) -> bool:
     return target is not None and origin_of(target) is None
 
 
-def _parsed(option: str) -> tuple[str | None, str]:
+def _parsed(option: str) -> tuple[str | None, SplitUrl]:
     found = _OPTION.fullmatch(option)
     if found is None:
         raise ValueError(_invalid(option, "it must begin with http:// or https://"))
-    target, address = found[1], found[2]
+    target = None if found[1] is None else found[1].lower()
+    problem = _problem_of(found[2])
+    address = split_url(found[2])
+    if problem is not None or address is None:
+        raise ValueError(_invalid(option, problem or ""))
     if target is not None:
-        target = target.lower()
-        if not _TARGET.fullmatch(target):
+        origin = split_url(target)
+        if not _TARGET.fullmatch(target) or (origin and why_not_callable(target)):
             raise ValueError(
                 f"invalid target {quoted(target)}: use the name of a service, such as worker, or "
                 "an origin, such as https://api.example.com"
             )
-    problem = _problem_of(address)
-    if problem is not None:
-        raise ValueError(_invalid(option, problem))
-    return target, address.rstrip("/")
+        target = target if origin is None else origin.origin
+    return target, address._replace(path=address.path.rstrip("/"))
 
 
 def _problem_of(address: str) -> str | None:
     """Return why tasks cannot be sent to an address; None: they can."""
-    try:
-        url = urlsplit(address)
-    except ValueError:
-        return "its host is not valid"
-    try:
-        port_is_valid, has_port = url.port != 0, url.port is not None
-    except ValueError:
-        port_is_valid = has_port = False
+    problem = why_not_callable(address)
+    if problem is not None:
+        return problem
+    url = urlsplit(address)
     problems = {
-        "its port must be 1 to 65535": not port_is_valid,
         "it cannot have a user name or password": "@" in url.netloc,
-        "it has no host": not url.netloc,
-        "its host is not valid": not _HOST.fullmatch(url.hostname or ""),
-        "its host is only a number": not has_port and (url.hostname or "").isdecimal(),
+        "its host is only a number": url.port is None and (url.hostname or "").isdecimal(),
         "it cannot have a query or a fragment": url.query or url.fragment,
         "it must consist of printable ASCII characters without spaces": not _PATH.fullmatch(
             address
@@ -167,12 +165,3 @@ def _invalid(option: str, problem: str) -> str:
         f"invalid address {quoted(option)}: {problem}; use [TARGET=]URL, such as "
         "http://localhost:8080 or worker=http://localhost:8081"
     )
-
-
-def _loopback(origin: str) -> str | None:
-    """Return an origin that is on this machine, as an address."""
-    try:
-        host = urlsplit(origin).hostname
-    except ValueError:
-        return None
-    return origin if host is not None and is_loopback(host) else None

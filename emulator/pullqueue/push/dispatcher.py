@@ -260,6 +260,12 @@ class Dispatcher:
             finally:
                 self._ended(running)
 
+    def lose(self, running: RunningAttempt) -> None:
+        """End an attempt whose result cannot be stored: its task is due when its lease ends."""
+        with running.lock:
+            running.is_finished = True
+        self._ended(running)
+
     def _ended(self, running: RunningAttempt) -> None:
         key = (running.queue.name, running.task.name)
         with self._lock:

@@ -5,15 +5,17 @@ Names and rules are those of production, as recorded there in 2026, and of Googl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 from zlib import crc32
 
+from pullqueue.address import split_url
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
+from pullqueue.engine.request_validation import METHODS_WITH_BODY
 from pullqueue.errors import InvalidTaskError
+from pullqueue.limits import KIB
 from pullqueue.tasks import HttpRequest, Push, Task
 
 APP_ENGINE_USER_AGENT = "AppEngine-Google; (+http://code.google.com/appengine)"
@@ -48,16 +50,14 @@ _FRAMING = frozenset(
 )
 """Headers of the connection or of the message; the sender sets those that are needed."""
 
-_APP_ENGINE_RESERVED = ("x-google-", "x-appengine-")
-_CLOUD_TASKS_RESERVED = (*_APP_ENGINE_RESERVED, "x-cloudtasks-")
+_RESERVED = ("x-google-", "x-appengine-", "x-cloudtasks-")
+"""Beginnings of the headers that only the service sets."""
 
 _NO_EXECUTION = frozenset({500, 503})
 """Statuses of an HTTP target that are not counted as executions (recorded from production)."""
 
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 """What a URL may have besides letters, digits and `_.-`; everything else is quoted."""
-
-_origin = re.compile(r"(?i)(https?)://(?:[^/?#]*@)?([^/?#]*)").match
 
 
 class PushRequest(NamedTuple):
@@ -67,7 +67,7 @@ class PushRequest(NamedTuple):
     url: str
     """A path, with a query or without; of an HTTP target the whole URL."""
     headers: dict[str, str]
-    """All headers but Host and Content-Length; without regard to case each name occurs once."""
+    """All headers but Host; without regard to case each name occurs once."""
     body: bytes
     target: str | None
     """The service, version or instance that gets it, of an HTTP target its origin, such as
@@ -78,6 +78,10 @@ class PushRequest(NamedTuple):
     """The number of the attempt, the first being 1."""
     deadline_seconds: float
     """How long it can take until the response is complete."""
+
+
+BODY_KEPT = 4 * KIB
+"""Bytes of a response's body that are kept, from its beginning."""
 
 
 class PushResponse(NamedTuple):
@@ -113,6 +117,8 @@ def push_request(
     if authorization is not None:
         others = {k: v for k, v in headers.items() if k.lower() != "authorization"}
         headers = others | {"Authorization": authorization}
+    if task.payload or request.method in METHODS_WITH_BODY:
+        headers["Content-Length"] = str(len(task.payload))
     return PushRequest(
         method=request.method,
         url=request.url,
@@ -178,14 +184,14 @@ def targets_of(target: str | None) -> tuple[str | None, ...]:
 
 def origin_of(url: str) -> str | None:
     """Return the origin of an absolute URL (an HTTP target); None: it is an App Engine target."""
-    found = _origin(url)
-    return None if found is None else f"{found[1]}://{found[2]}".lower()
+    split = split_url(url)
+    return None if split is None else split.origin
 
 
 def path_of(url: str) -> str:
     """Return the path and the query of a URL, as they are sent."""
-    found = _origin(url)
-    path = (url if found is None else url[found.end() :]).partition("#")[0]
+    split = split_url(url)
+    path = (url if split is None else split.path).partition("#")[0]
     return quote(f"/{path.removeprefix('/')}", safe=_URL_CHARACTERS)
 
 
@@ -209,14 +215,14 @@ def _log_id(task: Task) -> str:
 def _user_headers(request: HttpRequest) -> dict[str, str]:
     """Return the headers of a task that its user may set, each name once."""
     is_http_target = origin_of(request.url) is not None
-    reserved = _CLOUD_TASKS_RESERVED if is_http_target else _APP_ENGINE_RESERVED
     headers: dict[str, str] = {}
     names: dict[str, str] = {}
     for name, value in request.headers:
-        lower = name.lower()
+        # To a WSGI app `_` and `-` are the same.
+        lower = name.lower().replace("_", "-")
         if lower in _FRAMING:
             continue
-        if lower.startswith(reserved) and (is_http_target or lower not in _PASSED_ON):
+        if lower.startswith(_RESERVED) and (is_http_target or lower not in _PASSED_ON):
             continue
         first = names.setdefault(lower, name)
         # Several headers of a name mean the same as one with all values (RFC 9110, 5.3).

@@ -7,7 +7,7 @@ import warnings
 from contextvars import copy_context
 
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.push.sending import environ_restored
+from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.sdk.imports import taskqueue as _  # noqa: F401 - or says that the SDK is missing
 
 with warnings.catch_warnings():

@@ -98,7 +98,8 @@ class Server:
                     raise
             self.state.url = self.state.signer.issuer = self.url
             if self.state.delivery is not None:
-                self.state.delivery.start()
+                own_ports = [self.port] if self._grpc is None else [self.port, self._grpc.port]
+                self.state.delivery.start(own_ports=own_ports)
             self._http.start()  # last: whoever gets a response finds the rest ready
         return self
 

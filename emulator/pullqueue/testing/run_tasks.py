@@ -26,7 +26,7 @@ from pullqueue.push.request import (
     targets_of,
 )
 from pullqueue.push.retry import retry_of
-from pullqueue.push.sending import WsgiSender, environ_restored
+from pullqueue.push.wsgi_sender import WsgiSender, environ_restored
 from pullqueue.tasks import Task, count_tasks
 from pullqueue.testing.arguments import (
     SYNC_SEND,

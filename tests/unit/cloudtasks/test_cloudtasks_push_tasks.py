@@ -201,6 +201,10 @@ class TestCreateTask:
             (http(""), "url is missing"),
             (http("/work"), "use an http:// or https:// URL"),
             (http("ftp://example.com"), "use an http:// or https:// URL"),
+            (http("http://127.0.0.1:99999/a"), "its port must be 1 to 65535"),
+            (http("http://localhost:80:80"), "its port must be 1 to 65535"),
+            (http("http://a..b/x"), "its host is not valid"),
+            (http("http://[::1/x"), "its host is not valid"),
             (http(headers={"X-A": "b" * 81_917}), "headers have 81920 bytes"),
             (http(oidcToken={}), "service_account_email is missing"),
             (

@@ -138,8 +138,13 @@ def test_json_stays_json_where_credentials_are_hidden(
             b"GET /x?access_token=(hidden) X\r\n%s(hidden)\r\nX: 3\r\n%s(hidden)\r\n"
             % (b"Authorization:", b"AUTHORIZATION :"),
         ),
+        (
+            TASKS,
+            b'{"private_key": "-----BEGIN RSA PRIVATE KEY-----\\nMII/x+y=\\n", "tag": "a"}',
+            b'{"private_key": "(hidden)", "tag": "a"}',
+        ),
     ],
-    ids=["token", "form", "batch"],
+    ids=["token", "form", "batch", "key"],
 )
 def test_credentials_in_bodies_are_not_recorded(
     control: ControlClient, path: str, body: bytes, recorded: bytes

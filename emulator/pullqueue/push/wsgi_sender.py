@@ -1,0 +1,141 @@
+"""Sending the requests of push tasks to a WSGI app in this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from inspect import iscoroutinefunction
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from pullqueue.config.text import quoted
+from pullqueue.push.request import (
+    BODY_KEPT,
+    SOURCE_IP,
+    PushRequest,
+    PushResponse,
+    is_success,
+    origin_of,
+    path_of,
+)
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+_TEST_ORIGIN = "http://testserver"
+"""Where an app in this process is: the only host that Django permits in tests."""
+
+_ENVIRON = {
+    "REMOTE_ADDR": SOURCE_IP,
+    # The handler of `deferred` wants it to begin with "Devel". With another version the SDK's
+    # client would ask the modules service for the host of a target.
+    "SERVER_SOFTWARE": "Development/1.0 (testbed)",
+}
+
+
+class WsgiSender:
+    """Sends push tasks to a WSGI app in this process, such as one of Flask or Django.
+
+    Each request is handled in a copy of the current context.
+    """
+
+    def __init__(self, app: WSGIApplication) -> None:
+        """Use an app.
+
+        Raises:
+            TypeError: `app` is not a WSGI app.
+        """
+        _check_wsgi(app)
+        self._app = app
+
+    def __call__(self, request: PushRequest) -> PushResponse:
+        """Send a request; an exception of the app is status 500 and `error` of the response."""
+        return copy_context().run(self._send, request)
+
+    def _send(self, request: PushRequest) -> PushResponse:
+        from werkzeug.test import create_environ, run_wsgi_app  # noqa: PLC0415 - only in tests
+
+        _watch_frameworks()
+        hidden: _Hidden = []
+        _hidden.set(hidden)
+        environ = create_environ(
+            path_of(request.url),
+            origin_of(request.url) or _TEST_ORIGIN,
+            method=request.method,
+            # WSGI has bytes as text in Latin-1.
+            headers={k: v.encode().decode("latin-1") for k, v in request.headers.items()},
+            input_stream=BytesIO(request.body),
+            environ_base=_ENVIRON,
+        )
+        try:
+            parts, status_line, _ = run_wsgi_app(self._app, environ, buffered=True)
+        except Exception as error:  # noqa: BLE001 - of the app, whatever it is
+            return PushResponse(500, error=error)
+        status = int(status_line.partition(" ")[0])
+        body = b"".join(parts)[:BODY_KEPT]
+        if not hidden or is_success(status):
+            return PushResponse(status, body)
+        cause, signal = hidden[-1]
+        cause.add_note(f"(the app responded with status {status}; this exception is from {signal})")
+        return PushResponse(status, body, error=cause)
+
+
+@contextmanager
+def environ_restored() -> Iterator[None]:
+    """Make `os.environ` what it was; `wrap_wsgi_app` leaves the variables of requests there."""
+    before = os.environ.copy()
+    try:
+        yield
+    finally:
+        if os.environ != before:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def _check_wsgi(app: object) -> None:
+    if not callable(app):
+        raise TypeError(f"app is {quoted(app)}, which is not a WSGI app: pass one, or send=")
+    if iscoroutinefunction(app) or iscoroutinefunction(type(app).__call__):
+        raise TypeError(
+            f"app is {quoted(app)}, which is an ASGI app: pass send=, a function that uses its "
+            "test client"
+        )
+
+
+_Hidden = list[tuple[Exception, str]]
+
+_hidden: ContextVar[_Hidden | None] = ContextVar("hidden", default=None)
+"""During a request: the exceptions for which a framework returns a response, and their sources."""
+
+_watched: set[str] = set()
+
+
+def _watch_frameworks() -> None:
+    """Keep the exceptions for which Flask or Django returns a response, while a task is sent."""
+    if "flask" in sys.modules and "flask" not in _watched:
+        from flask import got_request_exception  # noqa: PLC0415 - only if the app uses it
+
+        got_request_exception.connect(_flask_error, weak=False)  # or Python may end with a message
+        _watched.add("flask")
+    if "django" in sys.modules and "django" not in _watched:
+        from django.core import signals  # noqa: PLC0415 - the same
+
+        signals.got_request_exception.connect(_django_error)
+        _watched.add("django")
+
+
+def _flask_error(_: object, exception: Exception, **__: object) -> None:
+    _keep(exception, "flask.got_request_exception")
+
+
+def _django_error(**_: object) -> None:
+    _keep(sys.exc_info()[1], "django.core.signals.got_request_exception")
+
+
+def _keep(error: BaseException | None, signal: str) -> None:
+    errors = _hidden.get()  # None: no task is sent here
+    if errors is not None and isinstance(error, Exception):
+        errors.append((error, signal))

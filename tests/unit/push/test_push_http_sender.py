@@ -1,0 +1,390 @@
+"""Sending push tasks over HTTP."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from push_app import push_app, until
+
+from pullqueue.address import SplitUrl, split_url
+from pullqueue.push import http_sender
+from pullqueue.push.http_sender import HttpSender
+from pullqueue.push.request import PushRequest, PushResponse
+
+PUSH = PushRequest(
+    method="POST",
+    url="/mail?x=1",
+    headers={"Content-Type": "text/plain", "X-Mine": "ä", "Content-Length": "6"},
+    body=b"to=ada",
+    target=None,
+    queue_name="web",
+    task_name="t1",
+    attempt=1,
+    deadline_seconds=60,
+)
+
+
+def send(sender: HttpSender, request: PushRequest, address: str) -> PushResponse:
+    """Send a request to an address."""
+    split = split_url(address)
+    assert split is not None
+    return sender.send(request, split._replace(path=split.path.rstrip("/")))
+
+
+@contextmanager
+def raw_server(*scripts: Callable[[socket.socket], object]) -> Iterator[str]:
+    """Run one script for each connection, one after the other, and yield the address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for script in scripts:
+                with server.accept()[0] as connection, suppress(OSError):
+                    script(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join(60)
+
+
+@pytest.fixture
+def sender() -> Iterator[HttpSender]:
+    """A sender that is closed at the end."""
+    sender = HttpSender()
+    yield sender
+    sender.close()
+
+
+def answer(text: bytes) -> Callable[[socket.socket], None]:
+    """Return a script that reads a request, sends some bytes and closes the connection."""
+
+    def script(connection: socket.socket) -> None:
+        read_request(connection)  # or the connection would be reset
+        connection.sendall(text)
+
+    return script
+
+
+def read_request(connection: socket.socket) -> None:
+    """Read a request to its end."""
+    received = b""
+    while not received.endswith(PUSH.body):
+        received += connection.recv(1 << 16)
+
+
+def silence(connection: socket.socket) -> None:
+    """Send nothing until the connection is closed."""
+    while connection.recv(1 << 16):
+        pass
+
+
+def drip(beginning: bytes) -> Callable[[socket.socket], None]:
+    """Return a script that sends something and then a byte now and then, until it is stopped."""
+
+    def script(connection: socket.socket) -> None:
+        connection.sendall(beginning)
+        while True:
+            time.sleep(0.01)  # noqa: TID251 - a slow server
+            connection.sendall(b"x")
+
+    return script
+
+
+def test_what_is_sent(sender: HttpSender) -> None:
+    """Method, path below that of the address, headers and body; Host is the address's."""
+    with push_app() as app:
+        response = send(sender, PUSH, f"{app.url}/base/")
+
+    assert response == PushResponse(200)
+    [request] = app.received
+    assert (request.method, request.path) == ("POST", "/base/mail?x=1")
+    assert request.headers == {
+        "Host": app.url.removeprefix("http://"),
+        "Content-Length": "6",
+        "Content-Type": "text/plain",
+        "X-Mine": "ä".encode().decode("latin-1"),
+    }
+    assert request.body == b"to=ada"
+
+
+def test_an_http_target(sender: HttpSender) -> None:
+    """Its Host is that of the URL, wherever it is sent."""
+    request = PUSH._replace(url="https://api.example.com/ä#x", method="GET", headers={}, body=b"")
+    with push_app() as app:
+        send(sender, request, app.url)
+
+    [received] = app.received
+    assert (received.method, received.path) == ("GET", "/%C3%A4")
+    assert received.headers["Host"] == "api.example.com"
+    assert "Content-Length" not in received.headers
+
+
+def test_redirects_are_not_followed(sender: HttpSender) -> None:
+    """A redirect is a response like others."""
+    with raw_server(answer(b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n")) as url:
+        assert send(sender, PUSH, url).status == 302
+
+
+def test_connections_are_kept(sender: HttpSender) -> None:
+    """The next request uses the same connection, unless the server closes it."""
+    with push_app() as app:
+        assert [send(sender, PUSH, app.url).status for _ in range(3)] == [200] * 3
+    closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    with raw_server(*[answer(closing)] * 3) as url:
+        assert [send(sender, PUSH, url).status for _ in range(3)] == [200] * 3
+
+    assert len({request.port for request in app.received}) == 1
+
+
+def test_a_kept_connection_that_was_closed(sender: HttpSender) -> None:
+    """A server may close a connection that it has kept: the next request opens another."""
+    closed = threading.Event()
+
+    def close(connection: socket.socket) -> None:
+        answer(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")(connection)
+        connection.close()
+        closed.set()
+
+    with raw_server(close, answer(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")) as url:
+        assert send(sender, PUSH, url).status == 200
+        closed.wait(60)
+        assert send(sender, PUSH, url).status == 201
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (answer(b""), "connection lost: the app closed it without a response"),
+        (
+            answer(b"not HTTP\r\n\r\n"),
+            "is not valid HTTP: illegal status line: bytearray(b'not HTTP')",
+        ),
+        (answer(b"x" * 90_000), "is not valid HTTP: Receive buffer too long"),
+        (answer(b"HTTP/1.1 200 OK\r\nA: " + b"1" * 90_000), "Receive buffer too long"),
+        (answer(b"HTTP/1.1 200 OK\r\nA\r\n\r\n"), "illegal header line: bytearray(b'A')"),
+        (answer(b"HTTP/1.1 101 Switching\r\n\r\n"), "without a pending proposal"),
+    ],
+)
+def test_no_valid_response(script: Any, reason: str, sender: HttpSender) -> None:
+    """It is an attempt without a response, and the reason says why."""
+    with raw_server(script) as url:
+        response = send(sender, PUSH, url)
+
+    assert response.status is None
+    assert reason in str(response.reason)
+
+
+def test_a_refused_connection(sender: HttpSender) -> None:
+    """It is an attempt without a response."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+    assert send(sender, PUSH, f"http://127.0.0.1:{port}") == PushResponse(
+        None, reason="connection refused"
+    )
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(silence, id="silence"),
+        pytest.param(drip(b""), id="in the status line"),
+        pytest.param(drip(b"HTTP/1.1 200 OK\r\nX-Slow: "), id="in the headers"),
+        pytest.param(drip(b"HTTP/1.1 200 OK\r\n\r\n"), id="in the body"),
+    ],
+)
+def test_a_response_that_never_ends(script: Any, sender: HttpSender) -> None:
+    """The deadline is for the whole response, whether nothing or now and then a byte comes."""
+    with raw_server(script) as url:
+        response = send(sender, PUSH._replace(deadline_seconds=0.1), url)
+
+    assert response == PushResponse(None, reason="no response within 0.1 s")
+
+
+def test_a_success_whose_body_is_cut(sender: HttpSender) -> None:
+    """Only the status counts."""
+    with raw_server(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")) as url:
+        assert send(sender, PUSH, url) == PushResponse(200, b"abc")
+    with raw_server(answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\na")) as u:
+        assert send(sender, PUSH, u).status == 200
+
+
+def test_an_endless_response(sender: HttpSender) -> None:
+    """No more than the largest response of App Engine is read, and little of it is kept."""
+
+    def flood(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            connection.sendall(b"x" * (1 << 20))
+
+    with raw_server(flood) as url:
+        assert send(sender, PUSH, url) == PushResponse(200, b"x" * 4096)
+
+
+@pytest.mark.parametrize("size", [b"-1", b"-2", b"0x10", b"1_0", b"+5", b"f" * 30])
+def test_a_chunk_size_that_is_not_hexadecimal_ends_the_body(
+    sender: HttpSender, size: bytes
+) -> None:
+    """Nothing after it is read."""
+
+    def flood(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(size + b"\r\n")
+        while True:
+            connection.sendall(b"x" * (1 << 16))
+
+    with raw_server(flood) as url:
+        assert send(sender, PUSH, url) == PushResponse(200)
+
+
+def test_informational_responses_are_not_final(sender: HttpSender) -> None:
+    """They are skipped, and the late response is not that of the next request."""
+    hints = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Hints\r\nLink: </a>\r\n\r\n"
+
+    def script(connection: socket.socket) -> None:
+        for status in (b"200 OK", b"500 Error"):
+            answer(hints + b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")(connection)
+
+    with raw_server(script) as url:
+        assert [send(sender, PUSH, url).status for _ in range(2)] == [200, 500]
+
+
+def test_what_follows_a_response_is_not_that_of_the_next_request(sender: HttpSender) -> None:
+    """The connection is not used again."""
+    complete = b"HTTP/1.1 %d OK\r\nContent-Length: 0\r\n\r\n"
+    with raw_server(answer(complete % 201 + complete % 202), answer(complete % 200)) as url:
+        assert [send(sender, PUSH, url).status for _ in range(2)] == [201, 200]
+
+
+def test_a_response_before_the_body_is_read(sender: HttpSender) -> None:
+    """A server may refuse a body and close the connection without reading it."""
+
+    def refuse(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)
+
+    with raw_server(refuse) as url:
+        large = PUSH._replace(body=b"x" * (1 << 24), headers={"Content-Length": str(1 << 24)})
+        assert send(sender, large, url).status == 413
+
+
+def test_stopping() -> None:
+    """Requests under way end without a response, and later ones do not start."""
+    sender = HttpSender()
+    arrived = threading.Event()
+
+    def wait(connection: socket.socket) -> None:
+        read_request(connection)
+        arrived.set()
+        connection.recv(1)
+
+    with ExitStack() as stack:
+        url = stack.enter_context(raw_server(wait))
+        responses: list[PushResponse] = []
+        thread = threading.Thread(target=lambda: responses.append(send(sender, PUSH, url)))
+        thread.start()
+        arrived.wait(60)
+        sender.close()
+        thread.join(60)
+
+    assert responses == [PushResponse(None, reason="the server stopped")]
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example", ".", "localhost:99999", "[::1"])
+def test_an_address_that_cannot_be_called_leaves_no_status(sender: HttpSender, host: str) -> None:
+    """Whatever the error, it is the end of the attempt."""
+    response = sender.send(PUSH, SplitUrl(f"http://{host}"))
+
+    assert (response.status, str(response.reason)[:16]) == (None, "cannot connect: ")
+
+
+def test_no_descriptors_left_leaves_no_status(sender: HttpSender) -> None:
+    """The next request is sent when there are some again."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with push_app() as app:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))
+        try:
+            failed = send(sender, PUSH, app.url)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        again = send(sender, PUSH, app.url)
+
+    assert failed == PushResponse(None, reason="cannot connect: too many open files")
+    assert again.status == 200
+
+
+def test_nothing_is_sent_to_own_ports(sender: HttpSender) -> None:
+    """Whatever the address is called."""
+    with push_app() as app:
+        port = int(app.url.rpartition(":")[2])
+        sender.own_ports = frozenset({port})
+        responses = [
+            send(sender, PUSH, f"http://{host}:{port}") for host in ("127.0.0.1", "localhost")
+        ]
+        sender.own_ports = frozenset({port + 1})
+        other = send(sender, PUSH, app.url)
+
+    assert {response.reason for response in responses} == {
+        "cannot connect: tasks are not sent to the server itself"
+    }
+    assert other.status == 200
+    assert len(app.received) == 1
+
+
+class TestIdleConnections:
+    """What becomes of connections that apps keep open."""
+
+    def test_one_that_the_app_closes_is_closed(self, sender: HttpSender) -> None:
+        """The next look finds it, and its descriptor is free again."""
+        before = descriptors()
+        with raw_server(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) as url:
+            send(sender, PUSH, url)
+        sender.close_idle()
+
+        until(lambda: descriptors() <= before)  # of the server, too
+
+    def test_one_that_is_not_used_is_closed(
+        self, sender: HttpSender, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Time is that of the process; until then it stays open."""
+        closed = threading.Event()
+
+        def script(connection: socket.socket) -> None:
+            answer(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")(connection)
+            connection.recv(1)
+            closed.set()
+
+        with raw_server(script) as url:
+            send(sender, PUSH, url)
+            sender.close_idle()
+            assert not closed.wait(0.05)
+            monkeypatch.setattr(http_sender, "_IDLE_SECONDS", 0)
+            sender.close_idle()
+            assert closed.wait(60)
+
+    def test_their_number_is_limited(self, sender: HttpSender) -> None:
+        """The one that was idle longest is closed first, and each target gets its request."""
+        with ExitStack() as stack:
+            apps = [stack.enter_context(push_app()) for _ in range(70)]
+            before = descriptors()
+            assert {send(sender, PUSH, app.url).status for app in apps} == {200}
+            until(lambda: descriptors() - before <= 2 * 64)  # the apps have the other ends
+            for app in (apps[0], apps[-1]):
+                send(sender, PUSH, app.url)
+
+        assert len({received.port for received in apps[0].received}) == 2
+        assert len({received.port for received in apps[-1].received}) == 1
+
+
+def descriptors() -> int:
+    """Return how many descriptors this process has."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
