@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,9 +34,10 @@ def postgres_url() -> str:
 
 
 def own_schema(purpose: str) -> str:
-    """Return the URL of a schema that no other pytest process uses."""
+    """Return the URL of a schema that no other pytest process uses, nor one of another checkout."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    return f"{postgres_url()}?schema=test_{purpose}_{worker}"
+    checkout = zlib.crc32(__file__.encode())
+    return f"{postgres_url()}?schema=test_{purpose}_{worker}_{checkout:x}"
 
 
 def wait_for_lock(application: str) -> None:

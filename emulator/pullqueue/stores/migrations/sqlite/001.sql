@@ -1,7 +1,9 @@
 -- A task and the tombstone it leaves are one row, so that one unique index guards a name from the
 -- first add to the expiry of the tombstone: a task has `eta_usec`, a tombstone has `free_usec`, and
 -- no row has both. `tag` is empty for none and `=` before the tag otherwise. `ends_usec` is when a
--- task that has used up its leases is exhausted, `free_usec` when a tombstone expires.
+-- task that has used up its leases is exhausted, `free_usec` when a tombstone expires. `request` and
+-- `attempts` of a push task are JSON that only the package reads; `finished` is the number of its last
+-- attempt that ended, by which states are counted. A pull task has none of them.
 CREATE TABLE tasks (
     sequence INTEGER NOT NULL PRIMARY KEY,
     queue TEXT NOT NULL,
@@ -12,6 +14,9 @@ CREATE TABLE tasks (
     retry_count INTEGER NOT NULL,
     enqueued_usec BIGINT NOT NULL,
     stored_bytes INTEGER NOT NULL,
+    request TEXT,
+    attempts TEXT,
+    finished INTEGER,
     ends_usec BIGINT,
     free_usec BIGINT
 );
@@ -34,11 +39,14 @@ CREATE TABLE exhausted (
     retry_count INTEGER NOT NULL,
     enqueued_usec BIGINT NOT NULL,
     stored_bytes INTEGER NOT NULL,
-    ends_usec BIGINT
+    request TEXT,
+    attempts TEXT
 );
 CREATE INDEX exhausted_queue ON exhausted (queue, id);
 
--- One row per operation; `names` and `retry_counts` are lists with commas.
+-- One row per operation; `names` and `retry_counts` are lists with commas, `status` is that of an
+-- attempt. `origin` is the call it was part of: JSON that only the package reads; NULL: of none, or it
+-- is not known.
 CREATE TABLE events (
     queue TEXT NOT NULL,
     id BIGINT NOT NULL,
@@ -48,6 +56,8 @@ CREATE TABLE events (
     size INTEGER NOT NULL,
     names TEXT NOT NULL,
     retry_counts TEXT NOT NULL,
+    status INTEGER,
+    origin TEXT,
     PRIMARY KEY (queue, id)
 ) WITHOUT ROWID;
 
@@ -60,20 +70,22 @@ CREATE TABLE leased (
     PRIMARY KEY (queue, second, part)
 );
 
-CREATE TABLE balance (
-    queue TEXT NOT NULL,
-    part INTEGER NOT NULL,
-    tasks BIGINT NOT NULL,
-    bytes BIGINT NOT NULL,
-    PRIMARY KEY (queue, part)
-);
-
-CREATE TABLE calls (queue TEXT, usec BIGINT);
-CREATE INDEX calls_queue ON calls (queue, usec);
-
--- The retry limits with which `tasks.ends_usec` was computed.
-CREATE TABLE retry_limits (
+-- How long a queue keeps tasks and the names of deleted ones; `tasks.ends_usec` was computed with it.
+-- No `tombstone_usec`: what the store's limits say.
+CREATE TABLE retentions (
     queue TEXT NOT NULL PRIMARY KEY,
     leases INTEGER,
-    age_usec BIGINT NOT NULL
+    age_usec BIGINT NOT NULL,
+    lifetime_usec BIGINT,
+    tombstone_usec BIGINT
+);
+
+-- What is recorded of queues beside their tasks. `settings` are those of a queue that was made at run
+-- time, as JSON; queue.yaml has those of the others.
+CREATE TABLE queues (
+    queue TEXT NOT NULL PRIMARY KEY,
+    paused INTEGER NOT NULL DEFAULT 0,
+    purged_usec BIGINT,
+    deleted_usec BIGINT,
+    settings TEXT
 );
