@@ -111,6 +111,20 @@ def test_a_ticket_of_the_front_end(address: str) -> None:
     assert output == "given\n", errors
 
 
+def test_an_application_id(address: str) -> None:
+    """A program whose environment has none gets the one that `pullqueue exec` would set."""
+    program = (
+        "from google.appengine.api import full_app_id\n"
+        "pullqueue.sdk.connect()\n"
+        "app = wrap_wsgi_app(lambda *_: print(full_app_id.get()) or [])\n"
+        "app(ENVIRON, None)\n"
+    )
+
+    output, errors = run(program, PULLQUEUE_EMULATOR_HOST=address)
+
+    assert output == "dev~my-app\n", errors
+
+
 def test_the_switch_to_cloud_tasks(address: str) -> None:
     """With the switch on, the SDK's clients of Cloud Tasks call the server, once connected."""
     program = (

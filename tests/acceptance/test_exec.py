@@ -154,6 +154,22 @@ def test_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = variables_for("127.0.0.1:8124")
 
     assert (variables["GAE_LONG_APP_ID"], variables["GAE_MODULE_NAME"]) == ("mine", "worker")
+    assert variables["APPLICATION_ID"] == "dev~mine"
+    monkeypatch.setenv("GAE_APPLICATION", "s~mine")
+    assert variables_for("127.0.0.1:8124")["APPLICATION_ID"] == "s~mine"
+
+
+@pytest.mark.parametrize(("project", "app_id"), [("shop", "dev~shop"), ("s~shop", "s~shop")])
+def test_the_project_names_the_app_in_every_language(
+    monkeypatch: pytest.MonkeyPatch, project: str, app_id: str
+) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "other")
+    monkeypatch.setenv("GAE_APPLICATION", "s~other")
+    variables = variables_for("127.0.0.1:8124", project=project)
+
+    assert (variables["APPLICATION_ID"], variables["GAE_APPLICATION"]) == (app_id, app_id)
+    assert f"{variables['GAE_PARTITION']}~{variables['GAE_LONG_APP_ID']}" == app_id
+    assert variables["GOOGLE_CLOUD_PROJECT"] == "shop"
 
 
 def test_a_command_that_a_signal_ends(execute: Execute) -> None:

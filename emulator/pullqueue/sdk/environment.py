@@ -15,17 +15,16 @@ _EMULATOR_VARIABLES = ("CLOUD_TASKS_EMULATOR_HOST", "CLOUDTASKS_EMULATOR_HOST")
 """What firebase-admin and gcloud-aio-taskqueue read."""
 
 
-def variables_for(address: str) -> dict[str, str]:
+def variables_for(address: str, *, project: str | None = None) -> dict[str, str]:
     """Return the variables that lead a program to the server at `address`, a `host:port`.
 
     They are to be merged over the environment of this process, and contain its own values of
-    PYTHONPATH and of the names that begin with `GAE_`. Workers find the server by
-    PULLQUEUE_EMULATOR_HOST, clients of Cloud Tasks by CLOUD_TASKS_EMULATOR_HOST, apps on App
-    Engine's SDK by the others.
+    PYTHONPATH, of the application id, and of the names that begin with `GAE_`, unless `project`
+    names the app. Workers find the server by PULLQUEUE_EMULATOR_HOST, clients of Cloud Tasks by
+    CLOUD_TASKS_EMULATOR_HOST, apps on App Engine's SDK by the others.
     """
     host, _, port = address.rpartition(":")
     folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
-    local_app = _local_app(os.environ.get("GOOGLE_CLOUD_PROJECT", DEFAULT_PROJECT))
     return {
         ADDRESS_VARIABLE: address,
         **dict.fromkeys(_EMULATOR_VARIABLES, address),
@@ -40,7 +39,7 @@ def variables_for(address: str) -> dict[str, str]:
         sitecustomize.SWITCH_VARIABLE: "false",
         sitecustomize.WANTED_VARIABLE: _wanted_switch(),
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
-        **{name: os.environ.get(name, value) for name, value in local_app.items()},
+        **_local_app(project),
     }
 
 
@@ -55,20 +54,30 @@ def default_hostname() -> str:
     return os.environ.get(sitecustomize.HOST_VARIABLE, sitecustomize.HOST)
 
 
-def _local_app(project: str) -> dict[str, str]:
+def _local_app(project: str | None) -> dict[str, str]:
     """Return the variables that App Engine's local development server set for an app.
 
     Google's Go package asks App Engine's metadata server for whatever of this is missing, and
     panics where there is none. GAE_ENV, GAE_SERVICE, GAE_INSTANCE and GAE_APPLICATION would work,
     too, but to programs in all languages they mean production, and in Go no log is written to
-    standard error with them.
+    standard error with them. Go and Java put the partition before the id of the app; Python's SDK
+    reads APPLICATION_ID, so that all of them see the same entities.
     """
-    return {
+    partition, _, app = (project or "").rpartition("~")
+    local = {
         "RUN_WITH_DEVAPPSERVER": "1",
-        "GAE_PARTITION": "dev",
-        "GAE_LONG_APP_ID": project,
+        "GAE_PARTITION": partition or "dev",
+        "GAE_LONG_APP_ID": app or os.environ.get("GOOGLE_CLOUD_PROJECT", DEFAULT_PROJECT),
         "GAE_MODULE_NAME": "default",
         "GAE_MODULE_VERSION": "1",
         "GAE_MINOR_VERSION": "1",
         "GAE_MODULE_INSTANCE": "0",
     }
+    ours = {"GAE_LONG_APP_ID", "GAE_PARTITION"} if project else set()
+    local |= {name: os.environ[name] for name in local.keys() - ours if name in os.environ}
+    app_id = f"{local['GAE_PARTITION']}~{local['GAE_LONG_APP_ID']}"
+    if project:
+        local |= {"GOOGLE_CLOUD_PROJECT": app, sitecustomize.APP_ID_VARIABLE: app_id}
+        return local | ({"GAE_APPLICATION": app_id} if "GAE_APPLICATION" in os.environ else {})
+    given = (os.environ.get(name) for name in (sitecustomize.APP_ID_VARIABLE, "GAE_APPLICATION"))
+    return local | {sitecustomize.APP_ID_VARIABLE: next(filter(None, given), app_id)}

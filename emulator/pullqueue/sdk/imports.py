@@ -17,6 +17,7 @@ try:
             api_base_pb2,
             apiproxy_rpc,
             apiproxy_stub_map,
+            full_app_id,
             taskqueue,
         )
         from google.appengine.api.app_identity import app_identity
@@ -46,6 +47,7 @@ __all__ = [
     "app_identity",
     "cloudtask",
     "context",
+    "full_app_id",
     "messages",
     "remote_api",
     "taskqueue",

@@ -18,12 +18,16 @@ from pullqueue.sdk.imports import (
     app_identity,
     cloudtask,
     context,
+    full_app_id,
     taskqueue,
 )
 from pullqueue.sdk.startup import sitecustomize
 from pullqueue.sdk.stub import SERVICE, EmulatorStub, GoogleStub, seconds_of
 
 _init_google_stub: Callable[..., None] = GoogleStub.__init__
+
+_TESTBED_APP_ID = "testbed-test"
+"""The application id that Google's testbed sets where there is none."""
 
 _installed: list[Emulator] = []
 """The emulator that the SDK uses, once for each block that has installed it."""
@@ -66,6 +70,8 @@ def _replacements(emulator: Emulator) -> Iterator[tuple[Any, str, Any]]:
     with_host = _changed_copy(context, get=sitecustomize.with_host(context.get))
     yield client, "context", with_host
     yield app_identity, "context", with_host
+    app_id = emulator.project or _TESTBED_APP_ID
+    yield full_app_id, "get", sitecustomize.with_app_id(full_app_id.get, app_id)
     yield GoogleStub, "__init__", _adopting_init(emulator)
 
 

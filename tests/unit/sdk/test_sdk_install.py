@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from programs import completed
-from sdk_calls import module_testutil, pull, testbed
+from sdk_calls import module_testutil, ndb, pull, testbed
 
 from pullqueue import Emulator
 from pullqueue.sdk import SdkInUseError, install
@@ -20,6 +20,7 @@ from pullqueue.sdk.imports import (
     app_identity,
     cloudtask,
     context,
+    full_app_id,
     taskqueue,
     taskqueue_stub,
 )
@@ -30,6 +31,23 @@ from pullqueue.tasks import TaskState
 def registered() -> Any:
     """Return the stub that is registered for the task queue service, or None."""
     return apiproxy_stub_map.apiproxy._CopyStubMap().get("taskqueue")
+
+
+def test_an_application_id_for_ndb(
+    emulator: Emulator, bed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without one in the environment, as in a wrapped app, the id is that of Google's testbed."""
+    monkeypatch.delenv("APPLICATION_ID", raising=False)
+    monkeypatch.delenv("GAE_APPLICATION", raising=False)
+    with install(emulator):
+        bed.init_datastore_v3_stub()
+        bed.init_memcache_stub()
+        key = ndb.transaction(ndb.Model().put)
+        assert (key.app(), key.get().key) == ("testbed-test", key)
+        monkeypatch.setenv("GAE_APPLICATION", "mine")
+        assert ndb.Key("Vote", 1).app() == "mine"
+    monkeypatch.delenv("GAE_APPLICATION")
+    assert full_app_id.get() == ""
 
 
 class TestRestore:

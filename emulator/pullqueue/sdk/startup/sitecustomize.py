@@ -39,6 +39,10 @@ WANTED_VARIABLE = "PULLQUEUE_USE_CLOUDTASK_PUSH_QUEUE"
 """What the switch becomes once the SDK's clients of Cloud Tasks are those of the emulator."""
 _REGION = "us-central1"
 
+APP_ID_VARIABLE = "APPLICATION_ID"
+APP_ID = "dev~my-app"
+"""The application id where nothing else is set; ndb makes no key without one."""
+
 variables: dict[str, str] = {}
 """What is set in the environment at each call.
 
@@ -58,7 +62,10 @@ def grant_tickets() -> None:
 
     Inside requests and outside. Doing so again changes nothing.
     """
-    from google.appengine.api import apiproxy_stub_map  # noqa: PLC0415 - imported when it is wanted
+    from google.appengine.api import (  # noqa: PLC0415 - imported when it is wanted
+        apiproxy_stub_map,
+        full_app_id,
+    )
     from google.appengine.runtime import context, default_api_stub  # noqa: PLC0415 - the same
 
     rpc = default_api_stub.DefaultApiRPC
@@ -66,6 +73,8 @@ def grant_tickets() -> None:
         rpc.has_pullqueue_ticket = True
         rpc._MakeCallImpl = _with_ticket(rpc._MakeCallImpl, default_api_stub)
         context.get = with_host(context.get)
+        default = os.environ.get(APP_ID_VARIABLE, APP_ID)
+        full_app_id.get = with_app_id(full_app_id.get, default)
     stub_map = apiproxy_stub_map.apiproxy
     if vars(stub_map)["_APIProxyStubMap__default_stub"] is None:
         # Otherwise only `wrap_wsgi_app` does that, which a worker does not need.
@@ -110,6 +119,18 @@ def _client(module: Any, address: dict[str, str]) -> Any:
         client_options={"api_endpoint": endpoint},
         credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
     )
+
+
+def with_app_id(get: Callable[..., str], default: str) -> Callable[..., str]:
+    """Return the SDK's `full_app_id.get` with an id where the environment has none.
+
+    In requests of a wrapped app the environment is that of the time when the app was wrapped.
+    """
+
+    def get_or_default(environ: Any = None) -> str:
+        return get(environ) or ("" if environ is not None else default)
+
+    return get_or_default
 
 
 def with_host(get: Callable[..., Any]) -> Callable[..., Any]:
