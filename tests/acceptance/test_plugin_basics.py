@@ -235,7 +235,7 @@ def test_errors_are_shown_where_the_test_asked(run: Run) -> None:
             '>*assert_added(*, tag="y")',
             'E *expected at least one task with tag="y" added to queue "pull-queue", but found 0',
             ">*crash_test(*",
-            "E *crash_test: the worker does not survive 2 of 6 crashes",
+            "E *crash_test: 2 of 6 crashes lead to a wrong state",
         ]
     )
     for hidden in ("engine*queue", "engine*interceptors", "assertions", "crash"):

@@ -106,6 +106,16 @@ def check_maximum(value: object, name: str) -> None:
         raise ValueError(f"{name} is {quoted(value)}: use a whole number, 1 or more")
 
 
+def check_errors(value: object) -> None:
+    """Raise unless the value says what an exception of a handler is: raised, or a retry.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if value not in ("raise", "retry"):
+        raise ValueError(f'errors is {quoted(value)}: use "raise" or "retry"')
+
+
 def check_flag(value: object, name: str) -> None:
     """Raise if the value of an argument is neither True nor False.
 

@@ -1,36 +1,44 @@
-"""Ending a worker at each of its calls, to see whether another can take over."""
+"""Ending workers and handlers at each of their calls, to see whether the rest can take over."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from typing import NamedTuple
 
 from pullqueue.clock import movable_clock
+from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import QueueCall
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.name_source import random_names
 from pullqueue.errors import DeadlineExceededError
-from pullqueue.testing.arguments import check_is_emulator, refuse_lazy
+from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.testing.arguments import check_flag, check_is_emulator, refuse_lazy
 from pullqueue.testing.clock import expire_leases, sleeping
-from pullqueue.testing.describing import describe, describe_call
+from pullqueue.testing.describing import describe
 from pullqueue.testing.drain import Worker, drain
-from pullqueue.testing.interrupt import Interrupter, WorkerKilled, interruptible
-from pullqueue.testing.run_tasks import App, SendFunction
+from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
+from pullqueue.testing.points import Actor, Point, current_actor, drop_requests, observed
+from pullqueue.testing.run_tasks import App, Sender, SendFunction
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
 
 class Crash(Enum):
-    """What happens to a worker at one of its calls."""
+    """What happens to a worker or a handler at one of its calls."""
 
     BEFORE = "killed before call"
     """The call is not made."""
     AFTER = "killed after call"
-    """The call is carried out, and the worker does nothing more."""
+    """The call is carried out, and the worker or handler does nothing more."""
     ANSWER_LOST = "answer lost of call"
-    """The call is carried out, but the worker gets a DeadlineExceededError, and may go on."""
+    """A queue carries the call out, but the caller gets a DeadlineExceededError, and may go on."""
+    RESPONSE_LOST = "response lost"
+    """A handler has returned, but its response is lost, so that its task is retried."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,21 +46,25 @@ class CrashFailure:
     """A crash that leads to a wrong state."""
 
     crash: Crash
+    actor: str
+    """The worker, or the attempt whose handler it was."""
     call_number: int
-    """Which of the worker's calls, the first being 1."""
+    """Which of its calls, the first being 1; 0 where the response is lost."""
     calls: tuple[str, ...]
-    """The calls of the worker up to the crash, that one included."""
+    """Its calls up to the crash, that one included."""
     error: BaseException
-    """What `check` or the worker that took over raised."""
+    """What `check`, or whatever took over, raised."""
     state: str
     """The state of the queues after that, with their events."""
 
     def __str__(self) -> str:
-        number = self.call_number
-        lines = [f"{self.crash.value} {number}, {self.calls[-1]}:"]
-        lines += _indented(f"{type(self.error).__name__}: {self.error}")
-        lines.append("  calls until then:")
+        title = self.crash.value
+        if self.call_number:
+            title += f" {self.call_number}, {self.calls[-1]}"
+        lines = [f"{title}, in {self.actor}:" if self.actor != _WORKER else f"{title}:"]
+        lines.append("  calls until then:" if self.calls else "  it has made no calls")
         lines += [f"    {n}. {call}" for n, call in enumerate(self.calls, start=1)]
+        lines += _indented(f"{type(self.error).__name__}: {self.error}")
         return "\n".join([*lines, *_indented(self.state)])
 
 
@@ -61,197 +73,351 @@ def _indented(text: str) -> list[str]:
 
 
 class CrashTestError(AssertionError):
-    """crashes of the worker lead to a wrong state; `.failures` has them"""
+    """crashes of the worker or of a handler lead to a wrong state; `.failures` has them"""
 
-    def __init__(self, failures: list[CrashFailure], points: int) -> None:
+    def __init__(self, failures: list[CrashFailure], crashes: int) -> None:
         self.failures = failures
-        head = f"crash_test: the worker does not survive {len(failures)} of {points} crashes"
+        count = f"{len(failures)} of {crashes} crash{'' if crashes == 1 else 'es'}"
+        head = f"crash_test: {count} {'leads' if len(failures) == 1 else 'lead'} to a wrong state"
         super().__init__("\n\n".join([head, *map(str, failures)]))
 
 
 def crash_test(
     emulator: Emulator,
-    worker: Worker,
+    worker: Worker | None = None,
     *,
     setup: Callable[[], object],
     check: Callable[[], object],
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
+    services: bool = True,
     max_calls: int = 1000,
 ) -> int:
-    """Check that a worker survives a crash at any of its calls, and every redelivery.
+    """Check that a worker, or an app's handlers, survive a crash at any of their calls.
 
     For each crash the queues are emptied, `setup` fills them (and resets the app), and the worker
-    runs as in `drain`. Each time it is killed at another of its calls: before it, after it, or with
-    the response lost. Its leases expire, a new worker does the rest, and `check` is called: it
-    raises, or returns False, if the state is wrong. The first run is without a crash.
+    runs as in `drain`. With `app`, `send` or `deferred`, as in `run_tasks`, push tasks are sent as
+    well, or only these, if `worker` is None. Then `check` is called: it raises, or returns False,
+    if the state is wrong. The first run is without a crash.
 
-    With `app`, `send` or `deferred`, as in `run_tasks`, push tasks are sent as well, before and
-    after the crash. The worker is killed at its adds of push tasks, too, but not in a handler.
+    Each time the worker or a handler is killed at another of its calls: before it, after it, or,
+    where a queue is called, with the answer lost. If it is a worker, its leases expire, and a new
+    worker does the rest. If it is a handler, the attempt has no response, and its task is retried
+    by the options of its queue; so it is where the handler ends and its response is lost, another
+    crash of each attempt. An exception of a handler is status 500, as in production; in the run
+    without a crash it is raised.
 
-    Return the number of crashes. Calls of a killed worker have no effect, so what it does
-    while it ends (`finally`) does not change the queues.
+    With `services`, calls to other bundled services, such as the datastore, count as well if App
+    Engine's SDK uses the emulator. A transaction that was open is rolled back.
+
+    Return the number of crashes. Calls of whoever was killed have no effect, so what it does
+    while it ends (`finally`), or in threads, does not change queues and services.
 
     Raises:
-        CrashTestError: after some crashes `check` fails, or the worker that takes over does.
+        CrashTestError: after some crashes `check` fails, or whatever took over does.
         AssertionError: `check` fails without any crash, `setup` leaves no task, or the worker
             makes no call.
         ClockError: the clock cannot be moved.
-        TypeError: `emulator` is not one, or one of the functions is asynchronous or a generator.
+        TypeError: `emulator` is not one, no worker and no app is passed, the worker calls
+            `run_tasks`, or a function is asynchronous or a generator.
     """
     check_is_emulator(emulator)
+    check_flag(services, "services")
+    has_app = Sender(app, send, deferred=deferred).is_set
+    if worker is None and not has_app:
+        raise TypeError(
+            "nothing to crash: pass the worker, or the app that has the handlers as app= (a WSGI "
+            "app), send= (a function that sends a request by a test client) or deferred=True"
+        )
     run = partial(drain, emulator, app=app, send=send, deferred=deferred, max_calls=max_calls)
-    trial = _Trial(emulator=emulator, worker=worker, setup=setup, check=check, run=run)
+    if worker is None:
+        run = partial(run, queues=[queue for queue in emulator.queues if queue.is_push] or None)
+    modes = [QueueMode.PULL] * (worker is not None) + [QueueMode.PUSH] * has_app
+    trial = _Trial(emulator, worker, setup=setup, check=check, run=run, services=services)
     clock, names = movable_clock(emulator), emulator.names
     try:
-        with interruptible(), sleeping(clock, clock.advance):
-            trial.without_crash()
-            failures = [failure for failure in trial.crashes() if failure is not None]
+        with sleeping(clock, clock.advance), _old_objects_left_out():
+            planned = trial.without_crash(modes)
+            failures = [failure for failure in map(trial.crash, planned) if failure is not None]
     finally:
         emulator.names = names
     if failures:
-        raise CrashTestError(failures, trial.points) from failures[0].error
-    return trial.points
+        raise CrashTestError(failures, trial.crashes) from failures[0].error
+    return trial.crashes
 
 
-@dataclass(kw_only=True, slots=True)
+class _Plan(NamedTuple):
+    """One crash."""
+
+    crash: Crash | None
+    number: int
+    """Which point, or which attempt if its response is lost, of the run; the first is 1."""
+
+
 class _Trial:
     """One run of `crash_test`."""
 
-    emulator: Emulator
-    worker: Worker
-    setup: Callable[[], object]
-    check: Callable[[], object]
-    run: Callable[[Worker], int]
-    """`drain`, with the options of the test."""
-    points: int = 0
-    """Number of crashes."""
+    def __init__(
+        self,
+        emulator: Emulator,
+        worker: Worker | None,
+        *,
+        setup: Callable[[], object],
+        check: Callable[[], object],
+        run: Callable[..., int],
+        services: bool,
+    ) -> None:
+        self.crashes = 0
+        """Number of crashes until now."""
+        self._emulator = emulator
+        self._worker = worker
+        self._setup = setup
+        self._check = check
+        self._run_worker = run
+        """`drain`, with the options of the test."""
+        self._services = services
 
-    def without_crash(self) -> None:
-        """Run the worker without a crash."""
+    def without_crash(self, modes: list[QueueMode]) -> list[_Plan]:
+        """Run without a crash, and return the crashes that there can be."""
         self._begin()
-        counter = _CrashInjector(Crash.BEFORE, call_number=0)
-        with self.emulator.interceptors.installed(counter):
-            runs = self._run()
-        if not runs:
-            raise AssertionError(
-                "crash_test: setup left no task in a pull queue, so the worker was not called: "
-                "add at least one, since the worker runs until the queues are empty"
-            )
-        if not counter.calls:
+        self._check_tasks(modes)
+        injector = _CrashInjector(_Plan(None, 0))
+        self._run(injector, errors="raise")
+        if injector.refusal is not None:
+            raise injector.refusal
+        planned = list(injector.planned())
+        if not planned:
             raise AssertionError("crash_test: the worker makes no call to a queue")
         self._verify()
+        return planned
 
-    def crashes(self) -> Iterator[CrashFailure | None]:
-        """Crash it at each of its calls, in each way; yield the failure of each, if any."""
-        number = 1
-        while True:
-            for crash in Crash:
-                injector = _CrashInjector(crash, call_number=number)
-                error = self._crash(injector)
-                if not injector.triggered:
-                    return
-                self.points += 1
-                yield self._failure(injector, error)
-            number += 1
-
-    def _crash(self, injector: _CrashInjector) -> Exception | None:
+    def crash(self, plan: _Plan) -> CrashFailure | None:
+        """Run with a crash, and return what is wrong after it, if anything."""
         self._begin()
+        injector = _CrashInjector(plan)
+        error: Exception | None = None
         try:
-            self._run_first_worker(injector)
-            if injector.triggered:
-                expire_leases(self.emulator)
-                self._run()
+            self._run_until_crash(injector)
+            if injector.crashed is not None:
+                expire_leases(self._emulator)
+                self._run_worker(self._worker or _no_worker, errors="retry")
                 self._verify()
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong is a failure
-            return error
-        return None
+        except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
+            error = raised
+        if injector.crashed is None and error is None:
+            return None  # this run was shorter than the first
+        self.crashes += 1
+        return None if error is None else injector.failure(error, describe(self._emulator))
 
-    def _run_first_worker(self, injector: _CrashInjector) -> None:
+    def _run_until_crash(self, injector: _CrashInjector) -> None:
         try:
-            with injector.interrupter.ending(), self.emulator.interceptors.installed(injector):
-                self._run(injector)
+            self._run(injector, errors="retry")
         except Exception:
-            # A lost response is an error to the worker, which may end it like a crash.
-            if not (injector.triggered and injector.crash is Crash.ANSWER_LOST):
+            # A lost answer is an error to the worker, which may end it like a crash.
+            if not injector.has_lost_answer_of_worker:
                 raise
 
     def _begin(self) -> None:
-        self.emulator.reset()
-        self.emulator.names = random_names(0)
-        refuse_lazy(self.setup(), "setup")
+        self._emulator.reset()
+        self._emulator.names = random_names(0)
+        refuse_lazy(self._setup(), "setup")
 
-    def _run(self, injector: _CrashInjector | None = None) -> int:
+    @bypass_interceptors()
+    def _check_tasks(self, modes: list[QueueMode]) -> None:
+        counts = dict.fromkeys(QueueMode, 0)
+        for queue in self._emulator.queues:
+            counts[queue.mode] += queue.fetch_statistics().tasks
+        if any(counts[mode] for mode in modes):
+            return
+        kinds = " or ".join(mode.value for mode in modes)
+        raise AssertionError(
+            f"crash_test: setup left no task in a {kinds} queue, so there is nothing to run: "
+            + next((_INSTEAD[mode] for mode in QueueMode if counts[mode]), "add at least one")
+        )
+
+    def _run(self, injector: _CrashInjector, *, errors: str) -> None:
         def work() -> object:
-            if injector is not None:
-                injector.check_alive()
-            return self.worker()
+            injector.check_alive()
+            with injector.worker.acting():
+                return worker()
 
-        return self.run(work)
+        worker = self._worker or _no_worker
+        with observed(self._emulator, injector, services=self._services):
+            try:
+                with injector.worker.interrupter.ending():
+                    self._run_worker(work, errors=errors)
+            except Exception:
+                if not injector.worker.has_ended:
+                    raise
+            if injector.worker.has_ended:
+                injector.drop_dead()
 
     def _verify(self) -> None:
-        result = self.check()
+        result = self._check()
         refuse_lazy(result, "check")
         if result is False:
             raise AssertionError("check returned False")
 
-    def _failure(self, injector: _CrashInjector, error: Exception | None) -> CrashFailure | None:
-        if error is None:
-            return None
-        return CrashFailure(
-            crash=injector.crash,
-            call_number=injector.call_number,
-            calls=tuple(injector.calls),
-            error=error,
-            state=describe(self.emulator),
-        )
+
+@contextmanager
+def _old_objects_left_out() -> Iterator[None]:
+    """Make `gc.collect()` look at objects that are made in the block only.
+
+    It takes 100 ms otherwise in a process that has loaded the SDK, most of the time of a crash.
+    """
+    if gc.get_freeze_count():
+        yield  # what the program has frozen itself could not be told apart
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
+def _no_worker() -> None:
+    """Do nothing: no pull queue is emptied."""
+
+
+_WORKER = "the worker"
+
+_INSTEAD = {
+    QueueMode.PULL: "it left pull tasks only; pass the worker that leases them",
+    QueueMode.PUSH: (
+        "it left push tasks only; pass app=, send= or deferred=True (not a worker that calls "
+        "run_tasks), so that they are sent and their handlers killed"
+    ),
+}
+"""What to pass where tasks of a kind are left."""
+
+
+@dataclass(eq=False)
 class _CrashInjector:
-    """An interceptor that ends the worker at one of its calls."""
+    """Ends whoever reaches a point, and loses responses."""
 
-    def __init__(self, crash: Crash, *, call_number: int) -> None:
-        self.crash = crash
-        self.call_number = call_number
-        self.calls: list[str] = []
-        self.triggered = False
-        self.interrupter = Interrupter(WorkerKilled)
-        self._dead = False
-        self._in_handler = False
+    plan: _Plan
+    crashed: Actor | None = None
+    """Whom the crash has hit; None: it has not happened."""
+    refusal: TypeError | None = None
+    """Why the worker was refused."""
+    points: list[Point] = field(default_factory=list)
+    """Those of the run, until the crash."""
+    attempts: list[Actor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.worker = Actor(_WORKER, WorkerKilled)
+        self._current = self.worker
 
     def check_alive(self) -> None:
         """Raise if the worker was killed, also if that ended only a thread that it started.
 
         Raises:
-            WorkerKilled: it is.
+            WorkerKilled: it was.
         """
-        if self._dead:
-            raise WorkerKilled
+        if self.worker.has_ended:
+            self.worker.end()
 
-    def __call__(self, call: QueueCall, call_next: Callable[[], object]) -> object:
-        if call.verb == "attempt":
-            return self._pass_on(call_next)
-        if self._in_handler:
-            return call_next()
-        if self._dead:
-            self.interrupter.end()
-        if not self.triggered:
-            self.calls.append(describe_call(call))
-        if self.triggered or len(self.calls) != self.call_number:
-            return call_next()
-        self.triggered = True
-        self._dead = self.crash is not Crash.ANSWER_LOST
-        if self.crash is not Crash.BEFORE:
-            call_next()
-        if self._dead:
-            self.interrupter.end()
-        raise DeadlineExceededError(f"the response to {self.calls[-1]} is lost")
+    def planned(self) -> Iterator[_Plan]:
+        """Yield the crashes that are possible in a run like this one."""
+        for number, point in enumerate(self.points, start=1):
+            yield _Plan(Crash.BEFORE, number)
+            yield _Plan(Crash.AFTER, number)
+            if point.is_of_queue:
+                yield _Plan(Crash.ANSWER_LOST, number)
+        for number in range(1, len(self.attempts) + 1):
+            yield _Plan(Crash.RESPONSE_LOST, number)
 
-    def _pass_on(self, call_next: Callable[[], object]) -> object:
-        """Send a push task: the calls of its handler are not those of the worker."""
-        self._in_handler = True
-        try:
+    @property
+    def has_lost_answer_of_worker(self) -> bool:
+        """True if the worker has got an error instead of an answer."""
+        return self.plan.crash is Crash.ANSWER_LOST and self.crashed is self.worker
+
+    def drop_dead(self) -> None:
+        """Drop what is left of whoever was killed, while its calls have no effect.
+
+        Generators that were not exhausted are closed by that, which runs their `finally`.
+        """
+        if self.crashed is not None:
+            with self.crashed.acting():
+                drop_requests()
+                gc.collect()
+
+    def failure(self, error: Exception, state: str) -> CrashFailure:
+        """Return what is reported of a crash."""
+        crash, hit = self.plan.crash or Crash.BEFORE, self.crashed or self.worker
+        calls = tuple(str(point) for point in self.points if point.actor is hit)
+        return CrashFailure(
+            crash=crash,
+            actor=hit.name,
+            call_number=0 if crash is Crash.RESPONSE_LOST else len(calls),
+            calls=calls,
+            error=error,
+            state=state,
+        )
+
+    # -- what an observer does ---------------------------------------------------------------------
+
+    def current(self) -> Actor:
+        """Return whose handler runs, or else the worker."""
+        return self._current
+
+    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
+        """Carry a call out, unless this is the one at which the crash happens."""
+        actor, crash = point.actor, self.plan.crash
+        if actor.has_ended:
+            actor.end()
+        if self.crashed is not None:
             return call_next()
-        finally:
-            self._in_handler = False
+        self.points.append(point)
+        if crash is Crash.RESPONSE_LOST or len(self.points) != self.plan.number:
+            return call_next()
+        self.crashed = actor
+        if crash is Crash.BEFORE:
+            actor.end()
+        call_next()
+        if crash is Crash.AFTER:
+            actor.end()
+        raise DeadlineExceededError(f"the response to {point} is lost")
+
+    def at_attempt(
+        self, request: PushRequest, call_next: Callable[[], PushResponse]
+    ) -> PushResponse:
+        """Send a request; whoever handles it is an actor."""
+        if current_actor() is self.worker:
+            self._refuse()
+        handler = Actor(_describe_attempt(request), HandlerKilled)
+        self.attempts.append(handler)
+        response: PushResponse | None = None
+        before, self._current = self._current, handler
+        with handler.acting():
+            try:
+                response = call_next()
+            except BaseException:
+                if not handler.has_ended:
+                    raise
+            finally:
+                self._current = before
+            if handler.has_ended:
+                response = None  # an app that catches everything may have sent one
+                self.drop_dead()
+        if response is None:
+            return PushResponse(None, reason="its instance was killed")
+        if self.plan == (Crash.RESPONSE_LOST, len(self.attempts)):
+            self.crashed = handler
+            return PushResponse(None, reason="the response was lost", error=response.error)
+        return response
+
+    def _refuse(self) -> None:
+        self.refusal = TypeError(
+            "crash_test: the worker calls run_tasks, so its handlers would not be killed: pass the "
+            "app to crash_test, as app=, send= or deferred=True, without a worker that runs tasks"
+        )
+        self.worker.end()
+
+
+def _describe_attempt(request: PushRequest) -> str:
+    return (
+        f'attempt {request.attempt} of task "{request.task_name}" of queue '
+        f'"{request.queue_name}" ({request.method} {request.url})'
+    )

@@ -13,7 +13,7 @@ from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import faults_of
 from pullqueue.push.dispatcher import why_not_sent
-from pullqueue.tasks import Task, TaskState
+from pullqueue.tasks import NewTask, Task, TaskState
 from pullqueue.testing.record import records_of
 
 _STATES = (
@@ -131,14 +131,22 @@ def describe_call(call: QueueCall) -> str:
     arguments = [_short(argument) for argument in call.arguments]
     if call.verb == "lease_tasks_by_tag" and call.options.get("tag") is not None:
         arguments.append(f"tag={quoted(call.options['tag'])}")
-    return f'{call.verb}({", ".join(arguments)}) on queue "{call.queue.name}"'
+    where = f'on queue "{call.queue.name}"'
+    if call.options.get("transactional"):
+        where += " in a transaction"
+    return f"{call.verb}({', '.join(arguments)}) {where}"
 
 
 def _short(argument: object) -> str:
     if isinstance(argument, Task):
         return quoted(argument.name)
+    if isinstance(argument, NewTask):
+        if argument.name is not None:
+            return quoted(argument.name)
+        request = argument.request
+        return describe_payload(argument.payload) if request is None else quoted(request.url)
     if isinstance(argument, list | tuple):
-        names = [_short(getattr(item, "name", None) or item) for item in argument[:3]]
+        names = [_short(item) for item in argument[:3]]
         return f"[{', '.join(names)}{', ...' if len(argument) > 3 else ''}]"
     return quoted(argument)
 

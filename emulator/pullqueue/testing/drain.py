@@ -6,6 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -16,6 +17,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.arguments import (
+    check_errors,
     check_is_emulator,
     refuse_lazy,
     selected_queues,
@@ -53,13 +55,14 @@ def drain(
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
+    errors: Literal["raise", "retry"] = "raise",
     max_calls: int = 1000,
 ) -> int:
     """Call an app's worker until the pull queues are empty, and return the number of calls.
 
     With `app`, `send` or `deferred`, as in `run_tasks`, the tasks of push queues are sent as well,
-    before and between the calls of the worker, until those queues are empty, too; an exception of
-    a handler ends `drain`.
+    before and between the calls of the worker, until those queues are empty, too. An exception of
+    a handler ends `drain`; with `errors="retry"` it is only status 500, as in production.
 
     `queues` are the queues to empty, or their names; if it is None, all pull queues, and the push
     queues whose tasks are sent. Tasks in other queues are left alone.
@@ -84,7 +87,7 @@ def drain(
     """
     interrupter = Interrupter(WorkerStopped)
     sender = Sender(app, send, deferred=deferred)
-    driver = _Driver(emulator, sender, queues, interrupter, max_calls)
+    driver = _Driver(emulator, sender, queues, interrupter, max_calls=max_calls, errors=errors)
     with driver.at_work():
         while driver.begins_call():
             with interrupter.ending():
@@ -101,6 +104,7 @@ async def drain_async(
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
+    errors: Literal["raise", "retry"] = "raise",
     max_calls: int = 1000,
 ) -> int:
     """Await an asynchronous worker until the pull queues are empty; return the number of calls.
@@ -118,7 +122,7 @@ async def drain_async(
     """
     interrupter = TaskInterrupter(WorkerStopped)
     sender = Sender(app, send, deferred=deferred)
-    driver = _Driver(emulator, sender, queues, interrupter, max_calls)
+    driver = _Driver(emulator, sender, queues, interrupter, max_calls=max_calls, errors=errors)
     with driver.at_work():
         while driver.begins_call():
             result = worker()
@@ -141,9 +145,12 @@ class _Driver:
         sender: Sender,
         queues: Iterable[Queue | str] | None,
         interrupter: Interrupter,
+        *,
         max_calls: int,
+        errors: str,
     ) -> None:
         check_is_emulator(emulator)
+        check_errors(errors)
         modes = (QueueMode.PULL, QueueMode.PUSH) if sender.is_set else (QueueMode.PULL,)
         selected = selected_queues(emulator, queues, modes=modes)
         self.calls = 0
@@ -155,6 +162,7 @@ class _Driver:
             emulator,
             sender,
             [queue for queue in selected if queue.is_push],
+            errors=errors,
             max_attempts=max_calls,
             limit_name="max_calls",
         )

@@ -35,6 +35,13 @@ class WorkerKilled(WorkerInterrupt):
     """ends a worker as a crash of its machine would; `crash_test` swallows it"""
 
 
+class HandlerKilled(WorkerKilled, asyncio.CancelledError):
+    """ends a handler as a crash of its instance would; event loops see that a task is cancelled
+
+    So the loop of a test client goes on, which ends at other exceptions that are no `Exception`.
+    """
+
+
 class Interrupter:
     """Ends a worker from an interceptor of its calls."""
 
@@ -90,7 +97,7 @@ class Interrupter:
     def _has_ended(self, error: BaseException) -> bool:
         if isinstance(error, BaseExceptionGroup):  # of a TaskGroup
             return all(map(self._has_ended, error.exceptions))
-        if isinstance(error, asyncio.CancelledError):
+        if isinstance(error, asyncio.CancelledError) and not isinstance(error, self._interrupt):
             return self._cancelled
         if isinstance(error, Exception):  # of a client that does not read its sockets in Python
             return self._unnoticed > 0
@@ -167,6 +174,7 @@ def _patch() -> None:
         _replace(socket.socket, name, _noticing_end)
     _replace(http.client.HTTPConnection, "getresponse", _closing)
     _replace(threading, "excepthook", _silent)
+    _replace(sys, "unraisablehook", _silent)
     if "pullqueue.cloudtasks.grpc_server" in sys.modules:
         import grpc  # noqa: PLC0415 - is loaded
 
@@ -243,7 +251,7 @@ def _closing(get_response: Callable[..., Any]) -> Callable[..., Any]:
 
 def _silent(hook: Callable[..., object]) -> Callable[..., object]:
     @wraps(hook)
-    def silent(args: threading.ExceptHookArgs) -> None:
+    def silent(args: Any) -> None:  # noqa: ANN401 - of either hook
         if not issubclass(args.exc_type, WorkerInterrupt):
             hook(args)
 

@@ -30,6 +30,7 @@ from pullqueue.push.wsgi_sender import WsgiSender, environ_restored
 from pullqueue.tasks import Task, count_tasks
 from pullqueue.testing.arguments import (
     SYNC_SEND,
+    check_errors,
     check_flag,
     check_is_emulator,
     check_maximum,
@@ -94,8 +95,7 @@ def run_tasks(
         ValueError: an argument is not valid, or there is no app for the target of a task.
     """
     check_is_emulator(emulator, then="app")
-    if errors not in ("raise", "retry"):
-        raise ValueError(f'errors is {quoted(errors)}: use "raise" or "retry"')
+    check_errors(errors)
     sender = Sender(app, send, deferred=deferred)
     if not sender.is_set:
         raise TypeError("app is missing: pass the WSGI app that has the handlers, or send=")

@@ -1,0 +1,106 @@
+"""Intercepting the calls that an app makes to bundled services other than task queues.
+
+Within `intercepted` the stubs of Google's testbed answer each call in the thread that makes it, at
+once. Otherwise they answer in threads of a pool, so that two runs of the same code would differ.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+from unittest.mock import patch
+
+from pullqueue.sdk.imports import apiproxy_rpc
+
+Intercept: TypeAlias = Callable[["ServiceCall", Callable[[], object]], object]
+"""Takes a call and what carries it out; what it raises is raised where the call is made."""
+
+
+class ServiceCall:
+    """One call to a bundled service."""
+
+    __slots__ = ("method", "request", "service")
+
+    def __init__(self, service: str, method: str, request: Any) -> None:
+        self.service = service
+        self.method = method
+        self.request = request
+
+    def __str__(self) -> str:
+        details = _DETAILS.get(self.service, _no_details)(self.request)
+        return " ".join(filter(None, (f"{self.service}.{self.method}", details)))
+
+
+@contextmanager
+def intercepted(intercept: Intercept) -> Iterator[None]:
+    """Pass each call in the block to `intercept`."""
+
+    def make_call(rpc: Any) -> None:
+        done: Future[None] = Future()
+        rpc._state = apiproxy_rpc.RPC.RUNNING
+        rpc.future = done
+        intercept(ServiceCall(rpc.package, rpc.call, rpc.request), rpc._SendRequestAndFinish)
+        done.set_result(None)
+
+    with patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", make_call):
+        yield
+
+
+def drop_requests() -> None:
+    """Drop what ndb keeps in this thread of requests that were killed.
+
+    That are tasklets, calls that were not made yet, and the context with its cache. What tasklets
+    do while they are closed can raise; each is closed once.
+    """
+    tasklets = sys.modules.get("google.appengine.ext.ndb.tasklets")
+    if tasklets is None:
+        return
+    state = vars(tasklets)["_state"]
+    while True:
+        try:
+            state.reset("")
+        except BaseException:  # noqa: BLE001, S112 - of a tasklet that cannot go on
+            continue
+        return
+
+
+def _datastore_details(request: Any) -> str:
+    if hasattr(request, "entity"):
+        return _counted("entity", "entities", (each.key for each in request.entity))
+    if hasattr(request, "key"):
+        return _counted("key", "keys", request.key)
+    kind = getattr(request, "kind", b"")
+    return f"of kind {_text(kind)}" if kind else ""
+
+
+def _counted(one: str, many: str, keys: Iterable[Any]) -> str:
+    """Return how many keys there are, and of which kinds."""
+    kinds = Counter(_text(key.path.element[-1].type) for key in keys)
+    count = kinds.total()
+    return f"{count} {one if count == 1 else many} of kind {', '.join(kinds)}" if count else ""
+
+
+def _memcache_details(request: Any) -> str:
+    keys = getattr(request, "key", None)
+    if isinstance(keys, bytes | str):
+        return f"key {_text(keys)}"
+    count = len(getattr(request, "item", keys) or ())
+    return f"{count} key{'' if count == 1 else 's'}" if count else ""
+
+
+def _no_details(_: object) -> str:
+    return ""
+
+
+_DETAILS: dict[str, Callable[[Any], str]] = {
+    "datastore_v3": _datastore_details,
+    "memcache": _memcache_details,
+}
+
+
+def _text(data: bytes | str) -> str:
+    return data if isinstance(data, str) else data.decode(errors="replace")

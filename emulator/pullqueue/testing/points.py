@@ -1,0 +1,190 @@
+"""The points at which tests can stop an actor: its calls to queues and to bundled services.
+
+An actor is a worker, the handler of an attempt, or a function of a test. A call is a point through
+whichever interface it is made; what a service calls to carry it out is part of it, such as the adds
+of tasks by a commit of the datastore.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from unittest.mock import patch
+
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import QueueCall
+from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.testing.describing import describe_call
+from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt, interruptible
+
+if TYPE_CHECKING:
+    from pullqueue.sdk.rpcs import ServiceCall
+
+__tracebackhide__ = True  # a failed test is shown at its own line
+
+_actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
+_inside: ContextVar[bool] = ContextVar("inside", default=False)
+"""True while a call is carried out."""
+
+
+class Actor:
+    """One that makes calls."""
+
+    def __init__(self, name: str, interrupt: type[WorkerInterrupt]) -> None:
+        self.name = name
+        self.interrupter = Interrupter(interrupt)
+        """Ends it, with this exception."""
+        self.has_ended = False
+        """True once it was ended, after which none of its calls is carried out."""
+
+    def end(self) -> NoReturn:
+        """End the actor at its current call, and at each that it still makes.
+
+        Raises:
+            WorkerInterrupt: this is the thread of the call.
+            ConnectionCut: this thread carries the call out for a client.
+        """
+        self.has_ended = True
+        self.interrupter.end()
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """Make the calls in the block those of this actor, and those of threads it starts."""
+        token = _actor.set(self)
+        try:
+            yield
+        finally:
+            _actor.reset(token)
+
+
+class Point:
+    """One call of an actor."""
+
+    __slots__ = ("actor", "call")
+
+    def __init__(self, actor: Actor, call: QueueCall | ServiceCall) -> None:
+        self.actor = actor
+        self.call = call
+
+    @property
+    def is_of_queue(self) -> bool:
+        """True if a queue is called, and not another service."""
+        return isinstance(self.call, QueueCall)
+
+    def __str__(self) -> str:
+        return describe_call(self.call) if isinstance(self.call, QueueCall) else str(self.call)
+
+
+class Observer(Protocol):
+    """What gets the points."""
+
+    def current(self) -> Actor:
+        """Return who makes a call whose thread is not known to be that of an actor.
+
+        That is a thread of a server in this process, which carries out a call of its client.
+        """
+
+    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
+        """Carry out a call, or not, and return its result."""
+
+    def at_attempt(
+        self, request: PushRequest, call_next: Callable[[], PushResponse]
+    ) -> PushResponse:
+        """Send the request of a push task, or not, and return the response."""
+
+
+def current_actor() -> Actor | None:
+    """Return the actor whose thread this is, if any."""
+    return _actor.get()
+
+
+@contextmanager
+def observed(emulator: Emulator, observer: Observer, *, services: bool) -> Iterator[None]:
+    """Pass the points of a block, and the attempts to send push tasks, to an observer.
+
+    With `services`, calls to bundled services are points, if App Engine's SDK uses the emulator.
+    """
+
+    def at_point(call: QueueCall | ServiceCall, call_next: Callable[[], object]) -> object:
+        if _inside.get():
+            return call_next()
+
+        def carry_out() -> object:
+            token = _inside.set(True)
+            try:
+                return call_next()
+            finally:
+                _inside.reset(token)
+
+        return observer.at_point(Point(_actor.get() or observer.current(), call), carry_out)
+
+    def intercept(call: QueueCall, call_next: Callable[[], object]) -> object:
+        if call.verb != "attempt":
+            return at_point(call, call_next)
+        send = cast("Callable[[], PushResponse]", call_next)
+        return observer.at_attempt(cast("PushRequest", call.arguments[0]), send)
+
+    with ExitStack() as stack:
+        stack.enter_context(interruptible())
+        stack.enter_context(_threads_of_actors())
+        stack.enter_context(emulator.interceptors.installed(intercept))
+        if services and _uses_sdk(emulator):
+            from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - the SDK is loaded
+
+            stack.enter_context(intercepted(at_point))
+        yield
+
+
+def _uses_sdk(emulator: Emulator) -> bool:
+    installation = sys.modules.get("pullqueue.sdk.installation")
+    return installation is not None and installation.emulator_in_use() is emulator
+
+
+def drop_requests() -> None:
+    """Drop what libraries keep in this thread of a request that was killed."""
+    if "pullqueue.sdk.rpcs" in sys.modules:
+        from pullqueue.sdk import rpcs  # noqa: PLC0415 - is loaded
+
+        rpcs.drop_requests()
+
+
+@contextmanager
+def _threads_of_actors() -> Iterator[None]:
+    """Make the calls of threads, in the block, those of the actor that has started them."""
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+
+    def start_thread(thread: threading.Thread) -> None:
+        actor = _actor.get()
+        if actor is not None:
+            setattr(thread, "run", _of(actor, thread.run))  # noqa: B010 - a method, to mypy
+        start(thread)
+
+    def submit_call(
+        pool: ThreadPoolExecutor,
+        function: Callable[..., Any],
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> Future[Any]:
+        actor = _actor.get()
+        run = function if actor is None else _of(actor, function)
+        return submit(pool, run, *args, **kwargs)
+
+    with (
+        patch.object(threading.Thread, "start", start_thread),
+        patch.object(ThreadPoolExecutor, "submit", submit_call),
+    ):
+        yield
+
+
+def _of(actor: Actor, function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 - as the function
+        with actor.acting():
+            return function(*args, **kwargs)
+
+    return run

@@ -1,0 +1,506 @@
+"""Killing the handlers of push tasks at each of their calls, and losing their responses."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from fastapi import FastAPI, Request
+from flask import Flask
+from programs import completed
+
+from pullqueue import Emulator, Queue
+from pullqueue.errors import DeadlineExceededError, NameInUseError
+from pullqueue.push.request import PushRequest
+from pullqueue.server.lifecycle import Server
+from pullqueue.tasks import HttpRequest
+from pullqueue.testing import (
+    Crash,
+    CrashTestError,
+    assert_empty,
+    crash_test,
+    drain,
+    drain_async,
+    run_tasks,
+)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # starlette's, of the library on which its client is built
+    from fastapi.testclient import TestClient
+
+
+@pytest.fixture
+def pushed(emulator: Emulator) -> Queue:
+    """A push queue."""
+    return emulator.queue("pushed")
+
+
+class Shop:
+    """Charges orders, and then has them shipped by another task."""
+
+    def __init__(self, pushed: Queue) -> None:
+        self.pushed = pushed
+        self.charged: set[bytes] = set()
+        self.shipped: set[bytes] = set()
+
+    def setup(self) -> None:
+        self.charged.clear()
+        self.shipped.clear()
+        self.pushed.add("1", name="order-1", request=HttpRequest("/charge"))
+
+    def charge_wrongly(self, order: bytes) -> None:
+        """Forget the order where it dies between the two."""
+        if order in self.charged:
+            return
+        self.charged.add(order)
+        self.pushed.add(order, request=HttpRequest("/ship"))
+
+    def charge(self, order: bytes) -> None:
+        """Charge, and add the next task always, by a name."""
+        self.charged.add(order)
+        with suppress(NameInUseError):
+            self.pushed.add(order, name="ship-1", request=HttpRequest("/ship"))
+
+    def check(self) -> None:
+        assert self.shipped == self.charged == {b"1"}
+
+
+@pytest.fixture
+def shop(pushed: Queue) -> Shop:
+    """The app's work."""
+    return Shop(pushed)
+
+
+Charge = Callable[[bytes], None]
+MakeApp = Callable[[Shop, Charge], dict[str, Any]]
+"""Returns the arguments that say where tasks are sent."""
+
+
+def with_wsgi(shop: Shop, charge: Charge) -> dict[str, Any]:
+    """Return a plain WSGI app."""
+
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        body = environ["wsgi.input"].read()
+        (charge if environ["PATH_INFO"] == "/charge" else shop.shipped.add)(body)
+        start_response("204 No Content", [])
+        return []
+
+    return {"app": app}
+
+
+def with_flask(shop: Shop, charge: Charge) -> dict[str, Any]:
+    """Return an app of Flask."""
+    from flask import request  # noqa: PLC0415
+
+    app = Flask("shop")
+
+    @app.post("/<step>")
+    def handle(step: str) -> str:
+        (charge if step == "charge" else shop.shipped.add)(request.data)
+        return ""
+
+    return {"app": app}
+
+
+def with_flask_that_catches_everything(shop: Shop, charge: Charge) -> dict[str, Any]:
+    """Return an app that responds to every request with success."""
+    app = with_flask(shop, charge)["app"]
+    inner = app.wsgi_app
+
+    def careless(environ: Any, start_response: Any) -> Any:
+        try:
+            return list(inner(environ, start_response))
+        except BaseException:  # noqa: BLE001
+            start_response("200 OK", [])
+            return []
+
+    app.wsgi_app = careless
+    return {"app": app}
+
+
+def with_fastapi(shop: Shop, charge: Charge) -> dict[str, Any]:
+    """Return the client of an app of FastAPI, whose handler runs in an event loop."""
+    app = FastAPI()
+
+    @app.post("/{step}")
+    async def handle(step: str, request: Request) -> None:
+        (charge if step == "charge" else shop.shipped.add)(await request.body())
+
+    client = TestClient(app)
+    return {"send": lambda r: client.request(r.method, r.url, headers=r.headers, content=r.body)}
+
+
+def with_fastapi_in_threads(shop: Shop, charge: Charge) -> dict[str, Any]:
+    """Return one whose handlers run in threads, by a client that keeps its event loop."""
+    app = FastAPI()
+
+    @app.post("/{step}")
+    def handle(step: str) -> None:
+        (charge if step == "charge" else shop.shipped.add)(b"1")
+
+    client = TestClient(app)
+    client.__enter__()
+    return {"send": lambda r: client.request(r.method, r.url, headers=r.headers, content=r.body)}
+
+
+@pytest.fixture(
+    params=[
+        with_wsgi,
+        with_flask,
+        with_flask_that_catches_everything,
+        with_fastapi,
+        with_fastapi_in_threads,
+    ]
+)
+def make_app(request: pytest.FixtureRequest) -> MakeApp:
+    """A framework."""
+    made: MakeApp = request.param
+    return made
+
+
+def test_a_handler_that_survives(emulator: Emulator, shop: Shop, make_app: MakeApp) -> None:
+    where = make_app(shop, shop.charge)
+
+    # One add, in three ways, and the responses of two attempts.
+    assert crash_test(emulator, setup=shop.setup, check=shop.check, **where) == 5
+
+
+def test_a_handler_that_loses_an_order(emulator: Emulator, shop: Shop, make_app: MakeApp) -> None:
+    where = make_app(shop, shop.charge_wrongly)
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=shop.setup, check=shop.check, **where)
+
+    (failure,) = caught.value.failures
+    assert (failure.crash, failure.call_number) == (Crash.BEFORE, 1)
+    lines = str(caught.value).splitlines()
+    attempt = 'attempt 1 of task "order-1" of queue "pushed" (POST /charge)'
+    call = failure.calls[0]
+    assert call.startswith("add(")
+    assert lines[:5] == [
+        "crash_test: 1 of 5 crashes leads to a wrong state",
+        "",
+        f"killed before call 1, {call}, in {attempt}:",
+        "  calls until then:",
+        f"    1. {call}",
+    ]
+    assert lines[5].startswith("  AssertionError: assert")
+    assert "attempt failed (no response) until" in str(caught.value)
+
+
+def test_a_lost_response_runs_the_task_again(emulator: Emulator, pushed: Queue) -> None:
+    mails = []
+
+    def send(_: PushRequest) -> int:
+        mails.append(1)
+        return 200
+
+    def setup() -> None:
+        mails.clear()
+        pushed.add(name="mail")
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=setup, check=lambda: len(mails) == 1, send=send)
+
+    (failure,) = caught.value.failures
+    assert failure.crash is Crash.RESPONSE_LOST
+    assert str(failure).splitlines()[:3] == [
+        'response lost, in attempt 1 of task "mail" of queue "pushed" (POST /_ah/queue/pushed):',
+        "  it has made no calls",
+        "  AssertionError: check returned False",
+    ]
+
+
+def test_the_response_of_every_attempt_is_lost_once(emulator: Emulator, pushed: Queue) -> None:
+    statuses: list[int] = []
+    runs: list[int] = []
+
+    def send(_: PushRequest) -> int:
+        runs[-1] += 1
+        return statuses.pop()
+
+    def setup() -> None:
+        statuses[:] = [200, 200, 503, 503]
+        runs.append(0)
+        pushed.add()
+
+    # The task fails twice; each of the three attempts can lose its response.
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=setup, check=lambda: runs[-1] == 3, send=send)
+
+    assert runs == [3, 3, 3, 4]
+    assert len(caught.value.failures) == 1
+
+
+class Dying:
+    """Handlers that add a task to a pull queue when they are killed, and only then."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.threads: list[threading.Thread] = []
+
+    def call(self) -> None:
+        """Reach a point; the handler lives where only the answer is lost."""
+        with suppress(DeadlineExceededError):
+            self.queue.purge()
+
+    def excepting(self) -> None:
+        try:
+            self.call()
+        except BaseException:  # noqa: BLE001
+            self.queue.add("from the dead")
+
+    def finally_(self) -> None:
+        alive = False
+        try:
+            self.call()
+            alive = True
+        finally:
+            if not alive:
+                self.queue.add("from the dead")
+
+    def generating(self) -> None:
+        def lines() -> Iterator[int]:
+            alive = False
+            try:
+                yield 1
+                alive = True
+            finally:
+                if not alive:
+                    self.queue.add("from the dead")
+
+        generator = lines()
+        cycle: list[object] = [generator]
+        cycle.append(cycle)
+        next(generator)
+        self.call()
+        list(generator)
+
+    def threading(self) -> None:
+        died = threading.Event()
+        ended = threading.Event()
+
+        def wait() -> None:
+            ended.wait(10)
+            if died.is_set():
+                self.queue.add("from the dead")
+
+        self.threads.append(threading.Thread(target=wait))
+        self.threads[-1].start()
+        try:
+            self.call()
+        except BaseException:
+            died.set()
+            raise
+        finally:
+            ended.set()
+
+    def persisting(self) -> None:
+        for _ in range(3):
+            with suppress(BaseException):
+                self.call()
+                return
+            with suppress(BaseException):
+                self.queue.add("from the dead")
+
+
+@pytest.mark.parametrize("how", ["excepting", "finally_", "generating", "threading", "persisting"])
+def test_a_dead_handler_changes_nothing(
+    emulator: Emulator, queue: Queue, pushed: Queue, how: str
+) -> None:
+    dying = Dying(queue)
+
+    def send(_: PushRequest) -> int:
+        getattr(dying, how)()
+        return 200
+
+    def check() -> bool:
+        for thread in dying.threads:
+            thread.join()
+        return not queue.list_tasks(10)
+
+    assert crash_test(emulator, setup=pushed.add, check=check, send=send) == 4
+
+
+def test_an_exception_of_a_handler_is_a_retry_after_a_crash(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    """It can follow from the crash; without one it is raised."""
+    begun = []
+
+    def send(_: PushRequest) -> int:
+        begun.append(1)
+        queue.purge()
+        if len(begun) == 2:
+            raise OSError("still locked")
+        return 200
+
+    def setup() -> None:
+        begun.clear()
+        pushed.add()
+
+    assert crash_test(emulator, setup=setup, check=lambda: len(begun) != 2, send=send) == 4
+    begun[:] = [1]
+    with pytest.raises(OSError, match="still locked"):
+        crash_test(emulator, setup=pushed.add, check=lambda: True, send=send)
+
+
+def test_exhausted_tasks_are_left_for_check(emulator: Emulator, pushed: Queue) -> None:
+    """The queue permits three retries; what fails forever without a response is exhausted."""
+
+    def send(request: PushRequest) -> int:
+        return 200 if request.attempt == 1 else 503
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=pushed.add, check=lambda: not pushed.exhausted, send=send)
+
+    assert [failure.crash for failure in caught.value.failures] == [Crash.RESPONSE_LOST]
+    assert not pushed.list_tasks(1)
+
+
+def test_a_worker_and_an_app_are_crashed_in_one_count(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            with suppress(NameInUseError):
+                pushed.add(name="next")
+            queue.delete_tasks(task)
+
+    def send(_: PushRequest) -> int:
+        queue.fetch_statistics()
+        return 200
+
+    crashes = crash_test(emulator, work, setup=queue.add, check=lambda: True, send=send)
+
+    assert crashes == 3 * 4 + 1
+
+
+def test_what_cannot_be_tested_is_refused_with_what_to_pass(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    def send(_: PushRequest) -> int:
+        return 200
+
+    def run() -> None:
+        run_tasks(emulator, send=send)
+
+    def work() -> None:
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+
+    def setup() -> None:
+        queue.add()
+        pushed.add()
+
+    with pytest.raises(TypeError, match="nothing to crash: pass the worker, or the app"):
+        crash_test(emulator, setup=pushed.add, check=lambda: True)
+    with pytest.raises(AssertionError, match=r"no task in a pull queue, .* pass app="):
+        crash_test(emulator, run, setup=pushed.add, check=lambda: True)
+    with pytest.raises(TypeError, match="the worker calls run_tasks, so its handlers would not"):
+        crash_test(emulator, run, setup=setup, check=lambda: True)
+    with pytest.raises(AssertionError, match=r"no task in a push queue, .* pass the worker"):
+        crash_test(emulator, setup=queue.add, check=lambda: True, send=send)
+    with pytest.raises(AssertionError, match=r"no task in a pull or push queue, .* at least one"):
+        crash_test(emulator, work, setup=queue.purge, check=lambda: True, send=send)
+
+
+def test_drain_retries_where_errors_are_to_be_retried(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    def send(request: PushRequest) -> int:
+        if request.attempt == 1:
+            raise OSError("try again")
+        queue.add()
+        return 200
+
+    def work() -> None:
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+
+    async def work_async() -> None:
+        work()
+
+    pushed.add()
+    with pytest.raises(OSError, match="try again"):
+        drain(emulator, work, send=send)
+    assert drain(emulator, work, send=send, errors="retry") == 1
+    pushed.add()
+    asyncio.run(drain_async(emulator, work_async, send=send, errors="retry"))
+    assert_empty(queue)
+    with pytest.raises(ValueError, match='errors is "ignore": use "raise" or "retry"'):
+        drain(emulator, work, send=send, errors="ignore")  # type: ignore[arg-type]
+
+
+def test_a_handler_is_killed_at_the_calls_of_its_client_of_a_server(
+    emulator: Emulator, pushed: Queue
+) -> None:
+    """It loses its connection, and the same client can be used by the next attempt."""
+    path = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
+    with Server(emulator) as server, requests.Session() as session:
+
+        def send(_: PushRequest) -> int:
+            session.get(server.url + path, timeout=30).raise_for_status()
+            return 200
+
+        assert crash_test(emulator, setup=pushed.add, check=lambda: True, send=send) == 4
+
+
+def test_a_handler_of_django(emulator: Emulator, tmp_path: Path) -> None:
+    """Django is set up once in a process, so it has one of its own."""
+    program = tmp_path / "program.py"
+    program.write_text(DJANGO)
+
+    assert completed([sys.executable, str(program)], check=True).stdout == "5\n"
+
+
+DJANGO = """\
+from contextlib import suppress
+
+import django
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+from django.http import HttpResponse
+from django.urls import path
+
+from pullqueue.errors import NameInUseError
+from pullqueue.tasks import HttpRequest
+from pullqueue.testing import crash_test, emulation
+
+
+def first(request):
+    with suppress(NameInUseError):
+        queue.add(name="two", request=HttpRequest("/second"))
+    return HttpResponse()
+
+
+def second(request):
+    done.append(1)
+    return HttpResponse()
+
+
+settings.configure(
+    ROOT_URLCONF=(path("first", first), path("second", second)), ALLOWED_HOSTS=["*"], MIDDLEWARE=[]
+)
+done = []
+
+
+def setup():
+    done.clear()
+    queue.add(name="one", request=HttpRequest("/first"))
+
+
+with emulation(queues=[{"name": "work", "mode": "push", "rate": "5/s"}]) as emulated:
+    queue = emulated.emulator.queue("work")
+    print(
+        crash_test(
+            emulated.emulator, setup=setup, check=lambda: bool(done), app=get_wsgi_application()
+        )
+    )
+"""

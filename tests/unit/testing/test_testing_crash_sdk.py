@@ -1,0 +1,202 @@
+"""Killing handlers that use App Engine's SDK: at calls to the datastore, inside tasklets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sdk_calls import deferred, ndb, testbed
+
+from pullqueue import Emulator, Queue
+from pullqueue.push.request import PushRequest
+from pullqueue.sdk import install
+from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
+from pullqueue.tasks import HttpRequest
+from pullqueue.testing import Crash, CrashTestError, crash_test
+
+
+class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed
+    """An account, or an order."""
+
+    value = ndb.IntegerProperty(default=0)
+
+
+@pytest.fixture
+def bed(emulator: Emulator) -> Iterator[Any]:
+    """A testbed with the emulator's queues."""
+    bed = testbed.Testbed()
+    bed.activate()
+    bed.init_datastore_v3_stub()
+    bed.init_memcache_stub()
+    with install(emulator) as stub:
+        apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
+        yield bed
+    bed.deactivate()
+
+
+@pytest.fixture
+def pushed(emulator: Emulator, bed: Any) -> Queue:
+    """A push queue, whose app uses the SDK."""
+    assert bed
+    return emulator.queue("pushed")
+
+
+class App:
+    """Turns an order into a charge, and then a task that ships it."""
+
+    def __init__(self, pushed: Queue) -> None:
+        self.pushed = pushed
+
+    def setup(self) -> None:
+        for kind in ("charge", "shipment"):
+            ndb.Key(Account, kind).delete()
+        self.pushed.add(name="order", request=HttpRequest("/charge"))
+
+    def charge_wrongly(self) -> None:
+        """Lose the order where it dies between the put and the add."""
+        if ndb.Key(Account, "charge").get() is None:
+            Account(id="charge").put()
+            taskqueue.add(url="/ship", queue_name="pushed")
+
+    @ndb.transactional  # type: ignore[untyped-decorator]
+    def charge(self) -> None:
+        if ndb.Key(Account, "charge").get() is None:
+            Account(id="charge").put()
+            taskqueue.add(url="/ship", queue_name="pushed", transactional=True)
+
+    def charge_in_tasklets(self) -> None:
+        @ndb.tasklet  # type: ignore[untyped-decorator]
+        def work() -> Any:
+            found = yield ndb.Key(Account, "charge").get_async()
+            if found is None:
+                yield Account(id="charge").put_async()
+                yield taskqueue.Queue("pushed").add_async(taskqueue.Task(url="/ship"))
+            raise ndb.Return(None)
+
+        ndb.transaction_async(work).get_result()
+
+    def check(self) -> None:
+        assert ndb.Key(Account, "charge").get() is not None
+        assert ndb.Key(Account, "shipment").get() is not None
+
+    def ship(self) -> None:
+        Account(id="shipment").put()
+
+
+@pytest.fixture
+def app(pushed: Queue) -> App:
+    """The app."""
+    return App(pushed)
+
+
+def test_a_put_without_its_task_is_found(emulator: Emulator, app: App) -> None:
+    def send(request: PushRequest) -> int:
+        (app.charge_wrongly if request.url == "/charge" else app.ship)()
+        return 200
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=app.setup, check=app.check, send=send)
+
+    found = [(f.crash, f.calls[-1]) for f in caught.value.failures]
+    assert (Crash.AFTER, "datastore_v3.Put 1 entity of kind Account") in found
+    assert {crash for crash, _ in found} == {Crash.AFTER, Crash.BEFORE}
+
+
+def test_a_transaction_and_its_tasks_are_atomic(emulator: Emulator, app: App) -> None:
+    def send(request: PushRequest) -> int:
+        (app.charge if request.url == "/charge" else app.ship)()
+        return 200
+
+    assert crash_test(emulator, setup=app.setup, check=app.check, send=send) > 10
+
+
+def test_killing_inside_tasklets_leaves_the_event_loop_clean(emulator: Emulator, app: App) -> None:
+    def send(request: PushRequest) -> int:
+        (app.charge_in_tasklets if request.url == "/charge" else app.ship)()
+        return 200
+
+    assert crash_test(emulator, setup=app.setup, check=app.check, send=send) > 10
+
+
+def test_a_later_handler_does_not_continue_the_tasklets_of_a_dead_one(
+    emulator: Emulator, pushed: Queue
+) -> None:
+    """What the dead one has begun, and what it has put in ndb's cache, is gone."""
+    seen = []
+
+    @ndb.tasklet  # type: ignore[untyped-decorator]
+    def count(name: str) -> Any:
+        account = yield ndb.Key(Account, name).get_async()
+        account.value += 1
+        yield account.put_async()
+
+    def send(_: PushRequest) -> int:
+        seen.append(ndb.get_context())
+        pending = [count(name) for name in "ab"]
+        for each in pending:
+            each.check_success()
+        return 200
+
+    def setup() -> None:
+        ndb.put_multi([Account(id=name) for name in "ab"])
+        seen.clear()
+        pushed.add()
+
+    def check() -> None:
+        values = [ndb.Key(Account, name).get(use_cache=False).value for name in "ab"]
+        assert all(1 <= value <= 2 for value in values)
+        assert len({id(context) for context in seen}) == len(seen)
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=setup, check=check, send=send)
+
+    # Where only its response is lost, the instance lives, and has the context of the thread.
+    assert [failure.crash for failure in caught.value.failures] == [Crash.RESPONSE_LOST]
+
+
+def test_a_worker_with_transactional_tasks(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
+    """A commit and the adds of its transaction are one call, as in production."""
+
+    @ndb.transactional  # type: ignore[untyped-decorator]
+    def change(name: str) -> None:
+        Account(id=name).put()
+        taskqueue.add(url="/mail", queue_name="pushed", transactional=True)
+
+    def work() -> None:
+        for task in taskqueue.Queue("work").lease_tasks(60, 1):
+            if ndb.Key(Account, task.name).get() is None:
+                change(task.name)
+            taskqueue.Queue("work").delete_tasks(task)
+
+    def setup() -> None:
+        ndb.Key(Account, "one").delete()
+        queue.add(name="one")
+
+    def check() -> None:
+        assert len(pushed.list_tasks(10)) == 1
+
+    crashes = crash_test(emulator, work, setup=setup, check=check)
+    only_queues = crash_test(emulator, work, setup=setup, check=check, services=False)
+
+    assert crashes > only_queues == 9  # lease, transactional add and delete, in three ways
+    assert pushed.list_tasks(10)
+
+
+def test_deferred_calls_are_killed(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(
+            emulator,
+            setup=lambda: deferred.defer(keep, "one", _queue="pushed"),
+            check=lambda: len(queue.list_tasks(10)) == 1,
+            deferred=True,
+        )
+
+    crashes = [failure.crash for failure in caught.value.failures]
+    assert crashes == [Crash.AFTER, Crash.ANSWER_LOST, Crash.RESPONSE_LOST]
+    assert pushed.name in caught.value.failures[0].actor
+
+
+def keep(payload: str) -> None:
+    """Add a pull task, once for each call."""
+    taskqueue.Queue("work").add(taskqueue.Task(payload=payload, method="PULL"))
