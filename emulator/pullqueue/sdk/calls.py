@@ -192,7 +192,7 @@ def add_in_transaction(
         keep()
         return Insertion([], {})
 
-    call = QueueCall(queue, "insert", (tasks,), {})
+    call = QueueCall(queue, "insert", (tasks,), {"transactional": True})
     queue.interceptors.intercept(call, keep_them)
     response.taskresult.extend(results)
 
