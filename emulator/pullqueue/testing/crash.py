@@ -267,7 +267,7 @@ def _old_objects_left_out() -> Iterator[None]:
     It takes 100 ms otherwise in a process that has loaded the SDK, most of the time of a crash.
     """
     if gc.get_freeze_count():
-        yield  # what the program has frozen itself could not be told apart
+        yield  # unfreezing would include what the program has frozen itself
         return
     gc.freeze()
     try:

@@ -57,7 +57,7 @@ class Shop:
         self.pushed.add("1", name="order-1", request=HttpRequest("/charge"))
 
     def charge_wrongly(self, order: bytes) -> None:
-        """Forget the order where it dies between the two."""
+        """Lose the order where it dies between the two."""
         if order in self.charged:
             return
         self.charged.add(order)
