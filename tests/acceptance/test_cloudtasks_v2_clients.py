@@ -97,8 +97,12 @@ def listed(handlers: TaskHandlers, queue: str) -> list[str]:
 
 def check_life(handlers: TaskHandlers, queue: str, found: Any) -> None:
     """Check what became of the tasks that a client created in its queue."""
+    printed = found.pop("printed")
     assert found == {"url": f"{API}/{queue}-run", "again": found["again"], "listed": True}
     assert found["again"] in (grpc.StatusCode.ALREADY_EXISTS.value[0], 409)
+    if printed is not None:
+        assert "Requested entity already exists" in printed
+        assert f'task "{queue}-run" of queue "{queue}" exists' in printed.replace('\\"', '"')
     until(lambda: listed(handlers, queue) == [f"{queue}-purged"])
     handlers.check(f"/{queue}-run", b"work", WORKER)
     handlers.check(f"/{queue}-retried", b"work", WORKER, attempts=2)
@@ -209,7 +213,8 @@ async def life(queue):
         purged = await create(f"{queue}-purged", **later)
         await tasks.run(run)
         listed = [task["name"] for task in (await tasks.list())["tasks"]]
-        print(json.dumps({"url": url, "again": again, "listed": purged in listed}))
+        found = {"url": url, "again": again, "listed": purged in listed, "printed": None}
+        print(json.dumps(found))
 
 asyncio.run(life(sys.argv[3]))
 """

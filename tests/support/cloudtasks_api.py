@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import grpc
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
+from grpc_status import rpc_status
 from werkzeug.test import Client
 
 from pullqueue.cloudtasks.messages import message_class
@@ -27,12 +28,16 @@ Call = Callable[..., dict[str, Any]]
 
 
 class ApiRefused(Exception):  # noqa: N818 - reads as what happened
-    """A call was refused."""
+    """A call was refused; its text is the message, and in parentheses the advice."""
 
-    def __init__(self, code: str, message: str, details: object = None) -> None:
+    def __init__(self, code: str, message: str, details: list[dict[str, Any]]) -> None:
         self.code = code
+        self.message = message
         self.details = details
-        super().__init__(f"{code}: {message}")
+        """The details as JSON, each with its `@type`."""
+        advice = [detail["message"] for detail in details if detail["@type"].endswith("dMessage")]
+        self.advice = advice[-1] if advice else ""
+        super().__init__(f"{code}: {message}" + (f" ({self.advice})" if advice else ""))
 
 
 def refused(code: str, text: str = "") -> Any:
@@ -65,7 +70,7 @@ class RestApi:
             return answer
         error = answer["error"]
         assert RPC_CODES[error["status"]].http_status == error["code"] == response.status_code
-        raise ApiRefused(error["status"], error["message"], error.get("details"))
+        raise ApiRefused(error["status"], error["message"], error.get("details", []))
 
 
 class GrpcApi:
@@ -93,7 +98,9 @@ class GrpcApi:
                 )
             )
         except grpc.RpcError as error:
-            raise ApiRefused(error.code().name, error.details()) from None
+            status = rpc_status.from_call(error)
+            details = MessageToDict(status).get("details", []) if status else []
+            raise ApiRefused(error.code().name, error.details(), details) from None
 
 
 def method_of(version: Version, name: str) -> Method:

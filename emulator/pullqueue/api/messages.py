@@ -39,16 +39,3 @@ LOGIN_REQUIRED = "Login Required"
 INVALID_CREDENTIALS = "Invalid Credentials"
 INSUFFICIENT_PERMISSION = "Insufficient Permission"
 FORBIDDEN = "Forbidden"
-
-# Cloud Tasks, recorded from production. Apps look for them at the beginning of a message.
-CLOUD_TASKS_QUEUE_NOT_FOUND = "Queue does not exist."
-CLOUD_TASKS_QUEUE_EXISTS = "Queue already exists"
-CLOUD_TASKS_QUEUE_DELETED = (
-    "The queue cannot be created because a queue with this name existed too recently."
-)
-CLOUD_TASKS_TASK_NOT_FOUND = "Requested entity was not found."
-CLOUD_TASKS_TASK_GONE = "The task no longer exists, though a task with this name existed recently."
-CLOUD_TASKS_TASK_EXISTS = "Requested entity already exists"
-CLOUD_TASKS_TASK_NAME_RESERVED = (
-    "The task cannot be created because a task with this name existed too recently."
-)

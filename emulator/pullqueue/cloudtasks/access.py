@@ -11,9 +11,8 @@ from hashlib import sha256
 from typing import Final
 
 from pullqueue.api.auth import Right, grants
-from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.calls import Call
-from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.config.model import AclEntry, QueueConfig, QueueSettings
 from pullqueue.engine.emulator import Emulator
@@ -44,11 +43,11 @@ def check_permission(queue: Queue, caller: str | None, permission: str) -> None:
     """Check that a caller has a permission on a queue, such as `tasks.lease`.
 
     Raises:
-        ApiError: PERMISSION_DENIED: the acl does not grant it.
+        CloudTasksError: PERMISSION_DENIED: the acl does not grant it.
     """
     if not _is_permitted(queue, caller, permission):
         right = "user_email or writer_email" if permission in _ENQUEUER else "user_email"
-        raise ApiError(
+        raise CloudTasksError(
             f'"{caller}" has no permission {_PREFIX}{permission} on queue "{queue.name}": add it '
             f"as {right} to the queue's acl in queue.yaml, or let one of its users call "
             "SetIamPolicy",
@@ -88,7 +87,7 @@ def set_iam_policy(call: Call) -> Message:
     if not call.request.HasField("policy"):
         raise invalid("policy is missing: send an empty one to remove the acl", field="policy")
     if policy.etag and policy.etag != get_iam_policy(call).etag:
-        raise ApiError(
+        raise CloudTasksError(
             "the policy has changed since it was read: read it again, then set it",
             rpc_code="ABORTED",
         )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import uuid4
 
 from google.rpc import code_pb2
 
-from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import invalid, service_error
-from pullqueue.cloudtasks.messages import Empty, Message, check_range, write_time
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid, service_error
+from pullqueue.cloudtasks.messages import (
+    Empty,
+    Message,
+    check_range,
+    status_message,
+    write_time,
+)
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.task_messages import insert_tasks, new_task, write_tasks
 from pullqueue.engine.queue import Queue
@@ -18,7 +24,7 @@ from pullqueue.engine.task_errors import unknown_task
 from pullqueue.errors import DuplicateTaskNameError, InvalidTaskError, OverQuotaError
 from pullqueue.tasks import DeleteResult, NewTask, Task
 
-_Results = dict[int, Task | ApiError]
+_Results = dict[int, Task | CloudTasksError]
 """What became of each task, by its place in the request."""
 
 
@@ -38,14 +44,14 @@ def batch_create_tasks(call: Call) -> Message:
                     field="requests.parent",
                 )
             new[index] = new_task(call, queue, request.task)
-        except ApiError as error:
+        except CloudTasksError as error:
             results[index] = error
     results |= _inserted(call, queue, new)
     response = call.message("BatchCreateTasksResponse")
     for index, result in sorted(results.items()):
         if isinstance(result, Task):
-            write_tasks(call._replace(request=requests[index]), [result], response.tasks.add)
-    failures = {i: each for i, each in results.items() if isinstance(each, ApiError)}
+            write_tasks(replace(call, request=requests[index]), [result], response.tasks.add)
+    failures = {i: each for i, each in results.items() if isinstance(each, CloudTasksError)}
     return _operation(call, response, failures, len(requests), started_usec)
 
 
@@ -55,12 +61,12 @@ def batch_delete_tasks(call: Call) -> Message:
     most = call.emulator.limits.tasks_per_batch_delete
     check_range(len(names), 1, most, "names", " tasks")
     started_usec = queue.now_usec()
-    failures: dict[int, ApiError] = {}
+    failures: dict[int, CloudTasksError] = {}
     ids: dict[int, str] = {}
     for index, name in enumerate(names):
         try:
             ids[index] = ResourceName.parse(name, TASK, field="names", parent=call.name).task
-        except ApiError as error:
+        except CloudTasksError as error:
             failures[index] = error
     deleted = queue.delete_tasks(list(ids.values()))
     for (index, name), result in zip(ids.items(), deleted, strict=True):
@@ -84,7 +90,7 @@ def _inserted(call: Call, queue: Queue, new: Mapping[int, NewTask]) -> _Results:
 def _operation(
     call: Call,
     response: Message,
-    failures: Mapping[int, ApiError],
+    failures: Mapping[int, CloudTasksError],
     count: int,
     started_usec: int,
 ) -> Message:
@@ -94,9 +100,7 @@ def _operation(
     write_time(metadata.end_time, call.queue.now_usec())
     metadata.state = metadata.PARTIALLY_SUCCEEDED if failures else metadata.SUCCEEDED
     for index, error in failures.items():
-        status = metadata.failed_requests[index]
-        status.code = code_pb2.Code.Value(error.rpc_code)
-        status.message = str(service_error(error))
+        metadata.failed_requests[index].CopyFrom(status_message(error))
     location = call.name._replace(queue="", task="")
     operation = call.message("Operation", name=f"{location}/operations/{uuid4()}", done=True)
     operation.metadata.Pack(metadata)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks import texts
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid, permission_denied
 from pullqueue.cloudtasks.messages import Message, message_class
-from pullqueue.cloudtasks.methods import Method
+from pullqueue.cloudtasks.methods import LOCATION, QUEUE, TASK, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
@@ -16,6 +18,8 @@ from pullqueue.engine.queue import Queue
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
 
+_SHOWN_CHARACTERS: Final = 200
+"""How much of a name that is not valid is repeated in a message."""
 _PARTS: Final = {
     "project": "[A-Za-z0-9.:~-]{1,100}",
     "location": "[A-Za-z0-9-]{1,100}",
@@ -42,20 +46,43 @@ class ResourceName(NamedTuple):
         """Split a name of a pattern such as `projects/<project>/locations/<location>`.
 
         Raises:
-            ApiError: INVALID_ARGUMENT: it is not such a name, or not below `parent`.
+            CloudTasksError: INVALID_ARGUMENT: it is not such a name, or not below `parent`; or
+            PERMISSION_DENIED: it does not even name a project.
         """
         match = _regex(pattern).fullmatch(text)
         if match is None:
-            form = re.sub("<(.*?)>", lambda part: part[1].upper(), pattern)
-            allowed = "letters, digits and hyphens"
-            if form.endswith("TASK"):
-                allowed += " (TASK: underscores as well, 500 characters at most)"
-            raise invalid(f'{field} is "{text:.200}": use {form} with {allowed}', field=field)
+            raise _malformed(text, pattern, field)
+        name = cls(**match.groupdict())
         if parent is not None and not text.startswith(f"{parent}/"):
-            raise invalid(
-                f'{field} is "{text:.200}": it must begin with "{parent}", the parent', field=field
-            )
-        return cls(**match.groupdict())
+            advice = f'{field} is "{text:.200}": it must begin with "{parent}", the parent'
+            if not name.task:
+                raise invalid(advice, field=field)
+            other = texts.TASK_OF_OTHER_QUEUE.format(parent=parent, queue=name._replace(task=""))
+            raise invalid(other, field=field, advice=advice)
+        return name
+
+
+def _malformed(text: str, pattern: str, field: str) -> CloudTasksError:
+    """Return the error for a text that is not a name of a pattern."""
+    form = re.sub("<(.*?)>", lambda part: part[1].upper(), pattern)
+    allowed = "letters, digits and hyphens"
+    if pattern == TASK:
+        allowed += " (TASK: underscores as well, 500 characters at most)"
+    advice = f'{field} is "{text:.200}": use {form} with {allowed}'
+    queue, is_task, task_id = text.partition("/tasks/")
+    location, is_queue, queue_id = text.partition("/queues/")
+    if pattern == TASK and is_task and _regex(QUEUE).fullmatch(queue):
+        message = texts.TASK_ID.format(id=task_id[:_SHOWN_CHARACTERS])
+        return invalid(message, field=field, advice=advice, help_link=texts.TASK_ID_HELP)
+    if pattern == QUEUE and is_queue and _regex(LOCATION).fullmatch(location):
+        message = texts.QUEUE_ID.format(id=queue_id[:_SHOWN_CHARACTERS])
+        return invalid(message, field=field, advice=advice)
+    if pattern == QUEUE:
+        help_link = texts.QUEUE_NAME_HELP
+        return invalid(texts.QUEUE_NAME, field=field, advice=advice, help_link=help_link)
+    if pattern == LOCATION and not text.startswith("projects/"):
+        return permission_denied(text.partition("/")[0][:_SHOWN_CHARACTERS], advice=advice)
+    return invalid(advice, field=field)
 
 
 @cache
@@ -63,7 +90,8 @@ def _regex(pattern: str) -> re.Pattern[str]:
     return re.compile(re.sub("<(.*?)>", lambda part: f"(?P<{part[1]}>{_PARTS[part[1]]})", pattern))
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True)
+class Call:
     """One call, whose caller may make it."""
 
     request: Any
@@ -90,9 +118,9 @@ class Call(NamedTuple):
         """The emulator that is served."""
         return self.state.emulator
 
-    @property
+    @cached_property
     def queue(self) -> Queue:
-        """The queue that the request names.
+        """The queue that the request names, searched once.
 
         Raises:
             UnknownQueueError: there is none.

@@ -1,14 +1,18 @@
-"""The errors of the service, and the envelope that REST sends them in."""
+"""The errors of the service: production's text as the message, and advice in the details.
+
+A message is the text of production where that is known. What was wrong with this request, and what
+to do, is then a `google.rpc.LocalizedMessage` among the details, which Google's clients print.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pullqueue.api import messages
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
+from pullqueue.cloudtasks import texts
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import (
     PullQueueError,
@@ -17,39 +21,107 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 
+LOCALE: Final = "en-US"
+_TYPE: Final = "type.googleapis.com/google.rpc."
 _TEXTS: Final[Mapping[type[PullQueueError], str]] = MappingProxyType(
     {
-        UnknownQueueError: messages.CLOUD_TASKS_QUEUE_NOT_FOUND,
-        UnknownTaskError: messages.CLOUD_TASKS_TASK_NOT_FOUND,
-        TombstonedTaskError: messages.CLOUD_TASKS_TASK_GONE,
+        UnknownQueueError: texts.QUEUE_NOT_FOUND,
+        UnknownTaskError: texts.NOT_FOUND,
+        TombstonedTaskError: texts.TASK_GONE,
     }
 )
-"""The real service's text for an error of the engine, where it is known."""
+"""Production's text for an error of the engine, where it is known."""
 
 
-def invalid(message: str, *, field: str | None = None) -> ApiError:
-    """Return an INVALID_ARGUMENT error; `field` names the part of the request it is about."""
-    return ApiError(message, location=field)
+class CloudTasksError(ApiError):
+    """a call of Cloud Tasks is refused"""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        rpc_code: str = "INVALID_ARGUMENT",
+        field: str | None = None,
+        advice: str | None = None,
+        details: Iterable[Json] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Store what is sent.
+
+        `field` names the part of the request that is not valid; `advice` states what was wrong and
+        what to do, where `message` is a text of production; `details` are production's own.
+        """
+        super().__init__(
+            message, rpc_code=rpc_code, location=field, explanation=advice, headers=headers
+        )
+        self.own_details = list(details)
+        """Those of production."""
+
+    @property
+    def details(self) -> list[Json]:
+        """The details as JSON: production's, and the advice; else the field that is not valid."""
+        if self.explanation:
+            advice = {"@type": f"{_TYPE}LocalizedMessage", "locale": LOCALE}
+            return [*self.own_details, advice | {"message": self.explanation}]
+        if self.location is None or self.rpc_code != "INVALID_ARGUMENT":
+            return self.own_details
+        violations = [{"field": self.location, "description": str(self)}]
+        return [{"@type": f"{_TYPE}BadRequest", "fieldViolations": violations}]
 
 
-def service_error(error: PullQueueError) -> ApiError:
-    """Return an error as this service sends it: one sentence, and the status of its code.
+def invalid(
+    message: str,
+    *,
+    field: str | None = None,
+    advice: str | None = None,
+    help_link: tuple[str, str] | None = None,
+) -> CloudTasksError:
+    """Return an INVALID_ARGUMENT error; `help_link` is a description and a URL."""
+    details = [] if help_link is None else [help_detail(help_link)]
+    return CloudTasksError(message, field=field, advice=advice, details=details)
 
-    It begins with the text of the real service where that is known.
-    """
-    if not isinstance(error, ApiError):
-        text = _TEXTS.get(type(error))
-        message = f"{text} ({error})" if text else str(error)
-        return ApiError(message, rpc_code=codes_of(error).rpc_code)
-    text = f"{error} ({error.explanation})" if error.explanation else str(error)
-    return ApiError(text, rpc_code=error.rpc_code, location=error.location, headers=error.headers)
+
+def permission_denied(project: str, *, advice: str) -> CloudTasksError:
+    """Return the error for a project that the caller cannot use."""
+    text = texts.PERMISSION_DENIED.format(project=project)
+    metadata = {
+        "consumer": f"projects/{project}",
+        "containerInfo": project,
+        "service": "cloudtasks.googleapis.com",
+    }
+    info = {"@type": f"{_TYPE}ErrorInfo", "reason": "CONSUMER_INVALID", "domain": "googleapis.com"}
+    message = {"@type": f"{_TYPE}LocalizedMessage", "locale": LOCALE, "message": text}
+    details: list[Json] = [info | {"metadata": metadata}, message, help_detail(texts.CONSOLE_HELP)]
+    return CloudTasksError(text, rpc_code="PERMISSION_DENIED", advice=advice, details=details)
 
 
-def envelope(error: ApiError) -> Json:
+def help_detail(link: tuple[str, str]) -> Json:
+    """Return a `google.rpc.Help` of a description and a URL."""
+    description, url = link
+    return {"@type": f"{_TYPE}Help", "links": [{"description": description, "url": url}]}
+
+
+def service_error(error: PullQueueError) -> CloudTasksError:
+    """Return an error as this service sends it."""
+    if isinstance(error, CloudTasksError):
+        return error
+    if isinstance(error, ApiError):
+        return CloudTasksError(
+            str(error),
+            rpc_code=error.rpc_code,
+            field=error.location,
+            advice=error.explanation,
+            headers=error.headers,
+        )
+    text, code = _TEXTS.get(type(error)), codes_of(error).rpc_code
+    if text is None:
+        return CloudTasksError(str(error), rpc_code=code)
+    return CloudTasksError(text, rpc_code=code, advice=str(error))
+
+
+def envelope(error: CloudTasksError) -> Json:
     """Return the JSON of an error."""
     content: Json = {"code": error.status, "message": str(error), "status": error.rpc_code}
-    if error.location is not None and error.rpc_code == "INVALID_ARGUMENT":
-        violations = [{"field": error.location, "description": str(error)}]
-        kind = "type.googleapis.com/google.rpc.BadRequest"
-        content["details"] = [{"@type": kind, "fieldViolations": violations}]
+    if error.details:
+        content["details"] = error.details
     return {"error": content}

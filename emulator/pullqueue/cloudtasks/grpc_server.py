@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError
 from pullqueue.api.auth import bearer_text
 from pullqueue.api.encoding import encode
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.cloudtasks.errors import envelope, invalid, service_error
-from pullqueue.cloudtasks.messages import Message, message_class
+from pullqueue.cloudtasks.errors import CloudTasksError, envelope, invalid, service_error
+from pullqueue.cloudtasks.messages import Message, message_class, status_message
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.service import Service
 from pullqueue.cloudtasks.versions import VERSIONS
@@ -40,8 +40,11 @@ _GRACE_SECONDS: Final = 0.5
 _LONGEST_SECONDS: Final = 10**9
 """How long a caller without a deadline waits."""
 _SHOWN_BYTES: Final = 4096
-_DETAILS_BYTES: Final = 4096
-"""How long the message of an error may be: clients refuse metadata over 8 KB."""
+_TEXT_BYTES: Final = 1200
+"""How long a text of an error may be. Clients refuse metadata over 8 KB, which has the message,
+where a byte may take three, and then message and advice in base64."""
+_DETAILS_KEY: Final = "grpc-status-details-bin"
+"""The metadata with the status and its details, which Google's clients read."""
 
 
 class GrpcServer:
@@ -129,7 +132,9 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
         )
         service.requests.record(request, origin=origin, touched=touched)
         if refused:
-            context.abort(grpc.StatusCode[refused.rpc_code], _shortened(str(refused)))
+            status = status_message(_shortened(refused))
+            context.set_trailing_metadata(((_DETAILS_KEY, status.SerializeToString()),))
+            context.abort(grpc.StatusCode[refused.rpc_code], status.message)
         return encoded
 
     return handle
@@ -156,9 +161,20 @@ def _format_message(message: Message, data: bytes) -> bytes:
     return data
 
 
-def _shortened(message: str) -> str:
-    """Return a message cut to what fits the metadata of a response, where a byte may take three."""
-    data = message.encode("utf-8", "replace")
-    if len(data) * 3 <= _DETAILS_BYTES:
-        return message
-    return data[: _DETAILS_BYTES // 3].decode("utf-8", "ignore") + "..."
+def _shortened(error: CloudTasksError) -> CloudTasksError:
+    """Return an error that fits the metadata of a response, with its texts cut."""
+    advice = error.explanation
+    return CloudTasksError(
+        _cut(str(error)),
+        rpc_code=error.rpc_code,
+        field=error.location,
+        advice=advice and _cut(advice),
+        details=error.own_details,
+    )
+
+
+def _cut(text: str) -> str:
+    data = text.encode("utf-8", "replace")
+    if len(data) <= _TEXT_BYTES:
+        return data.decode()
+    return data[:_TEXT_BYTES].decode("utf-8", "ignore") + "..."

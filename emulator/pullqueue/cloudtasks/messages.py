@@ -16,12 +16,14 @@ from google.api import httpbody_pb2
 from google.cloud.location import locations_pb2
 from google.iam.v1 import iam_policy_pb2, policy_pb2
 from google.longrunning import operations_pb2
-from google.protobuf import empty_pb2
+from google.protobuf import empty_pb2, json_format
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks import texts
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 
 Message: TypeAlias = Any
 """A message or a class of messages: they are created at run time, without types."""
@@ -36,7 +38,7 @@ FULL: Final = 2
 Empty: Final = empty_pb2.Empty
 _MODULES: Final = (
     *(iam_policy_pb2, policy_pb2, locations_pb2),
-    *(operations_pb2, empty_pb2, httpbody_pb2),
+    *(operations_pb2, empty_pb2, httpbody_pb2, error_details_pb2),
 )
 _CAPITAL: Final = re.compile(r"([A-Z])")
 
@@ -58,10 +60,28 @@ def check_range(value: float, least: int, most: int, field: str, unit: str = "")
     """Check that a value of a request is within a range; a `unit` begins with a space.
 
     Raises:
-        ApiError: INVALID_ARGUMENT: it is not.
+        CloudTasksError: INVALID_ARGUMENT: it is not.
     """
     if not least <= value <= most:
         raise invalid(f"{field} is {value}{unit}: use {least} to {most}", field=field)
+
+
+def check_not_negative(value: float, shown: str, field: str, unit: str = "") -> None:
+    """Check that a value is not negative; `shown` is the field's name in production's text.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: it is.
+    """
+    if value < 0:
+        advice = f"{field} is {value}{unit}: use 0 or more"
+        raise invalid(texts.NEGATIVE.format(field=shown), field=field, advice=advice)
+
+
+def status_message(error: CloudTasksError) -> status_pb2.Status:
+    """Return an error as a `google.rpc.Status`."""
+    code = code_pb2.Code.Value(error.rpc_code)
+    status = {"code": code, "message": str(error), "details": error.details}
+    return json_format.ParseDict(status, status_pb2.Status())
 
 
 def whole_seconds(message: Duration, field: str, *, least: int = 0, most: int) -> int:
@@ -82,7 +102,7 @@ def mask_paths(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
     """Return the paths of a mask in snake_case; camelCase is accepted as well.
 
     Raises:
-        ApiError: INVALID_ARGUMENT: a path names no field of the message.
+        CloudTasksError: INVALID_ARGUMENT: a path names no field of the message.
     """
     if "*" in mask.paths:
         return [one.name for one in descriptor.fields]
@@ -103,7 +123,7 @@ def page_of(
     A size of 0 means as many as possible; the first page has no position.
 
     Raises:
-        ApiError: INVALID_ARGUMENT: the size is negative, or no response had this token.
+        CloudTasksError: INVALID_ARGUMENT: the size is negative, or no response had this token.
     """
     check_range(request.page_size, 0, LARGEST_INT, "page_size")
     size = min(request.page_size or most, most)

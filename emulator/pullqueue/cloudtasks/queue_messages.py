@@ -10,12 +10,14 @@ from typing import Any, Final
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue.api.resources import Project
+from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import (
     LARGEST_INT,
     MAX_SECONDS,
     Message,
+    check_not_negative,
     check_range,
     has,
     whole_seconds,
@@ -153,10 +155,8 @@ def _write_push_settings(call: Call, message: Message, settings: QueueSettings) 
 
 
 def _rates(limits: Message, version: Version) -> dict[str, Any]:
-    rate = getattr(limits, version.dispatch_rate)
-    check_range(rate, 0, _MAX_RATE, f"queue.rate_limits.{version.dispatch_rate}")
-    concurrent = getattr(limits, version.max_concurrent)
-    check_range(concurrent, 0, _MAX_CONCURRENT, f"queue.rate_limits.{version.max_concurrent}")
+    rate = _limit(limits, version.dispatch_rate, _MAX_RATE)
+    concurrent = int(_limit(limits, version.max_concurrent, _MAX_CONCURRENT))
     rate = rate or _DEFAULT_RATE
     burst = int(min(max(rate * _BURST_SECONDS, _MIN_BURST), _MAX_BURST))
     if version.sets_burst:
@@ -167,6 +167,17 @@ def _rates(limits: Message, version: Version) -> dict[str, Any]:
         "bucket_size": burst,
         "max_concurrent_requests": concurrent or DEFAULT_CONCURRENT_REQUESTS,
     }
+
+
+def _limit(limits: Message, name: str, most: int) -> float:
+    """Return a field of RateLimits, checked."""
+    value: float = getattr(limits, name)
+    shown, field = f"RateLimits.{texts.camel_case(name)}", f"queue.rate_limits.{name}"
+    check_not_negative(value, shown, field)
+    if not value <= most:
+        advice = f"{field} is {value}: use 0 to {most}"
+        raise invalid(texts.TOO_LARGE.format(field=shown, most=most), field=field, advice=advice)
+    return value
 
 
 def _pull_retry(message: Message, field: str) -> RetryParameters | None:

@@ -10,11 +10,10 @@ from typing import Final
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue import config as queue_yaml
-from pullqueue.api import messages
-from pullqueue.api.errors import ApiError
+from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.access import changed_queues, check_permission
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.messages import (
     Empty,
     Message,
@@ -144,15 +143,15 @@ def _created(call: Call, name: ResourceName) -> Message:
     settings = queue_settings(call, message, new)
     if settings.tombstone_seconds is None:
         settings = replace(settings, tombstone_seconds=tombstone_seconds)
-    call = call._replace(name=name)
+    call = replace(call, name=name)
     try:
         return queue_message(call, call.emulator.create_queue(settings))
     except QueueNameInUseError as error:
         exists = any(queue.name == name.queue for queue in call.emulator.queues)
-        raise ApiError(
-            messages.CLOUD_TASKS_QUEUE_EXISTS if exists else messages.CLOUD_TASKS_QUEUE_DELETED,
+        raise CloudTasksError(
+            texts.QUEUE_EXISTS if exists else texts.QUEUE_DELETED,
             rpc_code="ALREADY_EXISTS" if exists else call.version.deleted_queue_code,
-            explanation=str(error),
+            advice=str(error),
         ) from None
 
 

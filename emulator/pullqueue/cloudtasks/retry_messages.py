@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import (
     LARGEST_INT,
     MAX_SECONDS,
     Message,
+    check_not_negative,
     check_range,
     has,
     whole_seconds,
@@ -57,13 +59,15 @@ def read_retry(message: Message, field: str) -> RetryParameters:
     """Return the retry parameters of push tasks in a message; without a limit it is 100 attempts.
 
     Raises:
-        ApiError: INVALID_ARGUMENT: a value is out of range.
+        CloudTasksError: INVALID_ARGUMENT: a value is out of range.
     """
-    check_range(message.max_doublings, 0, LARGEST_INT, f"{field}.max_doublings")
+    check_not_negative(message.max_doublings, "RetryConfig.maxDoublings", f"{field}.max_doublings")
     values: dict[str, Any] = {"max_doublings": message.max_doublings or None}
     for name, parameter in _DURATIONS.items():
         duration = getattr(message, name)
-        seconds = whole_seconds(duration, f"{field}.{name}", most=MAX_SECONDS)
+        part, shown = f"{field}.{name}", f"RetryConfig.{texts.camel_case(name)}"
+        check_not_negative(duration.seconds - (duration.nanos < 0), shown, part, " seconds")
+        seconds = whole_seconds(duration, part, most=MAX_SECONDS)
         # Only the age limit is in whole seconds.
         fraction = 0 if name == "max_retry_duration" else duration.nanos / 1e9
         values[parameter] = seconds + fraction or None
@@ -73,9 +77,10 @@ def read_retry(message: Message, field: str) -> RetryParameters:
     shortest, longest = effective.min_backoff_seconds, effective.max_backoff_seconds
     if (shortest or 0) > (longest or 0):
         raise invalid(
-            f"{field}.min_backoff is {shortest} and max_backoff is {longest} seconds: the minimum "
-            "must not exceed the maximum",
+            texts.BACKOFF_ORDER,
             field=f"{field}.min_backoff",
+            advice=f"{field}.min_backoff is {shortest} and max_backoff is {longest} seconds: the "
+            "minimum must not exceed the maximum",
         )
     return retry
 
@@ -84,7 +89,10 @@ def _attempts(message: Message, field: str) -> int | None:
     """Return the limit of attempts, the first one included; None: there is none."""
     attempts: int = message.max_attempts
     if not has(message, "unlimited_attempts"):
-        check_range(attempts, _UNLIMITED, LARGEST_INT, f"{field}.max_attempts")
+        if attempts < _UNLIMITED:
+            part = f"{field}.max_attempts"
+            advice = f"{part} is {attempts}: use -1 for no limit, or 1 and more"
+            raise invalid(texts.ATTEMPTS, field=part, advice=advice)
         return None if attempts == _UNLIMITED else attempts or _DEFAULT_ATTEMPTS
     given = message.WhichOneof("num_attempts")
     if given == "max_attempts":

@@ -8,11 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pullqueue.api.auth import Authorizer
-from pullqueue.api.errors import ApiError
 from pullqueue.api.resources import Project
-from pullqueue.cloudtasks import access, batches, queues, tasks
+from pullqueue.cloudtasks import access, batches, queues, tasks, texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid, service_error
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import VERSIONS
@@ -30,6 +29,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
     }
 )
 
+_REMEMBERED: Final = 1000
+"""How much advice is not logged again."""
+
 _log = logging.getLogger("pullqueue.server")
 
 
@@ -39,6 +41,7 @@ class Service:
     def __init__(self, state: ServerState) -> None:
         """Serve the emulator of a server."""
         self._state = state
+        self._logged: set[str] = set()
         self._authorizer = (
             Authorizer(state.tokens, scopes=access.SCOPES, audience=access.AUDIENCE)
             if state.acl
@@ -59,22 +62,45 @@ class Service:
         """Carry out one call.
 
         Raises:
-            PullQueueError: it is refused, or failed.
+            CloudTasksError: it is refused, or failed.
         """
         try:
-            name = self._resource(method, request)
-            call = Call(request, name, self._state, caller, method)
-            if method.permission and name.queue:
-                self._check_permission(call, method)
-            response = _FUNCTIONS[method.name](call)
-            if self._state.delivery is not None:
-                self._state.delivery.wake()
-            return response
-        except PullQueueError:
-            raise
+            return self._call(method, request, caller)
+        except UnknownQueueError as error:
+            refused = service_error(error)
+            if method.name == "DeleteQueue":
+                refused = CloudTasksError(
+                    texts.NOT_FOUND, rpc_code="NOT_FOUND", advice=refused.explanation
+                )
+        except PullQueueError as error:
+            refused = service_error(error)
         except Exception as error:
-            _log.error("%s failed through a fault of the emulator", method.name, exc_info=error)
-            raise ApiError("the emulator failed: see its log", rpc_code="INTERNAL") from error
+            _log.error("%s failed because of a bug in the emulator", method.name, exc_info=error)
+            raise CloudTasksError(
+                "the emulator failed: see its log", rpc_code="INTERNAL"
+            ) from error
+        self._log_advice(method, refused)
+        raise refused
+
+    def _call(self, method: Method, request: Message, caller: str | None) -> Message:
+        name = self._resource(method, request)
+        call = Call(request, name, self._state, caller, method)
+        if method.permission and name.queue:
+            self._check_permission(call, method)
+        response = _FUNCTIONS[method.name](call)
+        if self._state.delivery is not None:
+            self._state.delivery.wake()
+        return response
+
+    def _log_advice(self, method: Method, refused: CloudTasksError) -> None:
+        """Log the advice of an error, once: a client may show only the text of production."""
+        advice = refused.explanation
+        if not advice or advice in self._logged:
+            return
+        if len(self._logged) == _REMEMBERED:
+            self._logged.clear()
+        self._logged.add(advice)
+        _log.warning("%s refused, %s: %s (%s)", method.name, refused.rpc_code, refused, advice)
 
     def _check_permission(self, call: Call, method: Method) -> None:
         try:
@@ -92,7 +118,7 @@ class Service:
         name = ResourceName.parse(text, method.resource or "<project>", field=method.field)
         served = self._state.emulator.project
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:
-            raise ApiError(
+            raise CloudTasksError(
                 f'project "{name.project}" is not served here, only "{served}"',
                 rpc_code="NOT_FOUND",
             )

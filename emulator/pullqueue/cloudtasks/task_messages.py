@@ -10,12 +10,11 @@ from urllib.parse import quote
 
 from google.rpc import code_pb2
 
-from pullqueue.api import messages
-from pullqueue.api.errors import ApiError
-from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
+from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import invalid
-from pullqueue.cloudtasks.messages import BASIC, FULL, Message, check_range, has, write_time
+from pullqueue.cloudtasks.errors import LOCALE, CloudTasksError, invalid
+from pullqueue.cloudtasks.messages import BASIC, FULL, Message, has, message_class, write_time
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.queue_messages import target_of, write_routing
 from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
@@ -44,14 +43,19 @@ _HTTP_CODES: Final[Mapping[int, int]] = MappingProxyType(
         403: code_pb2.PERMISSION_DENIED,
         404: code_pb2.NOT_FOUND,
         409: code_pb2.ALREADY_EXISTS,
+        416: code_pb2.OUT_OF_RANGE,
         429: code_pb2.RESOURCE_EXHAUSTED,
-        500: code_pb2.INTERNAL,
+        499: code_pb2.CANCELLED,
         501: code_pb2.UNIMPLEMENTED,
         503: code_pb2.UNAVAILABLE,
         504: code_pb2.DEADLINE_EXCEEDED,
     }
 )
-"""The status that is shown for the HTTP status of an attempt; UNKNOWN for every other one."""
+"""The code that is shown for the HTTP status of an attempt."""
+_CLASS_CODES: Final[Mapping[int, int]] = MappingProxyType(
+    {4: code_pb2.FAILED_PRECONDITION, 5: code_pb2.INTERNAL}
+)
+"""The same for all other statuses that begin with this digit; UNKNOWN for the rest."""
 _SECONDS: Final = range(-62_135_596_800, LAST_USEC // USEC_PER_SECOND + 1)
 """What a timestamp may hold: the years 1 to 9999."""
 _unprintable = re.compile(r"[^!-~]+")
@@ -71,15 +75,13 @@ def new_task(call: Call, queue: Queue, task: Message) -> NewTask:
     """Return the task that a message describes.
 
     Raises:
-        ApiError: INVALID_ARGUMENT: a value is not valid, or is for the other mode of a queue.
+        CloudTasksError: INVALID_ARGUMENT: a value is not valid, or for the other mode of a queue.
     """
     name = None
     if task.name:
         parent = call.name._replace(task="")
         name = ResourceName.parse(task.name, TASK, field="task.name", parent=parent).task
-    eta_usec = time_usec(task, "schedule_time") if task.HasField("schedule_time") else None
-    if eta_usec is not None and eta_usec <= queue.now_usec():
-        eta_usec = None  # a time that has passed means now, which the store decides
+    eta_usec = _new_eta_usec(call, queue, task)
     if not queue.is_push:
         if any(task.HasField(field) for field in _PUSH_REQUESTS):
             raise invalid(
@@ -92,12 +94,33 @@ def new_task(call: Call, queue: Queue, task: Message) -> NewTask:
     return NewTask(body, name, request=request, eta_usec=eta_usec)
 
 
-def insert_tasks(call: Call, queue: Queue, tasks: Sequence[NewTask]) -> list[Task | ApiError]:
+def _new_eta_usec(call: Call, queue: Queue, task: Message) -> int | None:
+    """Return when a new task can be sent or leased; None: at once."""
+    if not task.HasField("schedule_time"):
+        return None
+    eta_usec, now_usec = time_usec(task, "schedule_time"), queue.now_usec()
+    if eta_usec <= now_usec:
+        return None  # it has passed; the store decides when now is
+    most = call.emulator.limits.eta_seconds_ahead
+    if eta_usec > now_usec + most * USEC_PER_SECOND:
+        eta = from_usec(eta_usec)
+        raise invalid(
+            texts.TOO_FAR.format(time=texts.format_time(eta), most=f"{most // 3600}h"),
+            field="task.schedule_time",
+            advice=f"task.schedule_time is {eta.isoformat()}; the maximum is {most // 86_400} days "
+            f"from now, which is {from_usec(now_usec).isoformat()} here",
+        )
+    return eta_usec
+
+
+def insert_tasks(
+    call: Call, queue: Queue, tasks: Sequence[NewTask]
+) -> list[Task | CloudTasksError]:
     """Add tasks, and return each as it is stored, or why its name cannot be used."""
     most = call.emulator.limits.cloud_tasks_task_bytes
     inserted = verbs.insert(queue, tasks, absolute_urls=True, push_task_bytes=most)
     added = iter(inserted.added)
-    results: list[Task | ApiError] = []
+    results: list[Task | CloudTasksError] = []
     for task in tasks:
         error = inserted.refused.get(task.name) if task.name else None
         if error is None:
@@ -107,12 +130,11 @@ def insert_tasks(call: Call, queue: Queue, tasks: Sequence[NewTask]) -> list[Tas
     return results
 
 
-def _name_in_use(queue: Queue, task: NewTask, *, existing: bool) -> ApiError:
-    exists, reserved = messages.CLOUD_TASKS_TASK_EXISTS, messages.CLOUD_TASKS_TASK_NAME_RESERVED
-    return ApiError(
-        exists if existing else reserved,
+def _name_in_use(queue: Queue, task: NewTask, *, existing: bool) -> CloudTasksError:
+    return CloudTasksError(
+        texts.TASK_EXISTS if existing else texts.TASK_DELETED,
         rpc_code="ALREADY_EXISTS",
-        explanation=f'task "{task.name}" of queue "{queue.name}" {why_in_use(existing=existing)}: '
+        advice=f'task "{task.name}" of queue "{queue.name}" {why_in_use(existing=existing)}: '
         "choose another name, or omit it",
     )
 
@@ -141,13 +163,15 @@ def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -
 def _push_request(call: Call, queue: Queue, task: Message) -> tuple[bytes, HttpRequest]:
     if not any(task.HasField(field) for field in _PUSH_REQUESTS):
         raise invalid(
-            f'queue "{queue.name}" is a push queue: set app_engine_http_request or http_request '
-            "in the task",
+            texts.TASK_EMPTY,
             field="task",
+            advice=f'queue "{queue.name}" is a push queue: set app_engine_http_request or '
+            "http_request in the task",
         )
     size, most = task.ByteSize(), call.emulator.limits.cloud_tasks_task_bytes
     if size > most:
-        raise invalid(f"the task has {size} bytes; the maximum is {most}", field="task")
+        advice = f"the task has {size} bytes; the maximum is {most}"
+        raise invalid(texts.TASK_TOO_LARGE, field="task", advice=advice)
     read = _http_request if task.HasField("http_request") else _app_engine_request
     body, request = read(call, task)
     if has(task, "retry_config") and task.HasField("retry_config"):
@@ -181,7 +205,9 @@ def _http_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
     if origin_of(url) is None:
         problem = f'is "{url:.200}"' if url else "is missing"
         raise invalid(
-            f"{field}.url {problem}: use an http:// or https:// URL", field=f"{field}.url"
+            texts.URL_SCHEME if url else texts.URL_MISSING,
+            field=f"{field}.url",
+            advice=f"{field}.url {problem}: use an http:// or https:// URL",
         )
     method = _method(message, message.body, _HTTP_BODY_METHODS, f"{field}.body")
     size = sum(len(name.encode()) + len(text.encode()) for name, text in message.headers.items())
@@ -221,8 +247,11 @@ def _deadline_seconds(call: Call, task: Message, most: int) -> float:
     seconds = duration.seconds + duration.nanos // 1_000_000 / 1000
     if seconds == 0 and task.HasField("app_engine_http_request"):
         return default
-    least = call.emulator.limits.min_deadline_seconds
-    check_range(seconds, least, most, "task.dispatch_deadline", " seconds")
+    least, field = call.emulator.limits.min_deadline_seconds, "task.dispatch_deadline"
+    if not least <= seconds <= most:
+        spans = {"least": texts.format_span(least), "most": texts.format_span(most)}
+        advice = f"{field} is {seconds} seconds: use {least} to {most}"
+        raise invalid(texts.DEADLINE.format(**spans), field=field, advice=advice)
     return float(seconds)
 
 
@@ -238,9 +267,10 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
         raise invalid(f"{email_field} {problem}", field=email_field)
     if url[:5].lower() == "http:" and call.state.push_to.of_url(url) is None:
         raise invalid(
-            f'task.http_request.url is "{url:.200}": with {field} it must begin with https://, or '
-            "name this machine or an origin of --push-to",
+            texts.AUTHORIZED_SCHEME,
             field="task.http_request.url",
+            advice=f'task.http_request.url is "{url:.200}": with {field} it must begin with '
+            "https://, or name this machine or an origin of --push-to",
         )
     detail = given.scope or _DEFAULT_SCOPE if kind == "oauth_token" else given.audience
     return RequestToken(kind, email, detail)
@@ -310,15 +340,19 @@ def _write_attempts(call: Call, message: Message, task: Task, attempts: AttemptR
         # While an attempt is under way, the eta is the end of its lease.
         return task.eta_usec if attempts.schedule_usec is None else attempts.schedule_usec
     write_time(shown.response_time, attempts.ended_usec)
-    shown.response_status.code, shown.response_status.message = _outcome(attempts)
+    _write_outcome(shown.response_status, attempts)
     return task.eta_usec
 
 
-def _outcome(attempts: AttemptRecord) -> tuple[int, str]:
-    """Return code and message of `google.rpc.Status` for the last attempt that ended."""
-    if attempts.status:
-        code = _HTTP_CODES.get(attempts.status, code_pb2.UNKNOWN)
-        return code, f"HTTP status code {attempts.status}"
-    reason = attempts.reason or "no response before the deadline"
-    lost = reason.startswith("connection")
-    return code_pb2.UNAVAILABLE if lost else code_pb2.DEADLINE_EXCEEDED, reason
+def _write_outcome(message: Message, attempts: AttemptRecord) -> None:
+    """Write what the last attempt ended with, as production describes it."""
+    status = attempts.status or 0
+    reason = None if status else attempts.reason or "no response before the deadline"
+    if reason is not None and not reason.startswith("connection"):
+        status = 504  # the next attempt names it as the previous response, too
+    code = _HTTP_CODES.get(status, _CLASS_CODES.get(status // 100, code_pb2.UNKNOWN))
+    message.code = code
+    message.message = f"{code_pb2.Code.Name(code)}({code}): HTTP status code {status}"
+    if reason is not None:
+        detail = message_class("v2", "LocalizedMessage")(locale=LOCALE, message=reason)
+        message.details.add().Pack(detail)

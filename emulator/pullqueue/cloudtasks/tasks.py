@@ -6,9 +6,8 @@ import re
 from contextlib import suppress
 from typing import Final
 
-from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.calls import Call
-from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.messages import (
     FULL,
     Empty,
@@ -61,7 +60,7 @@ def create_task(call: Call) -> Message:
         raise invalid("task is missing: send the task to add", field="task")
     queue = call.queue
     [result] = insert_tasks(call, queue, [new_task(call, queue, call.request.task)])
-    if isinstance(result, ApiError):
+    if isinstance(result, CloudTasksError):
         raise result
     return _task_message(result, call)
 
@@ -89,7 +88,7 @@ def lease_tasks(call: Call) -> Message:
         payload_bytes=None if full else limits.tasks_per_lease * limits.task_bytes,
     )
     if lease.rate_limited:
-        raise ApiError(
+        raise CloudTasksError(
             f"more than {limits.leases_per_second} LeaseTasks calls in a second on queue "
             f'"{call.name.queue}": lease more tasks at a time, or wait',
             rpc_code="RESOURCE_EXHAUSTED",
@@ -127,7 +126,7 @@ def run_task(call: Call) -> Message:
         try:
             call.state.run_now(task)
         except InvalidTaskError as error:
-            raise ApiError(str(error), rpc_code="FAILED_PRECONDITION") from None
+            raise CloudTasksError(str(error), rpc_code="FAILED_PRECONDITION") from None
     with suppress(TaskError):  # the attempt may have ended already
         task = queue.get_task(name)
     return _task_message(task, call)

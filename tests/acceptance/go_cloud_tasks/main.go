@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log"
 	"os"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
 	pb "google.golang.org/genproto/googleapis/cloud/tasks/v2"
+	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // what Details() can decode
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 )
@@ -60,7 +62,8 @@ func main() {
 	shown, failed := client.GetTask(ctx, &pb.GetTaskRequest{Name: run})
 	must(failed)
 	results := map[string]interface{}{
-		"url": shown.GetHttpRequest().GetUrl(), "again": status.Code(err)}
+		"url": shown.GetHttpRequest().GetUrl(), "again": status.Code(err),
+		"printed": fmt.Sprint(err, status.Convert(err).Details())}
 	must(client.DeleteTask(ctx, &pb.DeleteTaskRequest{Name: deleted}))
 	purged, err := create("go-grpc-purged", later)
 	must(err)

@@ -2,6 +2,7 @@
 // Arguments: the client's package, "grpc" or "rest", and the server's address for that.
 'use strict';
 
+const {inspect} = require('util');
 const [, , packageName, transport, address] = process.argv;
 const {CloudTasksClient} = require(packageName).v2;
 const {grpc} = require(`${packageName}/../../google-gax`);
@@ -38,8 +39,11 @@ async function main() {
   const deleted = await create(`${queue}-deleted`, later);
   const results = {
     url: (await client.getTask({name: run}))[0].httpRequest.url,
-    again: await create(`${queue}-run`, later).then(() => null, error => error.code),
   };
+  await create(`${queue}-run`, later).catch(error => {
+    results.again = error.code;
+    results.printed = inspect(error); // what console.error prints
+  });
   await client.deleteTask({name: deleted});
   await create(`${queue}-purged`, later);
   await client.runTask({name: run});

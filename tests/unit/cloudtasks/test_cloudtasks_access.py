@@ -73,11 +73,11 @@ def call_as(client: Client, tokens: Tokens, version: Version) -> CallAs:
 
 class TestTokens:
     def test_none(self, client: Client) -> None:
-        """Nothing can be called; the error has no details, which are about fields of a request."""
+        """Nothing can be called; the details say how to get a token."""
         for path in (PULL, "projects/app/locations"):
             with refused("UNAUTHENTICATED", "Login Required") as caught:
                 RestApi(client).send("GET", path)
-            assert caught.value.details is None
+            assert caught.value.advice.startswith("the request has no access token: send one in")
 
     def test_scopes(self, client: Client, tokens: Tokens) -> None:
         """Those of the platform and of Cloud Tasks are accepted, not those of the older API."""

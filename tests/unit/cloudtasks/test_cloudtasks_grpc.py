@@ -107,7 +107,9 @@ def test_an_unknown_method(grpc_api: GrpcApi) -> None:
 @pytest.mark.parametrize("text", ["x" * 100_000, "é" * 100_000, "\n\0\x7f" * 1000])
 def test_a_long_name(grpc_api: GrpcApi, text: str) -> None:
     """The message of the error is cut, and is sent whatever characters it has."""
-    with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: name is"):
+    with pytest.raises(
+        ApiRefused, match=r"INVALID_ARGUMENT: Queue name must be formatted: .*name is"
+    ):
         grpc_api("GetQueue", name=text)
 
 
@@ -193,8 +195,33 @@ def test_a_bug_of_the_emulator(
 
     with pytest.raises(ApiRefused, match=r"^INTERNAL: the emulator failed: see its log$"):
         grpc_api("PurgeQueue", name=PULL)
-    assert "PurgeQueue failed through a fault of the emulator" in caplog.text
+    assert "PurgeQueue failed because of a bug in the emulator" in caplog.text
     assert "ZeroDivisionError: secret detail" in caplog.text
+
+
+def test_the_advice_of_an_error_is_logged_once(
+    grpc_api: GrpcApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        with pytest.raises(ApiRefused):
+            grpc_api("GetQueue", name=f"{LOCATION}/queues/pus")
+
+    [logged] = [record.getMessage() for record in caplog.records]
+    assert logged.startswith("GetQueue refused, NOT_FOUND: Queue does not exist. If you just ")
+    assert logged.endswith('(queue "pus" is not in queue.yaml: did you mean "push"?)')
+
+
+def test_the_details_of_an_error_are_the_same_as_over_rest(
+    grpc_api: GrpcApi, client: Client
+) -> None:
+    name = f"{LOCATION}/queues/a_b"
+    refusals = []
+    for call in (grpc_api, RestApi(client)):
+        with pytest.raises(ApiRefused) as refused:
+            call("CreateQueue", parent=LOCATION, queue={"name": name})
+        refusals.append((str(refused.value), refused.value.details))
+
+    assert refusals[0] == refusals[1]
 
 
 def test_a_latency_beyond_the_deadline(

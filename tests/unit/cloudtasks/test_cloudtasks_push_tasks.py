@@ -245,7 +245,7 @@ class TestCreateTask:
         assert len(emulator.queue("push").list_tasks()) == 1 - more
 
     def test_a_name_in_use(self, call: Call) -> None:
-        """The message begins as in production, which apps compare, and says why."""
+        """The message is that of production, which apps compare; the details say why."""
         create(call, http())
         with pytest.raises(ApiRefused) as exists:
             create(call, http())
@@ -265,10 +265,19 @@ class TestCreateTask:
             "ALREADY_EXISTS: The task cannot be created because a task with this name existed too "
             'recently. (task "one" of queue "push" was done, deleted or exhausted recently: choose'
         )
-        assert str(gone.value).startswith("NOT_FOUND: The task no longer exists, though a task ")
+        assert gone.value.message == (
+            "The task no longer exists, though a task with this name existed recently. The task "
+            "either successfully completed or was deleted."
+        )
         assert str(unknown.value) == (
             'NOT_FOUND: Requested entity was not found. (queue "push" has no task "unknown")'
         )
+
+
+def reason(text: str) -> dict[str, str]:
+    """Return the detail that says why there was no response."""
+    kind = "type.googleapis.com/google.rpc.LocalizedMessage"
+    return {"@type": kind, "locale": "en-US", "message": text}
 
 
 class TestAttempts:
@@ -299,7 +308,11 @@ class TestAttempts:
                 "scheduleTime": second,
                 "dispatchTime": "2026-01-01T00:00:02Z",
                 "responseTime": "2026-01-01T00:00:02Z",
-                "responseStatus": {"code": 4, "message": "no response within 600 s"},
+                "responseStatus": {
+                    "code": 4,
+                    "message": "DEADLINE_EXCEEDED(4): HTTP status code 504",
+                    "details": [reason("no response within 600 s")],
+                },
             },
         ]
         assert task["scheduleTime"] == "2026-01-01T00:00:03Z"  # 1 s after the end of the second
@@ -307,19 +320,46 @@ class TestAttempts:
     @pytest.mark.parametrize(
         ("status", "code"),
         [
-            *((400, 3), (401, 16), (403, 7), (404, 5), (409, 6), (429, 8), (500, 13), (501, 12)),
-            *((503, 14), (504, 4), (302, 2), (418, 2), (None, 14)),
+            (400, "INVALID_ARGUMENT(3)"),
+            (401, "UNAUTHENTICATED(16)"),
+            (403, "PERMISSION_DENIED(7)"),
+            (404, "NOT_FOUND(5)"),
+            (405, "FAILED_PRECONDITION(9)"),
+            (409, "ALREADY_EXISTS(6)"),
+            (416, "OUT_OF_RANGE(11)"),
+            (418, "FAILED_PRECONDITION(9)"),
+            (429, "RESOURCE_EXHAUSTED(8)"),
+            (499, "CANCELLED(1)"),
+            (500, "INTERNAL(13)"),
+            (501, "UNIMPLEMENTED(12)"),
+            (502, "INTERNAL(13)"),
+            (503, "UNAVAILABLE(14)"),
+            (504, "DEADLINE_EXCEEDED(4)"),
+            (302, "UNKNOWN(2)"),
         ],
     )
-    def test_a_status(self, call: Call, emulator: Emulator, status: int | None, code: int) -> None:
-        """It is shown as a code of google.rpc; a refused connection is UNAVAILABLE."""
+    def test_the_status_of_a_response_is_shown_as_a_code(
+        self, call: Call, emulator: Emulator, status: int, code: str
+    ) -> None:
         create(call, http())
-        attempt(emulator, status, "connection refused")
+        attempt(emulator, status)
 
         shown = call("GetTask", name=ONE)["lastAttempt"]["responseStatus"]
 
-        message = f"HTTP status code {status}" if status else "connection refused"
-        assert shown == {"code": code, "message": message}
+        number = int(code.partition("(")[2][:-1])
+        assert shown == {"code": number, "message": f"{code}: HTTP status code {status}"}
+
+    def test_a_refused_connection_is_shown_as_status_0_with_its_reason(
+        self, call: Call, emulator: Emulator
+    ) -> None:
+        create(call, http())
+        attempt(emulator, None, "connection refused")
+
+        assert call("GetTask", name=ONE)["lastAttempt"]["responseStatus"] == {
+            "code": 2,
+            "message": "UNKNOWN(2): HTTP status code 0",
+            "details": [reason("connection refused")],
+        }
 
     def test_a_running_task(self, call: Call, emulator: Emulator, clock: ManualClock) -> None:
         """Its schedule time stays; it has no response yet, and can be deleted."""
@@ -393,7 +433,9 @@ class TestBatches:
         metadata = operation["metadata"]
         assert (metadata["state"], metadata["startTime"]) == ("PARTIALLY_SUCCEEDED", NOW)
         assert failures(operation) == {"1": 6, "2": 3, "3": 3, "4": 3}
-        assert 'already exists (task "one"' in metadata["failedRequests"]["1"]["message"]
+        exists = metadata["failedRequests"]["1"]
+        assert exists["message"] == "Requested entity already exists"
+        assert exists["details"][0]["message"].startswith('task "one" of queue "push" exists:')
         assert len(emulator.queue("push").list_tasks()) == 2
 
     def test_a_batch_that_succeeds(self, call: Call, emulator: Emulator) -> None:
