@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import grpc
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
-from grpc_status import rpc_status
+from google.rpc.status_pb2 import Status
 from werkzeug.test import Client
 
 from pullqueue.cloudtasks.messages import message_class
@@ -98,8 +98,10 @@ class GrpcApi:
                 )
             )
         except grpc.RpcError as error:
-            status = rpc_status.from_call(error)
-            details = MessageToDict(status).get("details", []) if status else []
+            trailers = dict(error.trailing_metadata() or ())
+            status = Status.FromString(trailers.get("grpc-status-details-bin", b""))
+            assert status.message in ("", error.details())  # as Google's clients require
+            details = MessageToDict(status).get("details", [])
             raise ApiRefused(error.code().name, error.details(), details) from None
 
 
