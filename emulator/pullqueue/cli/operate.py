@@ -128,13 +128,17 @@ def reload(*, client: Client) -> None:
 
 
 @click.command
+@click.option(
+    "--keep-queues", is_flag=True, help="Keep queues created at run time, as by CreateQueue."
+)
 @yes_option
 @server_options
-def reset(*, yes: bool, client: Client) -> None:
+def reset(*, keep_queues: bool, yes: bool, client: Client) -> None:
     """Delete all tasks, history and faults (asks for confirmation).
 
-    Push tasks and recorded requests are deleted, too; names of deleted tasks can be used again.
-    Configuration and clock are not changed.
+    Push tasks, recorded requests and queues created at run time (as by CreateQueue of Cloud Tasks)
+    are deleted, too; names of deleted tasks can be used again. The queues of queue.yaml, their
+    settings and the clock are not changed.
     """
     if not yes:
         faults, tasks = client.get("/faults")["faults"], _stored_tasks(client)
@@ -142,7 +146,7 @@ def reset(*, yes: bool, client: Client) -> None:
         lost += [f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"] if faults else []
         if lost:
             confirm(f"Delete everything, including {' and '.join(lost)}?")
-    show(client.post("/reset"), "everything is deleted")
+    show(client.post("/reset", keep_queues=keep_queues), "everything is deleted")
 
 
 def _stored_tasks(client: Client) -> int:

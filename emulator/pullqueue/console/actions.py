@@ -36,6 +36,7 @@ from pullqueue.control.queues import (
 from pullqueue.control.service import (
     ClockMove,
     ClockStep,
+    ResetRequest,
     clear_faults,
     move_clock,
     reload_config,
@@ -207,9 +208,9 @@ class Actions:
             raise ApiError(f"Nothing was changed: {error}") from None
         return f"queue.yaml is applied: {changes}."
 
-    def reset(self, _form: Form) -> str:
-        """Delete everything but configuration and clock."""
-        reset(self._state)
+    def reset(self, form: Form) -> str:
+        """Delete everything but queue.yaml and clock."""
+        reset(self._state, ResetRequest(keep_queues=bool(form.text("keep_queues"))))
         return "Everything is deleted."
 
     def load_snapshot(self, form: Form) -> str:

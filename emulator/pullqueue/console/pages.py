@@ -338,8 +338,9 @@ class Pages:
         return self._question(
             "Reset the emulator?",
             f"This deletes {self._tasks_text()}, names, history, requests and faults of all "
-            "queues. Configuration and clock are not changed.",
+            "queues. The queues of queue.yaml and the clock are not changed.",
             back=url_for("console.server"),
+            created=[queue.name for queue in self._state.emulator.queues if queue.is_runtime],
         )
 
     def missing(self, path: str) -> Response:

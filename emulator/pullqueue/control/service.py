@@ -95,6 +95,15 @@ class ClockMove(Model):
     move_to: Maybe[Time] = UNSET
 
 
+class ResetRequest(Model):
+    """What a reset keeps."""
+
+    keep_queues: Annotated[
+        bool,
+        Meta(description="Keep queues that were created at run time, such as by CreateQueue."),
+    ] = False
+
+
 class TokenQuery(Model):
     """Whose token to return, and for what."""
 
@@ -168,9 +177,9 @@ def reload_config(state: ServerState) -> Changes:
 
 
 @operation("POST", "/reset", key="reset")
-def reset(state: ServerState) -> bool:
-    """Delete tasks, names, history, requests, faults; keep configuration and clock."""
-    state.reset()
+def reset(state: ServerState, body: ResetRequest) -> bool:
+    """Delete tasks, names, history, requests, faults, queues created; keep queue.yaml and clock."""
+    state.reset(keep_queues=body.keep_queues)
     return True
 
 

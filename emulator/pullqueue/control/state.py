@@ -14,6 +14,7 @@ from pullqueue.control.delivery import Delivery
 from pullqueue.control.fault_registry import FaultRegistry
 from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.errors import InvalidTaskError
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.tokens import TokenSigner
@@ -97,10 +98,19 @@ class ServerState:
             )
         return self.delivery.run_now(task)
 
-    def reset(self) -> None:
-        """Delete tasks, names, history, requests and faults; keep configuration and clock."""
+    def reset(self, *, keep_queues: bool = False) -> None:
+        """Delete tasks, names, history, requests and faults; keep queue.yaml and clock.
+
+        Queues created at run time are deleted as well, unless `keep_queues` is true.
+        """
         self.faults.clear()
-        self.emulator.reset()
+        created = [queue for queue in self.emulator.queues if keep_queues and queue.is_runtime]
+        self.emulator.restore(
+            {
+                queue.name: QueueContents([], [], {}, [], QueueRecord(settings=queue.settings))
+                for queue in created
+            }
+        )
         for delete in self.on_reset:
             delete()
         self.requests.clear()

@@ -303,6 +303,16 @@ def test_queues_lists_all_queues_or_those_that_are_named(run: Run) -> None:
     assert json.loads(run("queues --json").out)["queues"][1]["name"] == "other"
 
 
+def test_reset_can_keep_created_queues(run: Run, emulator: Emulator) -> None:
+    emulator.create_queue(QueueSettings(name="made"))
+    assert run("reset --yes --keep-queues").status == 0
+    assert "made" in run("queues").out
+
+    run("reset --yes")
+
+    assert "made" not in run("queues").out
+
+
 def test_the_clock(run: Run) -> None:
     """Shown, advanced by a span, moved to a time; what makes no sense is refused."""
     assert run("clock").out == "2026-01-01T00:00:00+00:00  (manual clock)\n"

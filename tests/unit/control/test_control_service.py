@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import pullqueue
 from pullqueue import Emulator, ManualClock, NewTask, SystemClock
 from pullqueue.cli._service import Signals
+from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
@@ -306,6 +307,25 @@ def test_reset(control: ControlClient, server: Server) -> None:
     assert control.get("/requests").body["requests"] == []
     assert control.get("/faults").body == {"faults": []}
     assert control.get("/clock").body["now"] == "2026-01-01T00:00:05+00:00"
+
+
+@pytest.mark.parametrize(("keep", "left"), [(False, []), (True, ["made"])])
+def test_a_reset_keeps_created_queues_on_demand(
+    control: ControlClient, emulator: Emulator, left: list[str], *, keep: bool
+) -> None:
+    """Their tasks are deleted and the names can be used again, those of queue.yaml stay."""
+    made = emulator.create_queue(QueueSettings(name="made", mode=QueueMode.PULL))
+    made.pause()
+    made.add(name="a")
+    made.delete_tasks("a")
+
+    control.post("/reset", {"keep_queues": keep})
+
+    names = [queue["name"] for queue in control.get("/queues").body["queues"]]
+    assert [name for name in names if name not in ("pull", "limited", "push")] == left
+    if keep:
+        assert control.post("/queues/made/tasks", {"tasks": [{"name": "a"}]}).body["refused"] == {}
+        assert control.get("/queues/made").body["queue"]["state"] == "running"
 
 
 def test_throughput(control: ControlClient, emulator: Emulator, clock: ManualClock) -> None:
