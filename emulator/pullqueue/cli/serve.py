@@ -265,7 +265,10 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
     if server.state.push_to:
         say(f"Push tasks are delivered to {server.state.push_to}")
     elif push:
-        say(f"Push tasks are {KEPT}: pass {OPTION} to deliver them to an app")
+        say(
+            f"Push tasks of App Engine are {KEPT}: pass {OPTION} to deliver them to an app; tasks "
+            "with an HTTP target on this machine are delivered"
+        )
     if isinstance(emulator.clock, ManualClock):
         now = from_usec(emulator.now_usec()).isoformat()
         url = "" if server.port == DEFAULT_PORT else f" --url {server.url}"

@@ -118,7 +118,7 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
         request = Request(
             agent=agent,
             method=method.method_id,
-            queue=f"{method.resource_of(message)}/////".split("/")[5],
+            queue=method.queue_of(message),
             verb="POST",
             path=f"/{method.service}/{method.name}",
             client=unquote(context.peer()).partition(":")[2],

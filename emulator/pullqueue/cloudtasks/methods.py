@@ -85,6 +85,11 @@ class Method(NamedTuple):
         """Return the name of the resource in a request."""
         return str(reduce(getattr, self.field.split("."), request))
 
+    def queue_of(self, request: Message) -> str:
+        """Return the name of the queue that a request is about; empty if it is not about one."""
+        path = request.queue.name if self.name == "CreateQueue" else self.resource_of(request)
+        return f"{path}/////".split("/")[5]
+
     @property
     def function(self) -> str:
         """The name of the function that carries it out: `lease_tasks`."""

@@ -144,6 +144,8 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
         if g.caller:
             amend_origin(client=g.caller)
         message = _message(method, pattern.format(**parts))
+        if method.name == "CreateQueue":
+            g.logged["queue"] = method.queue_of(message)
         if of_firebase:
             firebase.set_url(message, parts)
         # Before the call: one that is refused changes nothing.

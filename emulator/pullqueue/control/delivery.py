@@ -339,11 +339,11 @@ class Delivery:
 
     def _log_cap(self, queue: Queue) -> None:
         slots = queue.settings.max_concurrent_requests or 0
-        if slots > THREADS and (queue.name, "") not in self._logged:
-            self._logged.add((queue.name, ""))
+        if slots > THREADS and ("", "") not in self._logged:
+            self._logged.add(("", ""))  # once, however many queues there are
             _log.warning(
                 'queue "%s" has max_concurrent_requests %d; this server makes at most %d attempts '
-                "at the same time",
+                "at the same time, of all queues",
                 queue.name,
                 slots,
                 THREADS,

@@ -369,6 +369,9 @@ class Emulator:
         return self._listed.get(name) if queue is None else queue.settings
 
     def _unknown(self, name: str) -> str:
+        record = self._store.queue_records().get(name)
+        if record is not None and record.deleted_usec is not None:
+            return f"queue {quoted(name)} was deleted"
         close = closest(str(name), self._queues, cutoff=0.6)
         implicit = self._listed.keys() - {settings.name for settings in self._config.queues}
         names = sorted(self._queues.keys() - implicit)

@@ -305,3 +305,16 @@ def test_a_call_that_several_servers_record(emulator: Emulator) -> None:
         log.record_call(call, seconds=0, origin=origin, touched=None)
 
     assert [log.latest()[0].number for log in (first, second)] == [1, 2]
+
+
+def test_the_request_that_creates_a_queue_names_it(control: ControlClient) -> None:
+    """And who asks for a queue that was deleted since is told so."""
+    location = "projects/p/locations/here"
+    path = f"{location}/queues/made"
+    created = control.send("POST", f"/v2/{location}/queues", {"name": path})
+    control.send("DELETE", f"/v2/{path}")
+
+    deletion, creation = control.get("/requests").body["requests"]
+    assert created.status == 200
+    assert (creation["queue"], deletion["queue"]) == ("made", "made")
+    assert control.get("/queues/made").message == 'queue "made" was deleted'
