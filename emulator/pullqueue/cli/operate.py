@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -11,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import click
+import msgspec
 
 from pullqueue.cli._client import Client, FailedError, RefusedError, queue_path
 from pullqueue.cli._options import (
@@ -26,7 +28,7 @@ from pullqueue.cli._output import STDIN, Table, confirm, content_of, note, say, 
 from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
-from pullqueue.config.text import span_of
+from pullqueue.config.text import size_of, span_of
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks
 
@@ -175,6 +177,19 @@ def server(*, client: Client) -> None:
     show(answer, *(f"{name:<11} {value}" for name, value in facts.items()))
 
 
+class _SavedQueue(msgspec.Struct):
+    """What is counted of a queue of a snapshot."""
+
+    tasks: list[msgspec.Raw]
+    exhausted: list[msgspec.Raw]
+
+
+class _SavedQueues(msgspec.Struct):
+    """What is counted of a snapshot."""
+
+    queues: dict[str, _SavedQueue]
+
+
 @click.group
 def snapshot() -> None:
     """Save the contents of all queues to a file, and load it.
@@ -196,7 +211,15 @@ def save(*, file: Path, force: bool, client: Client) -> None:
     if not force:
         _check_replaceable(file, "a snapshot", _is_snapshot)
     data = client.read("GET", "/snapshot")
-    _write(data, file, f"{len(data)} bytes")
+    if str(file) == STDIN:
+        write_bytes(data)
+        return
+    try:
+        saved = msgspec.json.decode(data, type=_SavedQueues).queues.values()
+    except msgspec.DecodeError:
+        raise FailedError(f"the response of {client.url} is not a snapshot") from None
+    tasks = sum(len(queue.tasks) + len(queue.exhausted) for queue in saved)
+    _write(data, file, f"{count_tasks(tasks)}, {size_of(len(data))}")
 
 
 @snapshot.command
@@ -218,7 +241,15 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
         # Any other file is refused, whatever the answer is.
         if not yes and _is(_is_snapshot, data) and (tasks := _stored_tasks(client)):
             confirm(f"Replace everything, including {count_tasks(tasks)}?")
+        if sys.stderr.isatty():
+            note(f"Loading {file} ({size_of(len(data))})...")
         answer = client.call("PUT", "/snapshot", data, shift="true" if shift else None)
+    except KeyboardInterrupt:
+        note(
+            "interrupted: once the server has the whole file it loads it nevertheless; "
+            "`pullqueue queues` shows what it has"
+        )
+        raise
     except RefusedError as error:
         message = f"{file} cannot be loaded: {error.message}"
         if isinstance(error, FailedError):

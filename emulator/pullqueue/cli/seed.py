@@ -14,7 +14,7 @@ import click
 
 from pullqueue.cli._client import Client, FailedError, RefusedError, queue_path
 from pullqueue.cli._options import server_options
-from pullqueue.cli._output import content_of, show
+from pullqueue.cli._output import content_of, note, show
 from pullqueue.error_codes import EXIT_REFUSED
 from pullqueue.limits import MIB
 from pullqueue.tasks import count_tasks
@@ -68,6 +68,10 @@ def seed(*, file: Path, client: Client) -> int:
             tasks = [seed.fields for seed in batch]
             try:
                 answer = client.post(queue_path(batch[0].queue, "tasks"), tasks=tasks)
+            except KeyboardInterrupt:
+                # The server may have added the batch whose response did not arrive.
+                note(f"\ninterrupted: {added} to {added + len(batch)} of {total} tasks were added")
+                raise
             except RefusedError as error:
                 # The server does not say which task of the batch is wrong.
                 where = "" if batch[0] is batch[-1] else "in this task or one after it: "

@@ -59,6 +59,13 @@ def span_of(seconds: float) -> str:
     return " ".join(parts) or "0 s"
 
 
+def size_of(count: int) -> str:
+    """Return a number of bytes in a unit that suits it, such as `1.5 KiB`."""
+    if count < 1024:
+        return f"{count} B"
+    return f"{count / 1024:.1f} KiB" if count < 1023.95 * 1024 else f"{count / 1024**2:.1f} MiB"
+
+
 def columns_of(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():

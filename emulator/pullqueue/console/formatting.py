@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final
 
-from pullqueue.config.text import span_of
+from pullqueue.config.text import size_of, span_of
 from pullqueue.control.models import Bytes
 
 _HEX_BYTES = 16
@@ -45,9 +45,7 @@ def until(later: str, now: str) -> str:
 
 def size(count: int) -> str:
     """Return a number of bytes in a unit that suits it."""
-    if count < 1024:
-        return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 1023.95 * 1024 else f"{count / 1024**2:.1f} MiB"
+    return size_of(count)
 
 
 def limit(value: float | None, name: str) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import socket
+import subprocess
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Done, Run, shown_on_terminal
+from commands import PROGRAM, Done, Run, shown_on_terminal
 from odd_servers import always_answering, answering
+from push_app import until
 
 from pullqueue import Emulator, HttpRequest
 from pullqueue.server.lifecycle import Server
@@ -35,7 +40,7 @@ def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     run("reset --yes")
     loaded = run("snapshot load", str(file), "--shift")
 
-    assert saved.out == f"{file}: {file.stat().st_size} bytes\n"
+    assert saved.out == f"{file}: 1 task, {file.stat().st_size} B\n"
     assert loaded.out == "1 task loaded\n"
     assert emulator.queue("pull").get_task("a").payload == b"work"
     file.write_text("{}")
@@ -324,3 +329,42 @@ def test_seeding_many_lines_uses_one_connection(
     assert len(connections) == 1
     first = [task.payload for task in emulator.queue("pull").list_tasks(500)]
     assert first == [f"p{n}".encode() for n in range(0, 1000, 2)]
+
+
+def interruptible(*arguments: str) -> subprocess.Popen[str]:
+    """Start a command that can be interrupted."""
+    return subprocess.Popen(
+        [PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_ctrl_c_says_how_many_tasks_seed_has_added(
+    server: Server, emulator: Emulator, tmp_path: Path
+) -> None:
+    file = tmp_path / "many.yaml"
+    file.write_text("pull:\n- {payload: a, count: 2000000}\n")
+    with interruptible("seed", str(file), "--url", server.url) as process:
+        until(lambda: emulator.queue("pull").fetch_statistics().tasks)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+
+    added = emulator.queue("pull").fetch_statistics().tasks
+    found = re.search(r"interrupted: (\d+) to (\d+) of 2000000 tasks were added", errors)
+    assert found is not None
+    assert int(found[1]) <= added <= int(found[2])
+    assert process.returncode == 130
+
+
+def test_ctrl_c_says_what_becomes_of_a_snapshot_on_its_way(tmp_path: Path) -> None:
+    """The server, which does not answer here, goes on to load what it has."""
+    file = tmp_path / "state.json"
+    file.write_text('{"format": "pullqueue-snapshot/1"}')
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        command = ("snapshot", "load", str(file), "--yes", "--url", url)
+        with interruptible(*command) as process, listener.accept()[0]:
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+
+    assert errors.startswith("interrupted: once the server has the whole file it loads it")
+    assert process.returncode == 130
