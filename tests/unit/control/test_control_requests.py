@@ -308,7 +308,7 @@ def test_a_call_that_several_servers_record(emulator: Emulator) -> None:
 
 
 def test_the_request_that_creates_a_queue_names_it(control: ControlClient) -> None:
-    """And who asks for a queue that was deleted since is told so."""
+    """Whoever asks for a queue that was deleted since gets that reason."""
     location = "projects/p/locations/here"
     path = f"{location}/queues/made"
     created = control.send("POST", f"/v2/{location}/queues", {"name": path})
