@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from importlib.util import find_spec
 
 import pytest
 
 from pullqueue.clock import ManualClock
-from pullqueue.testing.freezing import Freezer, freeze, is_frozen
+from pullqueue.testing.freezing import (
+    FreezerChoice,
+    chosen_freezer,
+    freeze,
+    is_frozen,
+    is_installed,
+    local_time_is_utc,
+)
 
 _FREEZERS = ("freezer", "time_machine")
 """Fixtures of pytest-freezer (or pytest-freezegun) and time-machine; their markers use them."""
 
 
 def frozen(
-    request: pytest.FixtureRequest, start: datetime | None, freezer: Freezer
+    request: pytest.FixtureRequest, start: datetime | None, freezer: FreezerChoice
 ) -> AbstractContextManager[None]:
     """Freeze time for a test at `start`, unless its fixtures or markers have frozen it.
 
@@ -35,8 +41,13 @@ def frozen(
         return nullcontext()
     if "time_machine" in fixtures:
         # It does not freeze before it is moved, and could not start once freezegun has.
-        fixtures["time_machine"].move_to(start or ManualClock.DEFAULT_START, tick=False)
-        return nullcontext()
-    if find_spec(freezer.replace("-", "_")) is None:
-        pytest.fail(f"pullqueue_clock needs {freezer}: pip install {freezer}", pytrace=False)
-    return freeze(start or ManualClock.DEFAULT_START, freezer=freezer)
+        # A number: for a datetime it sets TZ, and fails to delete it where an app has replaced the
+        # environment, as `wrap_wsgi_app` does.
+        fixtures["time_machine"].move_to(
+            (start or ManualClock.DEFAULT_START).timestamp(), tick=False
+        )
+        return local_time_is_utc()
+    chosen = chosen_freezer(freezer)
+    if not is_installed(chosen):
+        pytest.fail(f"pullqueue_clock needs {chosen}: pip install {chosen}", pytrace=False)
+    return freeze(start or ManualClock.DEFAULT_START, freezer=chosen)

@@ -14,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pullqueue.testing.emulation import ConfigSource, QueueEntries
-    from pullqueue.testing.freezing import Freezer
+    from pullqueue.testing.freezing import FreezerChoice
 
 MARKER = "pullqueue"
 INI_OPTIONS = {
@@ -25,10 +25,10 @@ INI_OPTIONS = {
     "pullqueue_acl": "true: pullqueue_server and pullqueue_responses check tokens and acl",
     "pullqueue_store": "where tasks are stored: memory, sqlite:///FILE or postgresql://...",
     "pullqueue_start": "time at which pullqueue_clock starts, such as 2026-01-01T00:00Z",
-    "pullqueue_freezer": "what freezes time: freezegun (the default) or time-machine",
+    "pullqueue_freezer": "what freezes time: freezegun, time-machine, or auto (the default)",
     "pullqueue_strict_faults": "true: fail tests that pass although a fault never triggered",
 }
-_CHOICES = {"profile": ("gcloud", "sdk"), "freezer": ("freezegun", "time-machine")}
+_CHOICES = {"profile": ("gcloud", "sdk"), "freezer": ("auto", "freezegun", "time-machine")}
 _WHERE = f"@pytest.mark.{MARKER}"
 
 
@@ -60,8 +60,10 @@ class Settings:
     """Where tasks are stored, as the URL of a store."""
     start: datetime | None = None
     """When `pullqueue_clock` starts: `"2026-01-01T00:00Z"` or an aware datetime."""
-    freezer: Freezer = "freezegun"
-    """The library by which `pullqueue_clock` freezes time: `"freezegun"` or `"time-machine"`."""
+    freezer: FreezerChoice = "auto"
+    """The library by which `pullqueue_clock` freezes time: `"freezegun"`, `"time-machine"` or
+    `"auto"`, time-machine where it is installed, else freezegun.
+    """
     strict_faults: bool = False
     """Whether a test that passes fails at teardown if a fault that is still set never triggered."""
 

@@ -66,7 +66,10 @@ def test_time_is_restored_after_a_test(run: Run) -> None:
     """Whatever a test does to the time, pytest and the next test see the real one."""
     result = run("""
         import time
+        import pytest
         from freezegun import freeze_time
+
+        pytestmark = pytest.mark.pullqueue(freezer="freezegun")
 
         def test_moves(pullqueue_clock):
             pullqueue_clock.advance(365 * 86400)

@@ -165,6 +165,7 @@ def test_missing_freezers(run: Run, pytester: pytest.Pytester) -> None:
         import sys
         import pytest
 
+        @pytest.mark.pullqueue(freezer="freezegun")
         def test_freezegun(pullqueue_clock): pass
 
         @pytest.mark.time_machine("2027-01-01", tick=False)
@@ -188,6 +189,36 @@ def test_missing_freezers(run: Run, pytester: pytest.Pytester) -> None:
     )
 
 
+@pytest.mark.parametrize("fixtures", ["pullqueue_clock", "time_machine, pullqueue_clock"])
+def test_time_goes_on_after_a_request_to_a_wrapped_app(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fixtures: str
+) -> None:
+    """`wrap_wsgi_app` replaces the environment, where time-machine would look for its TZ."""
+    monkeypatch.delenv("TZ", raising=False)
+    pytester.makefile(".yaml", queue=QUEUE_YAML)
+    pytester.makepyfile(
+        f"""
+        from datetime import datetime
+        from flask import Flask
+        from google.appengine.api import wrap_wsgi_app
+
+        app = Flask(__name__)
+        app.wsgi_app = wrap_wsgi_app(app.wsgi_app)
+        app.add_url_rule("/", view_func=lambda: "done")
+
+        def test_request(pullqueue_sdk, {fixtures}):
+            assert app.test_client().get("/").text == "done"
+            assert datetime.now() == datetime(2026, 1, 1)
+
+        def test_next():
+            assert datetime.now() > datetime(2026, 1, 1)
+        """
+    )
+
+    # In a process of its own, whose environment is replaced.
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+
+
 def test_hints(run: Run) -> None:
     """Reports say what to do about errors of pytest, freezers, gRPC and the SDK, once each."""
     result = run("""
@@ -197,6 +228,8 @@ def test_hints(run: Run) -> None:
         from google.api_core.exceptions import DeadlineExceeded
         from google.appengine.api import apiproxy_stub_map, app_identity, memcache, taskqueue
         from google.appengine.runtime import default_api_stub as stub
+
+        pytestmark = pytest.mark.pullqueue(freezer="freezegun")
 
         @pytest.fixture(scope="module")
         def shop(pullqueue_emulator):

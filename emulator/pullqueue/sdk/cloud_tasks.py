@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from pullqueue.engine.emulator import Emulator
@@ -42,6 +42,7 @@ class _Clients:
         with self._lock:
             channel = grpc.insecure_channel(self._address or self._start())
             self._stack.callback(channel.close)
+            channel = grpc.intercept_channel(channel, _without_deadline())
         transports = import_module(f"{module.__name__}.services.cloud_tasks.transports")
         return module.CloudTasksClient(
             transport=transports.CloudTasksGrpcTransport(channel=channel)
@@ -57,3 +58,26 @@ class _Clients:
         self._stack.callback(server.stop)
         self._address = f"127.0.0.1:{server.port}"
         return self._address
+
+
+def _without_deadline() -> Any:
+    """Return an interceptor of gRPC that makes calls without a deadline.
+
+    gRPC computes it from the time that time-machine has frozen, and compares it with the real time.
+    """
+    import grpc  # noqa: PLC0415 - slow to import
+
+    class Details(NamedTuple):
+        method: str
+        timeout: None
+        metadata: Any
+        credentials: Any
+        wait_for_ready: bool | None
+        compression: Any
+
+    class WithoutDeadline(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc] # has no types
+        def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+            given = Details._make(getattr(details, name, None) for name in Details._fields)
+            return continuation(given._replace(timeout=None), request)
+
+    return WithoutDeadline()

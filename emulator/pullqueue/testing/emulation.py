@@ -28,7 +28,7 @@ from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits
 from pullqueue.testing.clock import FixtureClock
 from pullqueue.testing.describing import describe_rest
-from pullqueue.testing.freezing import Freezer, ProcessClock, is_frozen
+from pullqueue.testing.freezing import FreezerChoice, ProcessClock, is_frozen
 from pullqueue.testing.freezing import freeze as freeze_process
 from pullqueue.testing.live_server import LiveServer, live_server
 from pullqueue.testing.record import record_calls, records_of
@@ -51,7 +51,7 @@ def emulation(
     *,
     queues: QueueEntries | None = None,
     start: datetime | str | None = None,
-    freeze: bool | Freezer = False,
+    freeze: bool | FreezerChoice = False,
     sdk: bool = False,
     server: bool = False,
 ) -> AbstractContextManager[Emulation]:
@@ -67,8 +67,9 @@ def emulation(
 
     It has a manual clock of its own, which starts at `start`, an aware datetime or ISO 8601 text
     (2026-01-01T00:00Z if None). No time outside is frozen, unless `freeze` is True: then its clock
-    is the time of the whole process, frozen by freezegun, or by the library that `freeze` names
-    ("time-machine"). Time that is frozen already stays as it is, and its clock moves it.
+    is the time of the whole process, frozen by time-machine where it is installed, else by
+    freezegun, or by the one that `freeze` names. Time that is frozen already stays as it is, and
+    its clock moves it.
 
     With `sdk`, App Engine's SDK uses the emulator within the block; with `server`, a server of the
     REST API listens on a free port.
@@ -90,12 +91,12 @@ def emulation(
 
 
 @contextmanager
-def _clock(start: datetime | None, freezer: Freezer | bool) -> Iterator[MovableClock]:  # noqa: FBT001 - as users pass it
+def _clock(start: datetime | None, freezer: FreezerChoice | bool) -> Iterator[MovableClock]:  # noqa: FBT001 - as users pass it
     """Yield a clock of its own, or that of the process, frozen."""
     if not freezer:
         yield ManualClock(start or ManualClock.DEFAULT_START)
     elif not is_frozen():
-        library: Freezer = "freezegun" if freezer is True else freezer
+        library: FreezerChoice = "auto" if freezer is True else freezer
         with freeze_process(start or ManualClock.DEFAULT_START, freezer=library):
             yield ProcessClock()
     elif start is None:

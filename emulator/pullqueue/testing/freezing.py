@@ -9,12 +9,14 @@ Neither library has a public way to find its active freezer, so this module, and
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pullqueue.clock import MovableClock, SystemClock, from_usec, to_usec
@@ -24,7 +26,9 @@ __tracebackhide__ = True  # a failed test is shown at its own line
 
 Freezer: TypeAlias = Literal["freezegun", "time-machine"]
 """The library that freezes time, which is also the name of its distribution."""
-FREEZERS: Final[tuple[Freezer, ...]] = get_args(Freezer)
+FreezerChoice: TypeAlias = Literal["auto", "freezegun", "time-machine"]
+"""What a user can ask for: one of them, or time-machine where it is installed, else freezegun."""
+FREEZER_CHOICES: Final[tuple[FreezerChoice, ...]] = get_args(FreezerChoice)
 
 _REAL_TIME_MODULES = frozenset({"threading", "queue", "subprocess", "_pytest.timing"})
 """Modules whose timeouts would never end in frozen time, and that of pytest's own durations."""
@@ -72,40 +76,91 @@ class ProcessClock(MovableClock):
             )
 
 
-def freeze(start: datetime, *, freezer: Freezer = "freezegun") -> AbstractContextManager[None]:
+def freeze(start: datetime, *, freezer: FreezerChoice = "auto") -> AbstractContextManager[None]:
     """Freeze the time of the whole process, at `start`, until the block ends.
 
-    `freezer` is the library that does it, "freezegun" or "time-machine". What measures or waits
-    keeps the real time: `time.perf_counter`, event loops of asyncio and trio, timeouts of threads,
-    queues and subprocesses, deadlines of Hypothesis. With time-machine, `time.monotonic` does, too,
-    and gRPC gets the frozen time. Freezers that are started within the block and not stopped are
-    stopped at its end.
+    `freezer` is the library that does it, "freezegun" or "time-machine"; "auto" is time-machine
+    where it is installed, else freezegun. What measures or waits keeps the real time:
+    `time.perf_counter`, event loops of asyncio and trio, timeouts of threads, queues and
+    subprocesses, deadlines of Hypothesis. With time-machine, `time.monotonic` does, too, and gRPC
+    gets the frozen time. Local time is UTC. Those of the same library that are started within
+    the block and not stopped are stopped at its end.
 
     Raises:
         ValueError: there is no such freezer.
         ClockError: `start` is not an aware datetime.
         ImportError: the library is not installed.
     """
-    if freezer not in FREEZERS:
-        raise ValueError(f'freezer is "{freezer}": use one of {", ".join(FREEZERS)}')
-    name = freezer.replace("-", "_")
+    if freezer not in FREEZER_CHOICES:
+        raise ValueError(f'freezer is "{freezer}": use one of {", ".join(FREEZER_CHOICES)}')
+    chosen = chosen_freezer(freezer)
     try:
-        library = import_module(name)  # freezegun costs 40 ms, and only some need it
+        library = import_module(_module_of(chosen))  # freezegun costs 40 ms, and only some need it
     except ImportError:
-        raise ImportError(f"freezing time needs {freezer}: pip install {freezer}") from None
-    run = _freezegun if freezer == "freezegun" else _time_machine
+        raise ImportError(f"freezing time needs {chosen}: pip install {chosen}") from None
+    run = _freezegun if chosen == "freezegun" else _time_machine
     return run(library, from_usec(to_usec(start)))
+
+
+def chosen_freezer(freezer: FreezerChoice) -> Freezer:
+    """Return the library that freezes time; `auto` is time-machine where it is installed.
+
+    But not within freezegun, beside which time-machine does not start.
+    """
+    if freezer != "auto":
+        return freezer
+    suits = is_installed("time-machine") and active_freezer() != "freezegun"
+    return "time-machine" if suits else "freezegun"
+
+
+def is_installed(freezer: Freezer) -> bool:
+    """Return whether a library can be imported."""
+    return find_spec(_module_of(freezer)) is not None
+
+
+def _module_of(freezer: Freezer) -> str:
+    return freezer.replace("-", "_")
 
 
 @contextmanager
 def _time_machine(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN401 - a module
-    traveller, depth = library.travel(start, tick=False), len(_travellers())
-    traveller.start()
+    depth = len(_travellers())
+    # A number: for a datetime, it would set and delete TZ in an environment that `wrap_wsgi_app`
+    # may have replaced in between.
+    traveller = library.travel(int(start.timestamp()), tick=False)
+    with local_time_is_utc():
+        running = traveller.start()
+        try:
+            running.shift(timedelta(microseconds=start.microsecond))
+            yield
+        finally:
+            while len(_travellers()) > depth:
+                traveller.stop()
+
+
+@contextmanager
+def local_time_is_utc() -> Iterator[None]:
+    """Make UTC the local time, as on App Engine, until the block ends."""
+    if sys.platform == "win32":  # cannot change it
+        yield
+        return
+    before = os.environ.get("TZ")
+    _set_zone("UTC")
     try:
         yield
     finally:
-        while len(_travellers()) > depth:
-            traveller.stop()
+        _set_zone(before)
+
+
+def _set_zone(name: str | None) -> None:
+    """Set TZ in `os.environ` and, should `wrap_wsgi_app` have replaced that, in the process."""
+    if name is None:
+        os.environ.pop("TZ", None)
+        os.unsetenv("TZ")
+    else:
+        os.environ["TZ"] = name
+        os.putenv("TZ", name)
+    time.tzset()
 
 
 @contextmanager

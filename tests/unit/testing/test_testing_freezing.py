@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import multiprocessing
+import os
 import queue as stdlib_queue
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from google.api_core.exceptions import DeadlineExceeded
 from pullqueue import ClockError, Emulator
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults, ProcessClock, freeze
-from pullqueue.testing.freezing import is_frozen
+from pullqueue.testing.freezing import active_freezer, is_frozen
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 REAL = {
@@ -44,7 +45,7 @@ def app(make_module: MakeModule) -> ModuleType:
 
 def test_everything_is_frozen_and_put_back(app: ModuleType) -> None:
     """Modules that imported functions by name see the frozen time, and the real one afterwards."""
-    with freeze(START):
+    with freeze(START, freezer="freezegun"):
         assert app.time() == time.time() == START.timestamp()  # noqa: TID251
         assert app.datetime.now(UTC) == START
         assert is_frozen()
@@ -69,15 +70,53 @@ def test_time_machine(app: ModuleType) -> None:
     assert not is_frozen()
 
 
+def test_time_machine_is_preferred_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else freezegun freezes time, also within freezegun, beside which the other cannot start."""
+    with freeze(START):
+        assert active_freezer() == "time-machine"
+    with freeze_time("2012-01-14"), freeze(START):
+        assert active_freezer() == "freezegun"
+        assert ProcessClock().now() == START
+    monkeypatch.setitem(sys.modules, "time_machine", None)
+    with freeze(START):
+        assert active_freezer() == "freezegun"
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_the_local_time_is_utc_until_time_goes_on(
+    monkeypatch: pytest.MonkeyPatch, zone: str | None
+) -> None:
+    """Also where an app replaces the environment meanwhile, as `wrap_wsgi_app` does."""
+    if zone is None:
+        monkeypatch.delenv("TZ", raising=False)
+    else:
+        monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    before = time.tzname
+    code = "import time; print(time.tzname[0])"
+    try:
+        with freeze(START, freezer="time-machine"):
+            assert dt.datetime.now() == START.replace(tzinfo=None)  # noqa: DTZ005, TID251
+            monkeypatch.setattr(os, "environ", {})
+        assert time.tzname == before
+        shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+        assert shown.stdout.decode().strip() == before[0]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_freezers_that_do_not_exist() -> None:
     """The message has those that do."""
-    with pytest.raises(ValueError, match=r'^freezer is "ice": use one of freezegun, time-machine$'):
+    with pytest.raises(
+        ValueError, match=r'^freezer is "ice": use one of auto, freezegun, time-machine$'
+    ):
         freeze(START, freezer="ice")  # type: ignore[arg-type]
 
 
 def test_modules_loaded_meanwhile_get_the_real_time_back(make_module: MakeModule) -> None:
     """What was imported while time was frozen does not keep the fakes."""
-    with freeze(START):
+    with freeze(START, freezer="freezegun"):
         module = make_module("from time import time\nfrom datetime import datetime")
         assert module.time() == START.timestamp()
 
@@ -88,7 +127,7 @@ def test_modules_loaded_meanwhile_get_the_real_time_back(make_module: MakeModule
 def test_what_measures_keeps_the_real_time(make_module: MakeModule) -> None:
     """perf_counter runs on, whether it was imported by name or not; monotonic is frozen."""
     module = make_module("from time import monotonic, perf_counter, perf_counter_ns")
-    with freeze(START):
+    with freeze(START, freezer="freezegun"):
         for name in ("perf_counter", "perf_counter_ns"):
             assert getattr(time, name) is getattr(module, name) is REAL[name]
         assert module.monotonic() == time.monotonic() == START.timestamp()
@@ -98,7 +137,7 @@ def test_what_measures_keeps_the_real_time(make_module: MakeModule) -> None:
 
 def test_timeouts_end_in_frozen_time() -> None:
     """Those of threads, subprocesses, pools and event loops, which all measure real time."""
-    with freeze(START):
+    with freeze(START, freezer="freezegun"):
         assert not threading.Event().wait(0.001)
         with pytest.raises(stdlib_queue.Empty):
             stdlib_queue.Queue[int]().get(timeout=0.001)
@@ -117,7 +156,7 @@ def test_modules_whose_names_begin_like_those_of_python(make_module: MakeModule)
     """A module `queue_worker` sees the frozen time, though freezegun itself would not show it."""
     source = "from time import time\nimport time as t\ndef ask(): return time(), t.time()"
     module = make_module(source, "queue_worker")
-    with freeze(START), ThreadPoolExecutor(1) as threads:
+    with freeze(START, freezer="freezegun"), ThreadPoolExecutor(1) as threads:
         assert module.ask() == (START.timestamp(),) * 2
         assert threads.submit(module.ask).result() == (START.timestamp(),) * 2
 
@@ -128,7 +167,7 @@ def test_the_ignore_list_of_freezegun(make_module: MakeModule) -> None:
     before = freezegun.config.settings.default_ignore_list
     freezegun.configure(extend_ignore_list=["never_frozen"])
     try:
-        with freeze(START):
+        with freeze(START, freezer="freezegun"):
             assert module.time is REAL["time"]
     finally:
         freezegun.configure(default_ignore_list=before)
@@ -143,7 +182,7 @@ def test_a_module_that_cannot_be_asked() -> None:
 
     sys.modules["hostile_module"] = Hostile("hostile_module")
     try:
-        with pytest.raises(RuntimeError, match="asked for"), freeze(START):
+        with pytest.raises(RuntimeError, match="asked for"), freeze(START, freezer="freezegun"):
             pass
     finally:
         del sys.modules["hostile_module"]
@@ -155,7 +194,7 @@ def test_within_another_freezer(app: ModuleType) -> None:
     """The inner one counts until it ends; then the outer does again."""
     clock = ProcessClock()
     with freeze_time("2012-01-14"):
-        with freeze(START):
+        with freeze(START, freezer="freezegun"):
             assert clock.now() == START == app.datetime.now(UTC)
         assert clock.now() == datetime(2012, 1, 14, tzinfo=UTC)
     assert app.time is REAL["time"]
@@ -167,7 +206,7 @@ def test_without_freezegun(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with (
         pytest.raises(ImportError, match=r"^freezing time needs freezegun: pip install freezegun"),
-        freeze(START),
+        freeze(START, freezer="freezegun"),
     ):
         pass
 
@@ -175,7 +214,7 @@ def test_without_freezegun(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_process_clock() -> None:
     """The clock agrees with the process to the microsecond, moves it, and never goes back."""
     clock = ProcessClock()
-    with freeze(START):
+    with freeze(START, freezer="freezegun"):
         assert clock.advance(timedelta(microseconds=1)) == START + timedelta(microseconds=1)
         assert clock.now_usec() == round(time.time() * 1e6)  # noqa: TID251
         clock.advance(0)
@@ -211,7 +250,7 @@ def test_deadlines_of_grpc() -> None:
     """Client and server agree on when a call has to end, however far the frozen time is."""
     emulator = Emulator.from_text("queue: [{name: q, mode: pull}]", clock=ProcessClock())
     name = "projects/app/locations/us-central1/queues/q"
-    with freeze(START), Server(emulator, grpc_port=0) as server:
+    with freeze(START, freezer="freezegun"), Server(emulator, grpc_port=0) as server:
         Faults(emulator).latency("lease_tasks", 100)
         with grpc_client(server.grpc_address) as client:
             request = {"parent": name, "lease_duration": {"seconds": 300}}
