@@ -206,22 +206,35 @@ class NewTask(_NewTask):
         named_bytes = len(self.name or "") + len((self.tag or "").encode())
         return len(self.payload) + named_bytes + request_bytes
 
-    @property
-    def push(self) -> Push | None:
-        """The request of a push task, and no attempts; None: it is a pull task."""
-        return None if self.request is None else Push(self.request)
+    def stored(self, name: str, queue_name: str, sequence: int, now_usec: int) -> Task:
+        """Return the task as a queue stores it at a time, with a name and a number of its own."""
+        return Task(
+            now_usec if self.eta_usec is None else self.eta_usec,
+            sequence,
+            0,
+            name,
+            queue_name,
+            self.payload,
+            self.tag,
+            now_usec,
+            self.stored_bytes if self.name else self.stored_bytes + len(name),
+            None if self.request is None else Push(self.request),
+        )
 
 
 class Task(NamedTuple):
     """A task as it was at one time; later changes of the queue do not change it.
 
     A tuple that begins with (eta_usec, sequence): the order of a queue is the order of its tasks.
+    Then follows what else a lease changes, so that only `leased_until` knows places.
     """
 
     eta_usec: int
     """When it can be leased or sent (next): while it is leased, the end of the lease."""
     sequence: int
     """Order of arrival in its emulator."""
+    retry_count: int
+    """How many times it has been leased, or its attempts started; 1 during the first."""
     name: str
     """Unique in its queue."""
     queue_name: str
@@ -230,8 +243,6 @@ class Task(NamedTuple):
     """The work, as bytes."""
     tag: str | None
     """The group it can be leased by."""
-    retry_count: int
-    """How many times it has been leased, or its attempts started; 1 during the first."""
     enqueued_usec: int
     """When it was added."""
     stored_bytes: int

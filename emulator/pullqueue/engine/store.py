@@ -385,15 +385,9 @@ class StoreFactory(Protocol):
 
 def leased_until(until_usec: int, tasks: Iterable[Task]) -> list[Task]:
     """Return tasks as they are when they have been leased until a time."""
-    # A lease takes 0.3 us a task; `Task(...)` would make that 0.75 us, `_replace` 1.6 us.
+    # `_replace` would take 0.74 us a task instead of 0.29 us.
     new = tuple.__new__
-    return [
-        new(
-            Task,
-            (until_usec, sequence, name, queue, payload, tag, retries + 1, enqueued, size, push),
-        )
-        for _, sequence, name, queue, payload, tag, retries, enqueued, size, push in tasks
-    ]
+    return [new(Task, (until_usec, task[1], task[2] + 1, *task[3:])) for task in tasks]
 
 
 def with_attempts(task: Task, attempts: AttemptRecord) -> Task:

@@ -118,14 +118,14 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
         queue, request.lease_seconds, request.max_tasks, group_by_tag=request.group_by_tag, tag=tag
     )
     add_task = response.task.add
-    for eta_usec, _, name, _, payload, tag, retry_count, *_ in lease.tasks:
-        task = add_task()
-        task.task_name = name.encode()
-        task.eta_usec = eta_usec
-        task.retry_count = retry_count
-        task.body = payload
-        if tag is not None:
-            task.tag = tag.encode()
+    for task in lease.tasks:
+        message = add_task()
+        message.task_name = task.name.encode()
+        message.eta_usec = task.eta_usec
+        message.retry_count = task.retry_count
+        message.body = task.payload
+        if task.tag is not None:
+            message.tag = task.tag.encode()
 
 
 def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:

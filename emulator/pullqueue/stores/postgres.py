@@ -27,13 +27,22 @@ from pullqueue.engine.store import (
 from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_pool import Address, Connection, Connections, prepare
-from pullqueue.stores.rows import Row, encode, encode_tag, task_of
+from pullqueue.stores.rows import (
+    Row,
+    encode,
+    encode_tag,
+    lists_of_new_tasks,
+    sql_of_tasks,
+    task_of,
+)
 from pullqueue.stores.session import DeadlockError, Session, Target, retried
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import AttemptRecord, NewTask, Task
 
-_SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
+_SQL = {
+    name: text.encode() for name, text in statements("postgres.sql", sql_of_tasks("%s")).items()
+}
 
 
 class PostgresSession(Session):
@@ -149,14 +158,9 @@ class PostgresStore(SqlStore[PostgresSession]):
         rows = session.rows(
             "insert",
             now_usec=session.clock_usec,
-            names=[new.name for new in named],
-            payloads=[new.payload for new in named],
-            tags=[encode_tag(new.tag) for new in named],
-            etas_usec=[new.eta_usec for new in named],
-            sizes=[new.stored_bytes for new in named],
-            requests=[new.request and encode(new.request) for new in named],
             origin=encode(current_origin()),
             **target._asdict(),
+            **lists_of_new_tasks(named),
         )
         if not rows and not session.rows(
             "find_queue", queue=queue_name, is_runtime=target.is_runtime
@@ -166,9 +170,8 @@ class PostgresStore(SqlStore[PostgresSession]):
         tasks: list[Task] = []
         for new in named:
             if new.name in stored:
-                eta_usec, sequence, name, now_usec = stored[new.name]
-                task = (eta_usec, sequence, name, queue_name, new.payload, new.tag, 0, now_usec)
-                tasks.append(Task(*task, new.stored_bytes, new.push))
+                _, sequence, name, now_usec = stored[new.name]
+                tasks.append(new.stored(name, queue_name, sequence, now_usec))
         return tasks
 
     @retried

@@ -6,11 +6,8 @@
 -- planner to read the whole table; and what is looked for by name has no condition on `eta_usec`,
 -- with which the planner would use the order of etas instead. Rows are locked in the order of their
 -- names, so that operations on the same tasks wait for each other instead of ending in a deadlock.
-
--- fragment: task
--- The columns of a task in the order of `Task`; `request` and `attempts` are NULL in a pull task.
-eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes, request,
-    attempts
+-- `stores/rows.py` has the columns of a task, `{task}`, and the fragments made of them; `request` and
+-- `attempts` are NULL in a pull task.
 
 -- fragment: waiting_state
 -- The state of a task whose eta is in the future; `finished` is NULL in a pull task.
@@ -110,24 +107,19 @@ SELECT 1 WHERE {queue_exists}
 -- locks the table first: the statement then waits, and sees that there is no such queue.
 WITH {now},
 given AS MATERIALIZED (
-    SELECT *, nextval('tasks_sequence_seq') AS sequence
-    FROM unnest(%(names)s::text[], %(payloads)b::bytea[], %(tags)b::bytea[],
-        %(etas_usec)s::bigint[], %(sizes)s::bigint[], %(requests)s::text[])
-        AS batch (name, payload, tag, eta_usec, size, request)
+    SELECT *, coalesce(wanted_usec, {now_usec}) AS eta_usec,
+        nextval('tasks_sequence_seq') AS sequence, 0 AS retry_count, %(queue)s::text AS queue,
+        {now_usec} AS enqueued_usec, CAST(NULL AS text) AS attempts
+    FROM unnest({new_task_lists}, %(new_eta_usec)s::bigint[]) AS batch ({new_task}, wanted_usec)
     WHERE {queue_exists}
 ),
 stored AS (
-    INSERT INTO tasks (sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
-        stored_bytes, request, finished, ends_usec)
-    SELECT sequence, %(queue)s, name, payload, tag, coalesce(eta_usec, {now_usec}), 0,
-        {now_usec}, size, request, CASE WHEN request IS NOT NULL THEN 0 END,
-        {now_usec} + %(lifetime_usec)s::bigint
+    INSERT INTO tasks ({task}, finished, ends_usec)
+    SELECT {task}, CASE WHEN request IS NOT NULL THEN 0 END,
+        enqueued_usec + %(lifetime_usec)s::bigint
     FROM given ORDER BY name
-    ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence,
-        payload = excluded.payload, tag = excluded.tag, eta_usec = excluded.eta_usec,
-        retry_count = 0, enqueued_usec = excluded.enqueued_usec,
-        stored_bytes = excluded.stored_bytes, request = excluded.request,
-        finished = excluded.finished, ends_usec = excluded.ends_usec, free_usec = NULL
+    ON CONFLICT (queue, name) DO UPDATE SET {task_excluded}, finished = excluded.finished,
+        ends_usec = excluded.ends_usec, free_usec = NULL
     WHERE tasks.free_usec <= excluded.enqueued_usec
     RETURNING eta_usec, sequence, name, enqueued_usec, stored_bytes
 ),
@@ -209,9 +201,7 @@ counted AS (
     HAVING count(*) > 0
     ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
 )
-SELECT EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec) AS exhausted, task.eta_usec,
-    task.sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes, request,
-    attempts
+SELECT EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec) AS exhausted, {task}
 FROM now LEFT JOIN (leased_now JOIN fitting USING (sequence)) AS task ON true
 ORDER BY place, task.sequence
 
@@ -324,8 +314,7 @@ ended AS MATERIALIZED (
 ),
 kept AS (
     INSERT INTO exhausted ({task})
-    SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes,
-        request, %(attempts)s::text
+    SELECT {task_without_attempts}, %(attempts)s::text
     FROM ended WHERE %(exhausted)s::boolean
 ),
 tombstoned AS (
@@ -597,10 +586,10 @@ DELETE FROM tasks
 
 -- name: restore_task
 INSERT INTO tasks ({task}, finished)
-VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s, %s, %s, %s)
+VALUES ({task_values}, %s)
 
 -- name: restore_exhausted
-INSERT INTO exhausted ({task}) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s, %s, %s)
+INSERT INTO exhausted ({task}) VALUES ({task_values})
 
 -- name: restore_tombstone
 INSERT INTO tasks (queue, name, free_usec, payload, tag, retry_count, enqueued_usec, stored_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import msgspec
@@ -10,11 +10,31 @@ import msgspec
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine.events import EventKind, Operation, Origin
 from pullqueue.engine.store import QueueRecord
-from pullqueue.tasks import AttemptRecord, HttpRequest, Push, Task
+from pullqueue.tasks import AttemptRecord, HttpRequest, NewTask, Push, Task
 
 Row = Sequence[Any]
-"""One row of a result. That of a task has the columns `eta_usec, sequence, name, queue, payload,
-tag, retry_count, enqueued_usec, stored_bytes`, in the order of `Task`, then `request, attempts`."""
+"""One row of a result."""
+
+TASK_COLUMNS: Mapping[str, str] = {
+    "eta_usec": "bigint",
+    "sequence": "bigint",
+    "retry_count": "integer",
+    "name": "text",
+    "queue": "text",
+    "payload": "bytea",
+    "tag": "bytea",
+    "enqueued_usec": "bigint",
+    "stored_bytes": "bigint",
+    "request": "text",
+    "attempts": "text",
+}
+"""The columns of a task and their types in PostgreSQL: the fields of `Task`, in their order, with
+the parts of the last in columns of their own."""
+_TAG = list(TASK_COLUMNS).index("tag")
+_PUSH = list(TASK_COLUMNS).index("request")
+_COMPUTED = ("eta_usec", "sequence", "retry_count", "queue", "enqueued_usec", "attempts")
+"""The columns of a new task that a statement of PostgreSQL computes."""
+_NEW = [name for name in TASK_COLUMNS if name not in _COMPUTED]
 
 _NO_TAG = b""
 _TAG_MARK = b"="
@@ -44,12 +64,37 @@ def encode(part: object) -> str | None:
     return None if part is None else msgspec.json.encode(part).decode()
 
 
+def sql_of_tasks(placeholder: str) -> Mapping[str, str]:
+    """Return the fragments of SQL that list the columns of tasks, by name."""
+    names = list(TASK_COLUMNS)
+    changed = [name for name in names if name not in ("queue", "name")]
+    lists = {name: f"%(new_{name}){'b' if TASK_COLUMNS[name] == 'bytea' else 's'}" for name in _NEW}
+    return {
+        "task": ", ".join(names),
+        "task_values": ", ".join([placeholder] * len(names)),
+        "task_without_attempts": ", ".join(names[:-1]),
+        "task_excluded": ", ".join(f"{name} = excluded.{name}" for name in changed),
+        "new_task": ", ".join(_NEW),
+        "new_task_lists": ", ".join(f"{lists[name]}::{TASK_COLUMNS[name]}[]" for name in _NEW),
+    }
+
+
+def lists_of_new_tasks(new_tasks: Sequence[NewTask]) -> dict[str, list[object]]:
+    """Return the parameters for `{new_task_lists}`: the values of each column; and the etas."""
+    rows = [row_of(new.stored(str(new.name), "", 0, 0)) for new in new_tasks]
+    lists: dict[str, list[object]] = {"new_eta_usec": [new.eta_usec for new in new_tasks]}
+    for place, name in enumerate(TASK_COLUMNS):
+        if name in _NEW:
+            lists[f"new_{name}"] = [row[place] for row in rows]
+    return lists
+
+
 def task_of(row: Row) -> Task:
     """Return the task of a row."""
-    eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, size, *sent = row
-    fields = (eta_usec, sequence, name, queue, payload, decode_tag(tag), retry_count)
-    push = None if sent[0] is None else _push_of(*sent)
-    return Task(*fields, enqueued_usec, size, push)
+    fields = list(row[:_PUSH])
+    fields[_TAG] = decode_tag(fields[_TAG])
+    request, attempts = row[_PUSH:]
+    return Task._make([*fields, None if request is None else _push_of(request, attempts)])
 
 
 def _push_of(request: str, attempts: str | None) -> Push:
@@ -62,7 +107,7 @@ def row_of(task: Task) -> Row:
     """Return the row of a task."""
     push = task.push
     sent = (None, None) if push is None else (encode(push.request), encode(push.attempts))
-    return (*task[:5], encode_tag(task.tag), *task[6:9], *sent)
+    return (*task[:_TAG], encode_tag(task.tag), *task[_TAG + 1 : _PUSH], *sent)
 
 
 def finished_of(task: Task) -> int | None:

@@ -10,15 +10,15 @@ _HEAD = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{(\w+)\}")
 
 
-def statements(file_name: str) -> Mapping[str, str]:
+def statements(file_name: str, given: Mapping[str, str]) -> Mapping[str, str]:
     """Return the statements of a file by name; each follows a line `-- name: NAME`.
 
     What several statements share is a fragment: it follows a line `-- fragment: NAME`; statements
-    and later fragments refer to it as `{NAME}`.
+    and later fragments refer to it as `{NAME}`, and to those that are `given` as well.
     """
     text = files("pullqueue.stores").joinpath(file_name).read_text("utf-8")
     _, *parts = _HEAD.split(text)
-    fragments: dict[str, str] = {}
+    fragments = dict(given)
     found: dict[str, str] = {}
     for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         sql = _FRAGMENT.sub(lambda match: fragments[match[1]], _without_comments(body))

@@ -32,14 +32,22 @@ from pullqueue.engine.store import (
 )
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores.rows import Row, encode, encode_tag, finished_of, row_of, task_of
+from pullqueue.stores.rows import (
+    Row,
+    encode,
+    encode_tag,
+    finished_of,
+    row_of,
+    sql_of_tasks,
+    task_of,
+)
 from pullqueue.stores.session import Session, Target
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
 from pullqueue.tasks import AttemptRecord, NewTask, Task
 
-_SQL = statements("sqlite.sql")
+_SQL = statements("sqlite.sql", sql_of_tasks("?"))
 
 
 class SqliteSession(Session):
@@ -138,15 +146,10 @@ class SqliteStore(SqlStore[SqliteSession]):
             raise task_errors.deleted_queue(queue_name)
         first = row[0]
         tasks = [
-            Task(
-                now_usec if new.eta_usec is None else new.eta_usec,
-                *(sequence, str(new.name), queue_name, new.payload, new.tag),
-                *(0, now_usec, new.stored_bytes),
-                new.push,
-            )
+            new.stored(str(new.name), queue_name, sequence, now_usec)
             for sequence, new in enumerate(named, first)
         ]
-        rows = ((*row_of(task)[:10], finished_of(task), ends_usec) for task in tasks)
+        rows = ((*row_of(task), finished_of(task), ends_usec) for task in tasks)
         if session.change_many("insert_task", rows) < len(tasks):
             stored = {row[0] for row in session.rows("sequences_from", sequence=first)}
             tasks = [task for task in tasks if task.sequence in stored]

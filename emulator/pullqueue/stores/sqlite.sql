@@ -1,9 +1,6 @@
 -- The statements of the SQLite store. The store sends those of one operation in one transaction.
-
--- fragment: task
--- The columns of a task in the order of `Task`; `request` and `attempts` are NULL in a pull task.
-eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes, request,
-    attempts
+-- `stores/rows.py` has the columns of a task, `{task}`, and the fragments made of them; `request` and
+-- `attempts` are NULL in a pull task.
 
 -- fragment: waiting_state
 -- The state of a task whose eta is in the future; `finished` is NULL in a pull task.
@@ -68,13 +65,9 @@ WHERE CASE WHEN :is_runtime
 
 -- name: insert_task
 -- Store a task unless its name is in use; a tombstone that has expired is replaced.
-INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-    stored_bytes, request, finished, ends_usec) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence, payload = excluded.payload,
-    tag = excluded.tag, eta_usec = excluded.eta_usec, retry_count = excluded.retry_count,
-    enqueued_usec = excluded.enqueued_usec, stored_bytes = excluded.stored_bytes,
-    request = excluded.request, finished = excluded.finished, ends_usec = excluded.ends_usec,
-    free_usec = NULL
+INSERT INTO tasks ({task}, finished, ends_usec) VALUES ({task_values}, ?, ?)
+ON CONFLICT (queue, name) DO UPDATE SET {task_excluded}, finished = excluded.finished,
+    ends_usec = excluded.ends_usec, free_usec = NULL
 WHERE tasks.free_usec <= excluded.enqueued_usec
 
 -- name: sequences_from
@@ -358,10 +351,10 @@ DELETE FROM leased
 DELETE FROM queues
 
 -- name: restore_task
-INSERT INTO tasks ({task}, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks ({task}, finished) VALUES ({task_values}, ?)
 
 -- name: restore_exhausted
-INSERT INTO exhausted ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO exhausted ({task}) VALUES ({task_values})
 
 -- name: restore_tombstone
 INSERT INTO tasks (queue, name, free_usec, payload, tag, retry_count, enqueued_usec, stored_bytes)

@@ -8,7 +8,7 @@ from pullqueue.engine.events import MINUTE_USEC, EventLog
 
 def task(name: str, retry_count: int = 0) -> Task:
     """Return a task of a name."""
-    return Task(0, 1, name, "pull", b"", None, retry_count, 0, 0)
+    return Task(0, 1, retry_count, name, "pull", b"", None, 0, 0)
 
 
 def kinds(log: EventLog, now_usec: int) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ SECOND = 1_000_000
 
 def a_task(name: str, payload: bytes = b"") -> Task:
     """Make a task."""
-    return Task(0, 1, name, "q", payload, None, 1, 0, len(payload) + len(name))
+    return Task(0, 1, 1, name, "q", payload, None, 0, len(payload) + len(name))
 
 
 class TestNameIndex:

@@ -23,7 +23,7 @@ def headers_of(
 ) -> dict[str, str]:
     """Return the headers of an attempt."""
     push = Push(request, attempts or AttemptRecord(schedule_usec=1_767_225_600_000_042))
-    task = Task(0, 1, "t1", "web", payload, None, retry_count, 0, 5, push)
+    task = Task(0, 1, retry_count, "t1", "web", payload, None, 0, 5, push)
     return push_request(task, SETTINGS).headers
 
 
@@ -198,7 +198,7 @@ def test_a_header_that_is_given_twice() -> None:
 def test_target(queue_target: str | None, task_target: str | None, expected: str | None) -> None:
     """The queue's target wins over the task's."""
     push = Push(HttpRequest("/mail", "PUT", target=task_target, deadline_seconds=30))
-    task = Task(0, 1, "t1", "web", b"x", None, 2, 0, 5, push)
+    task = Task(0, 1, 2, "t1", "web", b"x", None, 0, 5, push)
 
     request = push_request(task, QueueSettings(name="web", target=queue_target))
 
@@ -210,7 +210,7 @@ def test_target(queue_target: str | None, task_target: str | None, expected: str
 
 def test_the_target_of_an_http_task() -> None:
     """It is the origin of the URL; the queue's target does not apply."""
-    task = Task(0, 1, "t1", "web", b"", None, 1, 0, 5, Push(HttpRequest(URL)))
+    task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, Push(HttpRequest(URL)))
 
     request = push_request(task, QueueSettings(name="web", target="worker"))
 

@@ -23,7 +23,7 @@ def task(
 ) -> Task:
     """Return a push task in its first attempt."""
     push = Push(request or HttpRequest("/mail"), attempts or AttemptRecord())
-    return Task(7 * SECOND, 1, "t", "web", b"", None, retry_count, 0, 5, push)
+    return Task(7 * SECOND, 1, retry_count, "t", "web", b"", None, 0, 5, push)
 
 
 @pytest.mark.parametrize(

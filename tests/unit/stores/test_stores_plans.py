@@ -11,13 +11,14 @@ import psycopg
 import pytest
 from stores import own_schema
 
-from pullqueue import stores
+from pullqueue import NewTask, stores
 from pullqueue.stores.postgres_pool import Connection, connect, parsed, prepare
+from pullqueue.stores.rows import lists_of_new_tasks, sql_of_tasks
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
 
-SQLITE = statements("sqlite.sql")
-POSTGRES = statements("postgres.sql")
+SQLITE = statements("sqlite.sql", sql_of_tasks("?"))
+POSTGRES = statements("postgres.sql", sql_of_tasks("%s"))
 WHOLE = {
     *("all_tasks", "all_exhausted", "all_tombstones", "all_leased", "totals", "restore_totals"),
     *("clear", "clear_tasks", "clear_exhausted", "clear_events", "clear_leased", "clear_queues"),
@@ -35,7 +36,7 @@ def test_every_statement_is_used(database: str) -> None:
     """And every statement that is used exists."""
     folder = Path(stores.__file__).parent
     code = "".join((folder / f"{name}.py").read_text() for name in ("sql", database))
-    known = statements(f"{database}.sql")
+    known = {"sqlite": SQLITE, "postgres": POSTGRES}[database]
 
     used = {name for name in known if f'"{name}"' in code}
     for verb in ("clear", "drop"):
@@ -52,11 +53,6 @@ def arguments_of(statement: str) -> dict[str, object]:
         "name": "n5",
         "names": ["n5", "n6"],
         "payload": b"x",
-        "payloads": [b"x", b"y"],
-        "tags": [b"", b""],
-        "etas_usec": [None, 1],
-        "sizes": [1, 1],
-        "requests": [None, "[]"],
         "attempts": "[]",
         "exhausted": True,
         "state": "leased",
@@ -66,6 +62,7 @@ def arguments_of(statement: str) -> dict[str, object]:
         "paused": True,
         "is_runtime": True,
         "settings": "{}",
+        **lists_of_new_tasks([NewTask(b"x", name="n5"), NewTask(name="n6", eta_usec=1)]),
     }
     names = re.findall(r"(?<!:):(\w+)|%\((\w+)\)[sb]", statement)
     return {name: values.get(name, 1000) for pair in names for name in pair if name}

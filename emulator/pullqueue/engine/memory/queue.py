@@ -93,10 +93,7 @@ class MemoryQueue:
         tasks: list[Task] = []
         for sequence, new in enumerate(accepted, first):
             name = new.name or self._generated(source, used)
-            size = new.stored_bytes if new.name else new.stored_bytes + len(name)
-            eta_usec = now_usec if new.eta_usec is None else new.eta_usec
-            fields = (eta_usec, sequence, name, self.name, new.payload, new.tag, 0, now_usec)
-            tasks.append(Task(*fields, size, new.push))
+            tasks.append(new.stored(name, self.name, sequence, now_usec))
         return tasks, refused
 
     def _generated(self, source: NameSource, used: set[str | None]) -> str:
