@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import closing
 from pathlib import Path
 
-from push_app import push_app, until
+import psycopg
+from push_app import Received, push_app, until
 from served import serving
-from stores import own_schema
+from stores import own_schema, postgres_url
 
 from pullqueue import Emulator, HttpRequest, NewTask
 from pullqueue.push.addresses import PushAddresses
@@ -22,6 +24,9 @@ queue:
 - name: single
   rate: 500/s
   max_concurrent_requests: 1
+- name: many
+  rate: 500/s
+  bucket_size: 500
 """
 
 
@@ -31,7 +36,7 @@ def test_one_server_sends_the_tasks_of_a_queue(tmp_path: Path) -> None:
     store = own_schema("push")
     emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
     emulator.reset()
-    hourly, single, default = emulator.queues
+    hourly, single, _, default = emulator.queues
     hourly.add_many([NewTask(request=HttpRequest("/hourly"))] * 3)
     single.add_many([NewTask(request=HttpRequest("/slow"))] * 3)
     with (
@@ -54,3 +59,72 @@ def test_one_server_sends_the_tasks_of_a_queue(tmp_path: Path) -> None:
 
     retries = [r.headers["X-AppEngine-TaskRetryCount"] for r in app.received]
     assert set(retries) == {"0"}
+
+
+def test_a_frozen_server_is_replaced_and_sends_nothing_when_it_goes_on(tmp_path: Path) -> None:
+    """Its claim expires within seconds; an attempt that it had started only is another server's."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    store = own_schema("frozen")
+    emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
+    emulator.reset()
+    many = emulator.queue("many")
+    with (
+        closing(emulator),
+        push_app() as app,
+        serving("--store", store, "--push-to", app.url, folder=tmp_path) as first,
+    ):
+
+        def freeze(_: Received) -> None:
+            if len(app.received) == 20:
+                first.process.send_signal(signal.SIGSTOP)
+
+        app.on_request = freeze
+        many.add_many([NewTask(request=HttpRequest("/many"))] * 100)
+        until(lambda: len(app.received) >= 20)
+        try:
+            with Server(emulator, push_to=PushAddresses([app.url])):
+                until(lambda: not many.list_tasks())
+                first.process.send_signal(signal.SIGCONT)
+                many.add_many([NewTask(request=HttpRequest("/after"))] * 100)
+                until(lambda: not many.list_tasks())
+        finally:
+            first.process.send_signal(signal.SIGCONT)
+
+    retries: dict[str, list[int]] = {}
+    for received in app.received:
+        name = received.headers["X-AppEngine-TaskName"]
+        retries.setdefault(name, []).append(int(received.headers["X-AppEngine-TaskRetryCount"]))
+    assert len(retries) == 200
+    assert [counts for counts in retries.values() if counts != sorted(set(counts))] == []
+
+
+def test_a_server_keeps_its_claim_when_its_connections_are_cut(tmp_path: Path) -> None:
+    """Two servers never send the tasks of one queue at the same time."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    store = own_schema("cut")
+    emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
+    emulator.reset()
+    with (
+        closing(emulator),
+        push_app() as app,
+        serving(
+            *("--store", f"{store}&application_name=cut"), "--push-to", app.url, folder=tmp_path
+        ) as first,
+    ):
+        emulator.queue("single").add_many([NewTask(request=HttpRequest("/slow"))] * 2)
+        until(lambda: app.running["/slow"])
+        with (
+            Server(emulator, push_to=PushAddresses([app.url])),
+            psycopg.connect(postgres_url(), autocommit=True) as connection,
+        ):
+            for _ in range(20):
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE application_name = 'cut'"
+                )
+                emulator.queue("default").add(request=HttpRequest("/default"))
+                until(lambda: not emulator.queue("default").list_tasks())
+                assert app.running["/slow"] == 1
+            app.released.set()
+            until(lambda: app.paths().count("/slow") == 2)
+        assert first.process.poll() is None

@@ -43,7 +43,8 @@ _SHARED_POLL_SECONDS = 0.25
 """Interval of the looks for due tasks, in a store that other servers use as well."""
 _LEASE_SECONDS = 15.0
 """How long the task of an attempt is leased: after a crash it runs again that much later."""
-_RENEWAL_SECONDS = 5.0
+_RENEWAL_SECONDS = 3.0
+"""Interval at which the leases of running attempts are renewed, and the claims of their queues."""
 _ACTIVE_SECONDS = 2.0
 """How long after an attempt the next one of its queue starts to the millisecond."""
 _NOT_SENT = "answered by a fault, not sent"
@@ -195,8 +196,12 @@ class Delivery:
             self._sender.close_idle()
         if now - self._renewed >= _RENEWAL_SECONDS:
             self._renewed = now
-            for running in self._dispatcher.running:
+            attempts = self._dispatcher.running
+            for running in attempts:
                 self._dispatcher.renew(running)
+            # Others that share the store count no attempts of this server.
+            for queue in {running.queue.name: running.queue for running in attempts}.values():
+                queue.claim_dispatch()
 
     def _start_due(self) -> float:
         """Start the attempts that may start now; return when to look again, in seconds."""
@@ -219,13 +224,12 @@ class Delivery:
         self._log_cap(queue)
         tasks = self._dispatcher.startable(queue, limit)
         started = 0
-        # So that its limits hold over all servers that share the store.
-        if tasks and queue.claim_dispatch():
-            for task in tasks:
-                if self._stopping.is_set():
-                    break
-                started += self._start(task, self._dispatcher.start)
-                self._started[queue.name] = perf_counter()
+        for task in tasks:
+            # So that the limits of the queue hold over all servers that share the store.
+            if self._stopping.is_set() or not queue.claim_dispatch():
+                break
+            started += self._start(task, self._dispatcher.start)
+            self._started[queue.name] = perf_counter()
         return started
 
     def _wait_seconds(self, queues: list[Queue]) -> float:
@@ -268,6 +272,11 @@ class Delivery:
             return self._sender.send(request, address)
 
         try:
+            age_seconds = perf_counter() - running.leased
+            if age_seconds > _RENEWAL_SECONDS and not self._dispatcher.renew(running):
+                # This process was frozen, or the machine busy, and another one has sent the task.
+                self._dispatcher.lose(running)
+                return
             response = self._dispatcher.send(running, send)
             if response.status is None and self._stopping.is_set():
                 self._dispatcher.abandon(running)

@@ -133,7 +133,8 @@ class QueueBase:
     def claim_dispatch(self) -> bool:
         """Return whether this process is the one that sends the tasks of the queue.
 
-        It is the first that asks among those that share the store, until it ends.
+        It is the first that asks among those that share the store, as long as it asks again within
+        seconds: a claim expires when its holder is frozen or gone.
         """
         return self.store.claim_dispatch(self.name)
 

@@ -246,7 +246,8 @@ class TaskStore(ABC):
     def claim_dispatch(self, queue_name: str) -> bool:  # noqa: ARG002 - of stores that are shared
         """Return whether this process is the one that sends the tasks of a queue.
 
-        Of those that share the store it is the first that asks, until it ends.
+        Of those that share the store it is the first that asks, as long as it asks again within
+        seconds: a claim expires when its holder is frozen or gone.
         """
         return True
 

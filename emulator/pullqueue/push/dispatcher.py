@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from time import perf_counter
 from typing import TypeAlias, cast
 from weakref import WeakKeyDictionary
 
@@ -85,13 +86,17 @@ class Attempt:
 class RunningAttempt:
     """An attempt that has started and has not been finished."""
 
-    def __init__(self, queue: Queue, task: Task, authorization: str | None) -> None:
+    def __init__(
+        self, queue: Queue, task: Task, *, authorization: str | None, leased: float
+    ) -> None:
         self.queue = queue
         self.task = task
         """The task as it was started; its eta is the end of its lease."""
         self.request = push_request(task, queue.settings, authorization=authorization)
         self.lock = threading.Lock()
         """Of its lease: whoever renews or finishes it."""
+        self.leased = leased
+        """When its lease was made or renewed last, by `perf_counter`."""
         self.is_finished = False
 
 
@@ -279,11 +284,12 @@ class Dispatcher:
         # Before the start: it can fail.
         authorization = self._signer.authorization(push_of(task).request)
         attempts = start(task, self._emulator.now_usec())
+        leased = perf_counter()
         try:
             started = start_attempt(queue, task, lease_seconds=lease_seconds, attempts=attempts)
         except (TaskError, QueueError):
             return None
-        running = RunningAttempt(queue, started, authorization)
+        running = RunningAttempt(queue, started, authorization=authorization, leased=leased)
         with self._lock:
             if takes_token:
                 self._bucket(queue).take()

@@ -7,12 +7,14 @@ it is that clock's, and all who share the database must then share the clock.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from time import perf_counter
 
 import psycopg
 
-from pullqueue.clock import Clock, SystemClock
+from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
@@ -24,7 +26,7 @@ from pullqueue.engine.store import (
     Lease,
     LeaseRequest,
 )
-from pullqueue.errors import InternalError, TransientError
+from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_pool import Address, Connection, Connections, prepare
 from pullqueue.stores.rows import (
@@ -39,6 +41,11 @@ from pullqueue.stores.session import DeadlockError, Session, Target, retried
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import AttemptRecord, NewTask, Task
+
+_CLAIM_USEC = 10 * USEC_PER_SECOND
+"""How long a claim is valid in the database, by its time, after it was made or renewed."""
+_CLAIM_TRUSTED_SECONDS = 2.0
+"""How long a process relies on its claim, by the machine's time, before it asks again."""
 
 _SQL = {
     name: text.encode() for name, text in statements("postgres.sql", sql_of_tasks("%s")).items()
@@ -109,6 +116,10 @@ class PostgresStore(SqlStore[PostgresSession]):
     ) -> None:
         super().__init__(clock=clock, limits=limits, names=names)
         self._manual_clock = None if isinstance(clock, SystemClock) else clock
+        self._id = secrets.token_hex(8)
+        """Identifies this process among those that share the database."""
+        self._claimed: dict[str, float] = {}
+        """The queues whose tasks this process sends, and until when it need not ask again."""
         prepare(address)
         self._connections = Connections(address)
 
@@ -117,10 +128,22 @@ class PostgresStore(SqlStore[PostgresSession]):
             return session.now_usec
 
     def claim_dispatch(self, queue_name: str) -> bool:
-        with _translated():
-            return self._connections.claim(queue_name)
+        now = perf_counter()
+        if now < self._claimed.get(queue_name, now):
+            return True
+        self._claimed.pop(queue_name, None)
+        with self._session() as session:
+            claimed = bool(
+                session.rows("claim_dispatch", queue=queue_name, server=self._id, usec=_CLAIM_USEC)
+            )
+        if claimed:
+            self._claimed[queue_name] = now + _CLAIM_TRUSTED_SECONDS
+        return claimed
 
     def close(self) -> None:
+        if self._claimed:
+            with suppress(PullQueueError), self._session() as session:
+                session.change("release_dispatch", server=self._id)
         self._connections.close()
 
     # -- operations ------------------------------------------------------------------------------

@@ -602,3 +602,15 @@ SELECT queue, 0, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NU
 -- name: renumber
 -- Number new tasks from above those that are stored.
 SELECT setval('tasks_sequence_seq', coalesce(max(sequence), 0) + 1, false) FROM tasks
+
+-- name: claim_dispatch
+-- Make a server the one that sends the tasks of a queue, for a while, unless another one is.
+-- The time is the machine's, also where tasks have that of a clock that is moved by hand.
+INSERT INTO dispatchers (queue, server, until_usec)
+VALUES (%(queue)s, %(server)s, clock_usec() + %(usec)s)
+ON CONFLICT (queue) DO UPDATE SET server = excluded.server, until_usec = excluded.until_usec
+    WHERE dispatchers.server = excluded.server OR dispatchers.until_usec < clock_usec()
+RETURNING 1
+
+-- name: release_dispatch
+DELETE FROM dispatchers WHERE server = %(server)s

@@ -153,9 +153,6 @@ class Connections:
             open=True,
         )
         self._deadlines = _Deadlines()
-        self._claims_lock = threading.Lock()
-        self._claims_connection: Connection | None = None
-        self._claimed: set[str] = set()
 
     @contextmanager
     def borrowed(self, *, unlimited: bool = False) -> Iterator[Connection]:
@@ -186,35 +183,10 @@ class Connections:
             "(?connections=NUMBER permits more)"
         )
 
-    def claim(self, name: str) -> bool:
-        """Return whether this process is the first to claim a name; it keeps it until it ends."""
-        with self._claims_lock:
-            connection = self._claims_connection
-            if connection is not None:
-                with suppress(psycopg.OperationalError):
-                    _check(connection)
-            if connection is None or connection.closed:
-                # A connection of its own: the database releases the locks when it is closed.
-                self._claimed.clear()
-                connection = self._claims_connection = connect(self._address)
-            if name in self._claimed:
-                return True
-            self._deadlines.begin(connection, unlimited=False)
-            try:
-                lock = "SELECT pg_try_advisory_lock(hashtextextended('pullqueue ' || %s, 0))"
-                row = connection.execute(lock, [f"{self._address.schema} {name}"]).fetchone()
-            finally:
-                self._deadlines.end(connection)
-            if row == (True,):
-                self._claimed.add(name)
-            return name in self._claimed
-
     def close(self) -> None:
         """Close all connections; operations that wait for the server fail."""
         self._deadlines.close()
         self._pool.close(timeout=1)
-        if self._claims_connection is not None:
-            self._claims_connection.close()
 
 
 class _Deadlines:

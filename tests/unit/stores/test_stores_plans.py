@@ -26,7 +26,7 @@ WHOLE = {
     *("snapshot", "no_timeout", "lock_tasks", "renumber"),
 }
 """They are to read everything, or read nothing."""
-SMALL = {"totals", "lease_calls", "retentions", "queues", "unnest"}
+SMALL = {"dispatchers", "totals", "lease_calls", "retentions", "queues", "unnest"}
 """Tables of a few rows."""
 TASKS_PER_QUEUE = 2_000
 
