@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from pullqueue.errors import ClockError, is_expected_error
+from pullqueue.text import quoted
 
 __tracebackhide__ = is_expected_error
 
@@ -36,7 +37,7 @@ def to_usec(value: object) -> int:
     """
     if not isinstance(value, datetime):
         raise ClockError(
-            f"{_format_value(value)} is not a datetime: pass an aware one, such as {_EXAMPLE}"
+            f"{quoted(value)} is not a datetime: pass an aware one, such as {_EXAMPLE}"
         )
     if value.utcoffset() is None:
         raise ClockError(
@@ -51,12 +52,6 @@ def to_usec(value: object) -> int:
 def from_usec(usec: int) -> datetime:
     """Return the aware datetime (UTC) of a number of microseconds since the epoch."""
     return _EPOCH + timedelta(microseconds=usec)
-
-
-def _format_value(value: object) -> object:
-    if isinstance(value, float):
-        return f"{value:.15g}"  # without the `.0` of a whole number
-    return f'"{value}"' if isinstance(value, str) else value
 
 
 class Clock(ABC):
@@ -85,7 +80,7 @@ class MovableClock(Clock):
         """
         step_usec = duration_usec(by)
         if step_usec < 0:
-            raise ClockError(f"cannot advance by {_format_value(by)}: a clock never goes back")
+            raise ClockError(f"cannot advance by {quoted(by)}: a clock never goes back")
         with self._lock:
             return self._checked_move(self.now_usec() + step_usec)
 
@@ -187,12 +182,10 @@ def duration_usec(duration: float | timedelta) -> int:
     if isinstance(duration, timedelta):
         return duration // _ONE_USEC
     if isinstance(duration, bool) or not isinstance(duration, int | float):
-        raise ClockError(
-            f"{_format_value(duration)} is not a valid duration: pass seconds or a timedelta"
-        )
+        raise ClockError(f"{quoted(duration)} is not a valid duration: pass seconds or a timedelta")
     try:
         return timedelta(seconds=duration) // _ONE_USEC
     except (OverflowError, ValueError):
         raise ClockError(
-            f"{_format_value(duration)} is not a valid duration: pass a finite number of seconds"
+            f"{quoted(duration)} is not a valid duration: pass a finite number of seconds"
         ) from None

@@ -145,7 +145,7 @@ def _ini_file(config: pytest.Config) -> str:
 
 def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
     if marker.args:
-        shown = _format_value(marker.args[0])
+        shown = _quoted(marker.args[0])
         raise SettingsError(f"{_WHERE} takes no positional arguments, but got {shown}")
     for name in marker.kwargs:
         if name not in _DEFAULTS:
@@ -164,7 +164,7 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
 
 def _checked(where: str, name: str, value: object) -> object:
     """Return a setting in the type that it has in `Settings`."""
-    wrong = f"{where} is {_format_value(value)}: "
+    wrong = f"{where} is {_quoted(value)}: "
     if name in FLAGS and not isinstance(value, bool):
         raise SettingsError(f"{wrong}use True or False")
     if name == "start":
@@ -178,8 +178,10 @@ def _checked(where: str, name: str, value: object) -> object:
     return value
 
 
-def _format_value(value: object) -> object:
-    return f'"{value}"' if isinstance(value, str) else value
+def _quoted(value: object) -> str:
+    from pullqueue.text import quoted  # noqa: PLC0415 - the plugin imports only pytest at first
+
+    return quoted(value)
 
 
 def _is_config_source(value: object) -> bool:

@@ -24,6 +24,7 @@ ORDER = (
     "extras",
     "error_codes",
     "address",
+    "text",
     "clock",
     "limits",
     "tasks",

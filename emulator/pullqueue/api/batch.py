@@ -21,8 +21,8 @@ from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import BAD_BATCH, NOT_FOUND
 from pullqueue.api.requests import SERVED_KEY, read_body
-from pullqueue.config.text import shorten
 from pullqueue.limits import KIB, MIB
+from pullqueue.text import shorten
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

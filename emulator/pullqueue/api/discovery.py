@@ -13,7 +13,7 @@ from flask import Blueprint, Response, request
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import NOT_FOUND
-from pullqueue.config.text import shorten
+from pullqueue.text import shorten
 
 NAME: Final = "taskqueue"
 VERSIONS: Final = ("v1beta1", "v1beta2")

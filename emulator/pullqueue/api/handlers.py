@@ -10,12 +10,12 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import Parameters, as_json
 from pullqueue.api.resources import Project
-from pullqueue.config.text import quoted
 from pullqueue.engine import task_errors, verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError, TombstonedTaskError
 from pullqueue.tasks import DeleteResult, not_deleted
+from pullqueue.text import quoted
 
 EMPTY_HEADER = "X-Pullqueue-Empty"
 """States why a lease returned no tasks although there may be some."""

@@ -19,7 +19,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from pullqueue.api import messages
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.config.text import quoted
+from pullqueue.text import quoted
 
 SERVED_KEY: Final = "pullqueue.served"
 """In the environment: the objects that are served, by class."""

@@ -16,9 +16,9 @@ from pullqueue.api import messages
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.config.text import shorten
 from pullqueue.engine.queue import Queue
 from pullqueue.tasks import NewTask, Task
+from pullqueue.text import shorten
 
 LEASED_KIND: Final = "taskqueue#tasks"
 """The list that a lease returns: singular, unlike every other kind (discovery)."""

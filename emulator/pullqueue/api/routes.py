@@ -12,10 +12,10 @@ from pullqueue.api.auth import Authorizer, Right
 from pullqueue.api.handlers import RequestContext, Result
 from pullqueue.api.requests import Parameters, as_form, read_body, served
 from pullqueue.api.resources import Project
-from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import UnknownQueueError
+from pullqueue.text import quoted
 
 
 class Route(NamedTuple):

@@ -20,9 +20,9 @@ from itsdangerous import BadData, URLSafeSerializer
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, Clock
-from pullqueue.config.text import shorten
 from pullqueue.errors import PullQueueError
 from pullqueue.extras import install_command
+from pullqueue.text import shorten
 
 SCOPES: Final = (
     "https://www.googleapis.com/auth/taskqueue",

@@ -19,9 +19,9 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
-from pullqueue.config.text import closest, escaped, reason_of
 from pullqueue.error_codes import EXIT_FAILURE, codes_of
 from pullqueue.errors import InvalidQueueConfigError, PullQueueError
+from pullqueue.text import closest, describe_os_error, escaped
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Run an emulator": {"serve": ".serve", "exec": ".exec"},
@@ -184,7 +184,10 @@ def _report(error: Exception, *, as_json: bool) -> int:
             if isinstance(error, InvalidQueueConfigError):
                 prefix = ""  # each line begins with the place of a finding
         case OSError(errno=errno.ENOSPC):
-            message, status = f"the output cannot be written: {reason_of(error)}", EXIT_FAILURE
+            message, status = (
+                f"the output cannot be written: {describe_os_error(error)}",
+                EXIT_FAILURE,
+            )
         case _:
             _log.error("the command failed because of a bug", exc_info=error)
             return EXIT_FAILURE

@@ -13,7 +13,6 @@ import click
 from pullqueue.config.files import read_project_file, replace_project_file, stamp_of
 from pullqueue.config.project import real_path
 from pullqueue.config.settings import MAX_BYTES
-from pullqueue.config.text import escaped
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.baseline import Baseline, write_baseline
@@ -25,6 +24,7 @@ from pullqueue.lint.reporters import reporter
 from pullqueue.lint.reporters.text import summary
 from pullqueue.lint.search import CANONICAL, Input, Inputs, absolute, find_inputs
 from pullqueue.lint.selection import Selection
+from pullqueue.text import escaped
 
 POLL_SECONDS = 0.5
 

@@ -16,9 +16,9 @@ from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_por
 from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._output import AS_JSON
 from pullqueue.cli.connection import Json, server_url
-from pullqueue.config.text import did_you_mean, quoted, span_of
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
+from pullqueue.text import did_you_mean, format_span, quoted
 
 if TYPE_CHECKING:
     from pullqueue.push.addresses import PushAddresses
@@ -67,7 +67,7 @@ class Duration(Number):
             if seconds is None:
                 self.fail(f"{quoted(value)} is not a valid duration: {DURATION_ADVICE}", param, ctx)
             if self.max is not None and seconds > self.max:
-                allowed = f"the maximum is {span_of(self.max)}"
+                allowed = f"the maximum is {format_span(self.max)}"
                 self.fail(f"{quoted(value)} is not a valid duration: {allowed}", param, ctx)
             value = seconds
         return super().convert(value, param, ctx)

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from pullqueue.config.text import columns_of, escaped, reason_of
 from pullqueue.errors import ConfigFileError
+from pullqueue.text import count_columns, describe_os_error, escaped
 
 AS_JSON = "pullqueue.as_json"
 """The entry of click's `Context.meta` that says whether --json was given."""
@@ -56,7 +56,7 @@ class Table(NamedTuple):
         if not texts:
             return escaped(self.empty)
         columns = {column[0]: column for column in zip(self.head, *texts, strict=True)}
-        widths = {name: max(map(columns_of, column)) for name, column in columns.items()}
+        widths = {name: max(map(count_columns, column)) for name, column in columns.items()}
         gap = "  "
         if sys.stdout.isatty():
             room = shutil.get_terminal_size().columns
@@ -140,7 +140,7 @@ def content_of(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise ConfigFileError(f'cannot read "{file}": {reason_of(error)}') from None
+        raise ConfigFileError(f'cannot read "{file}": {describe_os_error(error)}') from None
 
 
 def when(text: str) -> str:
@@ -162,11 +162,11 @@ def _excess(widths: Mapping[str, int], room: int, gap: str) -> int:
 def _cell(text: str, width: int, numeric: bool) -> str:  # noqa: FBT001 - from a list
     """Return a text cut or filled up to a width, in its colour."""
     shown = text
-    if columns_of(text) > width:
-        while columns_of(shown) >= width:
+    if count_columns(text) > width:
+        while count_columns(shown) >= width:
             shown = shown[:-1]
         shown += "…"
-    filler = " " * (width - columns_of(shown))
+    filler = " " * (width - count_columns(shown))
     if colour := _COLOURS.get(text.partition(",")[0]):
         shown = click.style(shown, fg=colour)
     return filler + shown if numeric else shown + filler

@@ -19,8 +19,8 @@ from typing import IO
 
 from pullqueue.cli._client import FailedError
 from pullqueue.config.files import open_regular, stamp_of
-from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError
+from pullqueue.text import describe_os_error, escaped
 
 _LEFT_OVER_SECONDS = 5.0
 """Time that a server has to take over the file that an earlier one has left."""
@@ -102,7 +102,9 @@ def _locked(path: Path) -> IO[bytes]:
             file.close()
             threading.Event().wait(_PAUSE_SECONDS)
     except OSError as error:
-        raise ConfigFileError(f'cannot write "{escaped(str(path))}": {reason_of(error)}') from None
+        raise ConfigFileError(
+            f'cannot write "{escaped(str(path))}": {describe_os_error(error)}'
+        ) from None
     raise ConfigFileError(
         f'"{path}" is the port file of a running server: stop that server, or name another file'
     )
@@ -150,7 +152,7 @@ class ServerOfFile:
             self._left_over = None
             return None, f'there is no port file "{shown}": start a server with --port-file'
         except OSError as error:
-            raise FailedError(f'cannot read "{shown}": {reason_of(error)}') from None
+            raise FailedError(f'cannot read "{shown}": {describe_os_error(error)}') from None
         if not runs or self._is_another(status):
             left_over = self._seen is None and stamp_of(self._path) == self._left_over
             if not left_over or monotonic() - self._begin >= _LEFT_OVER_SECONDS:

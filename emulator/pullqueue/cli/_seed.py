@@ -19,12 +19,12 @@ from pullqueue.clock import duration_usec
 from pullqueue.config.document import Mapping, Node, Sequence, Source
 from pullqueue.config.findings import Reports, UnreadableError
 from pullqueue.config.reader import decode, read_tree
-from pullqueue.config.text import quoted, shorten
 from pullqueue.control.models import FIELD_OF_ERROR, NewTask, Positive, given, parse_time
 from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import InvalidEtaError, PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask as EngineTask
+from pullqueue.text import quoted, shorten
 
 _LIMITS = Limits()
 _EXAMPLE = "write the names of queues, each with a list of tasks, such as `pull-queue: [work]`"

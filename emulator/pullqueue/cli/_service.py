@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from pullqueue.config.text import escaped
+from pullqueue.text import escaped
 
 if TYPE_CHECKING:
     from pullqueue.control.delivery import Delivery

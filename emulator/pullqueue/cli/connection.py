@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from pullqueue.address import DEFAULT_PORT
-from pullqueue.config.text import reason_of
+from pullqueue.text import describe_os_error
 
 Json = dict[str, Any]
 
@@ -70,12 +70,12 @@ class Connection:
             response = self._http.getresponse()
         except (HTTPException, OSError, ValueError) as error:
             self.close()
-            raise NoResponseError(reason_of(error)) from None
+            raise NoResponseError(describe_os_error(error)) from None
         try:
             return Response(response.status, response.reason, response.read())
         except (HTTPException, OSError) as error:
             missing = getattr(error, "expected", None)
-            problem = f"{missing} bytes are missing" if missing else reason_of(error)
+            problem = f"{missing} bytes are missing" if missing else describe_os_error(error)
             raise BrokenResponseError(problem) from None
 
 

@@ -18,9 +18,9 @@ from pullqueue.cli._client import Client, FailedError
 from pullqueue.cli._options import checked, emulator_options, found_file
 from pullqueue.cli._output import say
 from pullqueue.cli.serve import report_tasks_left
-from pullqueue.config.text import reason_of
 from pullqueue.limits import Limits
 from pullqueue.sdk.environment import variables_for
+from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:
     from pullqueue.push.addresses import PushAddresses
@@ -189,7 +189,7 @@ def _run(command: Sequence[str], address: str, check: Callable[[], None] | None 
             say(f'pullqueue: "{command[0]}" is not found: check its spelling', err=True)
             return _NOT_FOUND
         except OSError as error:
-            say(f'pullqueue: "{command[0]}" cannot be run: {reason_of(error)}', err=True)
+            say(f'pullqueue: "{command[0]}" cannot be run: {describe_os_error(error)}', err=True)
             return _NOT_EXECUTABLE
         signals.forward_to(process)
         status = None

@@ -28,9 +28,9 @@ from pullqueue.cli._output import STDIN, Table, confirm, content_of, note, say, 
 from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
-from pullqueue.config.text import size_of, span_of
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks
+from pullqueue.text import format_size, format_span
 
 _PAUSE_SECONDS = 0.1
 _MIN_SECONDS = 1.0
@@ -171,7 +171,7 @@ def server(*, client: Client) -> None:
         "profile": answer["profile"] or "none",
         "clock": "manual" if answer["manual_clock"] else "system",
         "push tasks": ", ".join(answer["push_to"]) or KEPT,
-        "up": span_of(answer["uptime_seconds"]),
+        "up": format_span(answer["uptime_seconds"]),
         "version": f"{answer['version']} (Python {answer['python']})",
     }
     show(answer, *(f"{name:<11} {value}" for name, value in facts.items()))
@@ -219,7 +219,7 @@ def save(*, file: Path, force: bool, client: Client) -> None:
     except msgspec.DecodeError:
         raise FailedError(f"the response of {client.url} is not a snapshot") from None
     tasks = sum(len(queue.tasks) + len(queue.exhausted) for queue in saved)
-    _write(data, file, f"{count_tasks(tasks)}, {size_of(len(data))}")
+    _write(data, file, f"{count_tasks(tasks)}, {format_size(len(data))}")
 
 
 @snapshot.command
@@ -242,7 +242,7 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
         if not yes and _is(_is_snapshot, data) and (tasks := _stored_tasks(client)):
             confirm(f"Replace everything, including {count_tasks(tasks)}?")
         if sys.stderr.isatty():
-            note(f"Loading {file} ({size_of(len(data))})...")
+            note(f"Loading {file} ({format_size(len(data))})...")
         answer = client.call("PUT", "/snapshot", data, shift="true" if shift else None)
     except KeyboardInterrupt:
         note(

@@ -10,7 +10,7 @@ from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._options import Duration, complete_queue, server_options
 from pullqueue.cli._output import Table, note, show, wants_json, when
 from pullqueue.cli.connection import Json
-from pullqueue.config.text import span_of
+from pullqueue.text import format_span
 
 _HEAD = (
     *("QUEUE", "TASKS", "AVAIL", "LEASED", "SCHED", "EXHAUSTED", "OLDEST", "/MIN", "/HOUR"),
@@ -160,7 +160,7 @@ def _row(queue: Json) -> list[object]:
         queue["leased"] + queue["running"],
         queue["scheduled"] + queue["retrying"],
         queue["exhausted"],
-        None if oldest is None else span_of(oldest),
+        None if oldest is None else format_span(oldest),
         queue["leased_last_minute"],
         queue["leased_last_hour"],
         retry.get("task_retry_limit", "none"),

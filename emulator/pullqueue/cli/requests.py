@@ -16,8 +16,8 @@ from pullqueue.cli._options import (
 )
 from pullqueue.cli._output import Table, note, show, when
 from pullqueue.cli.connection import Json
-from pullqueue.config.text import closest
 from pullqueue.engine.events import Interface
+from pullqueue.text import closest
 
 _HEAD = (
     *("NUMBER", "TIME (UTC)", "INTERFACE", "METHOD", "QUEUE", "TASKS", "STATUS", "MS"),

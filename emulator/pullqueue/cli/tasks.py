@@ -33,10 +33,10 @@ from pullqueue.cli._output import (
     write_bytes,
 )
 from pullqueue.cli.connection import Json
-from pullqueue.config.text import span_of
 from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks, why_in_use
+from pullqueue.text import format_span
 
 _TITLES = {
     frozenset({False}): ("TAG", "LEASES"),
@@ -494,7 +494,7 @@ def _row(task: Json) -> list[object]:
     return [
         task["name"],
         group,
-        task["state"] if left is None else f"leased, {span_of(left)} left",
+        task["state"] if left is None else f"leased, {format_span(left)} left",
         when(eta) if (eta := push["next_attempt"] if push else task["eta"]) else "",
         task["retry_count"] if limit is None or push else f"{task['retry_count']} of {limit}",
         payload["bytes"],

@@ -22,10 +22,10 @@ from pullqueue.cloudtasks import firebase
 from pullqueue.cloudtasks.errors import envelope, invalid, service_error
 from pullqueue.cloudtasks.methods import LOCATIONS_SERVICE, NAME, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
-from pullqueue.config.text import quoted
 from pullqueue.engine.interceptors import amend_origin
 from pullqueue.errors import PullQueueError
 from pullqueue.extras import install_command
+from pullqueue.text import quoted
 
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message

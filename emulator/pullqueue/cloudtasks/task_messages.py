@@ -18,7 +18,6 @@ from pullqueue.cloudtasks.messages import BASIC, FULL, Message, has, message_cla
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.queue_messages import target_of, write_routing
 from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
-from pullqueue.config.text import is_email, quoted
 from pullqueue.engine import verbs
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import TombstonedTaskError
@@ -31,6 +30,7 @@ from pullqueue.tasks import (
     Task,
     why_in_use,
 )
+from pullqueue.text import is_email, quoted
 
 _PUSH_REQUESTS: Final = ("app_engine_http_request", "http_request")
 _HTTP_BODY_METHODS: Final = ("POST", "PUT", "PATCH")

@@ -12,8 +12,8 @@ from pullqueue.config.reader import ParseResult, parse
 from pullqueue.config.rules import Rule, all_rules
 from pullqueue.config.settings import Settings
 from pullqueue.config.suppress import ignore_comments
-from pullqueue.config.text import escaped
 from pullqueue.config.view import View
+from pullqueue.text import escaped
 
 _MAX_LINES = 5
 _INDEX = re.compile(r"\[\d+\]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from pullqueue.config.schema import Schema, queue_schema
-from pullqueue.config.text import closest
+from pullqueue.text import closest
 
 Path = tuple[str | int, ...]
 

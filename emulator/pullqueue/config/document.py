@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from pullqueue.config.text import shorten
+from pullqueue.text import shorten
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 

@@ -13,8 +13,8 @@ from typing import IO
 
 from pullqueue.config.project import real_path
 from pullqueue.config.settings import MAX_BYTES
-from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError
+from pullqueue.text import describe_os_error, escaped
 
 Stamp = tuple[int, int, int]
 """Time, size and number of a file."""
@@ -67,7 +67,7 @@ def _read(path: Path, name: str | PathLike[str], max_bytes: int) -> bytes:
         with open(path, "rb", opener=_without_waiting) as file:
             return file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
-        message = f'cannot read "{escaped(str(name))}": {reason_of(error)}'
+        message = f'cannot read "{escaped(str(name))}": {describe_os_error(error)}'
         raise ConfigFileError(message) from error
 
 
@@ -110,7 +110,7 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     try:
         _replace(path, data, private=private)
     except OSError as error:
-        message = f'cannot write "{escaped(str(path))}": {reason_of(error)}'
+        message = f'cannot write "{escaped(str(path))}": {describe_os_error(error)}'
         raise ConfigFileError(message) from None
 
 

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from pullqueue.config.document import Place
-from pullqueue.config.text import escaped
+from pullqueue.text import escaped
 
 
 class Severity(Enum):

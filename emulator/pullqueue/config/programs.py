@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pullqueue.config.dialects import level_with, meant_key
 from pullqueue.config.document import Mapping, Node, Pair, Place, Scalar, Sequence, place_of
-from pullqueue.config.text import shorten
+from pullqueue.text import shorten
 
 _TOP_KEY = re.compile(r"^[\"']?([A-Za-z_][\w.-]*)[\"']?[ \t]*:(?=\s|$)", re.MULTILINE)
 _OURS = "queue"

@@ -10,8 +10,8 @@ import os
 from os import PathLike
 from pathlib import Path
 
-from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError
+from pullqueue.text import escaped
 
 
 def work_tree(start: Path) -> Path | None:

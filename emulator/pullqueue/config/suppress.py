@@ -8,7 +8,7 @@ from collections.abc import Container
 from pullqueue.config.document import Place, Scalar, Source, scalar_at
 from pullqueue.config.findings import Edit, Fix, Report
 from pullqueue.config.rules import Rule, no_such_rule, rules_named
-from pullqueue.config.text import shorten
+from pullqueue.text import shorten
 
 _DIRECTIVE = (
     r"(?m)(?:^|(?<=[ \t]))#[ \t]*queue-lint:[ \t]*(ignore-file|ignore)\b[ \t]*"

@@ -36,7 +36,7 @@ from pullqueue.config.document import (
     place_of,
 )
 from pullqueue.config.findings import Edit, Fix, Report, Reports, UnreadableError
-from pullqueue.config.text import shorten
+from pullqueue.text import shorten
 
 MAX_DEPTH = 32
 """Levels of nesting; the format itself needs 5."""

@@ -7,7 +7,7 @@ import re
 
 from pullqueue.config.document import Scalar
 from pullqueue.config.model import SECONDS_PER_UNIT, Rate
-from pullqueue.config.text import closest
+from pullqueue.text import closest
 
 BYTES_PER_UNIT = {"B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 

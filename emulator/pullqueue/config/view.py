@@ -10,8 +10,8 @@ from pullqueue.config.findings import Fix, Labels, Report
 from pullqueue.config.reader import ParseResult
 from pullqueue.config.settings import Settings
 from pullqueue.config.shape import Shape, Violation, check_shape
-from pullqueue.config.text import shorten
 from pullqueue.config.values import as_integer, as_number
+from pullqueue.text import shorten
 
 
 class Entry:

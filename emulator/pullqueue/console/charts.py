@@ -7,9 +7,9 @@ from itertools import cycle, groupby
 from typing import Final, NamedTuple
 
 from pullqueue.clock import from_usec
-from pullqueue.config.text import span_of
 from pullqueue.control.overview import FLOW_KINDS
 from pullqueue.engine.events import MINUTE_USEC, Flow
+from pullqueue.text import format_span
 
 WIDTH = 240
 HEIGHT = 48
@@ -110,7 +110,7 @@ def _chart(
             if begin <= minute <= this_minute:
                 values[name][(minute - begin) // step] += count
     ceiling = _ceiling(max((max(line) for line in values.values()), default=0))
-    unit = f"{what} per {span_of(step * 60).removeprefix('1 ')}"
+    unit = f"{what} per {format_span(step * 60).removeprefix('1 ')}"
     totals = ", ".join(f"{sum(line)} {name}" for name, line in values.items())
     return Chart(
         lines=[Line(name, _steps(line, ceiling)) for name, line in values.items()],

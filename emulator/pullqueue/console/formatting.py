@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final
 
-from pullqueue.config.text import size_of, span_of
 from pullqueue.control.models import Bytes
+from pullqueue.text import format_size, format_span
 
 _HEX_BYTES = 16
 _MAX_VIEW_BYTES = 64 * 1024
@@ -19,7 +19,7 @@ _MAX_PREVIEW_CHARACTERS = 160
 
 def span(seconds: float | None) -> str:
     """Return a time span such as `2 h 5 min`; a dash for None."""
-    return "\N{EN DASH}" if seconds is None else span_of(seconds)
+    return "\N{EN DASH}" if seconds is None else format_span(seconds)
 
 
 def instant(text: str) -> str:
@@ -45,7 +45,7 @@ def until(later: str, now: str) -> str:
 
 def size(count: int) -> str:
     """Return a number of bytes in a unit that suits it."""
-    return size_of(count)
+    return format_size(count)
 
 
 def limit(value: float | None, name: str) -> str:

@@ -11,7 +11,6 @@ from msgspec import UNSET
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import MovableClock
-from pullqueue.config.text import quoted
 from pullqueue.control.models import MANUAL_CLOCK, Count, Maybe, Model
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ClockError, PullQueueError
@@ -25,6 +24,7 @@ from pullqueue.faults.declaration import (
     schema_of,
 )
 from pullqueue.faults.fault import Fault
+from pullqueue.text import quoted
 
 if TYPE_CHECKING:
 

@@ -10,7 +10,6 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
-from pullqueue.config.text import quoted
 from pullqueue.control.models import Count, Maybe, Model, TaskResource, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import Limit, get_task
@@ -19,6 +18,7 @@ from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Event as EngineEvent
 from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
+from pullqueue.text import quoted
 
 
 class Event(Model):

@@ -15,7 +15,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode
-from pullqueue.config.text import quoted
 from pullqueue.engine import queue as engine
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
@@ -31,6 +30,7 @@ from pullqueue.errors import (
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import retry_of
 from pullqueue.tasks import HttpRequest, Task
+from pullqueue.text import quoted
 
 PREVIEW_BYTES: Final = 256
 MANUAL_CLOCK: Final = (

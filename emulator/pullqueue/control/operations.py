@@ -19,10 +19,10 @@ import msgspec
 from pullqueue.api.encoding import JSON_TYPE, Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import not_json
-from pullqueue.config.text import quoted
 from pullqueue.control.models import Model
 from pullqueue.control.state import ServerState
 from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.text import quoted
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

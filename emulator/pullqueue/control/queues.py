@@ -11,7 +11,6 @@ from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import duration_usec
-from pullqueue.config.text import quoted
 from pullqueue.control import models
 from pullqueue.control.models import (
     EXHAUSTED,
@@ -40,6 +39,7 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState, not_deleted
+from pullqueue.text import quoted
 
 _QUEUE = "/queues/{queue}"
 _TASK = "/queues/{queue}/tasks/{task}"

@@ -19,12 +19,12 @@ from flask import Response, g, request
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from pullqueue.config.text import shorten
 from pullqueue.control.models import Bytes, Count, Model, Time
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import Touched, current_caller
 from pullqueue.limits import MIB
+from pullqueue.text import shorten
 
 _VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "CALL"})
 """Those that are counted by name: a client can make up any number of others."""

@@ -17,7 +17,6 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.tokens import DEFAULT_SCOPES
 from pullqueue.clock import ManualClock, from_usec
-from pullqueue.config.text import quoted
 from pullqueue.control import models
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_registry import FaultResource, NewFault
@@ -29,6 +28,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.errors import ClockError, PullQueueError
 from pullqueue.push.dispatcher import is_dispatched
+from pullqueue.text import quoted
 
 
 class Ready(Model):

@@ -15,7 +15,6 @@ from msgspec import Meta, structs
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueSettings
-from pullqueue.config.text import quoted
 from pullqueue.control.models import Count, Model, Signed64
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
@@ -24,6 +23,7 @@ from pullqueue.engine.validation import check_new_tasks, queue_name
 from pullqueue.errors import InvalidTaskError, PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.tasks import AttemptRecord, NewTask, Push, Task
+from pullqueue.text import quoted
 
 
 class SavedTask(Model, omit_defaults=True):

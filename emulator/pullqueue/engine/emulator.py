@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from pullqueue import config as queue_yaml
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
-from pullqueue.config.text import closest, quoted
 from pullqueue.engine import task_errors, validation
 from pullqueue.engine.interceptors import CallLog, Interceptors
 from pullqueue.engine.memory.store import MemoryStore
@@ -21,6 +20,7 @@ from pullqueue.engine.retention import Retention, retention_of
 from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
 from pullqueue.limits import Limits
+from pullqueue.text import closest, quoted
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueConfig, QueueSettings

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pullqueue.clock import LAST_USEC, from_usec
-from pullqueue.config.text import quoted
 from pullqueue.engine import task_errors, validation, verbs
 from pullqueue.engine.events import Event, EventKind, Flow
 from pullqueue.engine.interceptors import interceptable, touch
@@ -31,6 +30,7 @@ from pullqueue.tasks import (
     Task,
     TaskState,
 )
+from pullqueue.text import quoted
 
 if TYPE_CHECKING:
     pass

@@ -7,10 +7,10 @@ from dataclasses import fields
 from typing import TypeGuard
 
 from pullqueue.address import why_not_callable
-from pullqueue.config.text import quoted
 from pullqueue.errors import InvalidTaskError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import HttpRequest, RequestToken, RetryParameters
+from pullqueue.text import quoted
 
 __tracebackhide__ = is_expected_error
 

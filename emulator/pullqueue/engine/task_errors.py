@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pullqueue.clock import from_usec
-from pullqueue.config.text import quoted
 from pullqueue.errors import (
     NameInUseError,
     OverQuotaError,
@@ -15,6 +14,7 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 from pullqueue.tasks import Task, count_tasks, why_in_use
+from pullqueue.text import quoted
 
 
 def deleted_queue(queue_name: str) -> UnknownQueueError:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeGuard
 
 from pullqueue.clock import FIRST_USEC, LAST_USEC, USEC_PER_SECOND, from_usec
-from pullqueue.config.text import quoted
 from pullqueue.engine.request_validation import METHODS_WITH_BODY, check_request, is_number
 from pullqueue.errors import (
     DuplicateTaskNameError,
@@ -27,6 +26,7 @@ from pullqueue.errors import (
 )
 from pullqueue.limits import Limits
 from pullqueue.tasks import HttpRequest, NewTask, Task
+from pullqueue.text import quoted
 
 __tracebackhide__ = is_expected_error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pullqueue.config.text import quoted
 from pullqueue.engine import validation
 from pullqueue.engine.interceptors import interceptable, touch
 from pullqueue.engine.queue_base import QueueBase, QueueState
@@ -12,6 +11,7 @@ from pullqueue.engine.store import Insertion, Lease, LeaseRequest
 from pullqueue.errors import InvalidTagError, QueuePausedError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import HttpRequest, NewTask, Task
+from pullqueue.text import quoted
 
 __tracebackhide__ = is_expected_error
 

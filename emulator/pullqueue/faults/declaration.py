@@ -31,12 +31,12 @@ from msgspec import Meta
 
 from pullqueue import errors
 from pullqueue.clock import duration_usec, movable_clock
-from pullqueue.config.text import did_you_mean, quoted
 from pullqueue.engine.interceptors import VERBS, QueueCall
 from pullqueue.engine.store import Lease
 from pullqueue.errors import ClockError, DeadlineExceededError, PullQueueError, TransientError
 from pullqueue.faults.effects import ErrorSource, Lapse, advance, make_error
 from pullqueue.faults.fault import CallNext, Effect, Fault
+from pullqueue.text import did_you_mean, quoted
 
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pullqueue.config.files import read_project_file, replace_project_file
-from pullqueue.config.text import escaped
 from pullqueue.lint.errors import InvalidOptionError
 from pullqueue.lint.report import FileReport
 from pullqueue.lint.search import absolute
+from pullqueue.text import escaped
 
 
 class Baseline:

@@ -16,8 +16,8 @@ from pullqueue.config.check import check
 from pullqueue.config.files import read_project_file
 from pullqueue.config.project import work_tree
 from pullqueue.config.settings import Settings
-from pullqueue.config.text import escaped
 from pullqueue.lint.errors import InvalidOptionError
+from pullqueue.text import escaped
 
 
 class Earlier:

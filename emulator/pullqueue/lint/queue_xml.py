@@ -23,8 +23,8 @@ from pullqueue.config.dialects import (
 )
 from pullqueue.config.document import Scalar
 from pullqueue.config.settings import MAX_BYTES
-from pullqueue.config.text import shorten
 from pullqueue.config.tree import assign_type
+from pullqueue.text import shorten
 
 _ROOT = "queue-entries"
 _PLACES: dict[Path | None, str] = {

@@ -12,7 +12,7 @@ from pullqueue.config.check import CheckResult, check
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.settings import Settings
-from pullqueue.config.text import escaped
+from pullqueue.text import escaped
 
 _QUEUE = re.compile(r"queue\[(\d+)\]")
 

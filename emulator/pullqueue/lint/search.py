@@ -12,9 +12,9 @@ from warnings import catch_warnings, simplefilter
 from pullqueue.config.files import read_bytes
 from pullqueue.config.programs import other_program
 from pullqueue.config.project import real_path, work_tree
-from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.errors import InvalidOptionError
+from pullqueue.text import escaped
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -13,10 +13,10 @@ from pullqueue.config.findings import Severity
 from pullqueue.config.project import real_path
 from pullqueue.config.rules import Rule, all_rules, no_such_rule, rules_named
 from pullqueue.config.settings import PROFILES, Settings
-from pullqueue.config.text import escaped
 from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
 from pullqueue.lint.options import Arguments, FileOptions, Options
 from pullqueue.lint.search import Patterns
+from pullqueue.text import escaped
 
 Levels = dict[str, Severity | None]
 """Severities by name of rule, if they are not those of the profile; None: off."""

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
 from pullqueue.config.model import QueueSettings
-from pullqueue.config.text import quoted
 from pullqueue.push.request import origin_of, push_of, target_of, targets_of
 from pullqueue.push.tokens import missing_extra
 from pullqueue.tasks import Task
+from pullqueue.text import quoted
 
 _OPTION = re.compile(r"(?:(.+?)=)?(https?://.*)", re.IGNORECASE | re.DOTALL)
 """`[TARGET=]URL`; a target may be an origin, which is a URL itself."""

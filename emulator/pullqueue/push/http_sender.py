@@ -13,9 +13,9 @@ from time import perf_counter
 import h11
 
 from pullqueue.address import SplitUrl, split_url
-from pullqueue.config.text import reason_of, shorten
 from pullqueue.limits import KIB, MIB
 from pullqueue.push.request import BODY_KEPT, PushRequest, PushResponse, path_of
+from pullqueue.text import describe_os_error, shorten
 
 _BODY_READ = 32 * MIB
 """Bytes of a response's body that are read: the largest response that App Engine permits."""
@@ -253,5 +253,5 @@ def _left(deadline: float) -> float:
 
 def _shown(error: Exception) -> str:
     """Return an error as part of a line; it can have what the app has sent."""
-    text = reason_of(error) if isinstance(error, OSError) else str(error)
+    text = describe_os_error(error) if isinstance(error, OSError) else str(error)
     return shorten(text.strip() or type(error).__name__, limit=100)

@@ -11,7 +11,6 @@ from inspect import iscoroutinefunction
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from pullqueue.config.text import quoted
 from pullqueue.push.request import (
     BODY_KEPT,
     SOURCE_IP,
@@ -21,6 +20,7 @@ from pullqueue.push.request import (
     origin_of,
     path_of,
 )
+from pullqueue.text import quoted
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pullqueue.config.text import shorten
 from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
@@ -31,6 +30,7 @@ from pullqueue.sdk.imports import messages
 from pullqueue.sdk.protocol import text_of
 from pullqueue.sdk.task_messages import request_of
 from pullqueue.tasks import DeleteResult, NewTask, Task
+from pullqueue.text import shorten
 
 _log = logging.getLogger("pullqueue.sdk")
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.config.model import QueueSettings
-from pullqueue.config.text import quoted
 from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import CallLog, bypass_interceptors
@@ -31,6 +30,7 @@ from pullqueue.sdk.imports import (
 )
 from pullqueue.sdk.protocol import EagerRPC, application_error, sdk_error, text_of
 from pullqueue.sdk.queue_yaml import QueueYaml
+from pullqueue.text import quoted
 
 SERVICE = "taskqueue"
 

@@ -8,7 +8,6 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.sdk.environment import BRIDGE_PATH
@@ -16,6 +15,7 @@ from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote
 from pullqueue.sdk.protocol import DEADLINE_SECONDS, logged_call
 from pullqueue.sdk.stub import CALLS, DATASTORE, SERVICE, no_such_call
 from pullqueue.sdk.transactions import TransactionalStub
+from pullqueue.text import quoted
 
 _UPSTREAM_SECONDS = 60.0
 _LOGGED_SERVICES = 50

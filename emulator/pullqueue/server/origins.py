@@ -15,10 +15,10 @@ from ipaddress import ip_address
 from flask import request
 
 from pullqueue.api.errors import ApiError
-from pullqueue.config.text import quoted
 from pullqueue.control.state import TOKEN_FIELD, TOKEN_HEADER, ServerState
 from pullqueue.limits import MIB
 from pullqueue.server.http import MAX_BODY_BYTES
+from pullqueue.text import quoted
 
 _FORM_BYTES = 4 * MIB
 """A payload of 1 MB in base64, each character of it escaped."""

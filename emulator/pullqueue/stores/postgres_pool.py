@@ -17,11 +17,11 @@ from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from pullqueue.config.text import quoted
 from pullqueue.errors import StoreError
 from pullqueue.stores import without_password
 from pullqueue.stores.rows import Row
 from pullqueue.stores.sql_files import migrations
+from pullqueue.text import quoted
 
 Connection = psycopg.Connection[Row]
 

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Iterable
 
 from pullqueue.config.model import QueueMode
-from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
+from pullqueue.text import quoted
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 

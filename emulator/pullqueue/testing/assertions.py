@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qs
 
-from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -21,6 +20,7 @@ from pullqueue.tasks import HttpRequest, Task, count_tasks
 from pullqueue.testing.arguments import checked_queue, pull_queue
 from pullqueue.testing.describing import describe_payload, describe_queue, describe_task
 from pullqueue.testing.record import records_of
+from pullqueue.text import quoted
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from pullqueue.clock import from_usec
-from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
@@ -15,6 +14,7 @@ from pullqueue.faults.fault import faults_of
 from pullqueue.push.dispatcher import why_not_sent
 from pullqueue.tasks import NewTask, Task, TaskState
 from pullqueue.testing.record import records_of
+from pullqueue.text import quoted
 
 _STATES = (
     TaskState.AVAILABLE,

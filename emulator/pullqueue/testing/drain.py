@@ -10,7 +10,6 @@ from typing import Literal
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
-from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
@@ -32,6 +31,7 @@ from pullqueue.testing.interrupt import (
     interruptible,
 )
 from pullqueue.testing.run_tasks import App, Sender, SendFunction, TaskRunner
+from pullqueue.text import quoted
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 

@@ -18,7 +18,6 @@ from pullqueue import config as queue_yaml
 from pullqueue.clock import Clock, ManualClock, MovableClock
 from pullqueue.config.files import read_bytes
 from pullqueue.config.model import QueueConfig
-from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.name_source import random_names
@@ -32,6 +31,7 @@ from pullqueue.testing.freezing import FreezerChoice, ProcessClock, is_frozen
 from pullqueue.testing.freezing import freeze as freeze_process
 from pullqueue.testing.live_server import LiveServer, live_server
 from pullqueue.testing.record import record_calls, records_of
+from pullqueue.text import quoted
 
 if TYPE_CHECKING:
     from pullqueue.sdk.stub import EmulatorStub

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from pullqueue.clock import duration_usec, from_usec, movable_clock, to_usec
 from pullqueue.config.model import QueueMode, QueueSettings
-from pullqueue.config.text import quoted, span_of
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
@@ -38,6 +37,7 @@ from pullqueue.testing.arguments import (
     selected_queues,
 )
 from pullqueue.testing.describing import describe
+from pullqueue.text import format_span, quoted
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -269,7 +269,7 @@ class TaskRunner:
         elif limit is not None and age_limit is not None and failures > limit:
             until = (
                 f"until both limits are exceeded: task_retry_limit, {limit}, is exceeded, "
-                f"task_age_limit, {span_of(age_limit)}, is not"
+                f"task_age_limit, {format_span(age_limit)}, is not"
             )
         else:
             return ""

@@ -9,7 +9,6 @@ import pytest
 
 from pullqueue.config.document import Scalar, describe
 from pullqueue.config.shape import validator
-from pullqueue.config.text import shorten
 from pullqueue.config.tree import assign_type
 from pullqueue.config.values import (
     as_boolean,
@@ -23,6 +22,7 @@ from pullqueue.config.values import (
     suggested_seconds,
     suggested_storage_limit,
 )
+from pullqueue.text import shorten
 
 
 def scalar(text: str, *, quoted: bool = False, tag: str | None = None) -> Scalar:

@@ -17,7 +17,7 @@ from pullqueue.config.rules import (  # noqa: F401 - each adds its rules
     values,
 )
 from pullqueue.config.rules.base import Rule, RuleDocs, Sample, defined_rules, docs_of
-from pullqueue.config.text import closest, shorten
+from pullqueue.text import closest, shorten
 
 __all__ = ["Rule", "RuleDocs", "Sample", "all_rules", "docs_of", "no_such_rule", "rules_named"]
 

@@ -9,8 +9,8 @@ from pullqueue.config.document import Sequence
 from pullqueue.config.edits import delete_item, delete_pair, split_pair
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, edit_fix
-from pullqueue.config.text import is_email, shorten
 from pullqueue.config.view import Entry, QueueNode, Section, View
+from pullqueue.text import is_email, shorten
 
 _KEYS = ("user_email", "writer_email")
 _PLACEHOLDER = (

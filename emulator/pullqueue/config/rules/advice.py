@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import LENIENT, Levels, Rule
 from pullqueue.config.rules.rates import rates
-from pullqueue.config.text import shorten
 from pullqueue.config.view import QueueNode, View
+from pullqueue.text import shorten
 
 _MAX_QUEUES_FREE = 10
 _MAX_QUEUES = 100

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from pullqueue.config.document import Scalar
 from pullqueue.config.findings import Edit, Fix, Report, Severity
-from pullqueue.config.text import shorten
 from pullqueue.config.view import View
+from pullqueue.text import shorten
 
 Check = Callable[[View], Iterable[Report] | None]
 Levels = Mapping[str, Severity | None]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pullqueue.config.document import Node, Scalar, Sequence
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule
-from pullqueue.config.text import shorten
 from pullqueue.config.view import View
+from pullqueue.text import shorten
 
 
 @Rule("QY001", suppressible=False, loadable=False)

@@ -26,8 +26,8 @@ from pullqueue.config.edits import delete_pair, rename_key
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import UNSAFE, Rule, edit_fix
 from pullqueue.config.shape import UnknownKey, Violation
-from pullqueue.config.text import shorten
 from pullqueue.config.view import Section, View
+from pullqueue.text import shorten
 
 _JAVA_TOP = ("application", "resume_paused_queues")
 _SIGNS = {

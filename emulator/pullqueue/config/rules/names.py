@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pullqueue.config.document import Scalar
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, effective_hint, wrong_values
-from pullqueue.config.text import shorten
 from pullqueue.config.values import suggested_mode
 from pullqueue.config.view import Entry, QueueNode, View
+from pullqueue.text import shorten
 
 _MAX_NAME = 100
 

@@ -14,9 +14,9 @@ from pullqueue.config.rules.base import (
     write_fix,
     wrong_values,
 )
-from pullqueue.config.text import shorten
 from pullqueue.config.values import parse_rate, suggested_rate
 from pullqueue.config.view import Entry, View
+from pullqueue.text import shorten
 
 _MAX_CONCURRENT = 5000
 

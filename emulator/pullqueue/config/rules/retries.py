@@ -9,7 +9,6 @@ from pullqueue.config.findings import Report, Severity
 from pullqueue.config.model import DEFAULT_MAX_BACKOFF_SECONDS, DEFAULT_MIN_BACKOFF_SECONDS
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, out_of_range, write_fix, wrong_values
 from pullqueue.config.shape import advice_in
-from pullqueue.config.text import shorten
 from pullqueue.config.values import (
     is_age_limit,
     parse_age_limit,
@@ -17,6 +16,7 @@ from pullqueue.config.values import (
     suggested_seconds,
 )
 from pullqueue.config.view import Entry, Section, View
+from pullqueue.text import shorten
 
 _SLACK = 30
 

@@ -9,9 +9,9 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from pullqueue.config.findings import Finding, Severity
-from pullqueue.config.text import escaped
 from pullqueue.lint.report import FileReport, RunReport
 from pullqueue.lint.reporters.data import to_json
+from pullqueue.text import escaped
 
 _GITHUB = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _GITLAB = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Finding, Label, Severity
-from pullqueue.config.text import columns_of, escaped
 from pullqueue.lint.report import RunReport
+from pullqueue.text import count_columns, escaped
 
 _WIDEST = 120
 _RESET = "\033[0m"
@@ -97,9 +97,9 @@ class _Painter:
             yield f"{label} {_without_tabs(text)}".rstrip()
             for mark in sorted(here, key=lambda mark: not mark.main):
                 start, end = mark.column - 1 - cut, mark.end_column - 1 - cut
-                blank = " " * columns_of(_without_tabs(text[:start]))
+                blank = " " * count_columns(_without_tabs(text[:start]))
                 sign = ("^" if mark.main else "-") * max(
-                    columns_of(_without_tabs(text[start:end])), 1
+                    count_columns(_without_tabs(text[start:end])), 1
                 )
                 style = level if mark.main else "frame"
                 drawn = self._paint(style, f"{sign} {mark.text}".rstrip())

@@ -1,4 +1,4 @@
-"""Text that goes into messages and reports."""
+"""Text that goes into messages and reports: quoted, shortened, escaped, measured."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def quoted(value: object, *, limit: int = 100) -> str:
     return f'"{shown}"' if isinstance(value, str) else shown
 
 
-def reason_of(error: BaseException) -> str:
+def describe_os_error(error: BaseException) -> str:
     """Return what the operating system reports, for use within a sentence."""
     text = getattr(error, "strerror", None) or str(error)
     return f"{text[:1].lower()}{text[1:]}"
 
 
-def span_of(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """Return a time span in its two largest units, such as `2 h 5 min`."""
     if 0 < seconds < 1:
         return "< 1 s"
@@ -59,14 +59,14 @@ def span_of(seconds: float) -> str:
     return " ".join(parts) or "0 s"
 
 
-def size_of(count: int) -> str:
+def format_size(count: int) -> str:
     """Return a number of bytes in a unit that suits it, such as `1.5 KiB`."""
     if count < 1024:
         return f"{count} B"
     return f"{count / 1024:.1f} KiB" if count < 1023.95 * 1024 else f"{count / 1024**2:.1f} MiB"
 
 
-def columns_of(text: str) -> int:
+def count_columns(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
