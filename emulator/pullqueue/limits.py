@@ -74,6 +74,10 @@ class Limits(NamedTuple):
     """Events kept per queue, the latest (ours)."""
 
 
+QUEUE_NAME = "[A-Za-z0-9-]{1,100}"
+"""The pattern of a queue's name (Cloud Tasks, which deploys queue.yaml)."""
+CONCURRENT_REQUESTS = 5000
+"""Largest `max_concurrent_requests` of a push queue (Cloud Tasks)."""
 SERVED_TASKS = 5_000_000
 """The default of a server for `Limits.tasks_in_memory` (ours)."""
 PRODUCTION_LEASES_PER_SECOND = 10

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
+"""The units of time spans, the largest first."""
+
 
 is_email = re.compile(r"[^\s@<>(),;:\"]+@[^\s@<>(),;:\"]+\.[^\s@<>(),;:\"]+").fullmatch
 
@@ -50,7 +52,7 @@ def format_span(seconds: float) -> str:
     if 0 < seconds < 1:
         return "< 1 s"
     rest, parts = int(seconds), []
-    for size, unit in _SPANS:
+    for unit, size in SECONDS_PER_UNIT.items():
         count, rest = divmod(rest, size)
         if count:
             parts.append(f"{count} {unit}")

@@ -193,10 +193,10 @@ def _is_config_source(value: object) -> bool:
 
 
 def _time(where: str, value: object) -> datetime:
-    from pullqueue.errors import ClockError  # noqa: PLC0415 - only where a start is set
-    from pullqueue.testing.emulation import parse_time  # noqa: PLC0415 - the same
+    from pullqueue.engine.validation import parse_time  # noqa: PLC0415 - only for a start
+    from pullqueue.errors import ClockError  # noqa: PLC0415 - the same
 
     try:
-        return parse_time(value)
+        return parse_time(value, where, ClockError)
     except ClockError as error:
-        raise SettingsError(f"{where}: {error}") from None
+        raise SettingsError(str(error)) from None

@@ -142,7 +142,7 @@ BAD_MARKERS = {
     "auth='acl'": "@pytest.mark.pullqueue has no argument `auth`: to check callers set acl=True*",
     "config='a', queues=['b']": "@pytest.mark.pullqueue has both config and queues: *",
     "lease_rate_limit='x'": '@pytest.mark.pullqueue: argument lease_rate_limit is "x": use True*',
-    "start='noon'": '@pytest.mark.pullqueue: argument start: "noon" is not a time with a time *',
+    "start='noon'": '@pytest.mark.pullqueue: argument start is "noon", which is not a valid *',
     "profile='strict'": '@pytest.mark.pullqueue: argument profile is "strict": use one of*',
     "total_storage_limit=1": "@pytest.mark.pullqueue: argument total_storage_limit is 1: *",
     "config=['a']": "@pytest.mark.pullqueue: argument config is [[]'a']: pass a path, *",
@@ -174,7 +174,7 @@ def test_bad_markers(run: Run) -> None:
     ("line", "message"),
     [
         ("pullqueue_confg = x", r"^tox.ini: unknown ini option `pullqueue_confg`: use one of "),
-        ("pullqueue_start = now", r'^tox.ini: ini option pullqueue_start: "now" is not a time'),
+        ("pullqueue_start = now", r'^tox.ini: ini option pullqueue_start is "now", which is not'),
         ("pullqueue_freezer = ice", r'^tox.ini: ini option pullqueue_freezer is "ice": use one of'),
         ("pullqueue_acl = x", r"^tox.ini: ini option pullqueue_acl: .*x.*: use true or false$"),
     ],

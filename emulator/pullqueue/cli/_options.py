@@ -18,7 +18,7 @@ from pullqueue.cli._output import AS_JSON
 from pullqueue.cli.connection import Json, server_url
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
-from pullqueue.text import did_you_mean, format_span, quoted
+from pullqueue.text import SECONDS_PER_UNIT, did_you_mean, format_span, quoted
 
 if TYPE_CHECKING:
     from pullqueue.push.addresses import PushAddresses
@@ -28,7 +28,6 @@ Command = Callable[..., Any]
 DURATION_ADVICE = "use seconds, or a time span such as 10min, 2h or 7d"
 
 _SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 
 
@@ -76,7 +75,7 @@ class Duration(Number):
 def seconds_of(text: str) -> float | None:
     """Return the seconds of a duration as it is written on the command line; None if it is not."""
     if match := _SPAN.fullmatch(text.strip()):
-        return float(match[1]) * _SECONDS[match[2]]
+        return float(match[1]) * (SECONDS_PER_UNIT | {"m": 60})[match[2]]
     try:
         return float(text)
     except ValueError:

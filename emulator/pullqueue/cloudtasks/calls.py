@@ -14,6 +14,7 @@ from pullqueue.cloudtasks.methods import LOCATION, QUEUE, TASK, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
+from pullqueue.limits import QUEUE_NAME
 
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
@@ -23,7 +24,7 @@ _SHOWN_CHARACTERS: Final = 200
 _PARTS: Final = {
     "project": "[A-Za-z0-9.:~-]{1,100}",
     "location": "[A-Za-z0-9-]{1,100}",
-    "queue": "[A-Za-z0-9-]{1,100}",
+    "queue": QUEUE_NAME,
     "task": "[A-Za-z0-9_-]{1,500}",
 }
 

@@ -31,11 +31,11 @@ from pullqueue.config.model import (
     RetryParameters,
 )
 from pullqueue.engine.queue import Queue
+from pullqueue.limits import CONCURRENT_REQUESTS
 
 _MAX_NANOS: Final = 999_999_999
 _MAX_TOMBSTONE_SECONDS: Final = 9 * 86_400
 _MAX_RATE: Final = 500
-_MAX_CONCURRENT: Final = 5000
 _DEFAULT_RATE: Final = 500
 _BURST_SECONDS, _MIN_BURST, _MAX_BURST = 0.2, 10, 100
 """The tokens that a new queue holds: what it starts in this time, within these limits. Seen in
@@ -156,7 +156,7 @@ def _write_push_settings(call: Call, message: Message, settings: QueueSettings) 
 
 def _rates(limits: Message, version: Version) -> dict[str, Any]:
     rate = _limit(limits, version.dispatch_rate, _MAX_RATE)
-    concurrent = int(_limit(limits, version.max_concurrent, _MAX_CONCURRENT))
+    concurrent = int(_limit(limits, version.max_concurrent, CONCURRENT_REQUESTS))
     rate = rate or _DEFAULT_RATE
     burst = int(min(max(rate * _BURST_SECONDS, _MIN_BURST), _MAX_BURST))
     if version.sets_burst:

@@ -20,6 +20,7 @@ from pullqueue.cloudtasks.queue_messages import target_of, write_routing
 from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
 from pullqueue.engine import verbs
 from pullqueue.engine.queue import Queue
+from pullqueue.error_codes import RPC_CODES
 from pullqueue.errors import TombstonedTaskError
 from pullqueue.push.request import base_headers, origin_of
 from pullqueue.tasks import (
@@ -38,17 +39,9 @@ _APP_ENGINE_BODY_METHODS: Final = ("POST", "PUT")
 _DEFAULT_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _HTTP_CODES: Final[Mapping[int, int]] = MappingProxyType(
     {
-        400: code_pb2.INVALID_ARGUMENT,
-        401: code_pb2.UNAUTHENTICATED,
-        403: code_pb2.PERMISSION_DENIED,
-        404: code_pb2.NOT_FOUND,
-        409: code_pb2.ALREADY_EXISTS,
+        **{row.http_status: getattr(code_pb2, name) for name, row in [*RPC_CODES.items()][::-1]},
         416: code_pb2.OUT_OF_RANGE,
-        429: code_pb2.RESOURCE_EXHAUSTED,
         499: code_pb2.CANCELLED,
-        501: code_pb2.UNIMPLEMENTED,
-        503: code_pb2.UNAVAILABLE,
-        504: code_pb2.DEADLINE_EXCEEDED,
     }
 )
 """The code that is shown for the HTTP status of an attempt."""

@@ -49,10 +49,10 @@ from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, WHEN
-from pullqueue.limits import DAY_SECONDS, Limits
+from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask, count_tasks, why_in_use
+from pullqueue.text import SECONDS_PER_UNIT
 
-_UNITS = {"s": 1, "min": 60, "h": 3_600, "d": DAY_SECONDS}
 _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
 _BATCH = 100
 
@@ -193,7 +193,7 @@ class Actions:
     def move_clock(self, form: Form) -> Notice:
         """Move the clock forward by a time span, or to a time."""
         by: float = parse_query(form.given("by"), _Numbers).by
-        body: Json = {"advance": by * _UNITS.get(form.text("unit"), 1)}
+        body: Json = {"advance": by * SECONDS_PER_UNIT.get(form.text("unit"), 1)}
         if text := form.text("move_to"):
             body = {"move_to": _in_utc(text)}
         moved = move_clock(self._state, parse_body(body, ClockMove))

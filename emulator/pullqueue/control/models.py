@@ -30,7 +30,6 @@ from pullqueue.errors import (
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import retry_of
 from pullqueue.tasks import HttpRequest, Task
-from pullqueue.text import quoted
 
 PREVIEW_BYTES: Final = 256
 MANUAL_CLOCK: Final = (
@@ -365,22 +364,3 @@ FIELD_OF_ERROR: Final[Mapping[type[PullQueueError], str]] = {
 def iso(value: datetime | None) -> str | None:
     """Return a time as text, or None."""
     return None if value is None else value.isoformat()
-
-
-def parse_time(text: str, field_name: str, error: type[PullQueueError]) -> datetime:
-    """Return the time that a caller wrote into a field.
-
-    Raises:
-        PullQueueError: `error`, if the text is not a time, or has no time zone.
-    """
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.utcoffset() is None:
-        what = "is not a valid time" if time is None else "has no time zone"
-        message = (
-            f"{field_name} is {quoted(text)}, which {what}: use one such as 2026-01-01T00:00:00Z"
-        )
-        raise error(message)
-    return time

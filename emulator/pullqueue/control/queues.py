@@ -19,7 +19,6 @@ from pullqueue.control.models import (
     Refusal,
     ShownState,
     given,
-    parse_time,
     tasks_of,
 )
 from pullqueue.control.operations import operation
@@ -29,6 +28,7 @@ from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue, lost_payload, walk
 from pullqueue.engine.store import QueueStatistics
+from pullqueue.engine.validation import parse_time
 from pullqueue.errors import (
     ClockError,
     InvalidEtaError,

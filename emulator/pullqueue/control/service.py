@@ -20,12 +20,13 @@ from pullqueue.clock import ManualClock, from_usec
 from pullqueue.control import models
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_registry import FaultResource, NewFault
-from pullqueue.control.models import Count, Maybe, Model, Time, iso, parse_time
+from pullqueue.control.models import Count, Maybe, Model, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueStatistics
+from pullqueue.engine.validation import parse_time
 from pullqueue.errors import ClockError, PullQueueError
 from pullqueue.push.dispatcher import is_dispatched
 from pullqueue.text import quoted

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Protocol, TypeGuard
 
 from pullqueue.clock import FIRST_USEC, LAST_USEC, USEC_PER_SECOND, from_usec
@@ -20,17 +21,18 @@ from pullqueue.errors import (
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
+    PullQueueError,
     TaskTooLargeError,
     TooManyTasksError,
     is_expected_error,
 )
-from pullqueue.limits import Limits
+from pullqueue.limits import QUEUE_NAME, Limits
 from pullqueue.tasks import HttpRequest, NewTask, Task
 from pullqueue.text import quoted
 
 __tracebackhide__ = is_expected_error
 
-_QUEUE_NAME = re.compile(r"[A-Za-z0-9-]{1,100}")
+_is_queue_name = re.compile(QUEUE_NAME).fullmatch
 _LARGEST_COUNT = 2**63 - 1
 """The largest number that every store can be asked for."""
 _is_task_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
@@ -116,7 +118,7 @@ def queue_name(name: str) -> str:
     Raises:
         InvalidQueueNameError: it is not.
     """
-    if not _QUEUE_NAME.fullmatch(name):
+    if not _is_queue_name(name):
         raise InvalidQueueNameError(
             f"invalid queue name {quoted(name)}: use letters, digits and hyphens (1 to 100 "
             "characters)",
@@ -194,6 +196,24 @@ def check_tag(value: object, limits: Limits) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidTagError(f"tag is {quoted(value)}: it cannot be encoded in UTF-8") from None
+
+
+def parse_time(value: object, field_name: str, error: type[PullQueueError]) -> datetime:
+    """Return an aware datetime, given as it is or as text of ISO 8601.
+
+    Raises:
+        PullQueueError: `error`, if it is not a time, or has no time zone.
+    """
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        time = None
+    if isinstance(time, datetime) and time.utcoffset() is not None:
+        return time
+    what = "has no time zone" if isinstance(time, datetime) else "is not a valid time"
+    raise error(
+        f"{field_name} is {quoted(value)}, which {what}: use one such as 2026-01-01T00:00:00Z"
+    )
 
 
 def _check_new_task(task: object, limits: Limits, *, absolute_urls: bool) -> None:

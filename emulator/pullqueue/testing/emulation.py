@@ -22,6 +22,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.name_source import random_names
 from pullqueue.engine.store import StoreFactory
+from pullqueue.engine.validation import parse_time
 from pullqueue.errors import ClockError, ConfigFileError, InvalidQueueConfigError
 from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits
@@ -86,7 +87,7 @@ def emulation(
     if config is not None and queues is not None:
         raise TypeError("both config and queues are set: use one of them")
     parsed = read_config(config) if queues is None else queue_config(queues)
-    started = None if start is None else parse_time(start)
+    started = None if start is None else parse_time(start, "start", ClockError)
     return Emulation.run(parsed, _clock(started, freeze), sdk=sdk, server=server)
 
 
@@ -285,20 +286,3 @@ def _entry(queue: object) -> Mapping[str, object]:
     raise TypeError(
         f"queues contains {quoted(queue)}: pass a queue name, or an entry as in queue.yaml"
     )
-
-
-def parse_time(value: object) -> datetime:
-    """Return an aware datetime, given as it is or as ISO 8601 text.
-
-    Raises:
-        ClockError: it is not one.
-    """
-    try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        time = None
-    if not isinstance(time, datetime) or time.utcoffset() is None:
-        raise ClockError(
-            f"{quoted(value)} is not a time with a time zone: use one, such as 2026-01-01T00:00Z"
-        )
-    return time

@@ -89,7 +89,7 @@ def test_frozen_already() -> None:
 @pytest.mark.parametrize("start", ["noon", "2027-01-01", datetime(2027, 1, 1), 7])  # noqa: DTZ001
 def test_a_start_that_is_none(start: datetime) -> None:
     """It is refused before the block."""
-    with pytest.raises(ClockError, match="is not a time with a time zone: use one, such as"):
+    with pytest.raises(ClockError, match="use one such as"):
         emulation(queues=[], start=start)
 
 

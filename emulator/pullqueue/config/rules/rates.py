@@ -16,9 +16,8 @@ from pullqueue.config.rules.base import (
 )
 from pullqueue.config.values import parse_rate, suggested_rate
 from pullqueue.config.view import Entry, View
+from pullqueue.limits import CONCURRENT_REQUESTS
 from pullqueue.text import shorten
-
-_MAX_CONCURRENT = 5000
 
 
 @Rule("QY208", loadable=False, fixes=(UNSAFE,))
@@ -167,8 +166,8 @@ def max_concurrent_range(view: View) -> Iterator[Report]:
     for queue in view.queues:
         entry = queue.get("max_concurrent_requests")
         number = entry.integer if entry else None
-        if entry and number is not None and not 0 <= number <= _MAX_CONCURRENT:
-            limit = "minimum is 1" if number < 0 else f"maximum is {_MAX_CONCURRENT}"
+        if entry and number is not None and not 0 <= number <= CONCURRENT_REQUESTS:
+            limit = "minimum is 1" if number < 0 else f"maximum is {CONCURRENT_REQUESTS}"
             message = (
                 f"max_concurrent_requests is {entry.shown}; the {limit}, and is deployed instead"
             )
