@@ -135,7 +135,8 @@ class AttemptRecord(NamedTuple):
     status: int | None = None
     """The status of the last attempt that ended; 0: there was no response."""
     reason: str | None = None
-    """Why the last attempt got no response, or what is missing to start one; short."""
+    """Why the last attempt failed, in one short line: the first of its response, or why there was
+    no response."""
 
 
 class Push(NamedTuple):

@@ -138,6 +138,7 @@ def test_retries(control: Control, app: PushApp, caplog: pytest.LogCaptureFixtur
     ]
     assert counts == ["0", "1", "2", "3"]
     assert (task["push"]["attempts"], task["push"]["last_status"]) == (1, 404)
+    assert task["push"]["last_reason"] == "no /status/404"
     assert caplog.text.count("/fails/3 at") == 2  # attempts 1 and 2, not 3
     until(lambda: "it is exhausted" in caplog.text)
     with urlopen(f"{control.root}/metrics", timeout=60) as response:  # noqa: S310
@@ -381,8 +382,8 @@ def test_run_shows_how_the_attempt_ends(control: Control) -> None:
     """It shows the status and what follows, and has an exit status."""
     for queue, path, result in (
         ("web", "/", "t succeeded: status 200\n"),
-        ("once", "/status/500", "t failed: status 500; no attempt is left\n"),
-        ("patient", "/status/503", "t failed: status 503; next attempt 20"),
+        ("once", "/status/500", "t failed: status 500: no /status/500; no attempt is left\n"),
+        ("patient", "/status/503", "t failed: status 503: no /status/503; next attempt 20"),
     ):
         control.add(queue, path, name="t", countdown=1000)
         (task,) = control.tasks(queue)

@@ -36,7 +36,8 @@ class PushApp:
     """Records what it gets, in order.
 
     `/status/N` answers with this status, `/fails/N` with 500 the first N times, `/slow` once it is
-    `released`; all other paths with 200. Those of `RAW` have their own responses.
+    `released`; all other paths with 200. Those of `RAW` have their own responses. The body of a
+    failure begins with a line that has the path.
     """
 
     def __init__(self) -> None:
@@ -88,9 +89,11 @@ def push_app(given: PushApp | None = None) -> Iterator[PushApp]:
                 while again:
                     self.wfile.write(again)
                 return
+            text = f"no {self.path}\nat all\n".encode() if status >= 400 else b""
             self.send_response(status)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(text)))
             self.end_headers()
+            self.wfile.write(text)
 
         do_GET = do_POST = do_PUT = do_DELETE = _handle  # noqa: N815 - the names of the library
 

@@ -174,10 +174,9 @@ def _payload_lines(payload: Json) -> list[str]:
 
 
 def _result(status: int, reason: str | None = None) -> str:
-    """Return the result of an attempt: the status of the response, or why there was none."""
-    if status:
-        return f"status {status}"
-    return f"no response: {reason}" if reason else "no response"
+    """Return the result of an attempt: the status of the response, and why it has failed."""
+    result = f"status {status}" if status else "no response"
+    return f"{result}: {reason}" if reason else result
 
 
 def _last_result(push: Json) -> str:

@@ -322,7 +322,8 @@ class Delivery:
         self._requests.record(logged, origin=origin, touched=touched)
         is_power_of_2 = attempt.number & (attempt.number - 1) == 0
         if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
-            what = f"status {status}" if status else response.reason or "no response"
+            what = [f"status {status}"] if status else []
+            what += [response.summary] if response.summary else []
             _log.warning(
                 'attempt %d of task "%s" of queue "%s" failed (%s %s %s: %s): %s',
                 attempt.number,
@@ -331,7 +332,7 @@ class Delivery:
                 request.method,
                 request.url,
                 _NOT_SENT if origin.client == _NOT_SENT else f"at {origin.client}",
-                what,
+                ": ".join(what) or "no response",
                 "it is exhausted" if attempt.outcome == "exhausted" else "it will be retried",
             )
 

@@ -183,7 +183,7 @@ class PushState(Model):
     last_status: Count | None
     """The status of the last attempt that ended; 0: it got no response."""
     last_reason: str | None
-    """Why it got no response."""
+    """Why it failed: the first line of its response (of HTML the title), or why there was none."""
     last_ended: Time | None
     """When the last attempt ended."""
     next_attempt: Time | None

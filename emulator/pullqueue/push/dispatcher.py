@@ -230,10 +230,9 @@ class Dispatcher:
             running.is_finished = True
             conclusion = conclude(
                 running.task,
-                response.status,
+                response,
                 settings=queue.settings,
                 now_usec=self._emulator.now_usec(),
-                reason=response.reason,
             )
             try:
                 finish_attempt(queue, running.task, **conclusion._asdict())

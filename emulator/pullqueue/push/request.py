@@ -5,7 +5,9 @@ Names and rules are those of production, as recorded there in 2026, and of Googl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from html import unescape
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 from zlib import crc32
@@ -17,6 +19,7 @@ from pullqueue.engine.request_validation import METHODS_WITH_BODY
 from pullqueue.errors import InvalidTaskError
 from pullqueue.limits import KIB
 from pullqueue.tasks import HttpRequest, Push, Task
+from pullqueue.text import shorten
 
 APP_ENGINE_USER_AGENT = "AppEngine-Google; (+http://code.google.com/appengine)"
 CLOUD_TASKS_USER_AGENT = "Google-Cloud-Tasks"
@@ -80,6 +83,11 @@ class PushRequest(NamedTuple):
     """How long it can take until the response is complete."""
 
 
+_SUMMARY_CHARACTERS = 200
+_title = re.compile(
+    r"\s*<(?:!doctype|html)\b.*?<title\b[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL
+).match
+
 BODY_KEPT = 4 * KIB
 """Bytes of a response's body that are kept, from its beginning."""
 
@@ -95,6 +103,19 @@ class PushResponse(NamedTuple):
     """Why there was no response."""
     error: Exception | None = None
     """The exception that the app's handler raised, if it runs in this process."""
+
+    @property
+    def summary(self) -> str | None:
+        """What came back in one short line: the first of the body, or the title of an HTML page;
+        else the exception of the handler, or why there was no response.
+        """
+        text = self.body.decode("utf-8", "replace")
+        title = _title(text)
+        lines = (text if title is None else unescape(" ".join(title[1].split()))).splitlines()
+        line = next(filter(None, map(str.strip, lines)), None) or self.reason
+        if line is None and self.error is not None:
+            line = f"{type(self.error).__name__}: {self.error}"
+        return None if line is None else shorten(line, limit=_SUMMARY_CHARACTERS)
 
 
 Send: TypeAlias = Callable[[PushRequest], PushResponse]

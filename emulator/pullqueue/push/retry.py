@@ -14,7 +14,7 @@ from pullqueue.config.model import (
     DEFAULT_MIN_BACKOFF_SECONDS,
     QueueSettings,
 )
-from pullqueue.push.request import counts_as_execution, is_success, push_of
+from pullqueue.push.request import PushResponse, counts_as_execution, is_success, push_of
 from pullqueue.tasks import AttemptOutcome, AttemptRecord, RetryParameters, Task
 
 _MAX_EXPONENT = 1000
@@ -77,18 +77,11 @@ def start(task: Task, now_usec: int) -> AttemptRecord:
 
 
 def conclude(
-    task: Task,
-    status: int | None,
-    *,
-    settings: QueueSettings,
-    now_usec: int,
-    reason: str | None = None,
+    task: Task, response: PushResponse, *, settings: QueueSettings, now_usec: int
 ) -> Conclusion:
-    """Return what the end of its current attempt does to a task.
-
-    `status` is that of the response; None: there was none, and `reason` says why.
-    """
+    """Return what the end of its current attempt does to a task."""
     request, before = push_of(task)
+    status = response.status
     failures = task.retry_count
     attempts = before._replace(
         finished=failures,
@@ -96,7 +89,7 @@ def conclude(
         executions=before.executions + counts_as_execution(request, status),
         ended_usec=now_usec,
         status=status or 0,
-        reason=reason,
+        reason=None if is_success(status) else response.summary,
     )
     if is_success(status):
         return Conclusion(AttemptOutcome.SUCCEEDED, attempts, 0)

@@ -114,9 +114,8 @@ def describe_task(task: Task, now_usec: int) -> str:
 
 def _status(status: int, reason: str | None = None) -> str:
     """Return the result of an attempt; status 0 means that there was no response."""
-    if status:
-        return f"status {status}"
-    return "no response" if reason is None else f"no response: {reason}"
+    result = f"status {status}" if status else "no response"
+    return result if reason is None else f"{result}: {reason}"
 
 
 def describe_payload(payload: bytes) -> str:

@@ -23,6 +23,7 @@ from pullqueue import (
 from pullqueue.cloudtasks.versions import V2, V2BETA2, VERSIONS, Version
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.request import PushResponse
 from pullqueue.push.retry import conclude, start
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
@@ -69,9 +70,9 @@ def attempt(emulator: Emulator, status: int | None, reason: str | None = None) -
     running = start_attempt(
         queue, task, lease_seconds=600, attempts=start(task, emulator.clock.now_usec())
     )
-    end = conclude(
-        running, status, settings=queue.settings, now_usec=emulator.clock.now_usec(), reason=reason
-    )
+    response = PushResponse(status, reason=reason)
+    now_usec = emulator.clock.now_usec()
+    end = conclude(running, response, settings=queue.settings, now_usec=now_usec)
     return finish_attempt(
         queue,
         running,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pullqueue.config.model import QueueSettings
-from pullqueue.push.request import origin_of, path_of, push_request
+from pullqueue.push.request import PushResponse, origin_of, path_of, push_request
 from pullqueue.tasks import AttemptRecord, HttpRequest, Push, Task
 
 SETTINGS = QueueSettings(name="web")
@@ -248,3 +248,35 @@ def test_origin(url: str, expected: str | None) -> None:
 def test_path(url: str, expected: str) -> None:
     """It has the query and no fragment; what no URL may have is quoted."""
     assert path_of(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "summary"),
+    [
+        (b"", None),
+        (b" \n\t", None),
+        (b"template 'xmas' not found\nTraceback", "template 'xmas' not found"),
+        (b'{"error": "busy"}', '{"error": "busy"}'),
+        (b"\x1b[31mred\x00", r"\x1b[31mred\x00"),
+        (b"caf\xe9 \xc3\xa9", "caf\N{REPLACEMENT CHARACTER} \N{LATIN SMALL LETTER E WITH ACUTE}"),
+        (b"x" * 4096, "x" * 197 + "..."),
+        (
+            b"<!DOCTYPE html>\n<html>\n<head><title>\n  KeyError at /mail: &#x27;a&#x27;\n</title>",
+            "KeyError at /mail: 'a'",
+        ),
+        (b"<html><body><h1>Busy</h1>", "<html><body><h1>Busy</h1>"),
+        (b"<!doctype html><title></title>", None),
+    ],
+)
+def test_the_summary_of_a_response(body: bytes, summary: str | None) -> None:
+    """It is one printable line, of a page of HTML its title, with at most 200 characters."""
+    assert PushResponse(500, body).summary == summary
+
+
+def test_the_summary_where_there_is_no_response() -> None:
+    """It says why, also in one line; or which exception the handler has raised."""
+    response = PushResponse(None, reason="connection lost: a\nb")
+
+    assert response.summary == r"connection lost: a\nb"
+    assert PushResponse(500, error=KeyError("a")).summary == "KeyError: 'a'"
+    assert PushResponse(None).summary is None

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pullqueue.config.model import QueueSettings
 from pullqueue.errors import InvalidTaskError
+from pullqueue.push.request import PushResponse
 from pullqueue.push.retry import backoff_seconds, conclude, may_retry, retry_of, start
 from pullqueue.tasks import AttemptOutcome, AttemptRecord, HttpRequest, Push, RetryParameters, Task
 
@@ -158,7 +159,7 @@ def test_start() -> None:
 )
 def test_only_2xx_is_a_success(status: int | None, outcome: AttemptOutcome) -> None:
     """Every other status, and no response, is a failure that is retried; redirects too."""
-    ended = conclude(task(), status, settings=SETTINGS, now_usec=0)
+    ended = conclude(task(), PushResponse(status), settings=SETTINGS, now_usec=0)
 
     assert ended.outcome is outcome
     assert ended.backoff_seconds == (0 if outcome is AttemptOutcome.SUCCEEDED else 0.1)
@@ -183,7 +184,8 @@ def test_what_counts_as_an_execution(
     url: str, status: int | None, executions: int, responses: int
 ) -> None:
     """Of App Engine every response counts, of HTTP targets none with 500 or 503."""
-    attempts = conclude(task(HttpRequest(url)), status, settings=SETTINGS, now_usec=0).attempts
+    response = PushResponse(status)
+    attempts = conclude(task(HttpRequest(url)), response, settings=SETTINGS, now_usec=0).attempts
 
     assert (attempts.executions, attempts.responses) == (executions, responses)
 
@@ -194,10 +196,9 @@ def test_what_a_failed_attempt_leaves_behind() -> None:
 
     ended = conclude(
         task(attempts=attempts, retry_count=3),
-        None,
+        PushResponse(None, reason="timeout"),
         settings=SETTINGS,
         now_usec=SECOND,
-        reason="timeout",
     )
 
     assert ended.attempts == attempts._replace(
@@ -206,14 +207,22 @@ def test_what_a_failed_attempt_leaves_behind() -> None:
     assert ended.backoff_seconds == pytest.approx(0.4)
 
 
+@pytest.mark.parametrize(("status", "kept"), [(500, "no such template: xmas"), (200, None)])
+def test_the_first_line_of_a_failure_is_kept(status: int, kept: str | None) -> None:
+    """With the task; of a success nothing is."""
+    response = PushResponse(status, b"\r\n  no such template: xmas \r\nTraceback")
+
+    assert conclude(task(), response, settings=SETTINGS, now_usec=0).attempts.reason == kept
+
+
 def test_the_end_of_all_retries() -> None:
     """The age counts from the start of the first attempt to the end of this one."""
     limits = RetryParameters(task_retry_limit=1, task_age_limit_seconds=60)
     settings = QueueSettings(name="web", retry_parameters=limits)
     last = task(attempts=AttemptRecord(finished=1, first_usec=5 * SECOND), retry_count=2)
 
-    in_time = conclude(last, 500, settings=settings, now_usec=65 * SECOND)
-    too_late = conclude(last, 500, settings=settings, now_usec=65 * SECOND + 1)
+    in_time = conclude(last, PushResponse(500), settings=settings, now_usec=65 * SECOND)
+    too_late = conclude(last, PushResponse(500), settings=settings, now_usec=65 * SECOND + 1)
 
     assert in_time.outcome is AttemptOutcome.WILL_RETRY
     assert too_late.outcome is AttemptOutcome.EXHAUSTED
