@@ -78,9 +78,9 @@ class Table(NamedTuple):
         return "\n".join([click.style(head, bold=True), *lines])
 
 
-def say(text: str, *, err: bool = False) -> None:
-    """Print a line of text."""
-    click.echo(escaped(text), err=err)
+def say(text: str, *, err: bool = False, colour: str | None = None) -> None:
+    """Print a line of text; only terminals show its colour."""
+    click.echo(click.style(escaped(text), fg=colour) if colour else escaped(text), err=err)
 
 
 def show(answer: Mapping[str, Any], *parts: str | Table, indent: int | None = 2) -> None:
@@ -92,10 +92,10 @@ def show(answer: Mapping[str, Any], *parts: str | Table, indent: int | None = 2)
         click.echo(str(part) if isinstance(part, Table) else escaped(part))
 
 
-def note(text: str) -> None:
+def note(text: str, colour: str | None = None) -> None:
     """Print a line for people on standard error, unless --json was given."""
     if not wants_json():
-        say(text, err=True)
+        say(text, err=True, colour=colour)
 
 
 def wants_json() -> bool:

@@ -13,10 +13,11 @@ from pullqueue.cli.connection import Json
 from pullqueue.text import format_span
 
 _HEAD = (
-    *("QUEUE", "TASKS", "AVAIL", "LEASED", "SCHED", "EXHAUSTED", "OLDEST", "/MIN", "/HOUR"),
+    *("QUEUE", "TASKS", "AVAIL", "LEASED", "SCHED", "EXHAUSTED", "OLDEST", "DONE", "FAILED"),
     *("LIMIT", "NOTE"),
 )
-_LEFT_OUT = ("/HOUR", "/MIN", "LIMIT", "SCHED", "OLDEST")
+_COLOURS = {"error": "red", "warning": "yellow"}
+_LEFT_OUT = ("LIMIT", "SCHED", "OLDEST", "DONE")
 
 
 @click.command
@@ -34,14 +35,15 @@ def queues(*, names: tuple[str, ...], watch: bool, interval: float, client: Clie
 
     TASKS are available (AVAIL), leased, or scheduled (SCHED), which means that their eta is in the
     future. EXHAUSTED tasks have used up their leases. OLDEST: time since the first task became due.
-    /MIN and /HOUR: tasks leased in the last minute and hour. LIMIT: maximum number of leases of a
-    task, the task_retry_limit of queue.yaml. A terminal that is too narrow shows no /HOUR, then no
-    /MIN, LIMIT, SCHED and OLDEST.
+    DONE: tasks leased, or delivered, in the last minute. FAILED: attempts that failed in the last
+    minute. LIMIT: maximum number of leases of a task, the task_retry_limit of queue.yaml. A
+    terminal that is too narrow shows no LIMIT, then no SCHED, OLDEST and DONE.
 
     Of a push queue, LEASED counts the tasks that are being sent, and SCHED also those that wait
-    for their next attempt. The line below says what changes the behaviour of the server: a manual
-    clock, faults, paused queues, exhausted tasks, and where push tasks are delivered. With --watch
-    and --json, each line is a JSON document.
+    for their next attempt. Below is a line for each queue whose tasks do not move: why, and when
+    they will; and one on what changes the behaviour of the server: a manual clock, faults, paused
+    queues, exhausted tasks, and where push tasks are delivered. With --watch and --json, each line
+    is a JSON document.
     """
     if not watch:
         _show_queues(client, names)
@@ -65,10 +67,12 @@ def _show_queues(client: Client, names: tuple[str, ...], *, indent: int | None =
     summary = client.get("/summary")
     table = _table(found, empty="no queues")
     show({"queues": found, "summary": summary}, table, indent=indent)
+    for queue in found:
+        progress = queue["progress"]
+        if progress["text"]:
+            note(f"{queue['name']}: {progress['text']}", _COLOURS.get(progress["severity"]))
     if line := _summary_line(summary):
         note(line)
-    for name, kept in ((summary["push"] or {}).get("kept") or {}).items():
-        note(f"tasks of {name} are {kept}")
 
 
 def _summary_line(summary: Json) -> str:
@@ -152,7 +156,7 @@ def _row(queue: Json) -> list[object]:
         stopped = "not sent: rate is 0" if _has_rate_0(queue) else ""
         state = ", ".join(filter(None, ["push", state, stopped, queue["kept"] and "kept"]))
     retry = queue["settings"].get("retry_parameters") or {}
-    oldest = queue["oldest_age_seconds"]
+    oldest, progress = queue["oldest_age_seconds"], queue["progress"]
     return [
         queue["name"],
         queue["tasks"],
@@ -161,8 +165,8 @@ def _row(queue: Json) -> list[object]:
         queue["scheduled"] + queue["retrying"],
         queue["exhausted"],
         None if oldest is None else format_span(oldest),
-        queue["leased_last_minute"],
-        queue["leased_last_hour"],
+        progress["delivered"] if queue["mode"] == "push" else progress["leased"],
+        progress["failed"] if queue["mode"] == "push" else None,
         retry.get("task_retry_limit", "none"),
         state,
     ]

@@ -31,10 +31,11 @@ from pullqueue.control.history import (
     get_throughput,
     list_requests,
 )
-from pullqueue.control.models import EXHAUSTED, MANUAL_CLOCK, QueueResource, TaskResource, Tasks
+from pullqueue.control.models import EXHAUSTED, MANUAL_CLOCK, TaskResource, Tasks
 from pullqueue.control.operations import parse_query
 from pullqueue.control.overview import get_server, get_summary, summary_of
 from pullqueue.control.push import get_delivery
+from pullqueue.control.queue_resource import QueueResource
 from pullqueue.control.queues import (
     ExhaustedQuery,
     ListQuery,

@@ -9,15 +9,12 @@ from __future__ import annotations
 from codecs import getincrementaldecoder
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
-from pullqueue.config.model import QueueMode
 from pullqueue.engine import queue as engine
-from pullqueue.engine.queue_base import QueueState
-from pullqueue.engine.store import QueueStatistics
 from pullqueue.errors import (
     ClockError,
     InvalidEtaError,
@@ -76,87 +73,6 @@ class Bytes(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
         except UnicodeDecodeError:
             text = None
         return cls(size=size, truncated=truncated, text=text, data=shown)
-
-
-class QueueResource(Model):
-    """A queue with its numbers and settings."""
-
-    name: str
-    mode: QueueMode
-    state: QueueState
-    is_runtime: bool
-    """True if it was created at run time, and is not in queue.yaml."""
-    disabled: bool
-    tasks: Count
-    available: Count
-    leased: Count
-    scheduled: Count
-    running: Count
-    retrying: Count
-    paused: Annotated[
-        Count,
-        Meta(
-            description="Number of due tasks that wait until the queue is resumed, or listed again."
-        ),
-    ]
-    exhausted: Count
-    oldest_eta: Time | None
-    oldest_age_seconds: Annotated[
-        float | None,
-        Meta(
-            description="Seconds since the oldest task became due; null if none is due or may run."
-        ),
-    ]
-    leased_last_minute: Count
-    leased_last_hour: Count
-    bytes_stored: Count
-    kept: str | None
-    """Of a push queue: that its tasks are not delivered, and how to deliver them."""
-    settings: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls,
-        queue: engine.Queue,
-        push_to: PushAddresses,
-        statistics: QueueStatistics | None = None,
-    ) -> QueueResource:
-        """Return a queue as it is now, in a server that delivers push tasks to some addresses."""
-        numbers = (statistics or queue.fetch_statistics())._asdict()
-        oldest_usec = numbers.pop("oldest_eta_usec")
-        # Before its eta a task has no age.
-        due_usec = None if oldest_usec is None else queue.now_usec() - oldest_usec
-        age = None if due_usec is None or due_usec < 0 else due_usec / USEC_PER_SECOND
-        numbers["paused"] = 0
-        if queue.state is not QueueState.RUNNING:
-            numbers["paused"], numbers["available"], age = numbers["available"], 0, None
-        return cls(
-            name=queue.name,
-            mode=queue.mode,
-            state=queue.state,
-            is_runtime=queue.is_runtime,
-            disabled=queue.disabled,
-            oldest_eta=None if oldest_usec is None else iso(from_usec(oldest_usec)),
-            oldest_age_seconds=age,
-            kept=push_to.kept(queue.settings) if queue.is_push else None,
-            # `dataclasses.asdict` would take 20 us, several times as long as all of this.
-            settings=_present(to_builtins(queue.settings)),
-            **numbers,
-        )
-
-
-def _present(value: Any) -> Any:  # noqa: ANN401 - settings, or a part of them
-    """Return what is set of some settings, except what other fields of the queue have."""
-    if isinstance(value, list):
-        return [_present(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    hidden = ("name", "mode", "line", "column")
-    return {
-        name: _present(each)
-        for name, each in value.items()
-        if each is not None and name not in hidden
-    }
 
 
 class SentRequest(Model):

@@ -13,6 +13,7 @@ from pullqueue.clock import from_usec
 from pullqueue.control.fault_registry import FaultResource
 from pullqueue.control.models import Count, Maybe, Model, Positive, Time
 from pullqueue.control.operations import operation
+from pullqueue.control.progress import kept_of
 from pullqueue.control.queues import shown_queues, statistics_of
 from pullqueue.control.service import ClockResource, get_clock
 from pullqueue.control.state import ServerState
@@ -20,7 +21,6 @@ from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
-from pullqueue.push.addresses import KEPT
 
 FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
     "added": (EventKind.ADDED,),
@@ -31,9 +31,6 @@ FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
 """The events that each number of a minute counts."""
 _MINUTES = 24 * 60
 """Minutes of a queue that are returned at most."""
-
-_LOOKED_AT = 10
-"""Tasks of a queue that are looked at: those that are kept become the first ones."""
 
 
 class PushSummary(Model):
@@ -121,7 +118,7 @@ def get_summary(state: ServerState) -> Summary:
 def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]) -> Summary:
     """Return the summary of a server with these queues, all of them."""
     push = {queue: numbers.tasks for queue, numbers in queues if queue.is_push}
-    kept = {queue.name: _kept(state, queue) for queue in push if push[queue]}
+    kept = {queue.name: kept_of(state, queue) for queue in push if push[queue]}
     return Summary(
         clock=get_clock(state),
         faults=state.faults.list(active=True),
@@ -135,16 +132,6 @@ def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics
         if push
         else None,
     )
-
-
-def _kept(state: ServerState, queue: Queue) -> str | None:
-    """Return that tasks of a queue are kept, and how to deliver them; None: it sends its tasks."""
-    if (kept := state.push_to.kept(queue.settings)) is not None:
-        return kept
-    tasks = queue.list_tasks(_LOOKED_AT)
-    missing = (state.push_to.missing(task, queue.settings) for task in tasks)
-    why = next(filter(None, missing), None)
-    return None if why is None else f"{KEPT}: {why}"
 
 
 @operation("GET", "/server")

@@ -22,6 +22,7 @@ from pullqueue.control.models import (
     tasks_of,
 )
 from pullqueue.control.operations import operation
+from pullqueue.control.queue_resource import QueueResource, resource_of
 from pullqueue.control.state import ServerState
 from pullqueue.engine import verbs
 from pullqueue.engine.events import EventKind
@@ -126,15 +127,15 @@ class Changed(models.Model):
 
 
 @operation("GET", "/queues", key="queues")
-def list_queues(state: ServerState) -> list[models.QueueResource]:
+def list_queues(state: ServerState) -> list[QueueResource]:
     """List queues and their numbers; `default` if it is in queue.yaml, used, or the only one."""
     return resources_of(state, statistics_of(state))
 
 
 @operation("GET", _QUEUE, key="queue")
-def get_queue(state: ServerState, queue: str) -> models.QueueResource:
+def get_queue(state: ServerState, queue: str) -> QueueResource:
     """Return one queue."""
-    return models.QueueResource.of(state.emulator.queue(queue), state.push_to)
+    return resource_of(state, state.emulator.queue(queue))
 
 
 @operation("POST", f"{_QUEUE}/purge", key="deleted")
@@ -144,14 +145,14 @@ def purge_queue(state: ServerState, queue: str) -> models.Count:
 
 
 @operation("POST", f"{_QUEUE}/pause", key="queue")
-def pause_queue(state: ServerState, queue: str) -> models.QueueResource:
+def pause_queue(state: ServerState, queue: str) -> QueueResource:
     """Pause a queue: its tasks are neither leased nor sent until it is resumed."""
     state.emulator.queue(queue).pause()
     return get_queue(state, queue)
 
 
 @operation("POST", f"{_QUEUE}/resume", key="queue")
-def resume_queue(state: ServerState, queue: str) -> models.QueueResource:
+def resume_queue(state: ServerState, queue: str) -> QueueResource:
     """Resume a paused queue."""
     state.emulator.queue(queue).resume()
     return get_queue(state, queue)
@@ -341,9 +342,9 @@ def statistics_of(state: ServerState) -> list[tuple[Queue, QueueStatistics]]:
 
 def resources_of(
     state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]
-) -> list[models.QueueResource]:
+) -> list[QueueResource]:
     """Return queues with some statistics as the control routes show them."""
-    return [models.QueueResource.of(queue, state.push_to, numbers) for queue, numbers in queues]
+    return [resource_of(state, queue, numbers) for queue, numbers in queues]
 
 
 def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:

@@ -22,6 +22,7 @@ from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_registry import FaultResource, NewFault
 from pullqueue.control.models import Count, Maybe, Model, Time, iso
 from pullqueue.control.operations import operation
+from pullqueue.control.queue_resource import QueueResource, resource_of
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
@@ -57,7 +58,7 @@ class Config(Model):
     total_storage_limit: Count | None
     bytes_stored: Count
     limits: dict[str, Any]
-    queues: list[models.QueueResource]
+    queues: list[QueueResource]
 
 
 class ClockResource(Model):
@@ -160,7 +161,7 @@ def config_of(state: ServerState, queues: Iterable[Queue]) -> Config:
         total_storage_limit=emulator.config.total_storage_limit_bytes,
         bytes_stored=emulator.bytes_stored,
         limits=emulator.limits._asdict(),
-        queues=[models.QueueResource.of(queue, state.push_to) for queue in queues],
+        queues=[resource_of(state, queue) for queue in queues],
     )
 
 

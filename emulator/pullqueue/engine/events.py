@@ -156,9 +156,10 @@ class EventLog:
     def count_since(self, usec: int) -> Counter[EventKind]:
         """Return how many events of each kind there were after a time."""
         counts: Counter[EventKind] = Counter()
-        for operation in self._operations:
-            if operation.usec > usec:
-                counts[operation.kind] += len(operation.names)
+        for operation in reversed(self._operations):  # they are in order of time
+            if operation.usec <= usec:
+                break
+            counts[operation.kind] += len(operation.names)
         return counts
 
     def flow(self, since_usec: int) -> Flow:

@@ -25,10 +25,10 @@ def test_queues(run: Run, emulator: Emulator) -> None:
     emulator.queue("pull").lease_tasks(60, 1)
 
     assert run("queues").out.splitlines() == [
-        "QUEUE  TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  /MIN  /HOUR  LIMIT  NOTE",
-        "pull       1      0       1      0          0             1      1  3",
-        "other      0      0       0      0          0             0      0  none",
-        "push       0      0       0      0          0             0      0  none   push, kept",
+        "QUEUE  TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  DONE  FAILED  LIMIT  NOTE",
+        "pull       1      0       1      0          0             1          3",
+        "other      0      0       0      0          0             0          none",
+        "push       0      0       0      0          0             0       0  none   push, kept",
     ]
     assert json.loads(run("queues --json").out)["queues"][0]["leased"] == 1
 
@@ -75,6 +75,8 @@ def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) ->
     assert paused[1].endswith("3      paused, 1 due")
     shown = run("queues")
     assert shown.err == (
+        "pull: it is paused: 1 due task waits until it is resumed\n"
+        "other: it is paused: tasks wait until it is resumed\n"
         "manual clock at 2026-01-01 00:03:00; faults: fail purge; paused: pull, other; "
         "exhausted tasks: 1 in pull\n"
     )
@@ -417,10 +419,10 @@ def test_a_narrow_terminal(emulator: Emulator, server: Server) -> None:
 @pytest.mark.parametrize(
     ("length", "head"),
     [
-        (9, "TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  /MIN  /HOUR  LIMIT"),
-        (19, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST /MIN /HOUR LIMIT"),
-        (29, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST LIMIT"),
-        (60, "TASKS AVAIL LEASED EXHAUSTED"),
+        (9, "TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  DONE  FAILED  LIMIT"),
+        (19, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST DONE FAILED LIMIT"),
+        (29, "TASKS AVAIL LEASED EXHAUSTED OLDEST DONE FAILED"),
+        (60, "TASKS AVAIL LEASED EXHAUSTED FAILED"),
     ],
 )
 def test_a_table_that_is_too_wide(length: int, head: str) -> None:
@@ -431,7 +433,7 @@ def test_a_table_that_is_too_wide(length: int, head: str) -> None:
 
     assert shown[0].removeprefix("QUEUE").strip() == head
     assert max(map(len, shown)) <= 80
-    assert shown[1].split()[0] == (name if length < 60 else f"{'q' * 50}…")
+    assert shown[1].split()[0] == (name if length < 60 else f"{'q' * 43}…")
 
 
 def test_states_that_are_cut_keep_their_colour(emulator: Emulator, server: Server) -> None:

@@ -1,0 +1,364 @@
+"""Why the tasks of a queue do not move, and when they will: one sentence for each queue.
+
+Each reason is a function that returns its sentence, or None where it does not apply. The first that
+applies is shown; a queue whose tasks move, or that has none, waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta
+
+from pullqueue.clock import USEC_PER_SECOND, ManualClock, from_usec, to_usec
+from pullqueue.control.delivery import THREADS
+from pullqueue.control.models import Count, Model, Time, iso
+from pullqueue.control.state import ServerState
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_base import QueueState
+from pullqueue.engine.store import QueueStatistics
+from pullqueue.push.addresses import KEPT
+from pullqueue.tasks import AttemptRecord, Task, TaskState, count_tasks
+from pullqueue.text import format_span
+
+Reason = Literal[
+    "disabled",
+    "paused",
+    "rate 0",
+    "no address",
+    "fault",
+    "no response",
+    "failing",
+    "slowed",
+    "concurrency",
+    "rate",
+    "no worker",
+    "leased",
+    "retrying",
+    "not due",
+    "some failed",
+]
+Severity = Literal["info", "warning", "error"]
+_SEVERITIES: Final[dict[Reason, Severity]] = {
+    "no response": "error",
+    "failing": "error",
+    **dict.fromkeys(("disabled", "paused", "rate 0", "no address", "fault"), "warning"),
+    **dict.fromkeys(("slowed", "no worker", "some failed"), "warning"),
+}
+_MINUTE: Final = timedelta(minutes=1)
+_LOOKED_AT: Final = 10
+"""Tasks of a queue that are looked at: those that wait for something else become the first ones."""
+_FAILING_SHARE: Final = 0.5
+"""Share of attempts that fail from which on a queue fails as a whole."""
+_SOON_SECONDS: Final = 1.0
+"""Tasks that are sent within this time do not wait."""
+
+
+class Progress(Model):
+    """What the tasks of a queue did in the last minute, and what they wait for."""
+
+    leased: Annotated[Count, Meta(description="Tasks leased in the last minute.")]
+    delivered: Annotated[Count, Meta(description="Attempts that succeeded in the last minute.")]
+    failed: Annotated[Count, Meta(description="Attempts that failed in the last minute.")]
+    last_error: Annotated[
+        str | None, Meta(description="Result of the latest attempt that failed and is known.")
+    ]
+    reason: Annotated[
+        Reason | None,
+        Meta(description="Why tasks do not move; null if they do, or there are none."),
+    ]
+    severity: Severity
+    text: Annotated[str, Meta(description="The reason as a sentence; empty if there is none.")]
+    next: Annotated[
+        Time | None, Meta(description="When time alone changes the state of a task; null: never.")
+    ]
+
+
+@dataclass
+class _Situation:
+    """A queue of a server, as it is now."""
+
+    state: ServerState
+    queue: Queue
+    numbers: QueueStatistics
+    leased: int
+    delivered: int
+    failed: int
+
+    @property
+    def is_push(self) -> bool:
+        return self.queue.is_push
+
+    @property
+    def due(self) -> str:
+        return f"{count_tasks(self.numbers.available).replace(' ', ' due ')}"
+
+    @property
+    def wait(self) -> str:
+        """Return the verb of the tasks that are due."""
+        return "waits" if self.numbers.available == 1 else "wait"
+
+    @cached_property
+    def rate(self) -> float:
+        """How many tasks may start in a second: 0 if they are not delivered."""
+        delivery = self.state.delivery
+        return 0 if delivery is None else delivery.enforced_rate(self.queue)
+
+    @cached_property
+    def rate_text(self) -> str:
+        rate = self.queue.settings.rate
+        if rate is None:
+            return f"{self.queue.settings.effective_rate:g}/s"
+        return f"{rate.count:g}/{rate.unit}"
+
+    @cached_property
+    def last_failure(self) -> AttemptRecord | None:
+        """What the attempts have left behind at the task that failed last, of the first ones."""
+        if not self.is_push or not (self.failed or self.numbers.retrying):
+            return None
+        states = (TaskState.RETRYING, TaskState.AVAILABLE)
+        tasks = [task for each in states for task in self.queue.list_tasks(_LOOKED_AT, state=each)]
+        failed = [task for task in tasks if _failure(task)]
+        if not failed:
+            failed = [task for task in self.queue.exhausted[-1:] if _failure(task)]
+        records = [task.push.attempts for task in failed if task.push is not None]
+        return max(records, key=lambda record: record.ended_usec or 0, default=None)
+
+    @property
+    def last_error(self) -> str | None:
+        return None if self.last_failure is None else failure_text(self.last_failure)
+
+    @cached_property
+    def next_usec(self) -> int | None:
+        change = self.queue.next_change()
+        return None if change is None else to_usec(change)
+
+    def when(self) -> str:
+        """Return when time alone changes something: `in 5 min`, and what a manual clock needs."""
+        if self.next_usec is None:
+            return "later"
+        seconds = (self.next_usec - self.queue.now_usec()) / USEC_PER_SECOND
+        return f"in {format_span(max(seconds, 0))}{self.move_by(seconds)}"
+
+    def move_by(self, seconds: float) -> str:
+        """Return what to do where only a manual clock makes time pass."""
+        if not isinstance(self.state.emulator.clock, ManualClock):
+            return ""
+        return f", by the manual clock: advance it by {max(seconds, 0):.3g} s"
+
+
+def progress_of(state: ServerState, queue: Queue, numbers: QueueStatistics) -> Progress:
+    """Return what a queue with some statistics did in the last minute, and what it waits for."""
+    counts = queue.count_events(last=_MINUTE)
+    situation = _Situation(
+        state=state,
+        queue=queue,
+        numbers=numbers,
+        leased=counts[EventKind.LEASED],
+        delivered=counts[EventKind.ATTEMPT_SUCCEEDED],
+        failed=counts[EventKind.ATTEMPT_FAILED],
+    )
+    found = ((reason, explain(situation)) for reason, explain in _REASONS.items())
+    reason, text = next(((each, text) for each, text in found if text), (None, None))
+    return Progress(
+        leased=situation.leased,
+        delivered=situation.delivered,
+        failed=situation.failed,
+        last_error=situation.last_error,
+        reason=reason,
+        severity="info" if reason is None else _SEVERITIES.get(reason, "info"),
+        text=text or "",
+        next=None if situation.next_usec is None else iso(from_usec(situation.next_usec)),
+    )
+
+
+def kept_of(state: ServerState, queue: Queue) -> str | None:
+    """Return that tasks of a push queue are kept, and how to deliver them; None: it sends them."""
+    if (kept := state.push_to.kept(queue.settings)) is not None:
+        return kept
+    tasks = queue.list_tasks(_LOOKED_AT)
+    missing = (state.push_to.missing(task, queue.settings) for task in tasks)
+    why = next(filter(None, missing), None)
+    return None if why is None else f"{KEPT}: {why}"
+
+
+def failure_text(attempts: AttemptRecord) -> str:
+    """Return the result of the last attempt of a task: its status, and what is known of it."""
+    what = f"status {attempts.status}" if attempts.status else "no response"
+    return f"{what}: {attempts.reason}" if attempts.reason else what
+
+
+def _failure(task: Task) -> AttemptRecord | None:
+    """Return what the attempts of a task have left behind, if the last one has failed."""
+    attempts = None if task.push is None else task.push.attempts
+    return None if attempts is None or attempts.ended_usec is None else attempts
+
+
+def _disabled(now: _Situation) -> str | None:
+    if now.queue.state is not QueueState.DISABLED:
+        return None
+    file = now.state.emulator.config.file
+    return (
+        f"it is no longer in {file}: {count_tasks(now.numbers.tasks)} kept until it is there again"
+    )
+
+
+def _paused(now: _Situation) -> str | None:
+    if now.queue.state is not QueueState.PAUSED:
+        return None
+    return f"it is paused: {_due_tasks_wait(now)} until it is resumed"
+
+
+def _rate_0(now: _Situation) -> str | None:
+    if not now.is_push or now.queue.settings.effective_rate:
+        return None
+    return f"its rate is 0: {_due_tasks_wait(now)} until queue.yaml has another rate"
+
+
+def _no_address(now: _Situation) -> str | None:
+    if not (now.is_push and now.numbers.tasks):
+        return None
+    kept = kept_of(now.state, now.queue)
+    return None if kept is None else f"its tasks are {kept}"
+
+
+def _fault(now: _Situation) -> str | None:
+    calls = ("attempt",) if now.is_push else ("lease_tasks", "lease_tasks_by_tag")
+    for fault in now.state.faults.list(active=True):
+        call = getattr(fault, "call", None) or "lease_tasks"
+        queues = getattr(fault, "queues", None) or (now.queue.name,)
+        if call in calls and now.queue.name in queues:
+            what = "attempts" if now.is_push else "leases"
+            return (
+                f"fault {fault.number} ({fault.kind}) affects its {what}: triggered on "
+                f"{fault.hits} of {fault.calls}"
+            )
+    return None
+
+
+def _no_response(now: _Situation) -> str | None:
+    failure = now.last_failure
+    if failure is None or failure.status or not _fails(now):
+        return None
+    return f"the app does not respond ({failure.reason or 'no reason is known'}): {_attempts(now)}"
+
+
+def _failing(now: _Situation) -> str | None:
+    if not _fails(now):
+        return None
+    return f"{_attempts(now)}{_last(now)}"
+
+
+def _slowed(now: _Situation) -> str | None:
+    if not now.rate or now.rate >= now.queue.settings.effective_rate:
+        return None
+    return f"slowed from {now.rate_text} to {now.rate:.3g}/s by overload{_last(now)}"
+
+
+def _concurrency(now: _Situation) -> str | None:
+    slots = min(now.queue.settings.effective_concurrent_requests, THREADS)
+    if not (now.is_push and now.numbers.available and now.numbers.running >= slots):
+        return None
+    return (
+        f"{now.due} {now.wait} for one of {now.numbers.running} running attempts to end, which is "
+        "the maximum"
+    )
+
+
+def _rate(now: _Situation) -> str | None:
+    if not (now.is_push and now.rate and now.numbers.available):
+        return None
+    seconds = now.numbers.available / now.rate
+    if seconds < _SOON_SECONDS:
+        return None
+    wait = f"{now.due} {now.wait} for the rate of {now.rate_text}"
+    if isinstance(now.state.emulator.clock, ManualClock):
+        return f"{wait}: advance the manual clock by {seconds:.3g} s"
+    return f"{wait}, about {format_span(seconds)} for all"
+
+
+def _no_worker(now: _Situation) -> str | None:
+    if now.is_push or now.leased or not now.numbers.available:
+        return None
+    are = "task is" if now.numbers.available == 1 else "tasks are"
+    return (
+        f"no worker leases: {now.numbers.available} {are} available, none leased in the last minute"
+    )
+
+
+def _leased(now: _Situation) -> str | None:
+    numbers = now.numbers
+    if now.is_push or numbers.available or not numbers.leased:
+        return None
+    are = "task is" if numbers.leased == 1 else "tasks are"
+    return f"{numbers.leased} {are} leased, none is available: the next changes {now.when()}"
+
+
+def _retrying(now: _Situation) -> str | None:
+    numbers = now.numbers
+    if numbers.available or numbers.running or not numbers.retrying:
+        return None
+    waits = "waits for its" if numbers.retrying == 1 else "wait for their"
+    tasks = count_tasks(numbers.retrying)
+    return f"{tasks} {waits} next attempt, the first {now.when()}{_last(now)}"
+
+
+def _not_due(now: _Situation) -> str | None:
+    numbers = now.numbers
+    if numbers.available or numbers.running or not numbers.scheduled:
+        return None
+    return f"nothing is due: the first of {count_tasks(numbers.scheduled)} is due {now.when()}"
+
+
+def _some_failed(now: _Situation) -> str | None:
+    return f"{_attempts(now)}{_last(now)}" if now.failed else None
+
+
+_Explain: TypeAlias = Callable[[_Situation], str | None]
+_REASONS: Final[dict[Reason, _Explain]] = {
+    "disabled": _disabled,
+    "paused": _paused,
+    "rate 0": _rate_0,
+    "no address": _no_address,
+    "fault": _fault,
+    "no response": _no_response,
+    "failing": _failing,
+    "slowed": _slowed,
+    "concurrency": _concurrency,
+    "rate": _rate,
+    "no worker": _no_worker,
+    "leased": _leased,
+    "retrying": _retrying,
+    "not due": _not_due,
+    "some failed": _some_failed,
+}
+"""The reasons in the order in which they count."""
+
+
+def _due_tasks_wait(now: _Situation) -> str:
+    return f"{now.due} {now.wait}" if now.numbers.available else "tasks wait"
+
+
+def _fails(now: _Situation) -> bool:
+    ended = now.failed + now.delivered
+    return bool(ended) and now.failed / ended >= _FAILING_SHARE
+
+
+def _attempts(now: _Situation) -> str:
+    ended = now.failed + now.delivered
+    if now.delivered:
+        return f"{now.failed} of {ended} attempts failed in the last minute"
+    return (
+        "its only attempt in the last minute failed"
+        if ended == 1
+        else f"all {ended} attempts failed in the last minute"
+    )
+
+
+def _last(now: _Situation) -> str:
+    return f"; the last error: {now.last_error}" if now.last_error else ""
