@@ -143,8 +143,8 @@ class PushSide:
             "list the due tasks": (20, lambda: queue.list_tasks(BATCH, state=TaskState.AVAILABLE)),
             "list tasks to be retried": (5, lambda: queue.list_tasks(5, state=TaskState.RETRYING)),
             "statistics": (20, queue.fetch_statistics),
-            "next change": (20, queue.next_change),
-            "last lease end": (20, queue.last_lease_end),
+            "next change": (20, queue.next_change_usec),
+            "last lease end": (20, queue.last_lease_end_usec),
         }
         return timed(works, clock=process_time)
 

@@ -91,25 +91,26 @@ class MovableClock(Clock):
             ClockError: `target` is not an aware datetime, or is before the clock's time; or the
                 clock cannot be moved now.
         """
-        target_usec = to_usec(target)
+        return self.move_to_usec(to_usec(target))
+
+    def move_to_usec(self, target_usec: int) -> datetime:
+        """Move forward like `move_to`, to microseconds since the epoch."""
         with self._lock:
             if target_usec < self.now_usec():
                 raise ClockError(
-                    f"cannot move to {target.isoformat()}: the clock is at "
+                    f"cannot move to {from_usec(target_usec).isoformat()}: the clock is at "
                     f"{self.now().isoformat()} and never goes back"
                 )
             return self._checked_move(target_usec)
 
     def _checked_move(self, target_usec: int) -> datetime:
-        try:
-            target = from_usec(target_usec)
-        except OverflowError:
-            raise ClockError("cannot move past the year 9999") from None
-        self._move(target)
-        return target
+        if target_usec > LAST_USEC:
+            raise ClockError("cannot move past the year 9999")
+        self._move(target_usec)
+        return from_usec(target_usec)
 
     @abstractmethod
-    def _move(self, target: datetime) -> None:
+    def _move(self, target_usec: int) -> None:
         """Set the time, which is not before the current one."""
 
     def __repr__(self) -> str:
@@ -169,8 +170,8 @@ class ManualClock(MovableClock):
         """Return the time of the clock in microseconds since the epoch."""
         return self._now_usec
 
-    def _move(self, target: datetime) -> None:
-        self._now_usec = to_usec(target)
+    def _move(self, target_usec: int) -> None:
+        self._now_usec = target_usec
 
 
 def duration_usec(duration: float | timedelta) -> int:

@@ -188,10 +188,11 @@ def reset(state: ServerState, body: ResetRequest) -> bool:
 @operation("GET", "/clock")
 def get_clock(state: ServerState) -> ClockResource:
     """Return the time, and whether it can be moved."""
+    next_usec = state.emulator.next_change_usec()
     return ClockResource(
         now=from_usec(state.emulator.now_usec()).isoformat(),
         manual=isinstance(state.emulator.clock, ManualClock),
-        next_change=iso(state.emulator.next_change()),
+        next_change=None if next_usec is None else from_usec(next_usec).isoformat(),
     )
 
 

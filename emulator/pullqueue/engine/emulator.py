@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pullqueue import config as queue_yaml
@@ -272,13 +271,15 @@ class Emulator:
         """
         return self._store.now_usec()
 
-    def next_change(self) -> datetime | None:
+    def next_change_usec(self) -> int | None:
         """Return the next time at which anything changes by itself, or None."""
-        return min(filter(None, (queue.next_change() for queue in self.queues)), default=None)
+        times = (queue.next_change_usec() for queue in self.queues)
+        return min((usec for usec in times if usec is not None), default=None)
 
-    def last_lease_end(self) -> datetime | None:
+    def last_lease_end_usec(self) -> int | None:
         """Return the end of the current lease that ends last, or None."""
-        return max(filter(None, (queue.last_lease_end() for queue in self.queues)), default=None)
+        times = (queue.last_lease_end_usec() for queue in self.queues)
+        return max((usec for usec in times if usec is not None), default=None)
 
     def _configure(self, config: QueueConfig, *, resume: bool) -> None:
         listed = config.by_name()

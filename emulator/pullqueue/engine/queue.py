@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pullqueue.clock import LAST_USEC, from_usec
+from pullqueue.clock import LAST_USEC
 from pullqueue.engine import task_errors, validation, verbs
 from pullqueue.engine.events import Event, EventKind, Flow
 from pullqueue.engine.interceptors import interceptable, touch
@@ -299,17 +299,15 @@ class Queue(QueueBase):
         """
         return self.store.flow(self.name, since_usec=since_usec)
 
-    def last_lease_end(self) -> datetime | None:
+    def last_lease_end_usec(self) -> int | None:
         """Return the end of the current lease or attempt that ends last, or None."""
-        end_usec = self.store.last_lease_end_usec(self.name)
-        return None if end_usec is None else from_usec(end_usec)
+        return self.store.last_lease_end_usec(self.name)
 
-    def next_change(self) -> datetime | None:
+    def next_change_usec(self) -> int | None:
         """Return the next eta, end of a lease or exhaustion of a task, or None."""
         change_usec = self.store.next_change_usec(self.name)
-        if change_usec is None or change_usec > LAST_USEC:
-            return None  # no datetime can represent it: an age limit can be of any length
-        return from_usec(change_usec)
+        # After the year 9999 nothing changes: an age limit can be of any length.
+        return None if change_usec is None or change_usec > LAST_USEC else change_usec
 
     # -- parts -----------------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import cast
 
 from pullqueue import errors
-from pullqueue.clock import USEC_PER_SECOND, MovableClock, from_usec
+from pullqueue.clock import USEC_PER_SECOND, MovableClock
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.store import Lease
 from pullqueue.errors import (
@@ -87,22 +87,22 @@ class Lapse:
         self._clock = clock
         self._other_worker = other_worker
         self._other_works = False
-        self._end: datetime | None = None
+        self._end_usec: int | None = None
 
     def note_lease(self, _: QueueCall, call_next: CallNext) -> object:
         """Carry out a lease, and keep its end."""
         lease = call_next()
         if isinstance(lease, Lease) and lease.tasks and not self._other_works:
-            self._end = from_usec(max(task.eta_usec for task in lease.tasks))
+            self._end_usec = max(task.eta_usec for task in lease.tasks)
         return lease
 
     def before_call(self) -> None:
         """Move the clock to the end of the last lease, and call the other worker."""
-        end, self._end = self._end, None
-        if end is None:
+        end_usec, self._end_usec = self._end_usec, None
+        if end_usec is None:
             return
-        if end > self._clock.now():
-            self._clock.move_to(end)
+        if end_usec > self._clock.now_usec():
+            self._clock.move_to_usec(end_usec)
         if self._other_worker is not None:
             self._other_works = True
             try:

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.engine.attempts import finish_attempt, renew_attempt, start_attempt
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors, call_deadline
@@ -163,9 +163,9 @@ class Dispatcher:
         times = []
         if token_usec > now_usec and queue.list_tasks(1, state=TaskState.AVAILABLE):
             times.append(token_usec)
-        change = queue.next_change()
-        if change is not None:
-            times.append(max(to_usec(change), token_usec))
+        change_usec = queue.next_change_usec()
+        if change_usec is not None:
+            times.append(max(change_usec, token_usec))
         return min(times, default=None)
 
     def enforced_rate(self, queue: Queue) -> float:

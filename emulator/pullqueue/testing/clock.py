@@ -49,8 +49,8 @@ class FixtureClock(MovableClock):
         """Return the current time in microseconds since the epoch."""
         return self._clock.now_usec()
 
-    def _move(self, target: datetime) -> None:
-        self._clock.move_to(target)
+    def _move(self, target_usec: int) -> None:
+        self._clock.move_to_usec(target_usec)
 
     def expire_leases(self, queue: Queue | str | None = None) -> datetime | None:
         """Move to the end of the last current lease, of all queues or of one, and return it.
@@ -88,8 +88,8 @@ def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datet
     leased.
     """
     owner = emulator if queue is None else queue_of(emulator, queue)
-    end = owner.last_lease_end()
-    return None if end is None else movable_clock(emulator).move_to(end)
+    end_usec = owner.last_lease_end_usec()
+    return None if end_usec is None else movable_clock(emulator).move_to_usec(end_usec)
 
 
 def advance_to_next_event(emulator: Emulator) -> datetime | None:
@@ -97,8 +97,8 @@ def advance_to_next_event(emulator: Emulator) -> datetime | None:
 
     Return None, without a move, if time changes nothing.
     """
-    target = emulator.next_change()
-    return None if target is None else movable_clock(emulator).move_to(target)
+    target_usec = emulator.next_change_usec()
+    return None if target_usec is None else movable_clock(emulator).move_to_usec(target_usec)
 
 
 def exhaust(queue: Queue, task: AnyTask | str) -> Task:

@@ -62,7 +62,8 @@ class ProcessClock(MovableClock):
         # Asked of the freezer itself, which hides the frozen time from code near a thread's start.
         return to_usec(freezer().replace(tzinfo=UTC))
 
-    def _move(self, target: datetime) -> None:
+    def _move(self, target_usec: int) -> None:
+        target = from_usec(target_usec)
         freezer, traveller = _freezegun_freezer(), _time_machine_traveller()
         if freezer is not None:
             if target != freezer().replace(tzinfo=UTC):

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from pullqueue.clock import duration_usec, from_usec, movable_clock, to_usec
+from pullqueue.clock import duration_usec, movable_clock, to_usec
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -290,12 +290,12 @@ class TaskRunner:
         while (next_usec := self.next_usec()) is not None:
             if end_usec is not None and next_usec > end_usec:
                 break
-            clock.move_to(from_usec(next_usec))
+            clock.move_to_usec(next_usec)
             self.run_due()
         if end_usec is None:
             self.refuse_left()
         elif clock.now_usec() < end_usec:
-            clock.move_to(from_usec(end_usec))
+            clock.move_to_usec(end_usec)
 
     def has_tasks(self) -> bool:
         """Return True unless all queues are empty."""

@@ -224,13 +224,13 @@ def test_reset(emulator: Emulator) -> None:
 
 def test_times_over_all_queues(emulator: Emulator, clock: ManualClock) -> None:
     """The nearest change and the last lease end of any queue."""
-    assert emulator.next_change() is emulator.last_lease_end() is None
+    assert emulator.next_change_usec() is emulator.last_lease_end_usec() is None
     for name, seconds in (("other", 10), ("pull-queue", 20)):
         emulator.queue(name).add()
         emulator.queue(name).lease_tasks(seconds, 1)
 
-    assert emulator.next_change() == clock.now() + timedelta(seconds=10)
-    assert emulator.last_lease_end() == clock.now() + timedelta(seconds=20)
+    assert emulator.next_change_usec() == clock.now_usec() + 10_000_000
+    assert emulator.last_lease_end_usec() == clock.now_usec() + 20_000_000
 
 
 class TestReconfigure:

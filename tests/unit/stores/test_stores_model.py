@@ -350,8 +350,7 @@ class EngineMachine(RuleBasedStateMachine):
                 assert len(queue.list_tasks(1000, state=state)) == count
             leased = [task for task in ahead if task.waiting_state in ("leased", "running")]
             last = max((self.usec(task.eta) for task in leased), default=None)
-            end = queue.last_lease_end()
-            assert last == (None if end is None else int(end.timestamp()) * 1_000_000)
+            assert last == queue.last_lease_end_usec()
 
     @invariant()
     def exhausted_tasks_are_kept(self) -> None:

@@ -128,7 +128,7 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     assert (first.eta, first.retry_count) == (clock.now() + 600 * SECOND, 1)
     assert first.attempts == AttemptRecord(first_usec=1)
     assert states(queue) == {"running": 1}
-    assert queue.last_lease_end() == first.eta
+    assert queue.last_lease_end_usec() == first.eta_usec
     clock.advance(2)
     renewed = renew_attempt(queue, first, lease_seconds=600)
     assert (renewed.eta, renewed.retry_count) == (clock.now() + 600 * SECOND, 1)
@@ -140,7 +140,7 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     assert (retrying.eta, retrying.attempts) == (clock.now() + 0.1 * SECOND, failed)
     assert queue.get_task("one") == retrying
     assert states(queue) == {"retrying": 1}
-    assert (queue.last_lease_end(), queue.next_change()) == (None, retrying.eta)
+    assert (queue.last_lease_end_usec(), queue.next_change_usec()) == (None, retrying.eta_usec)
     clock.advance(0.1)
     assert states(queue) == {"available": 1}
 
@@ -191,7 +191,7 @@ def test_a_crash_in_an_attempt(queue: Queue, clock: ManualClock) -> None:
 
     ended(queue, task, AttemptOutcome.WILL_RETRY, backoff_seconds=10**18)
     assert states(queue) == {"retrying": 1}
-    assert queue.next_change() is not None
+    assert queue.next_change_usec() is not None
 
 
 def test_only_the_current_attempt_can_be_changed(queue: Queue, clock: ManualClock) -> None:

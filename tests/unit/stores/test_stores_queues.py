@@ -193,10 +193,10 @@ class TestCreatedQueue:
         made.modify_task_lease(extended, 7 * 86_400)
         clock.advance(DAY - timedelta(microseconds=1))
         before = made.fetch_statistics().tasks
-        change = made.next_change()
+        change = made.next_change_usec()
         clock.advance(timedelta(microseconds=1))
 
-        assert (before, change) == (4, clock.now())
+        assert (before, change) == (4, clock.now_usec())
         assert [task.name for task in made.list_tasks()] == ["younger"]
         assert {task.name for task in made.exhausted} == {"leased", "extended", "waiting"}
         with pytest.raises(TombstonedTaskError):

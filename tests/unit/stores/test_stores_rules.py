@@ -110,14 +110,14 @@ def test_both_limits_must_pass(emulator: Emulator, clock: ManualClock) -> None:
     for _ in range(2):
         queue.lease_tasks(10, 1)
         clock.advance(10)
-    change = queue.next_change()
+    change = queue.next_change_usec()
     clock.advance(270)
     (again,) = queue.lease_tasks(20, 1)
     clock.advance(19)
     before = queue.fetch_statistics().tasks
     clock.advance(1)
 
-    assert change == ManualClock.DEFAULT_START + timedelta(seconds=300)
+    assert change == to_usec(ManualClock.DEFAULT_START + timedelta(seconds=300))
     assert (again.retry_count, before, queue.fetch_statistics().tasks) == (3, 1, 0)
 
 
@@ -333,20 +333,20 @@ def test_lists(queue: Queue, clock: ManualClock) -> None:
 def test_next_change_and_last_lease_end(queue: Queue, clock: ManualClock) -> None:
     """The next change is the next eta or lease end; the last lease end skips waiting tasks."""
     start = clock.now()
-    assert queue.next_change() is queue.last_lease_end() is None
+    assert queue.next_change_usec() is queue.last_lease_end_usec() is None
     for seconds in (10, 20):
         queue.add()
         queue.lease_tasks(seconds, 1)
     for seconds in (5, 90):
         queue.add(eta=start + timedelta(seconds=seconds))
 
-    assert queue.next_change() == start + timedelta(seconds=5)
-    assert queue.last_lease_end() == start + timedelta(seconds=20)
+    assert queue.next_change_usec() == to_usec(start + timedelta(seconds=5))
+    assert queue.last_lease_end_usec() == to_usec(start + timedelta(seconds=20))
     clock.advance(5)
-    assert queue.next_change() == start + timedelta(seconds=10)
+    assert queue.next_change_usec() == to_usec(start + timedelta(seconds=10))
     clock.advance(15)
-    assert queue.next_change() == start + timedelta(seconds=90)
-    assert queue.last_lease_end() is None
+    assert queue.next_change_usec() == to_usec(start + timedelta(seconds=90))
+    assert queue.last_lease_end_usec() is None
 
 
 def test_statistics(queue: Queue, clock: ManualClock) -> None:
@@ -432,7 +432,7 @@ def test_an_age_that_no_task_reaches(start: Start, clock: ManualClock) -> None:
         assert [task.name for task in queue.lease_tasks(10, 1)] == ["one"]
         clock.advance(10)
 
-    assert (queue.exhausted, queue.next_change()) == ([], None)
+    assert (queue.exhausted, queue.next_change_usec()) == ([], None)
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
