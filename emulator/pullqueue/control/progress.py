@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
-from pullqueue.clock import USEC_PER_SECOND, ManualClock, from_usec, to_usec
+from pullqueue.clock import USEC_PER_SECOND, ManualClock, from_usec
 from pullqueue.control.delivery import THREADS
 from pullqueue.control.models import Count, Model, Time, iso
 from pullqueue.control.state import ServerState
@@ -135,8 +135,7 @@ class _Situation:
 
     @cached_property
     def next_usec(self) -> int | None:
-        change = self.queue.next_change()
-        return None if change is None else to_usec(change)
+        return self.queue.next_change_usec()
 
     def when(self) -> str:
         """Return when time alone changes something: `in 5 min`, and what a manual clock needs."""
