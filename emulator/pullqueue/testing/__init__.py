@@ -27,6 +27,7 @@ from pullqueue.testing.emulation import Emulation, emulation
 from pullqueue.testing.freezing import ProcessClock, freeze
 from pullqueue.testing.interrupt import WorkerInterrupt, WorkerKilled, WorkerStopped
 from pullqueue.testing.live_server import LiveServer
+from pullqueue.testing.race import RaceTestError, race_test
 from pullqueue.testing.record import record_calls
 from pullqueue.testing.run_tasks import run_tasks
 
@@ -45,6 +46,7 @@ __all__ = [
     "MovableClock",
     "ProcessClock",
     "PushRequest",
+    "RaceTestError",
     "WorkerInterrupt",
     "WorkerKilled",
     "WorkerStopped",
@@ -62,6 +64,7 @@ __all__ = [
     "exhaust",
     "expire_leases",
     "freeze",
+    "race_test",
     "record_calls",
     "run_tasks",
 ]

@@ -96,14 +96,14 @@ def selected_queues(
     return selected
 
 
-def check_maximum(value: object, name: str) -> None:
+def check_maximum(value: object, name: str, *, least: int = 1) -> None:
     """Raise if the value of an argument is not the maximum number of something.
 
     Raises:
         ValueError: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {quoted(value)}: use a whole number, 1 or more")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is {quoted(value)}: use a whole number, {least} or more")
 
 
 def check_errors(value: object) -> None:

@@ -1,0 +1,420 @@
+"""Running workers and handlers against each other, in every order of their calls."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from random import Random
+from typing import Any, NamedTuple, TypeAlias
+
+from pullqueue.clock import duration_usec, movable_clock
+from pullqueue.config.model import QueueMode
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.name_source import random_names
+from pullqueue.engine.queue import Queue
+from pullqueue.push.dispatcher import Dispatcher, RunningAttempt
+from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.push.wsgi_sender import environ_restored
+from pullqueue.tasks import Task
+from pullqueue.testing.arguments import (
+    check_flag,
+    check_is_emulator,
+    check_maximum,
+    refuse_lazy,
+    selected_queues,
+)
+from pullqueue.testing.clock import sleeping
+from pullqueue.testing.describing import describe
+from pullqueue.testing.interrupt import WorkerStopped
+from pullqueue.testing.points import Actor, Point, current_actor, observed
+from pullqueue.testing.run_tasks import App, Sender, SendFunction
+from pullqueue.testing.schedule import Choice, DueTask, RacingActor, Refusal, Schedule
+from pullqueue.text import quoted
+
+__tracebackhide__ = True  # a failed test is shown at its own line
+
+RaceFunction: TypeAlias = "Callable[[], object] | Callable[[], Awaitable[object]]"
+"""What an actor does; a coroutine function runs in an event loop of its own thread."""
+
+
+_FIRST_STEPS = 20
+_STEPS_SHOWN = 100
+"""Maximum number of steps in a message; those after the first 20 are left out before the last."""
+
+
+class RaceTestError(AssertionError):
+    """an order of calls leads to a wrong state"""
+
+    def __init__(
+        self,
+        schedule: Iterable[str],
+        replay: str,
+        error: BaseException,
+        *,
+        number: int = 1,
+        state: str = "",
+    ) -> None:
+        self.schedule = tuple(schedule)
+        """The steps, in order: who, what, and the outcome."""
+        self.replay = replay
+        """Repeats exactly this schedule: `race_test(..., replay=...)`."""
+        self.error = error
+        """What `check` or an actor raised, or which actors are blocked."""
+        lines = [f"race_test: schedule {number} leads to a wrong state"]
+        steps = [f"  {n}. {step}" for n, step in enumerate(self.schedule, start=1)]
+        left_out = len(steps) - _STEPS_SHOWN
+        if left_out > 1:
+            steps[_FIRST_STEPS : -_STEPS_SHOWN + _FIRST_STEPS] = [f"  ... {left_out} more steps"]
+        lines += steps
+        lines += f"{type(error).__name__}: {error}".splitlines()
+        lines += state.splitlines()
+        lines.append(f"repeat this schedule with race_test(..., replay={quoted(replay)})")
+        super().__init__("\n".join(lines))
+
+
+def race_test(
+    emulator: Emulator,
+    *actors: RaceFunction,
+    setup: Callable[[], object],
+    check: Callable[[], object],
+    app: App | None = None,
+    send: SendFunction | None = None,
+    deferred: bool = False,
+    queues: Iterable[Queue | str] | None = None,
+    preemptions: int = 2,
+    schedules: int = 1000,
+    seed: int = 0,
+    replay: str | None = None,
+    copies: int = 1,
+    clock: bool = True,
+    services: bool = True,
+    max_calls: int = 1000,
+) -> int:
+    """Check what workers and handlers do to each other, in every order of their calls.
+
+    Each of `actors` is a function without arguments, such as a worker, or a coroutine function;
+    `copies` of each run in threads of their own. With `app`, `send` or `deferred`, as in
+    `run_tasks`, each push task that is due is an actor, too: of all queues or of `queues`, up to
+    `max_concurrent_requests` of its queue at the same time. Time is an actor that moves the clock
+    to the next event, so that leases expire while a worker is slow; `clock=False` leaves it out.
+
+    Only one actor runs at a time. It is stopped before each of its calls to a queue, or, with
+    `services`, to another bundled service if App Engine's SDK uses the emulator; then any actor can
+    go on. For each such schedule the queues are emptied, `setup` fills them (and resets the app),
+    the actors run until all have ended, and `check` is called: it raises, or returns False, if the
+    state is wrong. An exception of a function fails the test; one of a handler is status 500.
+
+    First come all schedules without preemptions, then those with one, up to `preemptions`; to take
+    the turn from an actor that could go on is one. Where one of these steps would need more than
+    half of the `schedules` that are left, it is a sample, drawn with `seed`. The same arguments
+    lead to the same schedules, unless an actor has threads of its own that race with each other.
+    `replay` repeats a schedule, as a RaceTestError shows it.
+
+    `time.sleep` and `asyncio.sleep` let others go on until the clock is moved. A worker that loops
+    forever is stopped when it leases in vain and nobody else can go on. An actor that reaches no
+    call for two seconds, as it waits for a lock, is blocked until it does; then another goes on.
+
+    Return the number of schedules.
+
+    Raises:
+        RaceTestError: `check` fails after a schedule, an actor raises, all are blocked, or one
+            makes more than `max_calls` calls.
+        ClockError: the clock cannot be moved.
+        InvalidQueueModeError: one of `queues` is a pull queue.
+        TypeError: an argument has a wrong type, there is no actor, or one calls `run_tasks`.
+        UnknownQueueError: one of `queues` does not exist.
+        ValueError: an argument is not valid, or `replay` is of another test.
+    """
+    check_is_emulator(emulator, then="actors")
+    for name, value in (("schedules", schedules), ("copies", copies), ("max_calls", max_calls)):
+        check_maximum(value, name)
+    check_maximum(seed, "seed", least=0)
+    check_maximum(preemptions, "preemptions", least=0)
+    check_flag(clock, "clock")
+    check_flag(services, "services")
+    sender = Sender(app, send, deferred=deferred)
+    selected = selected_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else []
+    if queues is not None and not sender.is_set:
+        raise TypeError("queues are those whose push tasks are sent: pass app=, send= or deferred=")
+    race = _Race(
+        emulator,
+        _named(actors, copies, has_tasks=sender.is_set),
+        setup=setup,
+        check=check,
+        make_tasks=lambda: _PushTasks(emulator, sender, selected),
+        options={"moves_time": clock, "max_calls": max_calls},
+    )
+    moved, names = movable_clock(emulator), emulator.names
+    try:
+        with (
+            sleeping(moved, moved.advance),
+            environ_restored(),
+            observed(emulator, race, services=services),
+        ):
+            if replay is not None:
+                race.run(_parse_replay(replay), is_replay=True)
+            else:
+                _explore(race, preemptions=preemptions, schedules=schedules, seed=seed)
+    finally:
+        emulator.names = names
+    return race.count
+
+
+def _named(
+    actors: tuple[RaceFunction, ...], copies: int, *, has_tasks: bool
+) -> list[tuple[str, Callable[[], object]]]:
+    """Return each copy of each function, by a name of its own.
+
+    Raises:
+        TypeError: one cannot be called, or there is none.
+    """
+    if not actors and not has_tasks:
+        raise TypeError(
+            "there is no actor: pass functions without arguments, such as workers, or the app that "
+            "handles push tasks, as app=, send= or deferred=True"
+        )
+    for actor in actors:
+        if not callable(actor):
+            raise TypeError(f"{quoted(actor)} is not a function: pass one without arguments")
+    all_names = [getattr(actor, "__name__", type(actor).__name__) for actor in actors] * copies
+    counts, seen = Counter(all_names), Counter[str]()
+    named: list[tuple[str, Callable[[], object]]] = []
+    for name, actor in zip(all_names, actors * copies, strict=True):
+        seen[name] += 1
+        unique = name if counts[name] == 1 else f"{name} {seen[name]}"
+        named.append((unique, partial(_act, name, actor)))
+    return named
+
+
+def _act(name: str, actor: RaceFunction) -> None:
+    if inspect.iscoroutinefunction(actor):
+        asyncio.run(actor())
+    else:
+        refuse_lazy(actor(), name)
+
+
+def _explore(race: _Race, *, preemptions: int, schedules: int, seed: int) -> None:
+    """Run the schedules by the number of their preemptions (iterative context bounding).
+
+    Each run follows a plan to its end, and then avoids preemptions; whoever could have gone on
+    instead, from there on, begins another plan. (M. Musuvathi and S. Qadeer, PLDI 2007)
+    """
+    random = Random(seed)  # noqa: S311 - nothing secret
+    levels: list[deque[_Plan]] = [deque() for _ in range(preemptions + 1)]
+    levels[0].append(_Plan((), 0, 0))
+    while race.count < schedules and any(levels):
+        for level, plans in enumerate(levels):
+            left = schedules - race.count
+            end = race.count + (left if plans is levels[-1] else -(-left // 2))
+            while plans and race.count < end:
+                if race.count + len(plans) > end:  # a sample
+                    plans.rotate(-random.randrange(len(plans)))
+                plan = plans.popleft()
+                for needed, other in _others(plan, race.run(plan.choices()), level):
+                    if needed < len(levels):
+                        levels[needed].append(other)
+
+
+def _others(plan: _Plan, choices: tuple[Choice, ...], level: int) -> Iterator[tuple[int, _Plan]]:
+    """Yield how else a schedule could have gone on after its plan, by preemptions."""
+    for index in range(plan.length, len(choices)):
+        choice = choices[index]
+        for option in choice.options:
+            if option != choice.chosen:
+                yield level + choice.preempts(option), _Plan(choices, index + 1, option)
+
+
+class _Plan(NamedTuple):
+    """How a schedule begins: as an earlier one, but for its last choice."""
+
+    earlier: tuple[Choice, ...]
+    length: int
+    last: int
+
+    def choices(self) -> list[int]:
+        """Return its choices."""
+        if not self.length:
+            return []
+        return [*(choice.chosen for choice in self.earlier[: self.length - 1]), self.last]
+
+
+class _Race:
+    """Runs schedules, and passes each its points."""
+
+    def __init__(
+        self,
+        emulator: Emulator,
+        actors: list[tuple[str, Callable[[], object]]],
+        *,
+        setup: Callable[[], object],
+        check: Callable[[], object],
+        make_tasks: Callable[[], _PushTasks],
+        options: dict[str, Any],
+    ) -> None:
+        self.count = 0
+        """Number of schedules that were run."""
+        self._emulator = emulator
+        self._actors = actors
+        self._setup = setup
+        self._check = check
+        self._make_tasks = make_tasks
+        self._options = options
+        self._schedule: Schedule | None = None
+        self._nobody = Actor("the test", WorkerStopped)
+
+    def run(self, plan: list[int], *, is_replay: bool = False) -> tuple[Choice, ...]:
+        """Run the schedule that begins with some choices, and return all of its choices.
+
+        Raises:
+            RaceTestError: it fails.
+        """
+        emulator = self._emulator
+        emulator.reset()
+        emulator.names = random_names(0)
+        refuse_lazy(self._setup(), "setup")
+        self.count += 1
+        clock = movable_clock(emulator)
+        tasks = self._make_tasks()
+        schedule = Schedule(emulator, clock, tasks, plan=plan, is_replay=is_replay, **self._options)
+        for name, work in self._actors:
+            schedule.add_actor(name, work)
+        self._schedule = schedule
+        schedule.run()
+        self._schedule = None
+        error = schedule.error
+        if isinstance(error, Refusal):
+            raise error.error
+        if error is None:
+            error = self._verify()
+        if error is None:
+            return tuple(schedule.choices)
+        raise RaceTestError(
+            map(str, schedule.steps),
+            _format_replay(schedule.choices),
+            error,
+            number=self.count,
+            state=describe(emulator),
+        ) from error
+
+    def _verify(self) -> Exception | None:
+        try:
+            result = self._check()
+        except Exception as error:  # noqa: BLE001 - whatever it raises
+            return error
+        refuse_lazy(result, "check")
+        return AssertionError("check returned False") if result is False else None
+
+    # -- what an observer does ---------------------------------------------------------------------
+
+    def current(self) -> Actor:
+        """Return who has the turn."""
+        actor = self._schedule and self._schedule.current
+        return actor or self._nobody
+
+    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
+        """Wait for the turn of an actor; calls of the test are not points."""
+        actor = point.actor
+        if not isinstance(actor, RacingActor):
+            return call_next()
+        return actor.schedule.at_point(actor, point, call_next)
+
+    def at_attempt(self, _: PushRequest, call_next: Callable[[], PushResponse]) -> PushResponse:
+        """Send the request of a task, which is an actor."""
+        actor = current_actor()
+        if isinstance(actor, RacingActor) and not actor.is_task:
+            raise Refusal(
+                TypeError(
+                    f"race_test: {actor.name} calls run_tasks, so its handlers would not be "
+                    "actors: pass the app to race_test, as app=, send= or deferred=True"
+                )
+            )
+        return call_next()
+
+
+class _PushTasks:
+    """The push tasks of a schedule; each attempt is an actor."""
+
+    def __init__(self, emulator: Emulator, sender: Sender, queues: list[Queue]) -> None:
+        self._emulator = emulator
+        self._sender = sender
+        self._queues = queues
+        self._dispatcher = Dispatcher(emulator, rates=False)
+        self._running: dict[RunningAttempt, int] = {}
+        """Those that have started and whose deadline, in microseconds, has not passed."""
+
+    def due(self) -> Iterator[DueTask]:
+        """Yield those that can start now."""
+        running = Counter(attempt.queue.name for attempt in self._dispatcher.running)
+        for queue in self._queues:
+            slots = queue.settings.effective_concurrent_requests - running[queue.name]
+            for task in self._dispatcher.startable(queue, slots) if slots > 0 else ():
+                attempt = task.retry_count + 1
+                name = f'task "{task.name}"' + (f", attempt {attempt}" if attempt > 1 else "")
+                key = queue.name, task.name, attempt
+                yield DueTask(key, name, partial(self._attempt, task))
+
+    def next_usec(self) -> int | None:
+        """Return when time alone makes one due."""
+        times = (self._dispatcher.next_usec(queue) for queue in self._queues)
+        return min((usec for usec in times if usec is not None), default=None)
+
+    def end_overdue(self) -> Iterator[str]:
+        """End the attempts whose deadline has passed; their handlers go on, as in production."""
+        now_usec = self._emulator.now_usec()
+        for running, deadline_usec in list(self._running.items()):
+            if now_usec >= deadline_usec:
+                del self._running[running]
+                reason = f"no response within {running.request.deadline_seconds:g} s"
+                ended = self._dispatcher.finish(running, PushResponse(None, reason=reason))
+                yield f'ends task "{running.task.name}": {reason}, {ended.outcome}'
+
+    def _attempt(self, task: Task) -> str:
+        try:
+            self._sender.check(task, self._emulator.queue(task.queue_name).settings)
+        except ValueError as error:
+            raise Refusal(error) from None
+        running = self._dispatcher.start(task)
+        if running is None:
+            return "is gone"
+        deadline_usec = duration_usec(running.request.deadline_seconds)
+        self._running[running] = self._emulator.now_usec() + deadline_usec
+        response = self._dispatcher.send(running, self._sender)
+        if self._running.pop(running, None) is None:
+            return "responds after its deadline"
+        attempt = self._dispatcher.finish(running, response)
+        status = attempt.reason if attempt.status is None else f"status {attempt.status}"
+        raised = "" if attempt.error is None else f" ({type(attempt.error).__name__})"
+        return f"responds: {status}{raised}, {attempt.outcome}"
+
+
+_MOST_CHOICES = 100_000
+_RUN = re.compile(r"(\d+)(?:x(\d+))?")
+
+
+def _format_replay(choices: Iterable[Choice]) -> str:
+    """Return the choices of a schedule as text, such as `1x3 2 0 1x2`."""
+    runs = [(number, len(list(run))) for number, run in groupby(each.chosen for each in choices)]
+    return " ".join(f"{number}x{count}" if count > 1 else str(number) for number, count in runs)
+
+
+def _parse_replay(text: object) -> list[int]:
+    """Return the choices of a schedule.
+
+    Raises:
+        TypeError: it is not text.
+        ValueError: it is not what a RaceTestError shows.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"replay is {quoted(text)}: pass the text that a RaceTestError shows")
+    choices: list[int] = []
+    for part in text.split():
+        found = _RUN.fullmatch(part)
+        if found is None or int(found[2] or 1) > _MOST_CHOICES:
+            raise ValueError(f"replay is {quoted(text)}: pass the text that a RaceTestError shows")
+        choices += [int(found[1])] * int(found[2] or 1)
+    return choices

@@ -1,0 +1,442 @@
+"""One schedule of `race_test`: actors in threads, of which one runs at a time.
+
+An actor waits before each of its calls until it gets the turn. Whoever has it decides, before it
+goes on, who is next; so the scheduler has no thread of its own, and a call without a switch makes
+no thread wait for another.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
+from datetime import timedelta
+from functools import partial
+from time import monotonic
+from typing import NamedTuple, Protocol
+
+from pullqueue.clock import MovableClock, duration_usec, from_usec
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
+from pullqueue.engine.store import Insertion, Lease
+from pullqueue.testing.clock import sleeping
+from pullqueue.testing.describing import describe_names
+from pullqueue.testing.interrupt import HandlerKilled, WorkerInterrupt
+from pullqueue.testing.points import Actor, Point
+
+__tracebackhide__ = True  # a failed test is shown at its own line
+
+TIME = 0
+"""The number of the actor that moves the clock."""
+
+_IDLE_STEPS = 2
+"""Leases in vain of an actor, while nobody else can go on, before it is stopped (as in `drain`)."""
+
+_CHECK_SECONDS = 0.5
+_BLOCKED_CHECKS = 4
+"""An actor that does nothing during this many checks is blocked outside its points."""
+
+_END_SECONDS = 5.0
+"""How long a schedule that has failed waits for the threads of its actors to end."""
+
+_READS = frozenset({"fetch_statistics", "get_task", "list_tasks"})
+
+
+class Choice(NamedTuple):
+    """Who could go on at one time, and who did."""
+
+    options: tuple[int, ...]
+    chosen: int
+    current: int | None
+    """Who reached a point, and can go on; None: who ran before has ended, or waits."""
+
+    def preempts(self, option: int) -> bool:
+        """Return whether an option takes the turn from an actor that could go on."""
+        return self.current in self.options and option not in (self.current, TIME)
+
+
+class Step(NamedTuple):
+    """What an actor has done with its turn."""
+
+    actor: str
+    what: Point | str
+    result: object = None
+    preempted: str | None = None
+    """From whom it took the turn."""
+
+    def __str__(self) -> str:
+        text = f"{self.actor}: {self.what}{_describe_result(self.result)}"
+        return f"{text}   <- preempts {self.preempted}" if self.preempted else text
+
+
+def _describe_result(result: object) -> str:
+    if isinstance(result, Exception):
+        return f" raises {type(result).__name__}"
+    if isinstance(result, Lease):
+        return f" -> {describe_names(result.tasks) if result.tasks else 'no tasks'}"
+    return f" -> {describe_names(result.added)}" if isinstance(result, Insertion) else ""
+
+
+class RacingActor(Actor):
+    """An actor with a thread of its own, which waits for its turn."""
+
+    def __init__(
+        self, schedule: Schedule, name: str, number: int, work: Callable[[], object]
+    ) -> None:
+        super().__init__(name, HandlerKilled)
+        self.schedule = schedule
+        self.number = number
+        self.work = work
+        self.is_task = False
+        """True if it is the handler of a push task."""
+        self.thread: threading.Thread | None = None
+        """None: it has not begun."""
+        self.is_over = False
+        """True once its function has returned."""
+        self.gates: deque[threading.Lock] = deque()
+        """What its threads wait for that have reached points."""
+        self.calls = 0
+        self.wakes_usec: int | None = None
+        """When its sleep ends."""
+        self.idle_at: int | None = None
+        """The number of changes when it leased in vain."""
+        self.idle_steps = 0
+
+    def waits_for_change(self, changes: int) -> bool:
+        """Return whether it would lease in vain again."""
+        return self.idle_at == changes
+
+
+class Refusal(BaseException):
+    """what the test has passed is wrong; `.error` says why"""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class DueTask(NamedTuple):
+    """A push task that can start now."""
+
+    key: object
+    """Identifies the attempt."""
+    name: str
+    work: Callable[[], object]
+
+
+class TaskSource(Protocol):
+    """Where the push tasks come from that are actors, too."""
+
+    def due(self) -> Iterable[DueTask]:
+        """Return those that can start now."""
+
+    def next_usec(self) -> int | None:
+        """Return when time alone makes one due."""
+
+    def end_overdue(self) -> Iterable[str]:
+        """End the attempts whose deadline has passed, and return what is recorded of them."""
+
+
+class Schedule:
+    """One run of all actors."""
+
+    def __init__(
+        self,
+        emulator: Emulator,
+        clock: MovableClock,
+        tasks: TaskSource,
+        *,
+        plan: Sequence[int],
+        is_replay: bool,
+        moves_time: bool,
+        max_calls: int,
+    ) -> None:
+        """Prepare a run that begins with the choices of `plan`."""
+        self.choices: list[Choice] = []
+        self.steps: list[Step] = []
+        self.error: BaseException | None = None
+        """What an actor has raised, or why the schedule was ended."""
+        self._actors: list[RacingActor] = []
+        self._emulator = emulator
+        self._clock = clock
+        self._tasks = tasks
+        self._due: dict[object, RacingActor] = {}
+        """The actors of tasks that were due at some time, and have not begun."""
+        self._numbers = 0
+        self._plan = plan
+        self._is_replay = is_replay
+        self._moves_time = moves_time
+        self._max_calls = max_calls
+        self._mutex = threading.RLock()
+        self._ended = threading.Event()
+        self._turn: RacingActor | None = None
+        self._preempted: str | None = None
+        self._progress = 0
+        self._is_stuck = False
+        """True if all actors are blocked, so that their threads never end."""
+        self._changes = 0
+        """Number of calls after which a lease in vain may return tasks."""
+
+    def add_actor(self, name: str, work: Callable[[], object]) -> None:
+        """Add an actor, which begins when it gets its first turn."""
+        self._actors.append(self._new_actor(name, work))
+
+    def run(self) -> None:
+        """Run until all actors have ended; then `error` is what went wrong, if anything."""
+        with self._mutex:
+            self._hand_over(None)
+        seen: object = None
+        checks = 0
+        while not self._ended.wait(_CHECK_SECONDS):
+            now = self._progress, self._frames()
+            checks = checks + 1 if seen == now else 0
+            seen = now
+            if checks == _BLOCKED_CHECKS:
+                checks = 0
+                self._go_on_without_blocked()
+        end = monotonic() + (0 if self._is_stuck else _END_SECONDS)
+        for actor in self._actors:
+            if actor.thread is not None:
+                actor.thread.join(max(0, end - monotonic()))
+
+    @property
+    def current(self) -> RacingActor | None:
+        """The actor that has the turn."""
+        return self._turn
+
+    # -- what the threads of actors call -----------------------------------------------------------
+
+    def at_point(self, actor: RacingActor, point: Point, call_next: Callable[[], object]) -> object:
+        """Wait for the turn, and then carry a call out."""
+        self._wait(actor)
+        result: object = None
+        try:
+            result = call_next()
+        except Exception as error:
+            result = error
+            raise
+        finally:
+            self._record(actor, point, result)
+            self._consider(actor, point, result)
+        return result
+
+    def sleep(self, actor: RacingActor, seconds: float) -> None:
+        """Let others go on until the clock has reached the end of a sleep."""
+        actor.wakes_usec = self._clock.now_usec() + duration_usec(seconds)
+        self._wait(actor, can_go_on=False)
+        actor.wakes_usec = None
+        self._record(actor, f"has slept {timedelta(seconds=seconds)}")
+
+    def _wait(self, actor: RacingActor, *, can_go_on: bool = True) -> None:
+        """Return when an actor may make its next call.
+
+        Raises:
+            HandlerKilled: it may not make any more.
+        """
+        gate = threading.Lock()
+        gate.acquire()
+        with self._mutex:
+            self._progress += 1
+            actor.gates.append(gate)
+            if self._ended.is_set():
+                gate.release()
+            elif self._turn is actor or self._turn is None:
+                self._hand_over(actor if can_go_on and self._turn is actor else None)
+        gate.acquire()
+        if self._ended.is_set() or actor.has_ended:
+            actor.end()
+        actor.calls += 1
+        if actor.calls > self._max_calls:
+            self._end(
+                AssertionError(
+                    f"{actor.name} has made {self._max_calls} calls; if this is not an endless "
+                    "loop, pass a higher max_calls"
+                )
+            )
+            actor.end()
+
+    def _work(self, actor: RacingActor) -> None:
+        """Do the work of an actor, in a thread of its own."""
+        try:
+            with actor.acting(), sleeping(self._clock, partial(self.sleep, actor)):
+                result = actor.work()
+            if isinstance(result, str):
+                self._record(actor, result)
+        except WorkerInterrupt:
+            pass
+        except BaseException as error:  # noqa: BLE001 - whatever it is fails the test
+            if not actor.has_ended:
+                self._end(error)
+        finally:
+            with self._mutex:
+                self._progress += 1
+                actor.is_over = True
+                if self._turn is actor or self._turn is None:
+                    self._hand_over(None)
+
+    def _record(self, actor: RacingActor, what: Point | str, result: object = None) -> None:
+        preempted, self._preempted = self._preempted, None
+        self.steps.append(Step(actor.name, what, result, preempted))
+
+    def _consider(self, actor: RacingActor, point: Point, result: object) -> None:
+        """Note whether a call has changed anything, or was a lease in vain."""
+        call = point.call
+        if isinstance(call, QueueCall) and call.verb in LEASE_VERBS:
+            is_vain = isinstance(result, Lease) and not result.tasks
+        elif isinstance(call, QueueCall) and call.verb in _READS:
+            return
+        else:
+            is_vain = False
+        if is_vain:
+            actor.idle_at = self._changes
+            actor.idle_steps += 1
+            return
+        self._changes += 1
+        if point.is_of_queue:
+            actor.idle_at, actor.idle_steps = None, 0
+
+    # -- turns: with the mutex ---------------------------------------------------------------------
+
+    def _hand_over(self, current: RacingActor | None) -> None:
+        """Pass the turn to the next actor, or end the schedule."""
+        self._turn = None
+        if self._ended.is_set():
+            return
+        chosen = self._choose(current)
+        if chosen is None:
+            if all(actor.is_over for actor in self._actors):
+                self._end(None)
+            return  # or else some are blocked
+        self._turn = chosen
+        if chosen.thread is not None:
+            chosen.gates.popleft().release()
+            return
+        if chosen not in self._actors:
+            self._actors.append(chosen)
+        self._record(chosen, "begins")
+        context = copy_context()
+        chosen.thread = threading.Thread(
+            target=context.run, args=(self._work, chosen), name=chosen.name, daemon=True
+        )
+        chosen.thread.start()
+
+    def _choose(self, current: RacingActor | None) -> RacingActor | None:
+        """Return who goes on; None: nobody can."""
+        while options := self._options():
+            number = current.number if current and current.number in options else None
+            chosen = self._planned(options)
+            if chosen is None:
+                chosen = next(iter(options)) if number is None else number
+            choice = Choice(tuple(options), chosen, number)
+            self.choices.append(choice)
+            actor = options[chosen]
+            if actor is not None:
+                is_preempted = current is not None and choice.preempts(chosen)
+                self._preempted = current.name if current and is_preempted else None
+                return actor
+            self._move_time()
+            current = None
+        return None
+
+    def _planned(self, options: dict[int, RacingActor | None]) -> int | None:
+        index = len(self.choices)
+        if index >= len(self._plan):
+            return None
+        chosen = self._plan[index]
+        if chosen in options:
+            return chosen
+        if self._is_replay:
+            names = " or ".join(map(str, options))
+            error = ValueError(
+                f"replay does not fit: its choice {index + 1} is {chosen}, but only {names} can go "
+                "on; setup, the actors or the code under test have changed"
+            )
+            self._end(Refusal(error))
+        return None
+
+    def _options(self) -> dict[int, RacingActor | None]:
+        """Return who can go on, by number; the first goes on where nothing is planned."""
+        now_usec = self._clock.now_usec()
+        waiting = [actor for actor in self._actors if actor.thread is None or actor.gates]
+        asleep = [actor for actor in waiting if (actor.wakes_usec or 0) > now_usec]
+        ready = [a for a in waiting if a not in asleep and not a.waits_for_change(self._changes)]
+        ready += self._due_tasks()
+        event = self._emulator.next_change_usec() if self._moves_time else None
+        options: dict[int, RacingActor | None] = {actor.number: actor for actor in ready}
+        if options:
+            if event is not None or (asleep and self._moves_time):
+                options[TIME] = None
+        elif event is None and waiting and all(a.idle_steps > _IDLE_STEPS for a in waiting):
+            for actor in waiting:
+                actor.has_ended = True
+                options[actor.number] = actor
+        elif asleep or (event is not None and (waiting or self._tasks.next_usec() is not None)):
+            options[TIME] = None
+        elif waiting:  # to lease in vain once more
+            first = min(waiting, key=lambda actor: actor.idle_steps)
+            options[first.number] = first
+        return options
+
+    def _due_tasks(self) -> list[RacingActor]:
+        due: list[RacingActor] = []
+        for key, name, work in self._tasks.due():
+            if key not in self._due:
+                self._due[key] = self._new_actor(name, work)
+                self._due[key].is_task = True
+            due.append(self._due[key])
+        return due
+
+    def _new_actor(self, name: str, work: Callable[[], object]) -> RacingActor:
+        self._numbers += 1
+        return RacingActor(self, name, self._numbers, work)
+
+    def _move_time(self) -> None:
+        """Move the clock to the next event, or the end of a sleep, whichever is first."""
+        now_usec = self._clock.now_usec()
+        times = [a.wakes_usec for a in self._actors if a.gates and a.wakes_usec is not None]
+        event = self._emulator.next_change_usec() if self._moves_time else None
+        times += [] if event is None else [event]
+        target_usec = min(usec for usec in times if usec > now_usec)
+        self._clock.move_to(from_usec(target_usec))
+        self._changes += 1
+        moved = timedelta(microseconds=target_usec - now_usec)
+        to = from_usec(target_usec).isoformat()
+        self.steps.append(Step("time", f"moves {moved} to {to}"))
+        self.steps += [Step("time", text) for text in self._tasks.end_overdue()]
+
+    def _end(self, error: BaseException | None) -> None:
+        """End the schedule: whoever waits is stopped."""
+        with self._mutex:
+            self.error = self.error or error
+            self._ended.set()
+            for actor in self._actors:
+                while actor.gates:
+                    actor.gates.popleft().release()
+
+    # -- actors that are blocked outside their points ----------------------------------------------
+
+    def _go_on_without_blocked(self) -> None:
+        with self._mutex:
+            self._hand_over(None)
+            if self._turn is None and not self._ended.is_set():
+                self._is_stuck = True
+                self._end(AssertionError("\n".join(["all actors are blocked:", *self._stacks()])))
+
+    def _frames(self) -> dict[int, int]:
+        """Return where the threads of actors are now."""
+        frames = sys._current_frames()  # noqa: SLF001 - documented
+        alive = {actor.thread.ident for actor in self._actors if actor.thread is not None}
+        return {ident: frame.f_lasti for ident, frame in frames.items() if ident in alive}
+
+    def _stacks(self) -> list[str]:
+        frames = sys._current_frames()  # noqa: SLF001 - documented
+        lines = []
+        for actor in self._actors:
+            frame = frames.get(actor.thread.ident or 0) if actor.thread else None
+            if not actor.is_over and frame is not None:
+                stack = "".join(traceback.format_stack(frame)).rstrip().splitlines()
+                lines += [f"{actor.name} is blocked:", *(f"  {line}" for line in stack)]
+        return lines

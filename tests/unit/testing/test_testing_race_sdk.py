@@ -1,0 +1,92 @@
+"""Handlers that use ndb, run against each other: updates that are lost, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sdk_calls import ndb, testbed
+
+from pullqueue import Emulator, Queue
+from pullqueue.push.request import PushRequest
+from pullqueue.sdk import install
+from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
+from pullqueue.testing import RaceTestError, race_test
+
+
+class Counter(ndb.Model):  # type: ignore[misc] # the SDK is not typed
+    """A number of visits."""
+
+    visits = ndb.IntegerProperty(default=0)
+
+
+@pytest.fixture
+def pushed(emulator: Emulator) -> Iterator[Queue]:
+    """A push queue, whose app uses the SDK, with a datastore and memcache."""
+    bed = testbed.Testbed()
+    bed.activate()
+    bed.init_datastore_v3_stub()
+    bed.init_memcache_stub()
+    with install(emulator) as stub:
+        apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
+        yield emulator.queue("pushed")
+    bed.deactivate()
+
+
+def visit() -> None:
+    """Count with a get, and then a put."""
+    counter = ndb.Key(Counter, "all").get()
+    counter.visits += 1
+    counter.put()
+
+
+@ndb.tasklet  # type: ignore[untyped-decorator]
+def visit_in_tasklet() -> Any:
+    """Count in a tasklet."""
+    counter = yield ndb.Key(Counter, "all").get_async()
+    counter.visits += 1
+    yield counter.put_async()
+
+
+def run(emulator: Emulator, count: Callable[[], object], **options: Any) -> int:
+    """Run two handlers that count."""
+
+    def setup() -> None:
+        Counter(id="all").put()
+        for name in ("one", "two"):
+            taskqueue.add(queue_name="pushed", name=name)
+
+    def send(_: PushRequest) -> int:
+        count()
+        return 200
+
+    def check() -> None:
+        assert ndb.Key(Counter, "all").get(use_cache=False).visits == 2
+
+    return race_test(emulator, setup=setup, check=check, send=send, clock=False, **options)
+
+
+@pytest.mark.parametrize("count", [visit, lambda: visit_in_tasklet().get_result()])
+def test_a_lost_update_is_found_with_one_preemption(
+    emulator: Emulator, pushed: Queue, count: Callable[[], object]
+) -> None:
+    assert run(emulator, count, preemptions=0) == 2
+    with pytest.raises(RaceTestError) as caught:
+        run(emulator, count)
+
+    steps = caught.value.schedule
+    assert sum("preempts" in step for step in steps) == 1
+    assert any(step.endswith("datastore_v3.Put 1 entity of kind Counter") for step in steps)
+    assert "assert 1 == 2" in str(caught.value)
+    assert len(pushed.list_tasks(10)) == 0
+
+
+@pytest.mark.usefixtures("pushed")
+def test_an_update_in_a_transaction_is_kept(emulator: Emulator) -> None:
+    assert run(emulator, ndb.transactional(visit), schedules=200) > 50
+
+
+@pytest.mark.usefixtures("pushed")
+def test_services_can_be_left_out(emulator: Emulator) -> None:
+    assert run(emulator, visit, services=False) == 2  # who begins, and nothing else
