@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 from executing import EXEC, SHOW_ENVIRONMENT, Execute, python
-from linting import pullqueue
+from linting import run_pullqueue
 from programs import completed, running
 
 from pullqueue import Emulator, ManualClock
@@ -194,7 +194,7 @@ def test_a_command_that_is_not_there(execute: Execute, app_folder: Path) -> None
 )
 def test_no_command(arguments: str) -> None:
     """Without a command, or without the dashes before it, the usage is reported."""
-    done = pullqueue("exec", *arguments.split())
+    done = run_pullqueue("exec", *arguments.split())
 
     assert done.exit_code == 2
     assert "pullqueue exec [OPTIONS] [QUEUE_YAML] -- COMMAND..." in done.stderr
@@ -212,7 +212,7 @@ def test_dashes_of_the_command(execute: Execute) -> None:
 
 def test_a_queue_yaml_that_is_not_there(folder: Path) -> None:
     """Nothing is run where there is no queue.yaml."""
-    done = pullqueue("exec", "--", "touch", "ran")
+    done = run_pullqueue("exec", "--", "touch", "ran")
 
     assert done.exit_code == 3
     assert "there is neither queue.yaml nor queue.yml" in done.stderr

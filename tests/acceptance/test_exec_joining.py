@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from executing import QUEUE_YAML, SHOW_ENVIRONMENT, USE_QUEUE, Execute, python
-from linting import pullqueue
+from linting import run_pullqueue
 from odd_servers import always_answering
 
 from pullqueue import Emulator
@@ -95,9 +95,9 @@ class TestJoining:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, address: str, status: int, reason: str
     ) -> None:
         """Where no server answers nothing is run."""
-        named = pullqueue("exec", "--url", address, "--", "touch", "ran")
+        named = run_pullqueue("exec", "--url", address, "--", "touch", "ran")
         monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", address)
-        usual = pullqueue("exec", "--", "touch", "ran")
+        usual = run_pullqueue("exec", "--", "touch", "ran")
 
         assert named.exit_code == usual.exit_code == status
         assert reason in named.stderr
@@ -107,14 +107,14 @@ class TestJoining:
     def test_something_else_answers(self) -> None:
         """A server of another kind is not joined."""
         with always_answering({}) as address:
-            done = pullqueue("exec", "--url", address, "--", "true")
+            done = run_pullqueue("exec", "--url", address, "--", "true")
 
         assert done.exit_code == 3
         assert f"the server at {address} is not a pullqueue: pass another --url" in done.stderr
 
     def test_two_configurations(self) -> None:
         """A queue.yaml beside a running server is refused: which one would count?"""
-        done = pullqueue("exec", "queue.yaml", "--url", "127.0.0.1:1", "--", "true")
+        done = run_pullqueue("exec", "queue.yaml", "--url", "127.0.0.1:1", "--", "true")
 
         assert done.exit_code == 2
         assert 'has a queue.yaml of its own: leave "queue.yaml" out' in done.stderr

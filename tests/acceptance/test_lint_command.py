@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from linting import BAD, GOOD, run, write
+from linting import BAD, GOOD, git, run, write
 
 from pullqueue.lint.reporters import FORMATS
 
@@ -261,3 +261,37 @@ def test_junit_fails_for_what_the_run_fails_for(folder: Path, fail_on: str, fail
     assert (suite.get("failures"), suite.get("tests")) == (str(failures), "3")
     assert len(suite.findall("testcase/failure")) == failures
     assert len(suite.findall("testcase/system-out")) == 3 - failures
+
+
+def file_in(text: str, output_format: str) -> str:
+    """Return the file that the first finding of a report names."""
+    if output_format == "github":
+        return text.partition("file=")[2].partition(",")[0]
+    document = json.loads(text)
+    if output_format == "gitlab":
+        return str(document[0]["location"]["path"])
+    location = document["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    return str(location["artifactLocation"]["uri"])
+
+
+VARIABLES = {"github": "GITHUB_WORKSPACE", "gitlab": "CI_PROJECT_DIR", "sarif": "GITHUB_WORKSPACE"}
+
+
+@pytest.mark.parametrize("output_format", VARIABLES)
+def test_annotations_name_files_from_the_root_of_the_repository(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, output_format: str
+) -> None:
+    write("svc/app/queue.yaml", BAD)
+    monkeypatch.chdir("svc")
+
+    def annotated(path: str) -> str:
+        return file_in(run(path, "--format", output_format).stdout, output_format)
+
+    assert annotated(".") == "app/queue.yaml"
+    monkeypatch.setenv(VARIABLES[output_format], str(folder))
+    assert annotated(".") == annotated(str(folder)) == annotated("app/queue.yaml")
+    assert annotated(".") == "svc/app/queue.yaml"
+    monkeypatch.delenv(VARIABLES[output_format])
+    git("init", "-q", str(folder))
+    assert annotated("app") == "svc/app/queue.yaml"
+    assert run("app", "--format", "concise").stdout.startswith("app/queue.yaml:")

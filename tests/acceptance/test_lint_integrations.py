@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from linting import pullqueue
+from linting import git, run_pullqueue, write
 from packaging.requirements import Requirement
 from programs import completed
 
@@ -22,17 +22,54 @@ ROOT = Path(__file__).parents[2]
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 
 
+MANIFEST = "apiVersion: v1\nkind: ConfigMap\n"
+FIXABLE = "queue:\n- name: mail\n  rate: 0\n"
+TREE = {
+    "queue.yaml": FIXABLE,
+    "app/queue.yml": FIXABLE,
+    "app/shop-queue.yaml": FIXABLE,
+    "app/Queue.prod.yaml": FIXABLE,
+    "k8s/queue.yaml": MANIFEST,
+    "k8s/worker-queue.yaml": MANIFEST,
+    "app/queue.yaml.bak": FIXABLE,
+    "app/requeue.yaml": FIXABLE,
+    "build/queue.yaml": FIXABLE,
+    ".hidden/queue.yaml": FIXABLE,
+    "node_modules/x/queue.yaml": FIXABLE,
+}
+
+
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: str(hook["id"]))
-def test_hook_takes_queue_yaml_files_and_runs(hook: dict[str, Any], tmp_path: Path) -> None:
-    """A hook is for files called queue.yaml or queue.yml, and its command takes them."""
-    files = ["queue.yaml", "app/queue.yml", "app/queue.yaml.bak", "my-queue.yaml", "queue.py"]
-    assert [name for name in files if re.search(hook["files"], name)] == files[:2]
-    path = tmp_path / "queue.yaml"
-    path.write_text("queue:\n- name: mail\n  rate: 0\n")
+def test_a_hook_reports_what_lint_reports_in_the_same_tree(
+    hook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in TREE.items():
+        write(name, text)
+    write(".gitignore", "build/\n")
+    git("init", "-q")
+    matched = sorted(name for name in TREE if re.search(hook["files"], name))
     program, command, *options = shlex.split(hook["entry"])
     assert (program, command) == ("pullqueue", "lint")
-    assert pullqueue("lint", *options, *hook["args"], str(path)).exit_code == 0
-    assert ("0/s" in path.read_text()) == ("--fix" in options)
+
+    searched = run_pullqueue("lint", "--format", "concise")
+    hooked = run_pullqueue("lint", *options, "--format", "concise", *hook["args"], *matched)
+    if "--fix" not in options:
+        assert hooked.stdout == searched.stdout
+        assert "4 files checked" in hooked.stderr
+    assert hooked.exit_code == 0
+    fixed = [name for name in TREE if "0/s" in Path(name).read_text()]
+    assert len(fixed) == (4 if "--fix" in options else 0)
+
+
+def test_a_hook_that_gets_a_file_of_another_program_only_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("k8s/queue.yaml", MANIFEST)
+    done = run_pullqueue("lint", "--force-exclude", "--", "k8s/queue.yaml")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert 'skipped "k8s/queue.yaml": it looks like a Kubernetes manifest' in done.stderr
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: str(hook["id"]))
@@ -45,7 +82,7 @@ def test_hook_takes_no_file_name_for_an_option(
     path.parent.mkdir()
     path.write_text("queue:\n- name: a_b\n  rate: 1/s\n")
     options = shlex.split(hook["entry"])[2:]
-    assert pullqueue("lint", *options, *hook["args"], str(path)).exit_code == 1
+    assert run_pullqueue("lint", *options, *hook["args"], str(path)).exit_code == 1
 
 
 ISOLATED = """
@@ -87,10 +124,10 @@ def test_hooks_install_what_the_linter_needs(tmp_path: Path) -> None:
 
 def test_problem_matcher_reads_the_full_format() -> None:
     """GitHub's problem matcher finds file, line, column, severity, code and message."""
-    (matcher,) = json.loads(pullqueue("schema", "--problem-matcher").stdout)["problemMatcher"]
+    (matcher,) = json.loads(run_pullqueue("schema", "--problem-matcher").stdout)["problemMatcher"]
     cases = sorted((ROOT / "tests" / "lint_cases").glob("pull_*.yaml"))
-    full = pullqueue("lint", *map(str, cases), "--format", "full").stdout
-    lines = pullqueue("lint", *map(str, cases), "--format", "jsonl").stdout.splitlines()
+    full = run_pullqueue("lint", *map(str, cases), "--format", "full").stdout
+    lines = run_pullqueue("lint", *map(str, cases), "--format", "jsonl").stdout.splitlines()
     first, second = (re.compile(pattern["regexp"]) for pattern in matcher["pattern"])
     text = full.splitlines()
     read = [

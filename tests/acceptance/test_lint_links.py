@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from linting import GOOD, committed, pullqueue, run, write
+from linting import GOOD, committed, run, run_pullqueue, write
 
 SECRET = "hunter2"
 FILES = {
@@ -71,7 +71,7 @@ def project(folder: Path) -> Path:
 def test_link_out_of_the_project_is_refused_by_its_path(project: Path, command: str) -> None:
     """Whatever reads the file, nothing of its content is shown, and nothing is written."""
     before = sorted(project.parent.rglob("*"))
-    done = pullqueue(*command.split(), stdin=GOOD)
+    done = run_pullqueue(*command.split(), stdin=GOOD)
     assert done.exit_code == 3
     assert "a symbolic link leads out of the project" in done.stderr
     assert SECRET not in done.output
@@ -92,7 +92,7 @@ def test_working_directory_outside_of_the_project_is_refused(
     write("../outside/sub/queue.yaml", GOOD)
     monkeypatch.chdir(f"folder{below}")
     monkeypatch.setenv("PWD", f"{project}/folder{below}")
-    done = pullqueue(*command.split())
+    done = run_pullqueue(*command.split())
     assert done.exit_code == 3
     assert done.stderr == (
         f'pullqueue: cannot use the working directory "{project}/folder{below}": a symbolic link '

@@ -9,10 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from linting import pullqueue
+from linting import run_pullqueue
 from programs import completed, npm_packages, program
 
-from pullqueue.config.schema import draft_7, schema_bytes
+from pullqueue.config.schema import published
 from pullqueue.config.shape import validator
 
 CASES = Path(__file__).parents[1] / "lint_cases"
@@ -37,7 +37,7 @@ def output_of(script: str, *arguments: str, data: object) -> Any:
 @pytest.fixture(scope="module", params=["2020-12", "7"])
 def editor(request: pytest.FixtureRequest, node_modules: Path) -> Json:
     """What an editor shows that knows the schema, in one of its two drafts."""
-    schema = schema_bytes().decode() if request.param == "2020-12" else draft_7()
+    schema = published() if request.param == "2020-12" else published(draft="7")
     files = {name: (CASES / f"{name}.yaml").read_text() for name in [*RIGHT, *WRONG]}
     typed = "queue:\n- name: mail\n  rate: 5/s\n  b\n"
     shown: Json = output_of("editor.js", data=[schema, files, typed])
@@ -52,7 +52,7 @@ def test_editor_finds_nothing_in_right_files(editor: Json) -> None:
     assert [name for name in RIGHT if editor["found"][name] != []] == []
 
 
-NOT_ON_PULL = "not allowed on a pull queue: remove it, or set `mode: push`"
+NOT_ON_PULL = " is not allowed on a pull queue: remove it, or set `mode: push`"
 WRONG = {
     "unknown_key_xml_dialect": (5, ""),
     "misplaced_storage_limit": (5, ""),
@@ -70,9 +70,9 @@ WRONG = {
     "target_upper": (5, ""),
     "storage_mb_suffix": (2, ""),
     "resume_maybe": (2, ""),
-    "pull_rate_first": (3, NOT_ON_PULL),
+    "pull_rate_first": (3, f"`rate`{NOT_ON_PULL}"),
     "pull_rate_before_mode": (4, ""),
-    "pull_max_doublings": (6, NOT_ON_PULL),
+    "pull_max_doublings": (6, f"`max_doublings`{NOT_ON_PULL}"),
     "pull_target": (5, ""),
 }
 
@@ -96,7 +96,7 @@ def test_editor_completes_and_explains(editor: Json) -> None:
 @pytest.mark.parametrize("draft", ["2020-12", "7"])
 def test_ajv_accepts_the_schema_in_strict_mode(node_modules: Path, draft: str) -> None:
     """ajv compiles the schema without a complaint, and judges files as jsonschema does."""
-    schema = json.loads(draft_7() if draft == "7" else schema_bytes())
+    schema = json.loads(published(draft="7") if draft == "7" else published())
     files = [
         yaml.safe_load(case.read_text())
         for pattern in ("*_ok.yaml", "pull_*.yaml", "rate_*.yaml", "bucket_*.yaml", "target_*.yaml")
@@ -112,7 +112,7 @@ def test_sarif_is_valid_by_its_schema(node_modules: Path) -> None:
     path = node_modules / "@microsoft" / "sarif-multitool-linux" / "sarif-2.1.0.json"
     validator = jsonschema.Draft202012Validator(json.loads(path.read_bytes()))
     cases = [str(path) for path in sorted(CASES.glob("*.yaml"))]
-    report = json.loads(pullqueue("lint", *cases, "--format", "sarif").stdout)
+    report = json.loads(run_pullqueue("lint", *cases, "--format", "sarif").stdout)
     assert [error.message for error in validator.iter_errors(report)] == []
     (run,) = report["runs"]
     assert run["tool"]["driver"]["informationUri"]

@@ -6,43 +6,43 @@ import json
 from pathlib import Path
 
 import pytest
-from linting import pullqueue
+from linting import run_pullqueue
 
 
 def test_explain_prints_a_rules_documentation() -> None:
     """`explain` says what a rule finds, why, its fix, and how to do it right."""
-    text = pullqueue("explain", "QY301").stdout
+    text = run_pullqueue("explain", "QY301").stdout
     assert text.startswith(
         "QY301 push-key-on-pull\n\nSeverity: error, warning in profile sdk\n"
         "Fix: unsafe (--fix --unsafe-fixes)\n\nA key of push queues on a pull queue.\n"
     )
     assert "\nBad:\n\n    queue:\n    - name: jobs\n      mode: pull\n" in text
     assert text.endswith('Source: gcloud: "must not be specified for pull-based queue".\n')
-    assert "Cannot be suppressed" in pullqueue("explain", "yaml-syntax").stdout
-    assert "Severity: off, info in profile rest" in pullqueue("explain", "QY407").stdout
-    assert "(100000 times)" in pullqueue("explain", "QY011").stdout
-    assert "Fix: none\nReported once per file and key." in pullqueue("explain", "QY232").stdout
-    assert "Fix: safe (--fix) or unsafe" in pullqueue("explain", "QY205").stdout
+    assert "Cannot be suppressed" in run_pullqueue("explain", "yaml-syntax").stdout
+    assert "Severity: off, info in profile rest" in run_pullqueue("explain", "QY407").stdout
+    assert "(100000 times)" in run_pullqueue("explain", "QY011").stdout
+    assert "Fix: none\nReported once per file and key." in run_pullqueue("explain", "QY232").stdout
+    assert "Fix: safe (--fix) or unsafe" in run_pullqueue("explain", "QY205").stdout
 
 
 def test_explain_lists_all_rules() -> None:
     """`explain --list` has a line for each rule, `explain all` everything."""
-    lines = pullqueue("explain", "--list").stdout.splitlines()
-    assert len(lines) == 76
+    lines = run_pullqueue("explain", "--list").stdout.splitlines()
+    assert len(lines) == 77
     assert lines[0] == f"QY001  {'yaml-syntax':<22} error    The file is not valid YAML."
-    assert pullqueue("explain", "all").stdout.count("\nSource: ") == 76
+    assert run_pullqueue("explain", "all").stdout.count("\nSource: ") == 77
 
 
 @pytest.mark.parametrize("arguments", [[], ["zzz"]])
 def test_explain_refuses_unknown_rules(arguments: list[str]) -> None:
     """Without a rule, or with a wrong one, `explain` is used wrongly."""
-    assert pullqueue("explain", *arguments).exit_code == 2
+    assert run_pullqueue("explain", *arguments).exit_code == 2
 
 
 def test_schema_is_printed_in_both_drafts() -> None:
     """`schema` prints the published schema, and its twin in draft 7."""
-    new = json.loads(pullqueue("schema").stdout)
-    old = json.loads(pullqueue("schema", "--draft", "7").stdout)
+    new = json.loads(run_pullqueue("schema").stdout)
+    old = json.loads(run_pullqueue("schema", "--draft", "7").stdout)
     assert (new.pop("$schema"), old.pop("$schema")) == (
         "https://json-schema.org/draft/2020-12/schema",
         "http://json-schema.org/draft-07/schema#",
@@ -57,16 +57,16 @@ YAML = "total_storage_limit: 1M\nqueue: []\n"
 def test_convert_writes_a_queue_yaml(folder: Path) -> None:
     """A queue.xml becomes a queue.yaml, on standard output or in a file."""
     (folder / "queue.xml").write_text(XML)
-    done = pullqueue("convert", "queue.xml")
+    done = run_pullqueue("convert", "queue.xml")
     assert (done.exit_code, done.stdout, done.stderr) == (0, YAML, "")
-    assert pullqueue("convert", "-", stdin=XML).stdout == YAML
+    assert run_pullqueue("convert", "-", stdin=XML).stdout == YAML
     to_a_file = ("convert", "queue.xml", "-o", "queue.yaml")
-    assert pullqueue(*to_a_file).exit_code == 0
+    assert run_pullqueue(*to_a_file).exit_code == 0
     assert (folder / "queue.yaml").read_text() == YAML
-    again = pullqueue(*to_a_file)
+    again = run_pullqueue(*to_a_file)
     assert again.exit_code == 1
     assert '"queue.yaml" exists: pass --force to replace it' in again.stderr
-    assert pullqueue(*to_a_file, "--force").exit_code == 0
+    assert run_pullqueue(*to_a_file, "--force").exit_code == 0
 
 
 def test_convert_reports_what_is_lost_and_what_is_wrong(folder: Path) -> None:
@@ -74,7 +74,7 @@ def test_convert_reports_what_is_lost_and_what_is_wrong(folder: Path) -> None:
     (folder / "queue.xml").write_text(
         "<queue-entries><queue><name>a_b</name><rate>1/s</rate><foo/></queue></queue-entries>"
     )
-    done = pullqueue("convert", "queue.xml")
+    done = run_pullqueue("convert", "queue.xml")
     assert done.exit_code == 1
     assert 'queue.xml: queue "a_b": <foo> is not in queue.yaml: dropped\n' in done.stderr
     assert "queue.yaml:2:9: QY201 name-format" in done.stderr
@@ -83,7 +83,7 @@ def test_convert_reports_what_is_lost_and_what_is_wrong(folder: Path) -> None:
 def test_convert_refuses_other_files(folder: Path) -> None:
     """What is not a queue.xml is reported in one line, with status 1; without a file it is 3."""
     (folder / "x").write_text("queue:")
-    done = pullqueue("convert", "x")
+    done = run_pullqueue("convert", "x")
     assert done.exit_code == 1
     assert done.stderr.startswith("pullqueue: x: not XML: ")
-    assert pullqueue("convert", "nowhere.xml").exit_code == 3
+    assert run_pullqueue("convert", "nowhere.xml").exit_code == 3

@@ -264,6 +264,28 @@ def test_baseline_is_not_fixed(folder: Path) -> None:
     assert Path("queue.yaml").read_text().endswith("rate: 0\n")
 
 
+def test_entries_of_a_baseline_that_no_longer_occur_are_reported(folder: Path) -> None:
+    write("queue.yaml", "queue:\n- {name: mail, rate: 0}\n- {name: a, mode: pull, rate: 1/s}\n")
+    write("old/queue.yaml", BAD)
+    run("--write-baseline", "baseline.json")
+    assert "no longer" not in run("--baseline", "baseline.json").stderr
+
+    write("queue.yaml", "queue:\n- {name: a, mode: pull, rate: 1/s}\n")
+    note = (
+        'pullqueue: the baseline "baseline.json" has findings that no longer occur '
+        "(rate-bare-zero at queue[mail].rate in queue.yaml): write it again with --write-baseline\n"
+    )
+    done = run("--baseline", "baseline.json")
+    assert done.exit_code == 0
+    assert done.stderr.startswith(note)
+    assert "no longer" not in run("--baseline", "baseline.json", "old").stderr
+    assert "no longer" not in run("--baseline", "baseline.json", "--select", "QY301").stderr
+
+    Path("old/queue.yaml").unlink()
+    done = run("--baseline", "baseline.json", "queue.yaml")
+    assert "push-key-on-pull at queue[jobs].rate in old/queue.yaml" in done.stderr
+
+
 ENDLESS = '{"findings": [{"file": "a", "rule": "b", "key": "c", "count": 1e999}]}'
 
 
@@ -298,6 +320,19 @@ def test_removed_queue_is_found_against_a_file_and_against_git(folder: Path) -> 
     assert found("--against", "HEAD") == [("queue.yaml", "queue-removed")]
     write("queue.yaml", "total_storage_limit: 1M\n")
     assert ("queue.yaml", "queue-removed") in found("queue.yaml", "--against", "HEAD")
+
+
+def test_a_changed_mode_is_an_error_against_an_earlier_version(folder: Path) -> None:
+    committed("queue.yaml", text=EARLIER)
+    write("queue.yaml", f"{GOOD}- name: mail\n  mode: pull\n")
+    done = run("--against", "HEAD", "--format", "concise")
+    assert done.exit_code == 1
+    assert done.stdout == (
+        'queue.yaml:5:9: QY510 mode-changed: queue "mail" was a push queue and is now a pull '
+        "queue: add the pull queue under a new name, and remove this one when it is empty\n"
+    )
+    write("queue.yaml", "queue:\n- name: jobs\n  rate: 5/s\n- name: mail\n  rate: 5/s\n")
+    assert found("--against", "HEAD") == [("queue.yaml", "mode-changed")]
 
 
 def test_files_that_cannot_be_compared_are_checked(folder: Path) -> None:

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 from executing import EXEC, python
-from linting import pullqueue
+from linting import run_pullqueue
 from programs import running
 from push_app import Control, PushApp, Received, push_app, until
 from served import free_port
@@ -354,12 +354,12 @@ def test_without_an_address(
     with delivering(*[f"{service}={app.url}" for service in services]) as control:
         url = ("--url", control.url)
         request = ("--request", "PUT /mail", "--header", "X-Mine: 7")
-        pullqueue("tasks", "add", "web", "hi", "--name", "t1", *request, *url)
+        run_pullqueue("tasks", "add", "web", "hi", "--name", "t1", *request, *url)
         until(lambda: "kept, not delivered" in caplog.text)
-        queues = pullqueue("queues", *url)
-        listed = pullqueue("tasks", "list", "web", *url)
-        shown = pullqueue("tasks", "get", "web", "t1", *url)
-        refused = pullqueue("tasks", "run", "web", "t1", *url)
+        queues = run_pullqueue("queues", *url)
+        listed = run_pullqueue("tasks", "list", "web", *url)
+        shown = run_pullqueue("tasks", "get", "web", "t1", *url)
+        refused = run_pullqueue("tasks", "run", "web", "t1", *url)
         kept = control.queue("web")["kept"]
         [task] = control.tasks("web")
 
@@ -387,7 +387,7 @@ def test_run_shows_how_the_attempt_ends(control: Control) -> None:
     ):
         control.add(queue, path, name="t", countdown=1000)
         (task,) = control.tasks(queue)
-        done = pullqueue("tasks", "run", queue, "t", "--url", control.url)
+        done = run_pullqueue("tasks", "run", queue, "t", "--url", control.url)
 
         assert done.stdout.startswith(result)
         assert done.exit_code == int("failed" in result)
@@ -400,11 +400,11 @@ def test_an_attempt_without_a_response() -> None:
         url = ("--url", control.url)
         control.call("POST", "/queues/once/pause")
         control.add("once", "/", name="t")
-        done = pullqueue("tasks", "run", "once", "t", *url)
-        _, row, *events = pullqueue("tasks", "get", "once", "t", *url).stdout.splitlines()
+        done = run_pullqueue("tasks", "run", "once", "t", *url)
+        _, row, *events = run_pullqueue("tasks", "get", "once", "t", *url).stdout.splitlines()
         [number] = [each["number"] for each in control.call("GET", "/requests")["requests"]]
-        listed = pullqueue("requests", *url).stdout
-        shown = pullqueue("requests", str(number), *url).stdout
+        listed = run_pullqueue("requests", *url).stdout
+        shown = run_pullqueue("requests", str(number), *url).stdout
 
     assert done.stdout == "t failed: no response: connection refused; no attempt is left\n"
     assert "POST / (last no response: connection refused)" in row
@@ -447,7 +447,7 @@ def test_usage_errors(
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     monkeypatch.chdir(tmp_path)
     arguments = [part for option in options for part in ("--push-to", option)]
-    done = pullqueue("serve", "--port", "0", *arguments)
+    done = run_pullqueue("serve", "--port", "0", *arguments)
 
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr

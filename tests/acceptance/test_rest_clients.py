@@ -12,7 +12,7 @@ import pytest
 from google.oauth2.service_account import Credentials
 from googleapiclient.discovery import build  # type: ignore[import-untyped]
 from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
-from linting import pullqueue
+from linting import run_pullqueue
 from programs import completed, npm_packages, program
 from rest_app import CLIENTS_YAML
 
@@ -58,7 +58,7 @@ def key(server: Server, tmp_path: Path) -> Path:
 
 def key_file(server: Server, path: Path) -> Path:
     """Make a key with `pullqueue credentials`."""
-    done = pullqueue(
+    done = run_pullqueue(
         "credentials", "worker@example.com", "--url", server.url, "--output", str(path)
     )
     assert done.exit_code == 0, done.stderr

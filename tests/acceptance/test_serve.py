@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from cloudtasks_interface import grpc_client
-from linting import pullqueue
+from linting import run_pullqueue
 from programs import completed, running
 from served import FIRST_WORDS, SERVE, Served, free_port, serve_here, serving
 
@@ -131,7 +131,7 @@ class TestGreeting:
         port, grpc_port = free_port(), free_port()
         options = ("--port", str(port), "--grpc-port", str(grpc_port))
         with running(*SERVE, *options, cwd=folder) as process:
-            waited = pullqueue("wait", "--url", f"127.0.0.1:{port}")
+            waited = run_pullqueue("wait", "--url", f"127.0.0.1:{port}")
             with socket.create_connection(("127.0.0.1", grpc_port), timeout=60):
                 pass
             with grpc_client(f"127.0.0.1:{grpc_port}") as client:
@@ -281,7 +281,7 @@ class TestRefusals:
     )
     def test_wrong_values(self, option: str, value: str, reason: str) -> None:
         """What is not an option, a project id, an address or a store is refused at the start."""
-        done = pullqueue("serve", option, value)
+        done = run_pullqueue("serve", option, value)
 
         assert (done.exit_code, done.stdout) == (2, "")
         assert reason in done.stderr

@@ -12,7 +12,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 from pullqueue.config import loads
 from pullqueue.config.findings import Severity
-from pullqueue.config.schema import draft_7, queue_schema
+from pullqueue.config.schema import published, queue_schema
 from pullqueue.config.shape import validator
 from pullqueue.errors import InvalidQueueConfigError
 from pullqueue.lint.report import LintOptions, lint_data
@@ -34,7 +34,7 @@ _UNREADABLE = {
     "other-program", "tab-indent", "unrendered-template", "yaml-syntax", "yaml-tag",
 }  # fmt: skip
 """Rules on files that are not read as data, or not by every reader."""
-_DRAFTS = Draft7Validator(json.loads(draft_7())), Draft202012Validator(queue_schema())
+_DRAFTS = Draft7Validator(json.loads(published(draft="7"))), Draft202012Validator(queue_schema())
 """With the patterns of Python, where `$` is true before a line break, too."""
 
 

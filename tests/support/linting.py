@@ -14,6 +14,7 @@ from programs import completed
 from pullqueue.cli import main
 
 GOOD = "queue:\n- name: jobs\n  mode: pull\n"
+ZERO_RATE = "queue:\n- name: mail\n  rate: 0\n"
 BAD = "queue:\n- name: jobs\n  mode: pull\n  rate: 5/s\n"
 
 
@@ -25,7 +26,7 @@ class _Program(click.Command):
         raise SystemExit(main(args))
 
 
-def pullqueue(*arguments: str, stdin: str | bytes | None = None) -> Result:
+def run_pullqueue(*arguments: str, stdin: str | bytes | None = None) -> Result:
     """Run a command of `pullqueue` in this process."""
     program = _Program("pullqueue")
     return CliRunner().invoke(program, arguments, input=stdin, catch_exceptions=False)
@@ -33,7 +34,7 @@ def pullqueue(*arguments: str, stdin: str | bytes | None = None) -> Result:
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
     """Run `pullqueue lint`."""
-    return pullqueue("lint", *arguments, stdin=stdin)
+    return run_pullqueue("lint", *arguments, stdin=stdin)
 
 
 def found(*arguments: str) -> list[tuple[str, str]]:

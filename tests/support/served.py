@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from click.testing import Result
-from linting import pullqueue
+from linting import run_pullqueue
 from programs import running
 from push_app import Control
 
@@ -89,7 +89,7 @@ def serve_here(*arguments: str, use: Callable[[str], Any] = lambda _: None) -> t
     with ThreadPoolExecutor(1) as executor, patch.dict(os.environ):
         used = executor.submit(use_and_stop)
         try:
-            done = pullqueue("serve", "--port", "0", "--port-file", str(port), *arguments)
+            done = run_pullqueue("serve", "--port", "0", "--port-file", str(port), *arguments)
         finally:
             ended.set()
             for number, handler in handlers.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from pullqueue.config.files import read_project_file, replace_project_file, stamp_of
-from pullqueue.config.project import real_path
+from pullqueue.config.project import real_path, work_tree
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
 from pullqueue.errors import ConfigFileError
@@ -29,6 +29,12 @@ from pullqueue.text import escaped
 POLL_SECONDS = 0.5
 
 _STDIN = "-"
+_ROOT_VARIABLES = {
+    "github": ("GITHUB_WORKSPACE",),
+    "gitlab": ("CI_PROJECT_DIR",),
+    "sarif": ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"),
+}
+"""The formats whose paths are relative to the repository, and the variables with its root."""
 _FOR_PEOPLE = frozenset({"full", "concise"})
 
 
@@ -77,12 +83,12 @@ class _Linter:
     def _lint(self, data: bytes, path: Path, notes: list[str], *, misnamed: bool) -> FileReport:
         settings = self._selection.settings(absolute(path))._replace(misnamed=misnamed)
         if self._against is not None:
-            settings = settings._replace(previous_names=self._against.names(path, notes))
+            settings = settings._replace(previous_modes=self._against.modes(path, notes))
         options = LintOptions(
             settings=settings,
             fix=self._arguments.fix or self._arguments.diff,
             unsafe=self._arguments.unsafe_fixes,
-            known=self._baseline.of(path) if self._baseline else {},
+            known=self._baseline.known_in(path) if self._baseline else {},
         )
         return lint_data(data, file=str(path), options=options)
 
@@ -112,7 +118,8 @@ class _Linter:
                 reports.append(report)
             except (ConfigFileError, InvalidSettingsError) as error:
                 failures.append(error)
-        _say((*notes, *map(str, failures)))
+        stale = self._baseline.stale_note(reports) if self._baseline else None
+        _say((*notes, *([stale] if stale else ()), *map(str, failures)))
         if self._arguments.write_baseline:
             return self._write_baseline(Path(self._arguments.write_baseline), reports)
         status = self._finish(reports)
@@ -164,7 +171,7 @@ class _Linter:
         if arguments.diff:
             _echo("".join(file.diff() for file in files if file.fixed))
         else:
-            _echo(reporter(name)(report), err=to_stderr)
+            _echo(reporter(name)(_in_repository(report, name)), err=to_stderr)
         fixed = sum(file.fixed for file in files)
         if name in _FOR_PEOPLE and files:
             done = f"; {fixed} {'could be fixed' if arguments.diff else 'fixed'}" if fixed else ""
@@ -200,6 +207,18 @@ def _echo(text: str, *, err: bool = False) -> None:
 
 def _default_format() -> str:
     return "github" if os.environ.get("GITHUB_ACTIONS") == "true" else "full"
+
+
+def _in_repository(report: RunReport, name: str) -> RunReport:
+    """Return a report with the paths that a service expects which shows it in the repository.
+
+    They are relative to the root of git's work tree, or else to the folder of the service.
+    """
+    if name not in _ROOT_VARIABLES:
+        return report
+    variables = (os.environ.get(variable, "") for variable in _ROOT_VARIABLES[name])
+    root = work_tree(Path.cwd()) or next((Path(text).resolve() for text in variables if text), None)
+    return report if root is None else report.relative_to(root)
 
 
 def _wants_colour(choice: str) -> bool:

@@ -101,7 +101,8 @@ def _severities(
 @click.option(
     "--against",
     metavar="REV|FILE",
-    help="Report queues of a git revision or another file that the checked file does not have.",
+    help="Report queues that a git revision or another file has, and that are removed or have "
+    "another mode.",
 )
 @click.option("--strict", is_flag=True, default=None, help="Also report an empty `queue:`.")
 @click.option(
@@ -111,7 +112,9 @@ def _severities(
     help="Leave out files of a folder, with a pattern as in .gitignore.",
 )
 @click.option(
-    "--force-exclude", is_flag=True, help="Leave out named files, too, if they are excluded."
+    "--force-exclude",
+    is_flag=True,
+    help="Leave out named files, too, that a search of their folder would not find.",
 )
 @click.option(
     "--config",
@@ -279,12 +282,9 @@ def schema(*, draft: str, problem_matcher: bool) -> None:
     Save it, and point an editor's YAML language server to it with a first line such as
     `# yaml-language-server: $schema=./queue.schema.json`.
     """
-    from pullqueue.config import schema as published  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.schema import package_data, published  # noqa: PLC0415 - only a run
 
     if problem_matcher:
-        text = published.package_data("problem-matcher.json").decode()
-    elif draft == "7":
-        text = published.draft_7()
+        click.echo(package_data("problem-matcher.json").decode(), nl=False)
     else:
-        text = published.schema_bytes().decode()
-    click.echo(text, nl=False)
+        click.echo(published(draft=draft), nl=False)

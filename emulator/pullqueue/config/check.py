@@ -35,7 +35,7 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:
     """Check a file's content."""
     result = parse(data, file=file)
     view = View(result, result.root, settings) if result.root is not None else None
-    levels = _levels(settings)
+    levels = checked_rules(settings)
     found = {rule: _reports(rule, result, view) for rule in levels}
     _drop_cascades(found, levels)
     _apply_comments(found, result, loading=settings.loading)
@@ -48,7 +48,7 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:
     return CheckResult(findings, result.source, view)
 
 
-def _levels(settings: Settings) -> dict[Rule, Severity]:
+def checked_rules(settings: Settings) -> dict[Rule, Severity]:
     """Return the rules to check, with their severities."""
     levels: dict[Rule, Severity] = {}
     for rule in all_rules():

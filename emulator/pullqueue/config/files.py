@@ -92,16 +92,18 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 def replace_project_file(path: Path, data: bytes) -> None:
-    """Write a file as `replace_file` does; a folder that a link leads to is one of the project."""
-    real_path(path.parent)
-    replace_file(path, data)
+    """Write a file as `replace_file` does, or the file of the same project that a link leads to."""
+    replace_file(real_path(path), data, name=path)
 
 
-def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
+def replace_file(
+    path: Path, data: bytes, *, private: bool = False, name: Path | None = None
+) -> None:
     """Write a file as a whole: at any time it has its old content or the new one.
 
     The data are written to a temporary file in the same directory, which then replaces the file.
-    Mode and owner are kept; a `private` file is for its owner alone. A symbolic link is refused, so
+    Mode and owner are kept; a `private` file is for its owner alone. `name` is the path that
+    messages show, if it is another one. A symbolic link is refused, so
     that nothing outside is written.
 
     Raises:
@@ -110,7 +112,7 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     try:
         _replace(path, data, private=private)
     except OSError as error:
-        message = f'cannot write "{escaped(str(path))}": {describe_os_error(error)}'
+        message = f'cannot write "{escaped(str(name or path))}": {describe_os_error(error)}'
         raise ConfigFileError(message) from None
 
 

@@ -35,7 +35,7 @@ class Settings(NamedTuple):
     """True to count an empty `queue:` as a file without queues."""
     loading: bool = False
     """True if the file will be loaded: comments cannot suppress a fault that prevents that."""
-    previous_names: tuple[str, ...] = ()
-    """Queues that an earlier version of the file had."""
+    previous_modes: Mapping[str, str | None] = MappingProxyType({})
+    """The queues of an earlier version of the file, each with its mode; None: not valid."""
     misnamed: bool = False
     """True if a search found the file, and gcloud would not accept its name."""

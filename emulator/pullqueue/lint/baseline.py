@@ -14,6 +14,8 @@ from pullqueue.lint.report import FileReport
 from pullqueue.lint.search import absolute
 from pullqueue.text import escaped
 
+_MAX_LISTED = 3
+
 
 class Baseline:
     """How often each finding may occur, by file, rule and key."""
@@ -25,6 +27,7 @@ class Baseline:
             InvalidOptionError: the file is not a baseline.
             ConfigFileError: the file cannot be read.
         """
+        self._path = path
         self._folder = path.parent.resolve()
         try:
             entries = json.loads(read_project_file(path))["findings"]
@@ -36,10 +39,32 @@ class Baseline:
             message = f'"{escaped(str(path))}" is not a baseline: write it with --write-baseline'
             raise InvalidOptionError(message) from None
 
-    def of(self, path: Path) -> dict[tuple[str, str], int]:
+    def known_in(self, path: Path) -> dict[tuple[str, str], int]:
         """Return how often each finding of a file may occur, by rule and key."""
         name = _relative(path, self._folder)
         return {(rule, key): n for (file, rule, key), n in self._counts.items() if file == name}
+
+    def stale_note(self, reports: Sequence[FileReport]) -> str | None:
+        """Return a note on entries that no longer occur in the files of a run.
+
+        Entries of files that exist and were not checked may still occur; those of files that do
+        not exist cannot.
+        """
+        stale = [f"{finding} in {report.file}" for report in reports for finding in report.stale]
+        gone = {file for file, _, _ in self._counts if not (self._folder / file).exists()}
+        stale += [
+            f"{rule} at {key or 'the file'} in {file}"
+            for file, rule, key in self._counts
+            if file in gone
+        ]
+        if not stale:
+            return None
+        more = f" and {len(stale) - _MAX_LISTED} more" if len(stale) > _MAX_LISTED else ""
+        return (
+            f'the baseline "{escaped(str(self._path))}" has findings that no longer occur '
+            f"({escaped(', '.join(stale[:_MAX_LISTED]))}{more}): write it again with "
+            "--write-baseline"
+        )
 
 
 def write_baseline(path: Path, reports: Sequence[FileReport]) -> None:

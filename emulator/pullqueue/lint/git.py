@@ -42,15 +42,15 @@ class Earlier:
                 "(in CI, check out the whole history)"
             )
 
-    def names(self, path: Path, notes: list[str]) -> tuple[str, ...]:
-        """Return the names of the queues that a file had; note a file that cannot be compared."""
+    def modes(self, path: Path, notes: list[str]) -> dict[str, str | None]:
+        """Return the modes of the queues that a file had; note a file that cannot be compared."""
         data = self._content(path) if self._tree else read_project_file(self._file)
         view = check(data, file=self._name, settings=Settings()).view
         if view is None:
             why = "is not valid there" if data else "is new, was moved, or is not in this clone"
             notes.append(f'not compared with "{self._name}": "{escaped(str(path))}" {why}')
-            return ()
-        return tuple(dict.fromkeys(queue.name for queue in view.queues if queue.name))
+            return {}
+        return {queue.name: queue.mode for queue in view.queues if queue.name}
 
     def _content(self, path: Path) -> bytes:
         """Return a file of the revision; empty if the revision does not have it.

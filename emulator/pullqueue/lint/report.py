@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pullqueue.config.check import CheckResult, check
+from pullqueue.config.check import CheckResult, check, checked_rules
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.settings import Settings
@@ -44,6 +45,17 @@ class FileReport(NamedTuple):
     """The fixed text."""
     fixed: int = 0
     """How many fixes were made."""
+    stale: tuple[str, ...] = ()
+    """Known findings that did not occur, as rule and key."""
+
+    def relative_to(self, root: Path) -> FileReport:
+        """Return the report with the file's path relative to a folder, if it is in that folder."""
+        path = Path(self.file)
+        place = path.parent.resolve() / path.name
+        if not place.is_relative_to(root):
+            return self
+        name = place.relative_to(root).as_posix()
+        return self._replace(file=name, findings=[f._replace(file=name) for f in self.findings])
 
     def diff(self) -> str:
         """Return the fixes as a unified diff."""
@@ -72,6 +84,10 @@ class RunReport(NamedTuple):
         """The findings of all files."""
         return [finding for report in self.files for finding in report.findings]
 
+    def relative_to(self, root: Path) -> RunReport:
+        """Return the report with paths relative to a folder, for the files that are in it."""
+        return self._replace(files=[file.relative_to(root) for file in self.files])
+
     def fails(self, finding: Finding) -> bool:
         """Return whether a finding makes the run fail."""
         return self.threshold is not None and finding.severity.reaches(self.threshold)
@@ -82,9 +98,18 @@ def lint_data(data: bytes, *, file: str, options: LintOptions = LintOptions()) -
 
     def look(content: bytes | str) -> CheckResult:
         result = check(content, file=file, settings=options.settings)
-        return _without_known(result, options.known) if options.known else result
+        return _without_known(result, options.known)[0] if options.known else result
 
-    result = look(data)
+    result = check(data, file=file, settings=options.settings)
+    stale: tuple[str, ...] = ()
+    if options.known:
+        result, left = _without_known(result, options.known)
+        checked = {rule.name for rule in checked_rules(options.settings)}
+        stale = tuple(
+            f"{rule} at {key or 'the file'}"
+            for (rule, key), count in left.items()
+            if count > 0 and rule in checked
+        )
     before, after, fixed = "", "", 0
     if options.fix and any(f.fix and (f.fix.safe or options.unsafe) for f in result.findings):
         from pullqueue.lint.fixes import fix_text  # noqa: PLC0415 - not every run fixes
@@ -92,7 +117,7 @@ def lint_data(data: bytes, *, file: str, options: LintOptions = LintOptions()) -
         before = data.decode()  # a fix is offered only for a text that could be decoded
         after, fixed, result = fix_text(before, look, unsafe=options.unsafe)
     keys = [key for _, key in keyed(result)]
-    return FileReport(file, result.source, result.findings, keys, before, after, fixed)
+    return FileReport(file, result.source, result.findings, keys, before, after, fixed, stale)
 
 
 def keyed(result: CheckResult) -> list[tuple[Finding, str]]:
@@ -106,11 +131,14 @@ def keyed(result: CheckResult) -> list[tuple[Finding, str]]:
     return [(f, _QUEUE.sub(named, f.key_path, count=1)) for f in result.findings]
 
 
-def _without_known(result: CheckResult, known: Mapping[tuple[str, str], int]) -> CheckResult:
+def _without_known(
+    result: CheckResult, known: Mapping[tuple[str, str], int]
+) -> tuple[CheckResult, Counter[tuple[str, str]]]:
+    """Return the findings that are not known, and how many of the known ones did not occur."""
     left = Counter(known)
     findings = []
     for finding, key in keyed(result):
         left[finding.rule, key] -= 1
         if left[finding.rule, key] < 0:
             findings.append(finding)
-    return result._replace(findings=findings)
+    return result._replace(findings=findings), left

@@ -127,7 +127,8 @@ def find_inputs(
 
     Folders are searched for queue.yaml and for files that look like one. Files and folders in
     `.gitignore` are skipped, and so are hidden folders, packages, files of other programs, and
-    symbolic links that lead out of the tree. Named files are excluded with `force_exclude` only.
+    symbolic links that lead out of the tree. Named files are checked whatever they are; with
+    `force_exclude` only if a search would have found them.
 
     Raises:
         ConfigFileError: a path does not exist, or is a link out of the project.
@@ -142,9 +143,10 @@ def find_inputs(
                 found.setdefault(file, Input(file, searched=True))
         elif not os.path.lexists(path):
             raise ConfigFileError(f'cannot read "{escaped(name)}": no such file or directory')
-        elif not (force_exclude and _excluded(absolute(path), exclude)):
+        else:
             real_path(path)
-            found[path] = Input(path, searched=False)
+            if not force_exclude or _would_find(path, exclude, notes):
+                found[path] = Input(path, searched=force_exclude)
     return Inputs(list(found.values()), notes)
 
 
@@ -167,14 +169,41 @@ def _search(folder: Path, exclude: Sequence[Patterns], notes: list[str]) -> Iter
         path = folder / file.relative_to(top)
         if file.is_symlink() and not _is_in_project(file):
             notes.append(f'skipped "{escaped(str(path))}": it is a link to no file of the project')
-            continue
-        text = _beginning_of(file)
-        if file.name != CANONICAL and not _QUEUES.search(text):
-            continue
-        if program := other_program(text):
-            notes.append(f'skipped "{escaped(str(path))}": it looks like {program.name}')
-        else:
+        elif _is_ours(path, notes):
             yield path
+
+
+def _is_ours(path: Path, notes: list[str]) -> bool:
+    """Return whether a file is a queue.yaml by its content; note one of another program."""
+    text = _beginning_of(path)
+    if path.name != CANONICAL and not _QUEUES.search(text):
+        return False
+    program = other_program(text)
+    if program:
+        notes.append(f'skipped "{escaped(str(path))}": it looks like {program.name}')
+    return program is None
+
+
+def _would_find(path: Path, exclude: Sequence[Patterns], notes: list[str]) -> bool:
+    """Return whether a search of the work tree would find a file, whatever its name."""
+    file = absolute(path)
+    if _excluded(file, exclude):
+        return False
+    root = work_tree(file.parent)
+    if root is not None:
+        folders = [folder for folder in file.parents if folder.is_relative_to(root)][:-1]
+        ignored = _IgnoredFiles(root)
+        if (
+            any(_is_skipped(folder.name) for folder in folders)
+            or any(ignored.match(folder, folder=True) for folder in folders)
+            or ignored.match(file, folder=False)
+        ):
+            return False
+    return _is_ours(path, notes)
+
+
+def _is_skipped(folder: str) -> bool:
+    return folder[0] == "." or folder in _SKIPPED
 
 
 def _walk(top: Path, ignored: _IgnoredFiles, exclude: Sequence[Patterns]) -> Iterator[Path]:
@@ -184,8 +213,7 @@ def _walk(top: Path, ignored: _IgnoredFiles, exclude: Sequence[Patterns]) -> Ite
         folders[:] = [
             name
             for name in folders
-            if name[0] != "."
-            and name not in _SKIPPED
+            if not _is_skipped(name)
             and not ignored.match(folder / name, folder=True)
             and not any(patterns.decide(folder / name, folder=True) for patterns in exclude)
         ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.exceptions import Exit
-from linting import pullqueue
+from linting import run_pullqueue
 
 from pullqueue.cli import _port_file
 from pullqueue.cli._client import FailedError
@@ -149,7 +149,7 @@ def test_wrong_options_of_serve(path: Path) -> None:
     """They are reported while the file is locked, so that `wait` does not wait any longer."""
     server = ServerOfFile(path)
     for option in ("--prot", "--port"):
-        done = pullqueue("serve", option, "http", "--port-file", str(path))
+        done = run_pullqueue("serve", option, "http", "--port-file", str(path))
 
         assert done.exit_code == 2
         assert path.read_text() == ""
@@ -162,9 +162,9 @@ def test_waiting_at_another_address(path: Path, server: Server) -> None:
     """With --url the server is asked there; the file still shows whether it runs."""
     command = ("wait", "--timeout", "0", "--port-file", str(path))
     with running(path, 1):
-        assert pullqueue(*command, "--url", server.url).exit_code == 0
-        done = pullqueue(*command)
-    ended = pullqueue(*command, "--url", server.url)
+        assert run_pullqueue(*command, "--url", server.url).exit_code == 0
+        done = run_pullqueue(*command)
+    ended = run_pullqueue(*command, "--url", server.url)
 
     assert "after 0 s, no pullqueue responds at http://127.0.0.1:1" in done.stderr
     assert (ended.exit_code, "there is no port file" in ended.stderr) == (1, True)
@@ -172,7 +172,7 @@ def test_waiting_at_another_address(path: Path, server: Server) -> None:
 
 def test_waiting_without_a_folder(tmp_path: Path) -> None:
     """A file that cannot come into being is not waited for."""
-    done = pullqueue("wait", "--timeout", "1000", "--port-file", str(tmp_path / "no" / "port"))
+    done = run_pullqueue("wait", "--timeout", "1000", "--port-file", str(tmp_path / "no" / "port"))
 
     assert (done.exit_code, done.stderr) == (
         3,

@@ -10,15 +10,15 @@ import jsonschema
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from pullqueue.config.schema import draft_7, queue_schema, schema_bytes
+from pullqueue.config.schema import published, queue_schema
 
 Schema = dict[str, Any]
 
 
 def test_schema_is_valid_in_both_drafts() -> None:
     """The published schema is one by the meta-schema that it names."""
-    for text, draft in ((schema_bytes(), Draft202012Validator), (draft_7(), Draft7Validator)):
-        schema = json.loads(text)
+    for name, draft in (("2020-12", Draft202012Validator), ("7", Draft7Validator)):
+        schema = json.loads(published(draft=name))
         assert jsonschema.validators.validator_for(schema) is draft
         draft.check_schema(schema)
 
@@ -51,3 +51,27 @@ def test_examples_and_defaults_conform(path: str) -> None:
     shown = [*part.get("examples", []), *([part["default"]] if "default" in part else [])]
     validator = Draft202012Validator(part | {"$defs": queue_schema()["$defs"]})
     assert [value for value in shown if not validator.is_valid(value)] == []
+
+
+def keywords_of(part: Any) -> set[str]:
+    """Return the names of all keys in a part of a document."""
+    if isinstance(part, list):
+        return set().union(*map(keywords_of, part))
+    return {*part}.union(*map(keywords_of, part.values())) if isinstance(part, dict) else set()
+
+
+def test_the_published_schema_has_no_keyword_of_the_linter() -> None:
+    assert "x-rules" in keywords_of(queue_schema())
+    for draft in ("2020-12", "7"):
+        assert not {"x-rules", "$comment"} & keywords_of(json.loads(published(draft=draft)))
+
+
+def test_the_published_schema_names_the_key_that_a_pull_queue_lacks() -> None:
+    keys = json.loads(published())["properties"]["queue"]["items"]["then"]["properties"]
+
+    assert keys["rate"]["errorMessage"] == (
+        "`rate` is not allowed on a pull queue: remove it, or set `mode: push`"
+    )
+    assert keys["retry_parameters"]["properties"]["max_doublings"]["errorMessage"].startswith(
+        "`max_doublings` is not allowed on a pull queue"
+    )

@@ -149,11 +149,12 @@ def key_not_deployed(view: View) -> Iterator[Report]:
         yield entry.report_key(message)
 
 
-@Rule("QY506", severity=Severity.INFO, opt_in=True, once=True)
+@Rule("QY506", severity=Severity.WARNING)
 def both_limits(view: View) -> Iterator[Report]:
     """A retry limit and an age limit are set together.
 
-    A task is deleted only when both are reached, not when one is.
+    A task is deleted only when both are reached, not when one is: this one may be retried for
+    longer than either limit says.
 
     Bad:
         queue:
@@ -170,13 +171,16 @@ def both_limits(view: View) -> Iterator[Report]:
           retry_parameters:
             task_age_limit: 2d
 
-    Source: documentation.
+    Source: Google's reference of queue.yaml; the API of Cloud Tasks says the same.
     """
     for queue, retry in view.retries:
         both = [*retry.some("task_age_limit", "task_retry_limit")]
         if len(both) == 2 and queue.mode != "pull":
             age, limit = both
-            message = "a task is deleted only when task_retry_limit and task_age_limit are reached"
+            message = (
+                "a task is deleted only when it has reached both task_retry_limit and "
+                "task_age_limit: set the one that you mean"
+            )
             labels = ((limit.key_place, "the other limit is here"),)
             yield Report(at=age.key_place, message=message, path=age.path, labels=labels)
 
@@ -259,7 +263,7 @@ def queue_removed(view: View) -> Iterator[Report]:
     Source: documentation.
     """
     names = {queue.name for queue in view.queues} | {"default"}
-    removed = [name for name in view.settings.previous_names if name not in names]
+    removed = [name for name in view.settings.previous_modes if name not in names]
     if removed:
         entry = view.top.entries.get("queue")
         listed = ", ".join(f'"{shorten(name)}"' for name in removed)
@@ -269,3 +273,38 @@ def queue_removed(view: View) -> Iterator[Report]:
         )
         at = entry.key_place if entry else view.top.place
         yield Report(at=at, message=message, path="queue")
+
+
+@Rule("QY510")
+def mode_changed(view: View) -> Iterator[Report]:
+    """A queue of an earlier version of the file has another mode.
+
+    From the deployment on, adds of the other kind fail: a task with a URL is refused by a pull
+    queue, one with `method="PULL"` by a push queue. Tasks that wait in the queue stay there.
+    Needs `--against`.
+
+    Bad (against mail):
+        queue:
+        - name: mail
+          mode: pull
+
+    Good (against mail):
+        queue:
+        - name: mail
+          rate: 5/s
+        - name: mail-pull
+          mode: pull
+
+    Source: the SDK's errors INVALID_QUEUE_MODE and InvalidQueueModeError.
+    """
+    for queue in view.queues:
+        before = view.settings.previous_modes.get(queue.name or "")
+        if before is None or queue.mode in (None, before):
+            continue
+        message = (
+            f"{queue.title} was a {before} queue and is now a {queue.mode} queue: add the "
+            f"{queue.mode} queue under a new name, and remove this one when it is empty"
+        )
+        entry = queue.get("mode") or queue.get("rate")
+        at = entry.place if entry else queue.title_place
+        yield Report(at, message, f"{queue.path}.mode")

@@ -14,7 +14,6 @@ FORMATS = {
     "concise": "text",
     "json": "data",
     "jsonl": "data",
-    "rdjson": "data",
     "github": "ci",
     "gitlab": "ci",
     "junit": "ci",

@@ -1,4 +1,4 @@
-"""Output for programs: JSON, JSON lines, Reviewdog's diagnostics."""
+"""Output for programs: JSON, JSON lines."""
 
 from __future__ import annotations
 
@@ -65,38 +65,3 @@ def _fix(finding: Finding, source: Source) -> dict[str, Any] | None:
         return None
     edits = [edit._asdict() for edit in edit_ranges(finding, source)]
     return {**finding.fix._asdict(), "edits": edits}
-
-
-def report_rdjson(report: RunReport) -> str:
-    """Write Reviewdog's diagnostics; its columns count bytes of UTF-8."""
-    diagnostics = [
-        _diagnostic(finding, file.source) for file in report.files for finding in file.findings
-    ]
-    document = {"source": {"name": "pullqueue lint"}, "diagnostics": diagnostics}
-    return to_json(document) + "\n"
-
-
-def _diagnostic(finding: Finding, source: Source) -> dict[str, Any]:
-    diagnostic: dict[str, Any] = {
-        "message": finding.message,
-        "location": {"path": finding.file, "range": _byte_range(source, finding)},
-        "severity": finding.severity.name,
-        "code": {"value": f"{finding.code} {finding.rule}"},
-    }
-    if edits := edit_ranges(finding, source):
-        diagnostic["suggestions"] = [
-            {"range": _byte_range(source, edit), "text": edit.replacement} for edit in edits
-        ]
-    return diagnostic
-
-
-def _byte_range(source: Source, at: Finding | EditRange) -> dict[str, Any]:
-    return {
-        "start": {"line": at.line, "column": _byte_column(source, at.line, at.column)},
-        "end": {"line": at.end_line, "column": _byte_column(source, at.end_line, at.end_column)},
-    }
-
-
-def _byte_column(source: Source, line: int, column: int) -> int:
-    before = source.line_text(line)[: column - 1]
-    return len(before.encode(errors="surrogatepass")) + 1
