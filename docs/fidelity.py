@@ -1,29 +1,33 @@
-"""Write the fidelity table from `fidelity.csv` into `reference/fidelity.md`.
+"""Write the tables of the reference: from `fidelity.csv`, and from `conformance.yaml`.
 
-python docs/fidelity.py            write it
-python docs/fidelity.py --check    fail if the page is out of date
+python docs/fidelity.py            write them into their pages
+python docs/fidelity.py --check    fail if a page is out of date
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import sys
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 DOCS = Path(__file__).parent
-PAGE = DOCS / "reference" / "fidelity.md"
-START, END = "<!-- fidelity: begin -->", "<!-- fidelity: end -->"
+START, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 
 def rows() -> list[dict[str, str]]:
-    """Return the rows of the table."""
+    """Return the rows of the fidelity table."""
     with (DOCS / "fidelity.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def table() -> str:
-    """Return the table as Markdown, one part for each area."""
+def fidelity() -> str:
+    """Return the fidelity table as Markdown, one part for each area."""
     parts = []
     for area, group in groupby(rows(), key=lambda row: row["area"]):
         lines = [f"| {area} | | how | source |", "|---|---|---|---|"]
@@ -35,23 +39,74 @@ def table() -> str:
     return "\n\n".join(parts)
 
 
-def updated(text: str) -> str:
-    """Return the page with the present table between its two marks."""
+def conformance() -> str:
+    """Return the score, and each fact that was recorded, with its witness."""
+    data = yaml.safe_load((DOCS / "conformance.yaml").read_text("utf-8"))
+    facts, witnesses = data["facts"], data["witnesses"]
+    same = sum("ours" not in fact for fact in facts)
+    lines = [
+        f"**{same} of {len(facts)}** recorded answers and deliveries are the same here.",
+        "",
+        "| call | when | production | here | witness |",
+        "|---|---|---|---|---|",
+    ]
+    for fact in facts:
+        ours = "the same" if "ours" not in fact else f"{_answer(fact['ours'])}: {fact['why']}"
+        witness = witnesses[fact["witness"]]
+        if other := fact.get("disagrees"):
+            witness += f"; another one, {witnesses[other['witness']]}, has: {_answer(other)}"
+        cells = (f"`{fact['call']}`", fact["when"], _answer(fact), ours, witness)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _answer(fact: dict[str, Any]) -> str:
+    """Return what was answered, or sent, in one cell."""
+    parts = []
+    if "code" in fact or fact.get("call", "delivery") != "delivery":
+        parts.append(f"`{fact.get('code', 'OK')}`")
+    if "text" in fact:
+        parts.append(fact["text"].replace("<", "&lt;"))
+    if "details" in fact:
+        kinds = [detail["@type"].rpartition(".")[2] for detail in fact["details"]]
+        parts.append(f"(details: {', '.join(kinds)})")
+    if fact.get("shows"):
+        shown = json.dumps(fact["shows"]).replace("null", "absent").replace('"any"', "set")
+        parts.append(f"`{shown}`")
+    if "wait" in fact:
+        parts.append(f"the next attempt is {fact['wait']} s after the response")
+    for name, values in fact.get("headers", {}).items():
+        shown = ", ".join("none" if value is None else value or "empty" for value in values)
+        parts.append(f"`{name}`: {shown};")
+    return " ".join(parts).rstrip(";")
+
+
+PAGES: dict[str, Callable[[], str]] = {"fidelity.md": fidelity, "conformance.md": conformance}
+"""Pages of the reference, and what writes their tables."""
+
+
+def updated(text: str, table: str) -> str:
+    """Return a page with a table between its two marks."""
     head, _, rest = text.partition(START)
     _, _, tail = rest.partition(END)
-    return f"{head}{START}\n{table()}\n{END}{tail}"
+    return f"{head}{START}\n{table}\n{END}{tail}"
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check the page and return the exit status."""
-    text = PAGE.read_text("utf-8")
-    if updated(text) == text:
-        return 0
-    if "--check" in arguments:
-        print(f"{PAGE.name}: the fidelity table is out of date: run python docs/fidelity.py")
-        return 1
-    PAGE.write_text(updated(text), "utf-8")
-    return 0
+    """Write or check the pages and return the exit status."""
+    status = 0
+    for name, table in PAGES.items():
+        page = DOCS / "reference" / name
+        text = page.read_text("utf-8")
+        new = updated(text, table())
+        if new == text:
+            continue
+        if "--check" in arguments:
+            print(f"{name}: its table is out of date: run python docs/fidelity.py")
+            status = 1
+        else:
+            page.write_text(new, "utf-8")
+    return status
 
 
 if __name__ == "__main__":

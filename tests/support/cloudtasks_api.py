@@ -11,9 +11,11 @@ from urllib.parse import quote, urlencode
 
 import grpc
 import pytest
+import requests
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.rpc.status_pb2 import Status
-from werkzeug.test import Client
+from werkzeug.datastructures import Headers
+from werkzeug.test import Client, EnvironBuilder, TestResponse
 
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.methods import Method
@@ -45,11 +47,26 @@ def refused(code: str, text: str = "") -> Any:
     return pytest.raises(ApiRefused, match=f"^{code}: .*{text}" if text else f"^{code}")
 
 
+class HttpClient:
+    """Sends requests to a server as a client of werkzeug does to an application."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def open(self, path: str, *, method: str, data: Any, headers: dict[str, str]) -> TestResponse:
+        """Send a request and return the response."""
+        sent = requests.request(method, self._url + path, data=data, headers=headers, timeout=60)
+        request = EnvironBuilder(path, method=method).get_request()
+        return TestResponse(
+            [sent.content], str(sent.status_code), Headers(dict(sent.headers)), request
+        )
+
+
 class RestApi:
-    """The REST interface of an application, spoken by hand."""
+    """The REST interface of an application or a server, spoken by hand."""
 
     def __init__(
-        self, client: Client, token: str | None = None, *, version: Version = V2BETA2
+        self, client: Client | HttpClient, token: str | None = None, *, version: Version = V2BETA2
     ) -> None:
         self._client = client
         self._version = version

@@ -233,6 +233,13 @@ def emulator_options(command: Command) -> Command:
         ),
         click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes."),
         click.option(
+            "--keep-created-queues",
+            "keep_created",
+            is_flag=True,
+            help="Whether a reload of QUEUE_YAML leaves queues of CreateQueue as they are. "
+            "Default: it disables them, as a deployment does.",
+        ),
+        click.option(
             "--lease-rate-limit/--no-lease-rate-limit",
             "leases_per_second",
             default=True,

@@ -96,6 +96,7 @@ def exec(  # noqa: A001 - the command's name
     url: str | None,
     profile: str,
     watch: bool,
+    keep_created: bool,
     leases_per_second: int | None,
     api_upstream: str | None,
     push_to: PushAddresses,
@@ -123,7 +124,7 @@ def exec(  # noqa: A001 - the command's name
 
     set_up_logs(log_format="text", log_level="warning")
     limits = Limits(leases_per_second=leases_per_second)
-    file = ConfigFile(queue_yaml or found_file(), profile=profile)
+    file = ConfigFile(queue_yaml or found_file(), profile=profile, keep_created=keep_created)
     emulator = Emulator(file.read(), limits=limits)
     server = Server(
         emulator, port=port, api_upstream=api_upstream, config_file=file, push_to=push_to

@@ -166,6 +166,7 @@ class ServeOptions:
     push_to: PushAddresses
     max_tasks: int
     watch: bool
+    keep_created: bool
     host_names: tuple[str, ...]
     log_format: str
     log_level: str
@@ -187,7 +188,11 @@ def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
     # Else gRPC's core writes lines of its own to the error stream.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _service.set_up_logs(log_format=options.log_format, log_level=options.log_level)
-    file = ConfigFile(options.queue_yaml or found_file(), profile=options.profile)
+    file = ConfigFile(
+        options.queue_yaml or found_file(),
+        profile=options.profile,
+        keep_created=options.keep_created,
+    )
     emulator = Emulator(
         file.read(),
         clock=ManualClock(SystemClock().now()) if options.clock == "manual" else SystemClock(),

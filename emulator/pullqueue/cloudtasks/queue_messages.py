@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, Final
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue.api.resources import Project
 from pullqueue.cloudtasks import texts
-from pullqueue.cloudtasks.calls import Call
+from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import (
     LARGEST_INT,
@@ -41,6 +42,32 @@ _BURST_SECONDS, _MIN_BURST, _MAX_BURST = 0.2, 10, 100
 """The tokens that a new queue holds: what it starts in this time, within these limits. Seen in
 production are 10 with 1 a second and 100 with 500."""
 _MAX_SET_BURST: Final = 500
+_REGION_IDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "asia-east2": "df",
+        "asia-northeast1": "an",
+        "asia-northeast2": "dt",
+        "asia-northeast3": "du",
+        "asia-south1": "el",
+        "asia-southeast1": "as",
+        "asia-southeast2": "et",
+        "australia-southeast1": "ts",
+        "europe-central2": "lm",
+        "europe-west1": "ew",
+        "europe-west2": "nw",
+        "europe-west3": "ey",
+        "europe-west6": "oa",
+        "northamerica-northeast1": "nn",
+        "southamerica-east1": "rj",
+        "us-central1": "uc",
+        "us-east1": "ue",
+        "us-east4": "uk",
+        "us-west2": "wl",
+        "us-west3": "wm",
+        "us-west4": "wn",
+    }
+)
+"""What App Engine's host names call a location; where it is not known, they name none."""
 
 
 def queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> Message:
@@ -126,14 +153,15 @@ def target_of(routing: Message) -> str | None:
     return ".".join(filter(None, (routing.instance, routing.version, service))) or None
 
 
-def write_routing(message: Message, target: str | None, project: str) -> None:
+def write_routing(message: Message, target: str | None, name: ResourceName) -> None:
     """Write a service, version or instance into a routing, and the host that it leads to."""
     parts = (target or "").split(".")
     message.service = parts[-1]
     message.version = parts[-2] if len(parts) > 1 else ""
     message.instance = ".".join(parts[:-2])
-    app = Project.of(project).app_id
-    message.host = ".".join(filter(None, (*parts, f"{app}.appspot.com")))
+    region = _REGION_IDS.get(name.location)
+    host = f"{Project.of(name.project).app_id}.{f'{region}.r.' if region else ''}appspot.com"
+    message.host = ".".join(filter(None, (*parts, host)))
 
 
 def _write_push_settings(call: Call, message: Message, settings: QueueSettings) -> None:
@@ -143,7 +171,7 @@ def _write_push_settings(call: Call, message: Message, settings: QueueSettings) 
         getattr(message, holder).SetInParent()
     if settings.target:
         override = getattr(reduce(getattr, holders, message), routing)
-        write_routing(override, settings.target, call.name.project)
+        write_routing(override, settings.target, call.name)
     setattr(limits, version.dispatch_rate, settings.effective_rate)
     limits.max_burst_size = settings.effective_bucket_size
     setattr(limits, version.max_concurrent, settings.effective_concurrent_requests)

@@ -114,7 +114,7 @@ def upload_queue_yaml(call: Call) -> Message:
         raise invalid(str(error)) from None
     for queue in changed_queues(call.emulator, config):
         check_permission(queue, call.caller, call.method.permission)
-    call.emulator.reconfigure(config)
+    call.emulator.reconfigure(config, disable_created=file is None or not file.keep_created)
     return Empty()
 
 

@@ -32,6 +32,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
 _REMEMBERED: Final = 1000
 """How much advice is not logged again."""
 
+_WILDCARD: Final = "-"
+"""Other APIs of Google have it for all locations."""
+
 _log = logging.getLogger("pullqueue.server")
 
 
@@ -116,6 +119,10 @@ class Service:
         if not text:
             raise invalid(f"{method.field} is missing", field=method.field)
         name = ResourceName.parse(text, method.resource or "<project>", field=method.field)
+        if name.location == _WILDCARD:
+            advice = f'{method.field} is "{text:.200}": name one location, such as us-central1'
+            message = texts.LOCATION.format(location=name.location)
+            raise invalid(message, field=method.field, advice=advice)
         served = self._state.emulator.project
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:
             raise CloudTasksError(

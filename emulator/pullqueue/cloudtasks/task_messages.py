@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
@@ -27,6 +28,7 @@ from pullqueue.tasks import (
     AttemptRecord,
     HttpRequest,
     NewTask,
+    Push,
     RequestToken,
     Task,
     why_in_use,
@@ -51,6 +53,10 @@ _CLASS_CODES: Final[Mapping[int, int]] = MappingProxyType(
 """The same for all other statuses that begin with this digit; UNKNOWN for the rest."""
 _SECONDS: Final = range(-62_135_596_800, LAST_USEC // USEC_PER_SECOND + 1)
 """What a timestamp may hold: the years 1 to 9999."""
+_ADDED_BYTES: Final = 10_000
+"""More than what a task can have when it is stored, and does not have in a request."""
+_GENERATED_NAME: Final = "0" * 20
+"""A name as long as those that production generates."""
 _unprintable = re.compile(r"[^!-~]+")
 
 
@@ -84,7 +90,51 @@ def new_task(call: Call, queue: Queue, task: Message) -> NewTask:
         message = task.pull_message
         return NewTask(message.payload, name, message.tag or None, eta_usec=eta_usec)
     body, request = _push_request(call, queue, task)
-    return NewTask(body, name, request=request, eta_usec=eta_usec)
+    new = NewTask(body, name, request=request, eta_usec=eta_usec)
+    _check_size(call, queue, new, request, task)
+    return new
+
+
+def _check_size(
+    call: Call, queue: Queue, new: NewTask, request: HttpRequest, task: Message
+) -> None:
+    """Check the size of a push task as it is stored, with all that is added to it.
+
+    As production measures it, the host is all that it has of a routing, and the deadline of an App
+    Engine task counts if it was given.
+    """
+    most = call.emulator.limits.cloud_tasks_task_bytes
+    if task.ByteSize() + _ADDED_BYTES <= most:
+        return
+    now_usec = queue.now_usec()
+    stored = call.message("Task")
+    full = replace(call, request=call.message("CreateTaskRequest", response_view=FULL))
+    shown = Task(
+        eta_usec=now_usec if new.eta_usec is None else new.eta_usec,
+        sequence=0,
+        name=new.name or _GENERATED_NAME,
+        queue_name=queue.name,
+        payload=new.payload,
+        tag=None,
+        retry_count=0,
+        enqueued_usec=now_usec,
+        stored_bytes=0,
+        push=Push(request),
+    )
+    write_tasks(full, [shown], lambda: stored)
+    stored.ClearField("view")
+    if stored.HasField("app_engine_http_request"):
+        routing = stored.app_engine_http_request.app_engine_routing
+        routing.CopyFrom(type(routing)(host=routing.host))
+        if has(stored, "dispatch_deadline") and not task.HasField("dispatch_deadline"):
+            stored.ClearField("dispatch_deadline")
+    size = stored.ByteSize()
+    if size > most:
+        advice = (
+            f"the task has {size} bytes with its name, times and headers; the maximum is {most}: "
+            "store the data elsewhere and put a reference in the task"
+        )
+        raise invalid(texts.TASK_TOO_LARGE, field="task", advice=advice)
 
 
 def _new_eta_usec(call: Call, queue: Queue, task: Message) -> int | None:
@@ -161,10 +211,6 @@ def _push_request(call: Call, queue: Queue, task: Message) -> tuple[bytes, HttpR
             advice=f'queue "{queue.name}" is a push queue: set app_engine_http_request or '
             "http_request in the task",
         )
-    size, most = task.ByteSize(), call.emulator.limits.cloud_tasks_task_bytes
-    if size > most:
-        advice = f"the task has {size} bytes; the maximum is {most}"
-        raise invalid(texts.TASK_TOO_LARGE, field="task", advice=advice)
     read = _http_request if task.HasField("http_request") else _app_engine_request
     body, request = read(call, task)
     if has(task, "retry_config") and task.HasField("retry_config"):
@@ -275,7 +321,7 @@ def _write_request(call: Call, message: Message, task: Task, request: HttpReques
         shown = message.app_engine_http_request
         setattr(shown, call.version.relative_url, request.url)
         target = call.queue.settings.target or request.target
-        write_routing(shown.app_engine_routing, target, call.name.project)
+        write_routing(shown.app_engine_routing, target, call.name)
         if full:
             setattr(shown, call.version.payload, task.payload)
         if task.payload:

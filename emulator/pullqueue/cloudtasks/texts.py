@@ -26,6 +26,9 @@ QUEUE_ID: Final = (
     'Queue ID "{id}" can contain only letters ([A-Za-z]), numbers ([0-9]), or hyphens (-). Queue '
     "ID must be between 1 and 100 characters."
 )
+LOCATION: Final = (
+    "Location '{location}' is not a valid location. Use ListLocations to list valid locations."
+)
 PERMISSION_DENIED: Final = "Permission denied on resource project {project}."
 NOT_FOUND: Final = "Requested entity was not found."
 """For tasks, and where an unknown queue is deleted."""

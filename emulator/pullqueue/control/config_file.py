@@ -43,10 +43,12 @@ class Changes(Model):
 class ConfigFile:
     """A queue.yaml and the result of the last attempt to load it."""
 
-    def __init__(self, path: Path, *, profile: str = "gcloud") -> None:
+    def __init__(self, path: Path, *, profile: str = "gcloud", keep_created: bool = False) -> None:
         """Store the path of an emulator's file; it is not read until it changes."""
         self.path = path
         self.profile = profile
+        self.keep_created = keep_created
+        """True if a reload leaves queues alone that were created at run time."""
         self.problem: str | None = None
         """Why the file as it is now is not applied; None if it is."""
         self.loaded: datetime | None = None
@@ -77,7 +79,12 @@ class ConfigFile:
             try:
                 config = self.read()
                 changes = _changes(emulator.config, config)
-                emulator.reconfigure(config)
+                running = self._created(emulator)
+                emulator.reconfigure(config, disable_created=not self.keep_created)
+                disabled = running - self._created(emulator)
+                changes.removed += [
+                    name for name in sorted(disabled) if name not in config.by_name()
+                ]
             except PullQueueError as error:
                 self.problem = str(error)
                 if not isinstance(error, _OF_THE_FILE):
@@ -87,6 +94,11 @@ class ConfigFile:
             self.loaded = emulator.clock.now()
             _log.info("%s is applied: %s", self.path, changes)
             return changes
+
+    def _created(self, emulator: Emulator) -> set[str]:
+        """Return the names of the queues that were created at run time and are not disabled."""
+        queues = emulator.queues
+        return {queue.name for queue in queues if queue.is_runtime and not queue.disabled}
 
     def check(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
         """Reload the file `now`, or if it has changed and `changes` is true; log what is wrong.

@@ -145,14 +145,16 @@ class Emulator:
             raise UnknownQueueError(self._unknown(name), queue_name=name)
         return queue
 
-    def reconfigure(self, config: QueueConfig) -> None:
-        """Apply another configuration, as a deployment of queue.yaml would.
+    def reconfigure(self, config: QueueConfig, *, disable_created: bool = False) -> None:
+        """Apply another configuration.
 
         Queues are added and changed, and resumed unless `resume_paused_queues` is false; one that
         is no longer listed is disabled and keeps its tasks until it is listed again. Queues made at
-        run time are left alone.
+        run time are left alone, or disabled, as a deployment of queue.yaml does it: until they are
+        resumed.
         """
-        self._configure(config, resume=config.resume_paused_queues is not False)
+        resume = config.resume_paused_queues is not False
+        self._configure(config, resume=resume, disable_created=disable_created)
 
     def create_queue(self, settings: QueueSettings) -> Queue:
         """Create a queue at run time, in addition to those of queue.yaml, and return it.
@@ -281,7 +283,9 @@ class Emulator:
         times = (queue.last_lease_end_usec() for queue in self.queues)
         return max((usec for usec in times if usec is not None), default=None)
 
-    def _configure(self, config: QueueConfig, *, resume: bool) -> None:
+    def _configure(
+        self, config: QueueConfig, *, resume: bool, disable_created: bool = False
+    ) -> None:
         listed = config.by_name()
         with self._lock:
             records = self._store.queue_records()
@@ -294,7 +298,8 @@ class Emulator:
                     elif record.paused and resume:
                         self._store.change_queue_record(name, paused=False)
             for name, queue in self._queues.items():
-                queue.set_disabled(name not in listed and not queue.is_runtime)
+                if not queue.is_runtime or name in listed or disable_created:
+                    queue.set_disabled(name not in listed)
                 if name in listed:
                     self._configured(listed[name])
             self._load()

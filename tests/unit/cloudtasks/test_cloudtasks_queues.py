@@ -68,7 +68,7 @@ class TestGetQueue:
         self, call: Call, rates: tuple[str, str], attempts: dict[str, Any], holder: str
     ) -> None:
         """What applies to it is shown: what queue.yaml sets, and the defaults."""
-        host = "v1.worker.app.appspot.com"
+        host = "v1.worker.app.uc.r.appspot.com"
         override = {"service": "worker", "version": "v1", "host": host}
         routing: dict[str, Any] = {"appEngineRoutingOverride": override}
         expected = {
@@ -299,7 +299,7 @@ class TestCreateQueue:
         """It is one of the default service; a host that is sent is ignored."""
         created = create(call, appEngineRoutingOverride={"version": "v2", "host": "ignored"})
 
-        host = "v2.default.app.appspot.com"
+        host = "v2.default.app.uc.r.appspot.com"
         override = {"service": "default", "version": "v2", "host": host}
         assert created["appEngineRoutingOverride"] == override
 
@@ -482,14 +482,15 @@ class TestPause:
 
 class TestUpload:
     def test_a_queue_yaml(self, call: Call) -> None:
-        """It is applied as a deployment: what it does not list is disabled."""
+        """It is applied as a deployment: what it does not list is disabled, created queues too."""
         create(call, pullTarget={})
         body = {"data": b64encode(TEXT).decode()}
 
         assert call("UploadQueueYaml", appId="app", httpBody=body) == {}
         running = ids(call("ListQueues", parent=LOCATION, filter="state=RUNNING"))
         disabled = ids(call("ListQueues", parent=LOCATION, filter="state=DISABLED"))
-        assert (running, disabled) == (["default", "made", "new"], ["limited", "pull", "push"])
+        assert (running, disabled) == (["default", "new"], ["limited", "made", "pull", "push"])
+        assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
 
     def test_one_with_errors(self, call: Call) -> None:
         """Nothing changes, and the message is the linter's."""

@@ -140,6 +140,20 @@ def test_following_the_file(
     assert not emulator.queue("other").disabled
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_reload_disables_created_queues_unless_they_are_kept(
+    queue_yaml: Path, emulator: Emulator, *, keep: bool
+) -> None:
+    made = emulator.create_queue(QueueSettings(name="made", mode=QueueMode.PULL))
+    file = ConfigFile(queue_yaml, keep_created=keep)
+
+    assert file.reload(emulator).removed == ([] if keep else ["made"])
+    assert made.disabled is not keep
+    assert file.reload(emulator).removed == []
+    made.resume()
+    assert not made.disabled
+
+
 def test_link_out_of_the_project_is_not_applied(
     tmp_path: Path, queue_yaml: Path, emulator: Emulator
 ) -> None:

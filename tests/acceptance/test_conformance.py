@@ -1,0 +1,192 @@
+"""The conformance table, replayed: what production answered is what a server answers.
+
+Each fact of `docs/conformance.yaml` is one test for each version of the API and each transport.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cloudtasks_api import ApiRefused, Call, GrpcApi, HttpClient, RestApi
+from push_app import PushApp, Received, push_app, until
+
+from pullqueue import Emulator, Limits, ManualClock
+from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.server.lifecycle import Server
+
+LOCATION = "projects/app/locations/us-central1"
+QUEUE = f"{LOCATION}/queues/recorded"
+CLOSED = "http://127.0.0.1:9"
+"""Where nothing listens."""
+FACTS = yaml.safe_load((Path(__file__).parents[2] / "docs" / "conformance.yaml").read_text())[
+    "facts"
+]
+CASES = [
+    pytest.param(
+        fact, version, transport, id=f"{fact['call']}, {fact['when']}-{version}-{transport}"
+    )
+    for fact in FACTS
+    for version in fact.get("versions", ["v2", "v2beta3"])
+    for transport in ("gRPC", "REST")
+    if fact.get("transport", transport) == transport
+]
+
+
+class Target(PushApp):
+    """Answers with one status after the other, a second later each; None: too late."""
+
+    def __init__(self, answers: list[int | None], clock: ManualClock) -> None:
+        super().__init__()
+        self._answers = iter(answers)
+        self._clock = clock
+
+    def handle(self, received: Received) -> int:
+        self.received.append(received)
+        self._clock.advance(1)
+        status = next(self._answers)
+        if status is None:
+            self.released.wait(1)
+        return status or 200
+
+
+class Replay:
+    """A server, and what one fact needs of it."""
+
+    def __init__(
+        self, fact: dict[str, Any], version: str, transport: str, server: Server, app: Target
+    ) -> None:
+        self.app = app
+        self._api: Call = (
+            GrpcApi(server, version=VERSIONS[version])
+            if transport == "gRPC"
+            else RestApi(HttpClient(server.url), version=VERSIONS[version])
+        )
+        self._old_api = GrpcApi(server, version=V2BETA2)
+        self._fact = fact
+
+    def call(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Call a method with a request of the table."""
+        api = self._old_api if name == "UploadQueueYaml" else self._api
+        return api(name, **self._filled(request))
+
+    def prepare(self) -> None:
+        """Create the queue, and what was there before the call."""
+        queue = {"name": QUEUE, "retryConfig": self._fact.get("retry", {})}
+        self.call("CreateQueue", {"parent": LOCATION, "queue": queue})
+        for step in self._fact.get("before", []):
+            [(name, request)] = step.items()
+            self.call(name, request)
+
+    def deliver(self) -> None:
+        """Create a task, and have it sent until the target has given all its answers."""
+        answers, url = self._fact["answers"], f"{self.app.url}/work"
+        request: dict[str, Any] = {"httpRequest": {"url": f"{CLOSED}/" if answers == [0] else url}}
+        if self._fact["target"] == "app engine":
+            request = {"appEngineHttpRequest": {"relativeUri": "/work"}}
+        if None in answers:
+            request["dispatchDeadline"] = "0.2s"
+        name = f"{QUEUE}/tasks/one"
+        self.call("PauseQueue", {"name": QUEUE})
+        self.call("CreateTask", {"parent": QUEUE, "task": {"name": name, **request}})
+        for number in range(1, len(answers) + 1):
+            self.call("RunTask", {"name": name})
+            until(partial(self._has_ended, name, number))
+
+    def _has_ended(self, task: str, attempt: int) -> bool:
+        try:
+            shown = self.call("GetTask", {"name": task})
+        except ApiRefused:
+            return True
+        return shown["dispatchCount"] == attempt and "responseTime" in shown["lastAttempt"]
+
+    def _filled(self, value: Any) -> Any:
+        """Return a value of the table with its placeholders replaced."""
+        if isinstance(value, dict):
+            return {key: self._filled(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self._filled(each) for each in value]
+        if not isinstance(value, str):
+            return value
+        if re.fullmatch(r"\d+ bytes", value):
+            return b64encode(b"x" * int(value.removesuffix(" bytes"))).decode()
+        return value.replace("{location}", LOCATION).replace("{queue}", QUEUE)
+
+    def expected(self) -> dict[str, Any]:
+        """Return what is answered here: as in production, but for what the table names."""
+        fact: dict[str, Any] = self._filled(self._fact)
+        ours: dict[str, Any] = fact.get("ours", {})
+        return fact | ours
+
+
+@pytest.fixture
+def replay(request: pytest.FixtureRequest) -> Iterator[Replay]:
+    """Yield a server of its own for a fact."""
+    fact, version, transport = (
+        request.node.callspec.params[name] for name in ("fact", "version", "transport")
+    )
+    clock = ManualClock()
+    limits = Limits(min_deadline_seconds=0) if None in fact.get("answers", []) else Limits()
+    emulator = Emulator.from_text("queue: []", clock=clock, limits=limits)
+    app = Target(fact.get("answers", []), clock)
+    with push_app(app), Server(emulator, push_to=PushAddresses([app.url])) as server:
+        yield Replay(fact, version, transport, server, app)
+
+
+@pytest.mark.parametrize(("fact", "version", "transport"), CASES)
+def test_a_recorded_fact(
+    replay: Replay, fact: dict[str, Any], version: str, transport: str
+) -> None:
+    replay.prepare()
+    if "answers" in fact:
+        replay.deliver()
+    expected = replay.expected()
+    if fact["call"] == "delivery":
+        check_headers(replay.app.received, expected["headers"])
+        return
+    request = {"name": f"{QUEUE}/tasks/one"} if "answers" in fact else fact["request"]
+    if expected.get("code", "OK") != "OK":
+        with pytest.raises(ApiRefused) as refused:
+            replay.call(fact["call"], request)
+        assert (refused.value.code, refused.value.message) == (expected["code"], expected["text"])
+        details = expected.get("details", [])
+        assert refused.value.details[: len(details)] == details
+        return
+    shown = replay.call(fact["call"], request)
+    check_shown(shown, expected.get("shows", {}))
+    if "wait" in fact:
+        ended = datetime.fromisoformat(shown["lastAttempt"]["responseTime"])
+        waited = datetime.fromisoformat(shown["scheduleTime"]) - ended
+        assert waited.total_seconds() == fact["wait"]
+
+
+def check_shown(shown: Any, expected: Any, path: str = "") -> None:
+    """Check the fields that the table names: null is absent, `any` is set; headers are complete."""
+    if not isinstance(expected, dict):
+        assert expected in ("any", shown), path
+        return
+    if path.endswith(".headers"):
+        assert shown == expected
+    for name, value in expected.items():
+        assert (name in shown) == (value is not None), f"{path}.{name}"
+        if value is not None:
+            check_shown(shown[name], value, f"{path}.{name}")
+
+
+def check_headers(received: list[Received], expected: dict[str, list[str | None]]) -> None:
+    """Check the headers of one attempt after the other."""
+    for name, values in expected.items():
+        sent = [{key.lower(): value for key, value in one.headers.items()} for one in received]
+        assert [headers.get(name.lower()) for headers in sent] == values, name
+
+
+def test_a_difference_has_a_reason() -> None:
+    assert [fact["when"] for fact in FACTS if ("ours" in fact) != ("why" in fact)] == []
