@@ -15,6 +15,7 @@ from pullqueue import Emulator, HttpRequest, NewTask
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
+from pullqueue.stores.postgres_pool import connect, parsed
 
 QUEUE_YAML = """\
 queue:
@@ -128,3 +129,25 @@ def test_a_server_keeps_its_claim_when_its_connections_are_cut(tmp_path: Path) -
             app.released.set()
             until(lambda: app.paths().count("/slow") == 2)
         assert first.process.poll() is None
+
+
+def test_a_task_that_cannot_be_started_holds_up_no_other() -> None:
+    """Not even those of its own queue, while it waits for a lock of the database."""
+    emulator = Emulator.from_text(QUEUE_YAML, store=open_store(own_schema("locked")))
+    emulator.reset()
+    many = emulator.queue("many")
+    many.add(name="locked", request=HttpRequest("/locked"))
+    with (
+        closing(emulator),
+        push_app() as app,
+        connect(parsed(own_schema("locked"))) as connection,
+    ):
+        connection.autocommit = False
+        connection.execute("SELECT FROM tasks WHERE name = 'locked' FOR UPDATE")
+        with Server(emulator, push_to=PushAddresses([app.url])):
+            for queue in (many, emulator.queue("default")):
+                queue.add(request=HttpRequest(f"/{queue.name}"))
+            until(lambda: {"/many", "/default"} <= {*app.paths()})
+            assert "/locked" not in app.paths()
+            connection.rollback()
+            until(lambda: "/locked" in app.paths())

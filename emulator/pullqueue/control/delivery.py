@@ -139,7 +139,10 @@ class Delivery:
         """Start an attempt of a task, past its eta, rate and pause; False: one is running."""
         by = current_origin()
         who = ", ".join(filter(None, [by.interface, by.client]))
-        return self._start(task, self._dispatcher.run_now, f", run by {who}")
+        started = self._start(task, self._dispatcher.run_now, f", run by {who}")
+        if started is not None:
+            self._pool.run(self._attempt, *started)
+        return started is not None
 
     def enforced_rate(self, queue: Queue) -> float:
         """Return how many tasks of a queue may start in a second."""
@@ -210,7 +213,7 @@ class Delivery:
             with self._reporting(queue):
                 if is_dispatched(queue):
                     queues.append(queue)
-        busy = Counter(each.queue.name for each in self._dispatcher.running)
+        busy = self._dispatcher.counts
         before = busy.total()
         for queue in queues:
             with self._reporting(queue):
@@ -228,7 +231,10 @@ class Delivery:
             # So that the limits of the queue hold over all servers that share the store.
             if self._stopping.is_set() or not queue.claim_dispatch():
                 break
-            started += self._start(task, self._dispatcher.start)
+            # In another thread: beside busy workers each use of the store waits for its turn.
+            self._dispatcher.reserve(task)
+            self._pool.run(self._start_in_turn, task)
+            started += 1
             self._started[queue.name] = perf_counter()
         return started
 
@@ -244,23 +250,37 @@ class Delivery:
                     wait_seconds = min(wait_seconds, max(left, 0.001))
         return wait_seconds
 
+    def _start_in_turn(self, task: Task) -> None:
+        """Start an attempt that was reserved, and carry it out."""
+        started = None
+        try:
+            if not self._stopping.is_set():
+                started = self._start(task, self._dispatcher.start)
+            self._problems.pop(f"start {task.queue_name}", None)
+        except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
+            problem = f'push tasks of queue "{task.queue_name}" cannot be started'
+            self._report(f"start {task.queue_name}", problem, error)
+            self._stopping.wait(_POLL_SECONDS)  # it would be tried again at once
+        finally:
+            self._dispatcher.release(task)
+        if started is not None:
+            self._attempt(*started)
+        self._wake.set()
+
     def _start(
         self, task: Task, start: Callable[[Task], RunningAttempt | None], by: str = ""
-    ) -> bool:
-        """Start an attempt, and send it in another thread; return whether it was started.
+    ) -> tuple[RunningAttempt, SplitUrl, Origin] | None:
+        """Start an attempt; return what `_attempt` needs, or None if it was not started.
 
         `by` is added to the address in the history of the task.
         """
         address = self.addresses.of(task, self._emulator.queue(task.queue_name).settings)
         if address is None:
-            return False
+            return None
         origin = self._requests.origin(Interface.PUSH, str(address))
         with called_by(Caller(origin._replace(client=f"{address}{by}"))):
             running = start(task)
-        if running is None:
-            return False
-        self._pool.run(self._attempt, running, address, origin)
-        return True
+        return None if running is None else (running, address, origin)
 
     def _attempt(self, running: RunningAttempt, address: SplitUrl, origin: Origin) -> None:
         """Send a task that was started, and apply the result."""

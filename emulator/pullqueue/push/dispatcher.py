@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -131,8 +131,8 @@ class Dispatcher:
         self._signer = signer or TokenSigner()
         self._lock = threading.Lock()
         self._running: dict[tuple[str, str], RunningAttempt] = {}
-        self._counts: Counter[str] = Counter()
-        """The running attempts of each queue."""
+        self._reserved: set[tuple[str, str]] = set()
+        """The tasks whose attempts start at once, in other threads."""
         self._scans: dict[str, _Scan] = {}
 
     @property
@@ -140,6 +140,12 @@ class Dispatcher:
         """The attempts that have started and are not finished."""
         with self._lock:
             return list(self._running.values())
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many attempts of each queue are running, or reserved."""
+        with self._lock:
+            return Counter(name for name, _ in self._running.keys() | self._reserved)
 
     @bypass_interceptors()
     def startable(self, queue: Queue, limit: int) -> list[Task]:
@@ -149,6 +155,16 @@ class Dispatcher:
             return []
         scan = self._scans.setdefault(queue.name, _Scan())
         return scan.find(queue, limit, waits=self._missing, is_running=self._is_running)
+
+    def reserve(self, task: Task) -> None:
+        """Count an attempt that is to start at once, in another thread; `release` it after that."""
+        with self._lock:
+            self._reserved.add((task.queue_name, task.name))
+
+    def release(self, task: Task) -> None:
+        """End the reservation of an attempt, which has started or cannot start."""
+        with self._lock:
+            self._reserved.discard((task.queue_name, task.name))
 
     @bypass_interceptors()
     def next_usec(self, queue: Queue) -> int | None:
@@ -275,7 +291,6 @@ class Dispatcher:
         with self._lock:
             if self._running.get(key) is running:
                 del self._running[key]
-                self._counts[running.queue.name] -= 1
 
     def _start(self, task: Task, *, takes_token: bool) -> RunningAttempt | None:
         queue = self._emulator.queue(task.queue_name)
@@ -293,12 +308,13 @@ class Dispatcher:
             if takes_token:
                 self._bucket(queue).take()
             self._running[queue.name, task.name] = running
-            self._counts[queue.name] += 1
+            self._reserved.discard((queue.name, task.name))
         return running
 
     def _is_running(self, task: Task) -> bool:
         # Its lease may have ended, by a clock that was moved.
-        return (task.queue_name, task.name) in self._running
+        key = (task.queue_name, task.name)
+        return key in self._running or key in self._reserved
 
     def _allowance(self, queue: Queue) -> int:
         """Return how many attempts of a queue may start now."""
@@ -306,10 +322,11 @@ class Dispatcher:
             return 0
         if not self._rates:
             return sys.maxsize
-        slots = queue.settings.effective_concurrent_requests
+        slots = queue.settings.effective_concurrent_requests - self.counts[queue.name]
         with self._lock:
-            tokens = self._bucket(queue).count(self._emulator.now_usec())
-            return min(tokens, slots - self._counts[queue.name])
+            reserved = sum(name == queue.name for name, _ in self._reserved)
+            tokens = self._bucket(queue).count(self._emulator.now_usec()) - reserved
+        return min(tokens, slots)
 
     def _bucket(self, queue: Queue) -> TokenBucket:
         buckets = _buckets.setdefault(self._emulator, {})
@@ -344,8 +361,7 @@ class _Scan:
             return list(islice((task for task in due if not is_running(task)), limit))
         found: list[Task] = []
         only_waiting = True
-        due = walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=self._waiting)
-        for task in due:
+        for task in self._due(queue, limit):
             if waits(task) is None:
                 only_waiting = False
                 if not is_running(task):
@@ -357,6 +373,13 @@ class _Scan:
         if self._waiting is not None:
             found += self._sweep(queue, waits=waits, is_running=is_running)
         return found[:limit]
+
+    def _due(self, queue: Queue, limit: int) -> Iterator[Task]:
+        """Yield the due tasks after those that wait; at first no more than are needed are read."""
+        page = queue.list_tasks(limit, state=TaskState.AVAILABLE, after=self._waiting)
+        yield from page
+        if len(page) == limit:
+            yield from walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=page[-1][:2])
 
     def _sweep(
         self,
