@@ -136,6 +136,24 @@ async def drain_async(
     return driver.calls
 
 
+class _Idleness:
+    """What a worker has done in vain since it has last changed something."""
+
+    def __init__(self) -> None:
+        self.leases: Counter[object] = Counter()
+        """By queue and task of asyncio: of several coroutines each polls for itself."""
+        self.sleeps = 0
+        """Those while there was nothing to do."""
+        self.has_slept = False
+        """True if it has slept since its last lease."""
+
+    def leases_in_vain(self, queue_name: str) -> int:
+        """Count a lease in vain, and return how many there were of its queue."""
+        loop = queue_name, current_task()
+        self.leases[loop] += 1
+        return self.leases[loop]
+
+
 class _Driver:
     """One run of `drain` or `drain_async`."""
 
@@ -170,16 +188,11 @@ class _Driver:
         """True if a handler is called, and not the worker."""
         self._clock = movable_clock(emulator)
         self._max_calls = max_calls
+        self._done: Counter[str] = Counter()
+        """What the worker has done, leases only where they returned tasks."""
         self._exceeded = ""
-        """What the worker has done too many times."""
-        self._leases = 0
-        """Number of leases that returned tasks."""
-        self._polls = 0
-        """Number of leases in vain since something has happened."""
-        self._sleeps = 0
-        self._slept = False
-        self._idle_leases: Counter[object] = Counter()
-        self._idle_sleeps = 0
+        """What it has done too many times."""
+        self._idle = _Idleness()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -202,7 +215,7 @@ class _Driver:
             self._exceeded = f"the worker was called {self.calls} times"
             return False
         self.calls += 1
-        self._busy()
+        self._idle = _Idleness()
         return True
 
     def _send_tasks(self) -> None:
@@ -245,10 +258,8 @@ class _Driver:
             return self._other_call(call.verb, call_next)
         lease = call_next()
         if not isinstance(lease, Lease) or lease.tasks:
-            self._busy()
-            self._leases += 1
-            if self._leases > self._max_calls:
-                self._exceed("leased")
+            self._idle = _Idleness()
+            self._count("leased")
             return lease
         return self._after_empty_lease(call.queue.name, lease)
 
@@ -260,7 +271,7 @@ class _Driver:
         else:
             changed = verb in _CHANGES
         if changed:
-            self._busy()
+            self._idle = _Idleness()
         return result
 
     @bypass_interceptors()
@@ -268,56 +279,50 @@ class _Driver:
         if lease.rate_limited:
             self._clock.advance(1)
             return lease
-        loop = (queue_name, current_task())  # of several coroutines each has its own
-        self._idle_leases[loop] += 1
-        again = self._idle_leases[loop] > 1
+        in_vain = self._idle.leases_in_vain(queue_name)
         if self._has_nothing_to_do():
-            if self._idle_leases[loop] > _IDLE_STEPS:
+            if in_vain > _IDLE_STEPS:
                 self._interrupter.end()
             return lease
+        if self._idle.leases.total() > self._max_calls:
+            self._exceed("leased")
         # A worker that polls without a pause would see no time pass; one that pauses and has
         # leases meanwhile must not lose them by a jump.
-        if again and not self._available() and not (self._slept and self._leased()):
+        has_lease = self._idle.has_slept and self._leased()
+        self._idle.has_slept = False
+        if in_vain > 1 and not self._available() and not has_lease:
             advance_to_next_event(self._emulator)
-            self._busy()
-        self._slept = False
-        self._polls += 1
-        if self._polls > self._max_calls:
-            self._exceed("leased")
+            self._idle = _Idleness()
         return lease
 
     @bypass_interceptors()
     def _sleep(self, seconds: float) -> None:
-        if self._sending:
-            self._clock.advance(seconds)
-            return
-        self._sleeps += 1
-        self._slept = True
-        if self._sleeps > self._max_calls:
-            self._exceed("slept")
-        if self._has_nothing_to_do():
-            self._idle_sleeps += 1
-            if self._idle_sleeps > _IDLE_STEPS:
-                self._interrupter.end()
+        if not self._sending:
+            self._count("slept")
+            self._idle.has_slept = True
+            if self._has_nothing_to_do():
+                self._idle.sleeps += 1
+                if self._idle.sleeps > _IDLE_STEPS:
+                    self._interrupter.end()
         self._clock.advance(seconds)
+
+    def _count(self, done: str) -> None:
+        self._done[done] += 1
+        if self._done[done] > self._max_calls:
+            self._exceed(done)
 
     def _exceed(self, done: str) -> None:
         """End the worker; if it waits for a lease that is longer than this, expire the lease.
 
         Not earlier: the worker may have the lease itself, and wait for more tasks.
         """
-        if self._polls and not self._available() and advance_to_next_event(self._emulator):
-            self._sleeps = 0
-            self._busy()
+        waits = self._idle.leases and not self._available()
+        if waits and advance_to_next_event(self._emulator):
+            del self._done["slept"]
+            self._idle = _Idleness()
         else:
             self._exceeded = f"the worker has {done} {self._max_calls} times"
             self._interrupter.end()
-
-    def _busy(self) -> None:
-        self._idle_leases.clear()
-        self._idle_sleeps = 0
-        self._polls = 0
-        self._slept = False
 
     def _has_nothing_to_do(self) -> bool:
         """Return True if the worker waits in vain, or for tasks that handlers are to add."""
