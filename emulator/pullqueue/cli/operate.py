@@ -24,7 +24,17 @@ from pullqueue.cli._options import (
     server_options,
     yes_option,
 )
-from pullqueue.cli._output import STDIN, Table, confirm, content_of, note, say, show, write_bytes
+from pullqueue.cli._output import (
+    STDIN,
+    Table,
+    confirm,
+    content_of,
+    note,
+    say,
+    show,
+    when,
+    write_bytes,
+)
 from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
@@ -36,6 +46,10 @@ _PAUSE_SECONDS = 0.1
 _MIN_SECONDS = 1.0
 _MAX_SECONDS = 60.0
 """Minimum and maximum time of one request of `wait`."""
+_SUMMED = ("expired", "due", "delivered", "failed", "exhausted")
+"""Numbers of a step of the clock that are added up over several steps."""
+_NOW = ("sending", "waiting")
+"""Numbers of a step that are true at its end."""
 _NEGATIVE = {"ignore_unknown_options": True}
 """Makes `-5s` an argument, about which a message can be written."""
 
@@ -272,29 +286,54 @@ def clock(ctx: click.Context, *, client: Client) -> None:
         _show_clock(client.get("/clock"))
 
 
+_deliver_option = click.option(
+    "--deliver",
+    is_flag=True,
+    help="Let the time pass: push tasks are delivered meanwhile, at the rates and with the retries "
+    "of their queues.",
+)
+
+
 @clock.command(context_settings=_NEGATIVE)
 @click.argument("by")
+@_deliver_option
 @server_options
-def advance(*, by: str, client: Client) -> None:
+def advance(*, by: str, deliver: bool, client: Client) -> None:
     """Move the clock forward BY a time span.
 
     BY is a number of seconds, or a time span such as 10min, 2h or 7d. What that did is listed by
-    queue: leases that EXPIRED, tasks that became DUE, EXHAUSTED tasks, and push tasks that the
-    server is now SENDING.
+    queue: leases that EXPIRED, tasks that became DUE, attempts that were DELIVERED or FAILED,
+    EXHAUSTED tasks, and push tasks that can be sent now (SENDING) or are WAITING. A line below says
+    what they wait for.
     """
     seconds = seconds_of(by)
     if seconds is None or by.startswith("-") or not math.isfinite(seconds):
         problem = ", and a clock never goes back" if by.startswith("-") else ""
         raise click.UsageError(f'BY is "{by}"{problem}: {DURATION_ADVICE}')
-    _show_step(client.post("/clock", advance=seconds))
+    _move(client, deliver=deliver, advance=seconds)
 
 
 @clock.command("move-to", context_settings=_NEGATIVE)
 @click.argument("move_to", metavar="TIME")
+@_deliver_option
 @server_options
-def move_to(*, move_to: str, client: Client) -> None:
+def move_to(*, move_to: str, deliver: bool, client: Client) -> None:
     """Move the clock forward to a TIME such as 2026-01-01T00:00:00Z."""
-    _show_step(client.post("/clock", move_to=move_to))
+    _move(client, deliver=deliver, move_to=move_to)
+
+
+def _move(client: Client, *, deliver: bool, **target: object) -> None:
+    """Move the clock, in several steps where delivery takes long, and show what that did."""
+    answer = client.post("/clock", deliver=deliver, **target)
+    total = {step["queue"]: step for step in answer["steps"]}
+    while not answer["reached"]:
+        note(f"{when(answer['now'])}: delivering, until {when(answer['target'])}")
+        answer = client.post("/clock", deliver=deliver, move_to=answer["target"])
+        for step in answer["steps"]:
+            before = total.get(step["queue"], {})
+            summed = {name: before.get(name, 0) + step[name] for name in _SUMMED}
+            total[step["queue"]] = {**step, **summed}
+    _show_step({**answer, "steps": list(total.values())})
 
 
 def _show_clock(answer: Json, *more: Table) -> None:
@@ -302,9 +341,13 @@ def _show_clock(answer: Json, *more: Table) -> None:
 
 
 def _show_step(answer: Json) -> None:
-    rows = [list(step.values()) for step in answer["steps"]]
-    head = ("QUEUE", "EXPIRED", "DUE", "EXHAUSTED", "SENDING")
-    _show_clock(answer, *([Table(head, rows, cut=["QUEUE"])] if rows else []))
+    rows = [[step[name] for name in ("queue", *_SUMMED, *_NOW)] for step in answer["steps"]]
+    head = [name.upper() for name in ("queue", *_SUMMED, *_NOW)]
+    left_out = ("EXPIRED", "DUE")
+    _show_clock(answer, *([Table(head, rows, "", ["QUEUE"], left_out)] if rows else []))
+    for step in answer["steps"]:
+        if step["text"]:
+            note(f"{step['queue']}: {step['text']}")
 
 
 @click.command

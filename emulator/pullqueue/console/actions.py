@@ -16,6 +16,7 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice
+from pullqueue.control.clock import ClockMove, ClockStep, move_clock
 from pullqueue.control.fault_registry import NewFault
 from pullqueue.control.history import clear_requests
 from pullqueue.control.models import EXHAUSTED, LeaseChange, LeaseRequest, Model, NewTasks
@@ -34,11 +35,8 @@ from pullqueue.control.queues import (
     resume_queue,
 )
 from pullqueue.control.service import (
-    ClockMove,
-    ClockStep,
     ResetRequest,
     clear_faults,
-    move_clock,
     reload_config,
     remove_fault,
     reset,
@@ -193,12 +191,16 @@ class Actions:
     def move_clock(self, form: Form) -> Notice:
         """Move the clock forward by a time span, or to a time."""
         by: float = parse_query(form.given("by"), _Numbers).by
-        body: Json = {"advance": by * SECONDS_PER_UNIT.get(form.text("unit"), 1)}
-        if text := form.text("move_to"):
-            body = {"move_to": _in_utc(text)}
-        moved = move_clock(self._state, parse_body(body, ClockMove))
+        deliver = bool(form.text("deliver"))
+        body = ClockMove(advance=by * SECONDS_PER_UNIT.get(form.text("unit"), 1), deliver=deliver)
+        if target := form.text("move_to"):
+            body = ClockMove(move_to=_in_utc(target), deliver=deliver)
+        moved = move_clock(self._state, body)
         details = [_step_text(step) for step in moved.steps] or ["No task was affected."]
-        return Notice(text=f"It is {instant(moved.now)} now.", details=details)
+        text = f"It is {instant(moved.now)} now."
+        if not moved.reached:
+            text += f" Delivery takes longer: go on until {instant(moved.target)}."
+        return Notice(text=text, details=details)
 
     def reload(self, _form: Form) -> str:
         """Reload queue.yaml."""
@@ -231,10 +233,13 @@ def _step_text(step: ClockStep) -> str:
     parts = [
         (step.expired, leases),
         (step.due, f"{count_tasks(step.due)} became due"),
+        (step.delivered, f"{count_tasks(step.delivered)} delivered"),
+        (step.failed, f"{step.failed} attempt{'' if step.failed == 1 else 's'} failed"),
         (step.exhausted, f"{count_tasks(step.exhausted)} exhausted"),
-        (step.sending, f"{count_tasks(step.sending)} being sent"),
+        (step.sending, f"{count_tasks(step.sending)} can be sent now"),
     ]
-    return f"{step.queue}: {', '.join(text for count, text in parts if count)}"
+    shown = ", ".join(text for count, text in parts if count)
+    return f"{step.queue}: {'; '.join(filter(None, [shown, step.text]))}"
 
 
 def changes_of_form(state: ServerState, action: str) -> list[tuple[str, Change]]:

@@ -24,6 +24,7 @@ from pullqueue.console.actions import changes_of_form
 from pullqueue.console.charts import RANGES, chart_of, overlay_of
 from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
+from pullqueue.control.clock import get_clock
 from pullqueue.control.history import (
     RequestQuery,
     get_history,
@@ -31,7 +32,7 @@ from pullqueue.control.history import (
     get_throughput,
     list_requests,
 )
-from pullqueue.control.models import EXHAUSTED, MANUAL_CLOCK, TaskResource, Tasks
+from pullqueue.control.models import EXHAUSTED, TaskResource, Tasks
 from pullqueue.control.operations import parse_query
 from pullqueue.control.overview import get_server, get_summary, summary_of
 from pullqueue.control.push import get_delivery
@@ -51,7 +52,7 @@ from pullqueue.control.queues import (
     statistics_of,
 )
 from pullqueue.control.request_log import Request
-from pullqueue.control.service import config_of, get_clock, list_faults
+from pullqueue.control.service import config_of, list_faults
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.events import Interface
 from pullqueue.errors import PullQueueError
@@ -264,7 +265,7 @@ class Pages:
 
     def clock(self) -> Response:
         """Return the page of the clock."""
-        return self._page("clock", clock=get_clock(self._state), advice=MANUAL_CLOCK)
+        return self._page("clock", clock=get_clock(self._state))
 
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""

@@ -90,6 +90,11 @@ class Delivery:
         self._renewed = self._closed_idle = perf_counter()
         self._started: dict[str, float] = {}
         """When an attempt of each queue was last started."""
+        self._looking = threading.Condition()
+        """Notified after each look for due tasks."""
+        self._looks_begun = self._looks_ended = 0
+        self._is_settled = False
+        """True if the last look found nothing to start, and no attempt was running."""
         self._logged: set[tuple[str, str]] = set()
         self._problems: dict[str, str] = {}
         """What was logged last of each queue that cannot be delivered; of all: of the name ""."""
@@ -148,6 +153,23 @@ class Delivery:
         """Return how many tasks of a queue may start in a second."""
         return self._dispatcher.enforced_rate(queue)
 
+    def allowance(self, queue: Queue) -> int:
+        """Return how many attempts of a queue may start now: its tokens, and those not running."""
+        return self._dispatcher.allowance(queue)
+
+    def settle(self, seconds: float) -> bool:
+        """Wait until no attempt runs and none may start now; False: that takes longer."""
+        end = perf_counter() + seconds
+        while not self._stopping.is_set() and (left := end - perf_counter()) > 0:
+            with self._looking:
+                looks = self._looks_begun  # what has begun may have missed something
+                self._wake.set()
+                while self._looks_ended <= looks and self._looking.wait(left):
+                    pass
+                if self._looks_ended > looks and self._is_settled:
+                    return True
+        return False
+
     def _run(self) -> None:
         wait_seconds = 0.0
         while True:
@@ -155,6 +177,7 @@ class Delivery:
             if self._stopping.wait(_INTERVAL_SECONDS):
                 return
             self._wake.clear()
+            self._looks_begun += 1
             wait_seconds = self._poll_seconds
             try:
                 self._look_after()
@@ -164,6 +187,10 @@ class Delivery:
                 self._report("", "push tasks cannot be delivered", error)
             except Exception:  # noqa: BLE001 - the thread goes on, whatever happens
                 _log.exception("push tasks cannot be delivered")
+            with self._looking:
+                self._is_settled = wait_seconds > 0 and not self._dispatcher.running
+                self._looks_ended = self._looks_begun
+                self._looking.notify_all()
 
     @property
     def _poll_seconds(self) -> float:

@@ -10,12 +10,12 @@ from msgspec import UNSET, Meta
 
 import pullqueue
 from pullqueue.clock import from_usec
+from pullqueue.control.clock import ClockResource, get_clock
 from pullqueue.control.fault_registry import FaultResource
 from pullqueue.control.models import Count, Maybe, Model, Positive, Time
 from pullqueue.control.operations import operation
 from pullqueue.control.progress import kept_of
 from pullqueue.control.queues import shown_queues, statistics_of
-from pullqueue.control.service import ClockResource, get_clock
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.engine.queue import Queue

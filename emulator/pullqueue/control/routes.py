@@ -12,6 +12,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import read_body, served
 from pullqueue.control import (
     PREFIX,
+    clock,
     history,
     metrics,
     openapi,
@@ -26,7 +27,7 @@ from pullqueue.control.state import ServerState
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import MIB
 
-MODULES: Final = (service, queues, push, snapshots, history, overview, metrics)
+MODULES: Final = (service, clock, queues, push, snapshots, history, overview, metrics)
 """Where the operations are; importing them registers these."""
 SNAPSHOT_BYTES: Final = 512 * MIB
 """Body of a request that loads a snapshot."""

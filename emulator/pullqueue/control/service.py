@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Annotated, Any
 
-import msgspec
 from flask import request
 from msgspec import UNSET, Meta
 
@@ -16,20 +14,14 @@ from pullqueue.address import DEFAULT_PROJECT, is_loopback
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.tokens import DEFAULT_SCOPES
-from pullqueue.clock import ManualClock, from_usec
-from pullqueue.control import models
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_registry import FaultResource, NewFault
 from pullqueue.control.models import Count, Maybe, Model, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queue_resource import QueueResource, resource_of
 from pullqueue.control.state import ServerState
-from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.store import QueueStatistics
-from pullqueue.engine.validation import parse_time
-from pullqueue.errors import ClockError, PullQueueError
-from pullqueue.push.dispatcher import is_dispatched
+from pullqueue.errors import PullQueueError
 from pullqueue.text import quoted
 
 
@@ -59,42 +51,6 @@ class Config(Model):
     bytes_stored: Count
     limits: dict[str, Any]
     queues: list[QueueResource]
-
-
-class ClockResource(Model):
-    """The time, and when something changes by itself."""
-
-    now: Time
-    manual: bool
-    next_change: Time | None
-
-
-class ClockStep(Model):
-    """What a step of the clock did to the tasks of a queue, as numbers of tasks."""
-
-    queue: str
-    expired: Annotated[
-        Count, Meta(description="Leases that ended, those of tasks that are exhausted included.")
-    ]
-    due: Annotated[Count, Meta(description="Tasks that waited for their eta or next attempt.")]
-    exhausted: Count
-    sending: Annotated[
-        Count,
-        Meta(description="Push tasks that are due, and sent as fast as the queue's rate permits."),
-    ]
-
-
-class MovedClock(ClockResource):
-    """The time after a step, and what the step did."""
-
-    steps: Annotated[list[ClockStep], Meta(description="The queues in which anything changed.")]
-
-
-class ClockMove(Model):
-    """A step forward in seconds, or the time to move to."""
-
-    advance: Maybe[float] = UNSET
-    move_to: Maybe[Time] = UNSET
 
 
 class ResetRequest(Model):
@@ -183,57 +139,6 @@ def reset(state: ServerState, body: ResetRequest) -> bool:
     """Delete tasks, names, history, requests, faults, queues created; keep queue.yaml and clock."""
     state.reset(keep_queues=body.keep_queues)
     return True
-
-
-@operation("GET", "/clock")
-def get_clock(state: ServerState) -> ClockResource:
-    """Return the time, and whether it can be moved."""
-    next_usec = state.emulator.next_change_usec()
-    return ClockResource(
-        now=from_usec(state.emulator.now_usec()).isoformat(),
-        manual=isinstance(state.emulator.clock, ManualClock),
-        next_change=None if next_usec is None else from_usec(next_usec).isoformat(),
-    )
-
-
-@operation("POST", "/clock")
-def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
-    """Move a manual clock forward, and return what that did to each queue."""
-    clock = state.emulator.clock
-    if not isinstance(clock, ManualClock):
-        raise ClockError(f"the clock is the system's and cannot be moved: {models.MANUAL_CLOCK}")
-    if (body.advance is UNSET) is (body.move_to is UNSET):
-        raise ApiError(
-            'the body must have either advance or move_to: send {"advance": SECONDS} or '
-            '{"move_to": "2026-01-01T00:00:00Z"}'
-        )
-    before = [(queue, queue.fetch_statistics()) for queue in state.emulator.queues]
-    before_usec = state.emulator.now_usec()
-    if body.advance is not UNSET:
-        clock.advance(body.advance)
-    if body.move_to is not UNSET:
-        clock.move_to(parse_time(body.move_to, "move_to", ApiError))
-    moved = timedelta(microseconds=state.emulator.now_usec() - before_usec)
-    steps = [_step(state, queue, numbers, moved) for queue, numbers in before]
-    return MovedClock(
-        **msgspec.structs.asdict(get_clock(state)),
-        steps=[step for step in steps if step.expired or step.due or step.exhausted],
-    )
-
-
-def _step(state: ServerState, queue: Queue, before: QueueStatistics, moved: timedelta) -> ClockStep:
-    """Return what a step did to a queue that had these numbers before it."""
-    after = queue.fetch_statistics()
-    waited = before.scheduled + before.retrying - after.scheduled - after.retrying
-    is_kept = state.delivery is None or state.push_to.kept(queue.settings)
-    is_sent = is_dispatched(queue) and not is_kept
-    return ClockStep(
-        queue=queue.name,
-        expired=max(0, before.leased - after.leased),
-        due=max(0, waited),
-        exhausted=queue.count_events(last=moved)[EventKind.EXHAUSTED],
-        sending=after.available + max(0, after.running - before.running) if is_sent else 0,
-    )
 
 
 @operation("GET", "/faults", key="faults")

@@ -150,7 +150,7 @@ class Dispatcher:
     @bypass_interceptors()
     def startable(self, queue: Queue, limit: int) -> list[Task]:
         """Return up to `limit` tasks of a queue that may start now, in order of eta and arrival."""
-        limit = min(limit, self._allowance(queue))
+        limit = min(limit, self.allowance(queue))
         if limit <= 0:
             return []
         scan = self._scans.setdefault(queue.name, _Scan())
@@ -316,8 +316,8 @@ class Dispatcher:
         key = (task.queue_name, task.name)
         return key in self._running or key in self._reserved
 
-    def _allowance(self, queue: Queue) -> int:
-        """Return how many attempts of a queue may start now."""
+    def allowance(self, queue: Queue) -> int:
+        """Return how many attempts of a queue may start now, if it has tasks."""
         if not is_dispatched(queue):
             return 0
         if not self._rates:

@@ -155,8 +155,8 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
     assert "scheduled" in run("tasks list pull").out
     assert run("clock advance 5").out.splitlines() == [
         "2026-01-01T00:00:05+00:00  (manual clock)",
-        "QUEUE  EXPIRED  DUE  EXHAUSTED  SENDING",
-        "pull         0    1          0        0",
+        "QUEUE  EXPIRED  DUE  DELIVERED  FAILED  EXHAUSTED  SENDING  WAITING",
+        "pull         0    1          0       0          0        0        0",
     ]
     assert run("tasks lease pull --by-tag --seconds 90").out.splitlines() == [
         "TASK  TAG  STATE                    ETA (UTC)            LEASES  BYTES  PAYLOAD",

@@ -72,7 +72,13 @@ ANSWER = {
     "clock": {"now": _TIME, "manual": True},
     "exhausted": {EVIL: 1},
     "push": {"addresses": [EVIL], "tasks": 1, "kept": {EVIL: EVIL}},
-    "steps": [{**evil("queue sending"), "expired": 1, "due": 1, "exhausted": 1}],
+    "steps": [
+        {
+            **evil("queue sending text"),
+            **dict.fromkeys(("expired", "due", "delivered", "failed", "exhausted", "waiting"), 1),
+        }
+    ],
+    "reached": True,
     "uptime_seconds": 1.5,
     "refused": {},
     "rate_limited": False,

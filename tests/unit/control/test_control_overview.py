@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from control_client import ControlClient
+from push_app import PushApp, push_app
 
 import pullqueue
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue.control.clock import ClockMove, move_clock
+from pullqueue.control.state import ServerState
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust
@@ -70,17 +76,15 @@ def test_what_a_step_of_the_clock_did(control: ControlClient, emulator: Emulator
 
     nothing = control.post("/clock", {"advance": 59}).body["steps"]
     moved = control.post("/clock", {"advance": 1}).body["steps"]
-    assert (nothing, moved) == (
-        [],
-        [
-            {"queue": "pull", "expired": 1, "due": 3, "exhausted": 0, "sending": 0},
-            {"queue": "limited", "expired": 1, "due": 0, "exhausted": 1, "sending": 0},
-        ],
-    )
+    assert nothing == []
+    assert [tuple(step.values())[:6] for step in moved] == [
+        ("pull", 1, 3, 0, 0, 0),
+        ("limited", 1, 0, 0, 0, 1),
+    ]
 
 
 def test_push_tasks_that_a_step_makes_due(emulator: Emulator) -> None:
-    """Those that the server delivers are counted as being sent; of a paused queue none is."""
+    """Of a paused queue none is sent, and the step says why."""
     eta = emulator.clock.now() + timedelta(seconds=60)
     emulator.queue("push").add_many([NewTask(eta=eta, request=HttpRequest("/mail"))] * 2)
     with Server(emulator, push_to=PushAddresses(["http://localhost:1"])) as server:
@@ -88,7 +92,83 @@ def test_push_tasks_that_a_step_makes_due(emulator: Emulator) -> None:
         control.post("/queues/push/pause")
         [step] = control.post("/clock", {"advance": 30 * 60}).body["steps"]
 
-    assert step == {"queue": "push", "expired": 0, "due": 2, "exhausted": 0, "sending": 0}
+    assert (step["due"], step["sending"], step["waiting"]) == (2, 0, 0)
+    assert step["text"] == "it is paused: 2 due tasks wait until it is resumed"
+
+
+def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(clock: ManualClock) -> None:
+    emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+    eta = clock.now() + timedelta(hours=1)
+    emulator.queue("push").add_many([NewTask(eta=eta) for _ in range(25)])
+    state = ServerState(emulator, push_to=PushAddresses(["http://localhost:1"]))
+
+    [step] = move_clock(state, ClockMove(advance=3600)).steps
+
+    assert (step.due, step.sending, step.waiting) == (25, 5, 20)
+    assert step.text == "25 due tasks wait for the rate of 5/s: advance the manual clock by 5 s"
+
+
+class TestDelivery:
+    """Time passes, and push tasks are delivered meanwhile."""
+
+    @pytest.fixture
+    def app(self) -> Iterator[PushApp]:
+        with push_app() as app:
+            yield app
+
+    def test_the_rate_and_the_clock_are_obeyed(self, app: PushApp, clock: ManualClock) -> None:
+        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+        emulator.queue("push").add_many([NewTask() for _ in range(50)])
+        started = clock.now()
+        times: list[float] = []
+        app.on_request = lambda _: times.append((clock.now() - started).total_seconds())
+        with Server(emulator, push_to=PushAddresses([app.url])) as server:
+            moved = move_clock(server.state, ClockMove(advance=60, deliver=True))
+
+        assert (moved.reached, clock.now()) == (True, started + timedelta(seconds=60))
+        assert [(step.delivered, step.waiting) for step in moved.steps] == [(50, 0)]
+        seconds = Counter(int(time) for time in times)
+        assert sum(seconds.values()) == 50
+        assert max(seconds.values()) <= 10  # the full bucket, and the rate
+        assert 8 <= max(times) <= 10
+
+    def test_failed_attempts_are_repeated_after_their_backoff(
+        self, app: PushApp, clock: ManualClock
+    ) -> None:
+        text = (
+            "queue: [{name: push, rate: 5/s, retry_parameters: {min_backoff_seconds: 60, "
+            "max_doublings: 0}}]"
+        )
+        emulator = Emulator.from_text(text, clock=clock)
+        task = emulator.queue("push").add(request=HttpRequest("/fails/3"))
+        with Server(emulator, push_to=PushAddresses([app.url])) as server:
+            moved = move_clock(server.state, ClockMove(advance=3600, deliver=True))
+
+        [step] = moved.steps
+        assert (step.failed, step.delivered) == (3, 1)
+        attempts = [event for event in emulator.queue("push").history(task) if event.status == 500]
+        waits = [b.usec - a.usec for a, b in pairwise(attempts)]
+        assert waits == [60_000_000, 120_000_000]
+
+    def test_an_attempt_that_takes_long_ends_the_step(
+        self, app: PushApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pullqueue.control.clock._DELIVERY_SECONDS", 0.3)
+        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+        emulator.queue("push").add(request=HttpRequest("/slow"))
+        with Server(emulator, push_to=PushAddresses([app.url])) as server:
+            first = move_clock(server.state, ClockMove(advance=60, deliver=True))
+            app.released.set()
+            second = move_clock(server.state, ClockMove(move_to=first.target, deliver=True))
+
+        assert (first.reached, second.reached) == (False, True)
+        assert second.now == first.target
+
+    def test_without_an_address_the_clock_only_moves(self, clock: ManualClock) -> None:
+        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+        emulator.queue("push").add()
+
+        assert move_clock(ServerState(emulator), ClockMove(advance=60, deliver=True)).reached
 
 
 def test_the_flow_per_minute(
