@@ -289,7 +289,7 @@ def clock(ctx: click.Context, *, client: Client) -> None:
 _deliver_option = click.option(
     "--deliver",
     is_flag=True,
-    help="Let the time pass: push tasks are delivered meanwhile, at the rates and with the retries "
+    help="Deliver push tasks while the time passes, at the rates and with the retries "
     "of their queues.",
 )
 

@@ -78,7 +78,7 @@ class ClockMove(Model):
     deliver: Annotated[
         bool,
         Meta(
-            description="Let the time pass: push tasks are delivered meanwhile, at the rates and "
+            description="Deliver push tasks while the time passes, at the rates and "
             "with the retries of their queues."
         ),
     ] = False
