@@ -61,6 +61,8 @@ class Attempt:
     """The exception that the app's handler raised."""
     reason: str | None
     """Why there was no response."""
+    body: bytes
+    """The beginning of the response's body: in a test up to 64 KB."""
     outcome: str
     """`succeeded`, `will retry` or `exhausted`; `dropped` if the task was deleted, or started
     again by another server, meanwhile, so that the response changes nothing.
@@ -207,13 +209,15 @@ class Dispatcher:
             return send(request)
         call = QueueCall(queue, "attempt", (request,), {})
         misuse: list[Exception] = []
+        lost: list[PushResponse] = []
 
         def forward() -> PushResponse:
             try:
-                return send(request)
+                lost[:] = [send(request)]
             except Exception as error:
                 misuse.append(error)
                 raise
+            return lost[0]
 
         try:
             with call_deadline(round(request.deadline_seconds * USEC_PER_SECOND)):
@@ -221,7 +225,7 @@ class Dispatcher:
         except Exception as error:
             if error in misuse:  # `send` returns the errors of the app, and raises its user's
                 raise
-            return PushResponse(None, reason=str(error))  # of a fault
+            return _without_response(error, *lost)
         return (
             PushResponse(response) if isinstance(response, int) else cast("PushResponse", response)
         )
@@ -266,6 +270,7 @@ class Dispatcher:
             status=response.status,
             error=response.error,
             reason=response.reason,
+            body=response.body,
             outcome=outcome,
         )
 
@@ -395,6 +400,14 @@ class _Scan:
         if not found:  # otherwise look at the same once more, when these have started
             self._swept = below[-1][:2] if len(below) == _PAGE else None
         return found
+
+
+def _without_response(fault: Exception, lost: PushResponse | None = None) -> PushResponse:
+    """Return what is left of an attempt after a fault; `lost` is the response that was lost."""
+    if lost is None:
+        return PushResponse(None, reason=str(fault))
+    reason = f"{fault}: the handler ran, and its response with status {lost.status} was lost"
+    return PushResponse(None, reason=reason, error=lost.error)
 
 
 def is_dispatched(queue: Queue) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,8 @@ from inspect import iscoroutinefunction
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from pullqueue.limits import KIB
 from pullqueue.push.request import (
-    BODY_KEPT,
     SOURCE_IP,
     PushRequest,
     PushResponse,
@@ -34,6 +35,10 @@ _ENVIRON = {
     # client would ask the modules service for the host of a target.
     "SERVER_SOFTWARE": "Development/1.0 (testbed)",
 }
+
+
+TEST_BODY_KEPT = 64 * KIB
+"""Bytes of a response's body that are kept in a test, from its beginning."""
 
 
 class WsgiSender:
@@ -71,11 +76,12 @@ class WsgiSender:
             environ_base=_ENVIRON,
         )
         try:
-            parts, status_line, _ = run_wsgi_app(self._app, environ, buffered=True)
+            with _connections_kept(), _webapp2_watched():
+                parts, status_line, _ = run_wsgi_app(self._app, environ, buffered=True)
         except Exception as error:  # noqa: BLE001 - of the app, whatever it is
             return PushResponse(500, error=error)
         status = int(status_line.partition(" ")[0])
-        body = b"".join(parts)[:BODY_KEPT]
+        body = b"".join(parts)[:TEST_BODY_KEPT]
         if not hidden or is_success(status):
             return PushResponse(status, body)
         cause, signal = hidden[-1]
@@ -133,6 +139,48 @@ def _flask_error(_: object, exception: Exception, **__: object) -> None:
 
 def _django_error(**_: object) -> None:
     _keep(sys.exc_info()[1], "django.core.signals.got_request_exception")
+
+
+@contextmanager
+def _connections_kept() -> Iterator[None]:
+    """Leave the database connections of Django open, as its test client does.
+
+    They are the test's: they have its transaction, or must not be used in it.
+    """
+    if "django.db" not in sys.modules:
+        yield
+        return
+    from django.core.signals import request_finished, request_started  # noqa: PLC0415 - is loaded
+    from django.db import close_old_connections  # noqa: PLC0415 - the same
+
+    signals = (request_started, request_finished)
+    connected = [signal for signal in signals if signal.disconnect(close_old_connections)]
+    try:
+        yield
+    finally:
+        for signal in connected:
+            signal.connect(close_old_connections)
+
+
+@contextmanager
+def _webapp2_watched() -> Iterator[None]:
+    """Keep the exceptions of which webapp2 makes a response; it has no signal, but logs them."""
+    if "webapp2" not in sys.modules:
+        yield
+        return
+    watcher = _Webapp2Watcher()
+    root = logging.getLogger()
+    root.addHandler(watcher)
+    try:
+        yield
+    finally:
+        root.removeHandler(watcher)
+
+
+class _Webapp2Watcher(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.module == "webapp2" and record.exc_info is not None:
+            _keep(record.exc_info[1], "the log of webapp2")
 
 
 def _keep(error: BaseException | None, signal: str) -> None:

@@ -29,7 +29,7 @@ from pullqueue.testing.interrupt import WorkerInterrupt, WorkerKilled, WorkerSto
 from pullqueue.testing.live_server import LiveServer
 from pullqueue.testing.race import RaceTestError, race_test
 from pullqueue.testing.record import record_calls
-from pullqueue.testing.run_tasks import run_tasks
+from pullqueue.testing.run_tasks import run_task, run_tasks
 
 __all__ = [
     "UNTAGGED",
@@ -66,5 +66,6 @@ __all__ = [
     "freeze",
     "race_test",
     "record_calls",
+    "run_task",
     "run_tasks",
 ]

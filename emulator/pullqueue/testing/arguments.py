@@ -107,13 +107,13 @@ def check_maximum(value: object, name: str, *, least: int = 1) -> None:
 
 
 def check_errors(value: object) -> None:
-    """Raise unless the value says what an exception of a handler is: raised, or a retry.
+    """Raise unless the value says what an error of a handler is: raised, or a retry.
 
     Raises:
         ValueError: it does not.
     """
-    if value not in ("raise", "retry"):
-        raise ValueError(f'errors is {quoted(value)}: use "raise" or "retry"')
+    if value not in ("raise", "strict", "retry"):
+        raise ValueError(f'errors is {quoted(value)}: use "raise", "strict" or "retry"')
 
 
 def check_flag(value: object, name: str) -> None:

@@ -233,14 +233,13 @@ async def _asyncio_sleep(delay: float, result: object = None) -> object:
 
 def _replace(replacements: Mapping[int, object]) -> None:
     """Replace objects, given by their ids, in all modules, whatever their names are there."""
-    for module in _modules():
-        attributes = list(vars(module).items())
-        if not replacements.keys().isdisjoint(id(value) for _, value in attributes):
-            for name, value in attributes:
+    loaded: list[object] = list(sys.modules.values())  # some put other things there
+    for module in loaded:
+        if not isinstance(module, ModuleType) or module.__name__ == __name__:
+            continue
+        known = vars(module)
+        # `map` halves the time that this takes, which is that of a call of `run_tasks`.
+        if not replacements.keys().isdisjoint(map(id, list(known.values()))):
+            for name, value in list(known.items()):
                 if id(value) in replacements:
                     setattr(module, name, replacements[id(value)])
-
-
-def _modules() -> list[ModuleType]:
-    loaded: list[object] = list(sys.modules.values())  # some put other things there
-    return [m for m in loaded if isinstance(m, ModuleType) and m.__name__ != __name__]

@@ -13,6 +13,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import faults_of
 from pullqueue.push.dispatcher import why_not_sent
 from pullqueue.tasks import NewTask, Task, TaskState
+from pullqueue.testing.pickled import describe_pickle
 from pullqueue.testing.record import records_of
 from pullqueue.text import quoted
 
@@ -61,10 +62,8 @@ def describe_queue(queue: Queue) -> Iterator[str]:
     exhausted = queue.exhausted
     events = queue.events()
     yield f'queue "{queue.name}": {_summary(queue)}'
-    if queue.is_push and queue.fetch_statistics().available:
-        why = why_not_sent(queue)
-        sent = "due tasks are sent by run_tasks(emulator, app), or by drain(..., app=app)"
-        yield f"  not sent: {why}" if why else f"  {sent}"
+    if queue.is_push:
+        yield from _how_to_send(queue)
     for state in _STATES:
         found = queue.list_tasks(limit=_TASKS_SHOWN + 1, state=state)
         tasks = [task for task in found if task.state_at(now_usec) is state]
@@ -79,6 +78,17 @@ def describe_queue(queue: Queue) -> Iterator[str]:
     if events:
         yield f"  last events of {len(events)}:" if len(events) > _EVENTS_SHOWN else "  events:"
         yield from (f"    {_describe_event(queue, event)}" for event in events[-_EVENTS_SHOWN:])
+
+
+def _how_to_send(queue: Queue) -> Iterator[str]:
+    """Yield why tasks of a push queue are not sent, or how they are."""
+    if queue.fetch_statistics().available:
+        why = why_not_sent(queue)
+        sent = "due tasks are sent by run_tasks(emulator, app), or by drain(..., app=app)"
+        yield f"  not sent: {why}" if why else f"  {sent}"
+    elif queue.fetch_statistics().tasks and (change := queue.next_change_usec()):
+        left = timedelta(microseconds=change - queue.now_usec())
+        yield f"  nothing is due: the next is in {left}; run_tasks(..., until=...) moves the clock"
 
 
 def _summary(queue: Queue) -> str:
@@ -119,7 +129,11 @@ def _status(status: int, reason: str | None = None) -> str:
 
 
 def describe_payload(payload: bytes) -> str:
-    """Return the beginning of a payload, quoted."""
+    """Return the beginning of a payload, quoted; a pickled call as its function and types."""
+    return describe_pickle(payload) or _beginning(payload)
+
+
+def _beginning(payload: bytes) -> str:
     if len(payload) <= _PAYLOAD_BYTES_SHOWN:
         return repr(payload)
     return f"{payload[:_PAYLOAD_BYTES_SHOWN]!r}... ({len(payload)} bytes)"

@@ -6,7 +6,6 @@ import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -30,7 +29,7 @@ from pullqueue.testing.interrupt import (
     current_task,
     interruptible,
 )
-from pullqueue.testing.run_tasks import App, Sender, SendFunction, TaskRunner
+from pullqueue.testing.run_tasks import App, Errors, Sender, SendFunction, TaskRunner
 from pullqueue.text import quoted
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -55,7 +54,7 @@ def drain(
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
-    errors: Literal["raise", "retry"] = "raise",
+    errors: Errors = "raise",
     max_calls: int = 1000,
 ) -> int:
     """Call an app's worker until the pull queues are empty, and return the number of calls.
@@ -104,7 +103,7 @@ async def drain_async(
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
-    errors: Literal["raise", "retry"] = "raise",
+    errors: Errors = "raise",
     max_calls: int = 1000,
 ) -> int:
     """Await an asynchronous worker until the pull queues are empty; return the number of calls.
@@ -297,13 +296,12 @@ class _Driver:
 
     @bypass_interceptors()
     def _sleep(self, seconds: float) -> None:
-        if not self._sending:
-            self._count("slept")
-            self._idle.has_slept = True
-            if self._has_nothing_to_do():
-                self._idle.sleeps += 1
-                if self._idle.sleeps > _IDLE_STEPS:
-                    self._interrupter.end()
+        self._count("slept")
+        self._idle.has_slept = True
+        if self._has_nothing_to_do():
+            self._idle.sleeps += 1
+            if self._idle.sleeps > _IDLE_STEPS:
+                self._interrupter.end()
         self._clock.advance(seconds)
 
     def _count(self, done: str) -> None:

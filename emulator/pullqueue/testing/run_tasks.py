@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
@@ -13,19 +15,21 @@ from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import ClockError
+from pullqueue.engine.validation import AnyTask, name_of
+from pullqueue.errors import ClockError, TaskError
 from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched
 from pullqueue.push.request import (
     PushRequest,
     PushResponse,
     Send,
+    is_success,
     path_of,
     push_of,
     target_of,
     targets_of,
 )
 from pullqueue.push.retry import retry_of
-from pullqueue.push.wsgi_sender import WsgiSender, environ_restored
+from pullqueue.push.wsgi_sender import TEST_BODY_KEPT, WsgiSender, environ_restored
 from pullqueue.tasks import Task, count_tasks
 from pullqueue.testing.arguments import (
     SYNC_SEND,
@@ -36,7 +40,8 @@ from pullqueue.testing.arguments import (
     refuse_lazy,
     selected_queues,
 )
-from pullqueue.testing.describing import describe
+from pullqueue.testing.clock import sleeping
+from pullqueue.testing.describing import describe, describe_payload
 from pullqueue.text import format_span, quoted
 
 if TYPE_CHECKING:
@@ -55,6 +60,8 @@ DEFERRED_PATH = "/_ah/queue/deferred"
 SendFunction: TypeAlias = Callable[[PushRequest], object]
 """Sends a request and returns a status, or a response that has one."""
 Until: TypeAlias = "Literal['now', 'empty'] | timedelta | datetime"
+Errors: TypeAlias = Literal["raise", "strict", "retry"]
+"""What an error of a handler does to the test."""
 
 
 def run_tasks(
@@ -64,7 +71,8 @@ def run_tasks(
     send: SendFunction | None = None,
     queues: Iterable[Queue | str] | None = None,
     until: Until = "now",
-    errors: Literal["raise", "retry"] = "raise",
+    follow: bool = True,
+    errors: Errors = "raise",
     rates: bool = False,
     deferred: bool = False,
     max_attempts: int = 1000,
@@ -81,13 +89,16 @@ def run_tasks(
 
     `queues` are push queues, or their names; all if it is None. `until` is `"now"`, or how far the
     clock moves, from one eta to the next: `"empty"`, until no task is left, a timedelta or an aware
-    datetime. An exception of a handler is raised here, after the task has failed; with
-    `errors="retry"` it is only status 500, as in production. With `rates`, the rate and the
-    bucket_size of each queue apply, by the emulator's clock.
+    datetime. With `follow=False`, only tasks that are due at the call are sent, once each, and not
+    those that handlers add. An exception of a handler is raised here, after the task has failed;
+    with `errors="strict"` a status outside 200 to 299 is an AssertionError, too; with
+    `errors="retry"` an exception is only status 500, as in production. With `rates`, the rate and
+    the bucket_size of each queue apply, by the emulator's clock, which is moved by `time.sleep` of
+    a handler.
 
     Raises:
         AssertionError: tasks are still due after `max_attempts` attempts; or with `"empty"`, tasks
-            are in a queue that is paused or has `rate: 0`.
+            are in a queue that is paused or has `rate: 0`; or `errors="strict"`, and a task failed.
         ClockError: the clock cannot be moved, and `until` is not `"now"`.
         InvalidQueueModeError: one of `queues` is a pull queue.
         TypeError: an argument has a wrong type, or none says where tasks are sent.
@@ -96,9 +107,10 @@ def run_tasks(
     """
     check_is_emulator(emulator, then="app")
     check_errors(errors)
-    sender = Sender(app, send, deferred=deferred)
-    if not sender.is_set:
-        raise TypeError("app is missing: pass the WSGI app that has the handlers, or send=")
+    check_flag(follow, "follow")
+    if not follow and until != "now":
+        raise ValueError(f'until is {quoted(until)}: follow=False needs until="now"')
+    sender = _sender(app, send, deferred=deferred)
     runner = TaskRunner(
         emulator,
         sender,
@@ -108,7 +120,7 @@ def run_tasks(
         max_attempts=max_attempts,
     )
     if until == "now":
-        runner.run_due()
+        runner.run_due(follow=follow)
     elif until == "empty":
         runner.run_until(None)
     elif isinstance(until, timedelta | datetime):
@@ -122,6 +134,52 @@ def run_tasks(
     else:
         raise ValueError(f'until is {quoted(until)}: use "now", "empty", a timedelta or a datetime')
     return runner.attempts
+
+
+def run_task(
+    emulator: Emulator,
+    task: AnyTask,
+    app: App | None = None,
+    *,
+    send: SendFunction | None = None,
+    errors: Errors = "raise",
+    deferred: bool = False,
+) -> Attempt:
+    """Send one push task to an app, whether or not it is due, and return the attempt.
+
+    `task` is a task of a push queue, also one of App Engine's SDK; the eta, the rate and a pause of
+    its queue do not matter. The other arguments are those of `run_tasks`.
+
+    Raises:
+        AssertionError: `errors="strict"`, and the task failed.
+        InvalidQueueModeError: it is a pull task.
+        TaskError: an attempt of it has begun and not ended, as within its own handler.
+        TombstonedTaskError: it was deleted or exhausted.
+        TypeError: an argument has a wrong type, or none says where the task is sent.
+        UnknownTaskError: the queue has no such task.
+        ValueError: an argument is not valid, or there is no app for the target of the task.
+    """
+    check_is_emulator(emulator, then="task")
+    check_errors(errors)
+    sender = _sender(app, send, deferred=deferred)
+    queue_name = getattr(task, "queue_name", None)
+    if not isinstance(queue_name, str):
+        raise TypeError(
+            f"task is {quoted(task)}: pass a task, such as emulator.queue(NAME).get_task(NAME)"
+        )
+    queue = emulator.queue(queue_name)
+    if not queue.is_push:
+        raise queue.wrong_mode("its tasks are not sent to an app; a worker leases them")
+    with bypass_interceptors():
+        stored = queue.get_task(name_of(task))
+    return TaskRunner(emulator, sender, [queue], errors=errors).run_now(stored)
+
+
+def _sender(app: App | None, send: SendFunction | None, *, deferred: bool) -> Sender:
+    sender = Sender(app, send, deferred=deferred)
+    if not sender.is_set:
+        raise TypeError("app is missing: pass the WSGI app that has the handlers, or send=")
+    return sender
 
 
 class Sender:
@@ -195,14 +253,22 @@ class _FunctionSender:
         if isinstance(result, PushResponse):
             return result
         refuse_lazy(result, "send")
+        status = result
         for name in ("status_code", "status_int"):
-            result = getattr(result, name, result)
-        if isinstance(result, bool) or not isinstance(result, int) or not 100 <= result <= 599:
+            status = getattr(status, name, status)
+        if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
             raise TypeError(
-                f"send returned {quoted(result)}: it must return a status, such as 200, or an "
+                f"send returned {quoted(status)}: it must return a status, such as 200, or an "
                 "object with status_code or status_int"
             )
-        return PushResponse(int(result))
+        return PushResponse(int(status), _body_of(result))
+
+
+def _body_of(response: object) -> bytes:
+    """Return the beginning of the body of a response of a test client; empty if it has none."""
+    # Django, Starlette, httpx and requests; Flask and werkzeug; webtest.
+    bodies = (getattr(response, name, None) for name in ("content", "data", "body"))
+    return next((body for body in bodies if isinstance(body, bytes)), b"")[:TEST_BODY_KEPT]
 
 
 def _deferred() -> Send:
@@ -234,20 +300,48 @@ class TaskRunner:
         self._queues = list(queues)
         self._due: list[Task] = []
         """Read ahead, the one to be sent next at the end."""
-        self._raises = errors == "raise"
+        self._errors = errors
         self._dispatcher = Dispatcher(emulator, rates=rates)
         self._max_attempts = max_attempts
         self._limit_name = limit_name
 
-    def run_due(self) -> None:
-        """Send what is due, and what that adds."""
-        with environ_restored():  # as a decorator, it would be a frame of each report
-            while self.has_due():
+    def run_due(self, *, follow: bool = True) -> None:
+        """Send what is due, and what that adds; without `follow`, only what is due now."""
+        if not self.has_due(read=_READ_AHEAD if follow else sys.maxsize):
+            return
+        with self._at_work():  # as a decorator, it would be a frame of each report
+            while self._due or (follow and self.has_due()):
                 task = self._due.pop()
                 if is_dispatched(self._emulator.queue(task.queue_name)):
                     self._check_maximum(task)
                     self._attempt(task)
                 # Or else a handler has paused it meanwhile.
+
+    def run_now(self, task: Task) -> Attempt:
+        """Send a task, whether or not it is due, and return the attempt.
+
+        Raises:
+            TaskError: it is being sent.
+        """
+        with self._at_work():
+            self._attempt(task, is_due=False)
+        if not self.attempts:
+            raise TaskError(
+                f'task "{task.name}" of queue "{task.queue_name}" is being sent already',
+                queue_name=task.queue_name,
+                task_name=task.name,
+            )
+        return self.attempts[-1]
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Restore what handlers change in this process, and let their sleeps move the clock."""
+        with ExitStack() as stack:
+            stack.enter_context(environ_restored())
+            with suppress(ClockError):  # otherwise they take the machine's time, as all else
+                clock = movable_clock(self._emulator)
+                stack.enter_context(sleeping(clock, clock.advance))
+            yield
 
     def _check_maximum(self, task: Task) -> None:
         if len(self.attempts) == self._max_attempts:
@@ -311,11 +405,11 @@ class TaskRunner:
         if left:
             raise AssertionError("\n".join([*left, describe(self._emulator)]))
 
-    def has_due(self) -> bool:
-        """Return True if a task can be sent now."""
+    def has_due(self, *, read: int = _READ_AHEAD) -> bool:
+        """Return True if a task can be sent now; `read` tasks of each queue are read ahead."""
         if not self._due:
             # Tasks that are added from now on come after these.
-            found = (self._dispatcher.startable(queue, _READ_AHEAD) for queue in self._queues)
+            found = (self._dispatcher.startable(queue, read) for queue in self._queues)
             self._due = sorted(chain.from_iterable(found), reverse=True)
         return bool(self._due)
 
@@ -324,21 +418,39 @@ class TaskRunner:
         times = (self._dispatcher.next_usec(queue) for queue in self._queues if _count(queue))
         return min((usec for usec in times if usec is not None), default=None)
 
-    def _attempt(self, task: Task) -> None:
+    def _attempt(self, task: Task, *, is_due: bool = True) -> None:
         self._sender.check(task, self._emulator.queue(task.queue_name).settings)
-        running = self._dispatcher.start(task)
+        start = self._dispatcher.start if is_due else self._dispatcher.run_now
+        running = start(task)
         if running is None:  # another thread was faster
             return
         started_usec = self._emulator.now_usec()
         response = self._dispatcher.send(running, self._sender)
         deadline_seconds = running.request.deadline_seconds
-        if self._emulator.now_usec() - started_usec > duration_usec(deadline_seconds):
+        is_late = self._emulator.now_usec() - started_usec > duration_usec(deadline_seconds)
+        if is_late:
             reason = f"no response within {deadline_seconds:g} s"
             response = PushResponse(None, reason=reason, error=response.error)
         attempt = self._dispatcher.finish(running, response)
         self.attempts.append(attempt)
-        if self._raises and attempt.error is not None and attempt.outcome != "succeeded":
+        if self._errors == "retry" or is_success(attempt.status):
+            return
+        if attempt.error is not None:
             raise attempt.error
+        # Without a response only a fault has done its work, unless the handler was too slow.
+        if self._errors == "strict" and (attempt.status is not None or is_late):
+            raise AssertionError(_failure(attempt))
+
+
+def _failure(attempt: Attempt) -> str:
+    """Return what was wrong with the response of an attempt."""
+    task, request = attempt.task, attempt.request
+    result = attempt.reason if attempt.status is None else f"status {attempt.status}"
+    body = f": {describe_payload(attempt.body)}" if attempt.body else ""
+    return (
+        f'task "{task.name}" of queue "{task.queue_name}" ({request.method} {request.url}) '
+        f"{attempt.outcome} after attempt {attempt.number}: {result}{body}"
+    )
 
 
 @bypass_interceptors()

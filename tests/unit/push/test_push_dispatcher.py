@@ -435,7 +435,14 @@ class TestFaults:
         [
             ("fail", {"status": 503}, PushResponse(503), 0),
             ("fail", {"error": TransientError("no")}, PushResponse(None, reason="no"), 0),
-            ("lose_response", {"error": TransientError("no")}, PushResponse(None, reason="no"), 1),
+            (
+                "lose_response",
+                {"error": TransientError("no")},
+                PushResponse(
+                    None, reason="no: the handler ran, and its response with status 200 was lost"
+                ),
+                1,
+            ),
         ],
         ids=["status", "error", "lost response"],
     )

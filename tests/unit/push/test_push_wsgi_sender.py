@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import flask
 import pytest
+from programs import completed
 
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.push.wsgi_sender import WsgiSender, environ_restored
@@ -34,11 +38,11 @@ def test_what_an_app_receives() -> None:
     @app.put("/mail")
     def mail() -> tuple[str, int]:
         seen.update(flask.request.environ, body=flask.request.get_data())
-        return "x" * 5000, 202
+        return "x" * 70_000, 202
 
     response = WsgiSender(app)(PUSH._replace(method="PUT"))
 
-    assert response == PushResponse(202, b"x" * 4096)
+    assert response == PushResponse(202, b"x" * 65_536)
     expected = {
         "REMOTE_ADDR": "0.1.0.2",
         "SERVER_SOFTWARE": "Development/1.0 (testbed)",
@@ -123,6 +127,98 @@ def test_an_exception_of_flask(testing: bool) -> None:  # noqa: FBT001
     assert (response.status, response.error) == (500, error)
     notes = getattr(error, "__notes__", [])
     assert any("flask.got_request_exception" in note for note in notes) is not testing
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of webob, at its import
+@pytest.mark.parametrize("debug", [False, True])
+def test_an_exception_of_webapp2(debug: bool) -> None:  # noqa: FBT001
+    """It is found although webapp2 makes a response of it, also within other middleware."""
+    webapp2 = pytest.importorskip("webapp2")
+    error = ValueError("broken")
+
+    class Mail(webapp2.RequestHandler):  # type: ignore[name-defined,misc] # has no types
+        def post(self) -> None:
+            raise error
+
+    app = webapp2.WSGIApplication([("/mail", Mail)], debug=debug)
+
+    def middleware(*args: Any) -> Any:
+        return app(*args)
+
+    response = WsgiSender(middleware)(PUSH)
+
+    assert (response.status, response.error) == (500, error)
+
+
+def test_a_response_that_a_webapp2_app_makes_of_an_exception() -> None:
+    """It is the app's own, which has logged the exception, as in production."""
+    webapp2 = pytest.importorskip("webapp2")
+
+    class Mail(webapp2.RequestHandler):  # type: ignore[name-defined,misc] # has no types
+        def post(self) -> None:
+            raise ValueError("broken")
+
+        def handle_exception(self, exception: Exception, _: bool) -> None:  # noqa: FBT001
+            logging.getLogger("app").error("failed", exc_info=exception)
+            self.response.set_status(503)
+
+    response = WsgiSender(webapp2.WSGIApplication([("/mail", Mail)]))(PUSH)
+
+    assert (response.status, response.error) == (503, None)
+
+
+def test_connections_of_django_stay_open(tmp_path: Path) -> None:
+    """A request neither closes nor uses them, as with Django's own test client."""
+    program = tmp_path / "program.py"
+    program.write_text(DJANGO)
+
+    completed([sys.executable, str(program)], check=True)
+
+
+DJANGO = """\
+import django
+from django.conf import settings
+from django.core.signals import request_finished, request_started
+from django.core.wsgi import get_wsgi_application
+from django.db import close_old_connections, connection
+from django.http import HttpResponse
+from django.urls import path
+
+from pullqueue.push.request import PushRequest
+from pullqueue.push.wsgi_sender import WsgiSender
+
+
+def mail(request):
+    with connection.cursor() as cursor:
+        cursor.execute("insert into mails values (1)")
+    return HttpResponse()
+
+
+settings.configure(
+    ROOT_URLCONF=(path("mail", mail),),
+    ALLOWED_HOSTS=["*"],
+    MIDDLEWARE=[],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "mails.db"}},
+)
+sender = WsgiSender(get_wsgi_application())
+request = PushRequest("POST", "/mail", {}, b"", None, "web", "t1", 1, 60)
+with connection.cursor() as cursor:
+    cursor.execute("create temporary table mails (number integer)")     # of this connection
+    for _ in range(2):
+        assert sender(request).status == 200
+    assert cursor.execute("select count(*) from mails").fetchone() == (2,)
+
+
+def refuse(*args, **kwargs):
+    raise RuntimeError("Database access not allowed")
+
+
+connection.ensure_connection = refuse                                   # as pytest-django does
+response = sender(request._replace(url="/missing"))
+assert (response.status, response.error) == (404, None), response
+for signal in (request_started, request_finished):
+    assert signal.disconnect(close_old_connections)
+"""
 
 
 def test_an_exception_that_the_app_has_answered() -> None:

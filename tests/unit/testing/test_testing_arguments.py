@@ -69,7 +69,12 @@ def crashed(emulator: Emulator, **functions: Any) -> None:
         (run_tasks, {"send": 200}, TypeError, "send is 200: pass a function"),
         (run_tasks, {"app": "main:app"}, TypeError, "is not a WSGI app"),
         (run_tasks, {"send": ok, "rates": "yes"}, TypeError, 'rates is "yes": use True or False'),
-        (run_tasks, {"send": ok, "errors": "ignore"}, ValueError, 'use "raise" or "retry"'),
+        (
+            run_tasks,
+            {"send": ok, "errors": "ignore"},
+            ValueError,
+            'use "raise", "strict" or "retry"',
+        ),
         (run_tasks, {"send": ok, "max_attempts": 0}, ValueError, "max_attempts is 0: use a whole"),
         (run_tasks, {"send": ok, "queues": ["work"]}, InvalidQueueModeError, "pass push queues"),
         (run_tasks, {"send": ok, "until": "later"}, ValueError, 'use "now", "empty", a timedelta'),

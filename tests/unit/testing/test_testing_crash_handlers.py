@@ -434,7 +434,7 @@ def test_drain_retries_where_errors_are_to_be_retried(
     pushed.add()
     asyncio.run(drain_async(emulator, work_async, send=send, errors="retry"))
     assert_empty(queue)
-    with pytest.raises(ValueError, match='errors is "ignore": use "raise" or "retry"'):
+    with pytest.raises(ValueError, match='errors is "ignore": use "raise", "strict" or "retry"'):
         drain(emulator, work, send=send, errors="ignore")  # type: ignore[arg-type]
 
 

@@ -382,6 +382,7 @@ class TestFailures:
             == """\
 the time is 2026-01-01T00:00:10+00:00
 queue "web": 1 retrying
+  nothing is due: the next is in 0:00:20; run_tasks(..., until=...) moves the clock
   retrying  "t" POST /mail attempted twice (last: no response: overloaded) until \
 2026-01-01T00:00:30+00:00 (in 0:00:20) payload b'to=ada'
   events:

@@ -1,0 +1,319 @@
+"""What `run_tasks` and `run_task` return of responses, and what they do to a handler that fails."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import flask
+import pytest
+
+from pullqueue import Emulator, ManualClock, SystemClock
+from pullqueue.engine.queue import Queue
+from pullqueue.errors import InvalidQueueModeError, TaskError, UnknownTaskError
+from pullqueue.push.request import PushRequest
+from pullqueue.sdk.imports import taskqueue
+from pullqueue.tasks import HttpRequest, NewTask
+from pullqueue.testing import Faults, describe, drain, emulation, run_task, run_tasks
+from pullqueue.testing.describing import describe_payload
+
+Handler = Callable[[PushRequest], Any]
+
+
+@pytest.fixture
+def pushed(emulator: Emulator) -> Queue:
+    """The push queue."""
+    return emulator.queue("pushed")
+
+
+def ok(_: PushRequest) -> int:
+    """Succeed."""
+    return 200
+
+
+class TestSleepingHandlers:
+    def test_a_sleep_moves_the_clock(
+        self, emulator: Emulator, pushed: Queue, clock: ManualClock
+    ) -> None:
+        """As in `drain`, and past a deadline there is no response."""
+        pushed.add(request=HttpRequest("/", deadline_seconds=30))
+        start = clock.now()
+        sleeps = [31, 30]
+
+        def handler(_: PushRequest) -> int:
+            time.sleep(sleeps.pop(0))  # noqa: TID251 - the user's code
+            return 200
+
+        [late] = run_tasks(emulator, send=handler)
+        assert (late.status, clock.now() - start) == (None, timedelta(seconds=31))
+        assert drain(emulator, lambda: None, send=handler) == 0
+        assert clock.now() - start >= timedelta(seconds=61)
+
+    def test_a_sleep_takes_time_where_the_clock_cannot_be_moved(self) -> None:
+        """The handler sees the machine's time go on."""
+        emulator = Emulator.from_text("queue: [{name: web, rate: 5/s}]", clock=SystemClock())
+        emulator.queue("web").add()
+        before = emulator.now_usec()
+
+        def handler(_: PushRequest) -> int:
+            time.sleep(0.001)  # noqa: TID251 - the user's code
+            return 200
+
+        assert len(run_tasks(emulator, send=handler)) == 1
+        assert emulator.now_usec() - before >= 1000
+
+
+class TestBodies:
+    def test_an_attempt_has_the_body_of_its_response(
+        self, emulator: Emulator, pushed: Queue
+    ) -> None:
+        """Up to 64 KB of it."""
+        app = flask.Flask(__name__)
+        app.add_url_rule("/", view_func=lambda: ("x" * 65_537, 503), methods=["POST"])
+        pushed.add(request=HttpRequest("/"))
+
+        [attempt] = run_tasks(emulator, app)
+
+        assert (attempt.status, attempt.body) == (503, b"x" * 65_536)
+
+    @pytest.mark.parametrize("name", ["content", "data", "body"])
+    def test_a_response_of_a_test_client_has_a_body(
+        self, emulator: Emulator, pushed: Queue, name: str
+    ) -> None:
+        """Each client has its own name for it."""
+        pushed.add()
+
+        [attempt] = run_tasks(
+            emulator, send=lambda _: SimpleNamespace(status_code=200, **{name: b"done"})
+        )
+
+        assert attempt.body == b"done"
+
+    def test_a_report_shows_the_body_of_a_failure(self, emulator: Emulator, pushed: Queue) -> None:
+        """Its first line, with the task."""
+        app = flask.Flask(__name__)
+        app.add_url_rule("/", view_func=lambda: ("no stock", 503), methods=["POST"])
+        pushed.add(name="t", request=HttpRequest("/"))
+        run_tasks(emulator, app)
+
+        assert "(last: status 503: no stock)" in describe(emulator)
+
+
+class TestStrict:
+    @pytest.mark.parametrize(
+        ("status", "outcome"), [(500, "will retry"), (302, "will retry"), (199, "will retry")]
+    )
+    def test_a_status_of_a_failure_is_raised(
+        self, emulator: Emulator, pushed: Queue, status: int, outcome: str
+    ) -> None:
+        """The message has the body."""
+        pushed.add(name="t", request=HttpRequest("/mail"))
+        response = SimpleNamespace(status_code=status, content=b"no stock")
+
+        with pytest.raises(AssertionError) as raised:
+            run_tasks(emulator, send=lambda _: response, errors="strict")
+
+        assert str(raised.value) == (
+            f'task "t" of queue "pushed" (POST /mail) {outcome} after attempt 1: status {status}: '
+            "b'no stock'"
+        )
+
+    def test_a_handler_that_passes_its_deadline_is_raised(
+        self, emulator: Emulator, pushed: Queue, clock: ManualClock
+    ) -> None:
+        """It has no response in production."""
+        pushed.add(request=HttpRequest("/", deadline_seconds=30))
+
+        def handler(_: PushRequest) -> int:
+            clock.advance(31)
+            return 200
+
+        with pytest.raises(AssertionError, match=r": no response within 30 s$"):
+            run_tasks(emulator, send=handler, errors="strict")
+
+    def test_a_success_and_a_lost_response_are_not(self, emulator: Emulator, pushed: Queue) -> None:
+        """A test that loses a response wants the retry."""
+        Faults(emulator).lose_response("attempt", times=1)
+        pushed.add()
+
+        attempts = run_tasks(emulator, send=ok, errors="strict", until="empty")
+
+        assert [attempt.status for attempt in attempts] == [None, 200]
+
+    def test_drain_is_as_strict(self, emulator: Emulator, pushed: Queue) -> None:
+        """It has the same argument."""
+        pushed.add()
+
+        with pytest.raises(AssertionError, match=r"after attempt 1: status 500$"):
+            drain(emulator, lambda: None, send=lambda _: 500, errors="strict")
+
+
+class TestLostResponses:
+    def test_the_exception_of_the_handler_is_raised(
+        self, emulator: Emulator, pushed: Queue
+    ) -> None:
+        """A lost response does not hide that the handler is broken."""
+        Faults(emulator).lose_response("attempt", times=1)
+        pushed.add()
+
+        def broken(_: PushRequest) -> int:
+            raise ValueError("broken")
+
+        with pytest.raises(ValueError, match="broken"):
+            run_tasks(emulator, send=broken)
+
+    def test_the_report_says_that_the_handler_ran(self, emulator: Emulator, pushed: Queue) -> None:
+        """With the status that was lost."""
+        Faults(emulator).lose_response("attempt", times=1)
+        pushed.add()
+
+        [attempt] = run_tasks(emulator, send=ok)
+
+        assert attempt.reason is not None
+        assert attempt.reason.endswith(
+            ": the handler ran, and its response with status 200 was lost"
+        )
+        assert attempt.reason in describe(emulator)
+
+
+class TestOneHop:
+    def test_tasks_that_handlers_add_are_left(self, emulator: Emulator, pushed: Queue) -> None:
+        """What was due at the call is sent, however many tasks that are."""
+        for numbers in range(100), range(100, 150):
+            pushed.add_many([NewTask(name=f"t{number}") for number in numbers])
+
+        def handler(request: PushRequest) -> int:
+            pushed.add(name=f"{request.task_name}-next")
+            return 200
+
+        first = run_tasks(emulator, send=handler, follow=False, max_attempts=150)
+        second = run_tasks(emulator, send=ok, follow=False)
+
+        assert [a.task.name for a in first] == [f"t{number}" for number in range(150)]
+        assert [a.task.name for a in second] == [f"t{number}-next" for number in range(150)]
+        assert run_tasks(emulator, send=ok, follow=False) == []
+
+    def test_a_retry_without_backoff_is_left(self, emulator: Emulator, pushed: Queue) -> None:
+        """It is another hop."""
+        pushed.add()
+
+        assert len(run_tasks(emulator, send=lambda _: 500, follow=False)) == 1
+
+    def test_a_time_is_refused(self, emulator: Emulator) -> None:
+        """Moving the clock is to follow."""
+        with pytest.raises(ValueError, match=r'^until is "empty": follow=False needs until="now"$'):
+            run_tasks(emulator, send=ok, follow=False, until="empty")
+
+
+class TestOneTask:
+    def test_it_is_sent_whether_or_not_it_is_due(
+        self, emulator: Emulator, pushed: Queue, clock: ManualClock
+    ) -> None:
+        """Past eta and pause, and no other task."""
+        pushed.add(name="due")
+        later = pushed.add(b"x", name="later", eta=clock.now() + timedelta(hours=1))
+        pushed.pause()
+
+        attempt = run_task(emulator, later, send=ok)
+
+        assert (attempt.task.name, attempt.status, attempt.outcome) == ("later", 200, "succeeded")
+        assert [task.name for task in pushed.list_tasks()] == ["due"]
+
+    def test_a_failure_is_retried_and_sent_again(self, emulator: Emulator, pushed: Queue) -> None:
+        """The task that was given is looked up again."""
+        task = pushed.add()
+
+        first = run_task(emulator, task, send=lambda _: 500)
+        second = run_task(emulator, task, send=ok)
+
+        assert (first.outcome, first.number) == ("will retry", 1)
+        assert (second.outcome, second.number) == ("succeeded", 2)
+
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_a_task_of_the_sdk(self) -> None:
+        """It has the names of its queue and its own."""
+        with emulation(queues=[{"name": "mails", "mode": "push", "rate": "5/s"}], sdk=True) as e:
+            task = taskqueue.add(queue_name="mails", url="/mail", target="web")
+
+            assert run_task(e.emulator, task, send=ok).request.url == "/mail"
+
+    def test_what_cannot_be_sent(self, emulator: Emulator, pushed: Queue) -> None:
+        """A name, a pull task, a task that is gone, and one whose handler calls."""
+        task = pushed.add(name="t")
+        pulled = emulator.queue("work").add()
+
+        with pytest.raises(TypeError, match=r'^task is "t": pass a task, such as emulator.queue'):
+            run_task(emulator, "t", send=ok)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="app is missing"):
+            run_task(emulator, task)
+        with pytest.raises(InvalidQueueModeError, match="its tasks are not sent to an app"):
+            run_task(emulator, pulled, send=ok)
+        with pytest.raises(TaskError, match=r'^task "t" of queue "pushed" is being sent already$'):
+            run_task(emulator, task, send=lambda _: run_task(emulator, task, send=ok))
+        pushed.purge()
+        with pytest.raises((UnknownTaskError, TaskError)):
+            run_task(emulator, task, send=ok)
+
+
+class Mailer:
+    """An object with a method that is deferred."""
+
+    def send(self, *_: object) -> None:
+        """Do nothing."""
+
+
+def send(*_: object, **__: object) -> None:
+    """Do nothing."""
+
+
+class TestPickledPayloads:
+    @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+    def test_a_deferred_call_is_shown_as_function_and_types(self, protocol: int) -> None:
+        """In every protocol, with types of the app."""
+        arguments = ("ada", 7, {1: 2}, timedelta(1), Mailer(), {3}, [Mailer()])
+        payload = pickle.dumps((send, arguments, {"when": None}), protocol)
+
+        assert describe_payload(payload) == (
+            f"{__name__}.send(str, int, dict, datetime.timedelta, {__name__}.Mailer, set, list, "
+            "when=NoneType)"
+        )
+
+    def test_a_deferred_method_is_shown_with_its_class(self) -> None:
+        """Not as the helper of the SDK."""
+        deferred = pytest.importorskip("google.appengine.ext.deferred")
+
+        assert describe_payload(deferred.serialize(Mailer().send, "ada")) == (
+            f"{__name__}.Mailer.send(str)"
+        )
+
+    def test_nothing_of_a_pickle_is_run(self, capfd: pytest.CaptureFixture[str]) -> None:
+        """What it names is not even imported."""
+
+        class Evil:
+            def __reduce__(self) -> tuple[object, ...]:
+                return print, ("run",)
+
+        payload = pickle.dumps((send, (Evil(),), {}))
+
+        assert describe_payload(payload) == f"{__name__}.send(print)"
+        assert capfd.readouterr().out == ""
+
+    @pytest.mark.parametrize("payload", [b"\x80", b"\x80\x05N.", pickle.dumps((1, 2)), b"text"])
+    def test_other_payloads_are_bytes(self, payload: bytes) -> None:
+        """Also pickles that are no calls."""
+        assert describe_payload(payload) == repr(payload)
+
+
+def test_a_report_says_that_everything_is_due_later(
+    emulator: Emulator, pushed: Queue, clock: ManualClock
+) -> None:
+    """`run_tasks` has returned nothing."""
+    pushed.add(eta=clock.now() + timedelta(minutes=5))
+
+    assert run_tasks(emulator, send=ok) == []
+    line = "  nothing is due: the next is in 0:05:00; run_tasks(..., until=...) moves the clock\n"
+    assert line in describe(emulator)
