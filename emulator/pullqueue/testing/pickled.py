@@ -17,7 +17,7 @@ def describe_pickle(payload: bytes) -> str | None:
         return None
     try:
         function, args, kwargs = _Unpickler(io.BytesIO(payload)).load()
-    except Exception:  # noqa: BLE001 - whatever bytes that are no pickled call lead to
+    except Exception:  # noqa: BLE001 - whatever other bytes lead to
         return None
     if not (isinstance(args, tuple) and isinstance(kwargs, Mapping)):
         return None
@@ -30,8 +30,8 @@ def describe_pickle(payload: bytes) -> str | None:
     return f"{name}({', '.join(shown)})"
 
 
-class _StandIn:
-    """Stands in for what a pickle names: made of any arguments, with any state."""
+class _Placeholder:
+    """Replaces what a pickle names: made of any arguments, with any state."""
 
     def __new__(cls, *_: object, **__: object) -> Self:
         return object.__new__(cls)
@@ -53,15 +53,15 @@ class _StandIn:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Loads no function and no class: each is replaced by a stand-in of its name."""
+    """Loads no function and no class: each is replaced by a placeholder of its name."""
 
-    def find_class(self, module: str, name: str) -> type[_StandIn]:
-        """Return the stand-in."""
-        return type(f"{module}.{name}", (_StandIn,), {})
+    def find_class(self, module: str, name: str) -> type[_Placeholder]:
+        """Return the placeholder."""
+        return type(f"{module}.{name}", (_Placeholder,), {})
 
-    def persistent_load(self, _: object) -> _StandIn:
-        """Return a stand-in for what is not in the pickle."""
-        return _StandIn()
+    def persistent_load(self, _: object) -> _Placeholder:
+        """Return a placeholder for what is not in the pickle."""
+        return _Placeholder()
 
 
 def _type_name(value: object) -> str:

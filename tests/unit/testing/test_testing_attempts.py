@@ -304,7 +304,7 @@ class TestPickledPayloads:
 
     @pytest.mark.parametrize("payload", [b"\x80", b"\x80\x05N.", pickle.dumps((1, 2)), b"text"])
     def test_other_payloads_are_bytes(self, payload: bytes) -> None:
-        """Also pickles that are no calls."""
+        """Also pickles of other objects."""
         assert describe_payload(payload) == repr(payload)
 
 
