@@ -80,6 +80,7 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
         errors.QueueDisabledError: ErrorCodes("FAILED_PRECONDITION", 26),
         errors.QueuePausedError: ErrorCodes("FAILED_PRECONDITION", 26),
         errors.InvalidQueueNameError: ErrorCodes("INVALID_ARGUMENT", 6),
+        errors.InvalidQueueSettingsError: ErrorCodes("INVALID_ARGUMENT", 13),
         errors.QueueNameInUseError: ErrorCodes("ALREADY_EXISTS", 15),
         errors.InvalidTaskError: ErrorCodes("INVALID_ARGUMENT", 13),
         errors.InvalidTaskNameError: ErrorCodes("INVALID_ARGUMENT", 5),

@@ -64,6 +64,10 @@ class InvalidQueueNameError(QueueError):
     """a queue cannot have this name"""
 
 
+class InvalidQueueSettingsError(QueueError):
+    """a queue cannot have these settings"""
+
+
 class QueueNameInUseError(QueueError):
     """a queue of this name exists, or was deleted not long ago"""
 

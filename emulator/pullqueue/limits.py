@@ -76,6 +76,10 @@ class Limits(NamedTuple):
 
 QUEUE_NAME = "[A-Za-z0-9-]{1,100}"
 """The pattern of a queue's name (Cloud Tasks, which deploys queue.yaml)."""
+RATE_PER_SECOND = 500
+"""Largest `rate` of a push queue, in tasks a second (guide)."""
+BUCKET_SIZE = 500
+"""Largest `bucket_size` of a push queue (guide)."""
 CONCURRENT_REQUESTS = 5000
 """Largest `max_concurrent_requests` of a push queue (Cloud Tasks)."""
 SERVED_TASKS = 5_000_000

@@ -32,16 +32,14 @@ from pullqueue.config.model import (
     RetryParameters,
 )
 from pullqueue.engine.queue import Queue
-from pullqueue.limits import CONCURRENT_REQUESTS
+from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, RATE_PER_SECOND
 
 _MAX_NANOS: Final = 999_999_999
 _MAX_TOMBSTONE_SECONDS: Final = 9 * 86_400
-_MAX_RATE: Final = 500
 _DEFAULT_RATE: Final = 500
 _BURST_SECONDS, _MIN_BURST, _MAX_BURST = 0.2, 10, 100
 """The tokens that a new queue holds: what it starts in this time, within these limits. Seen in
 production are 10 with 1 a second and 100 with 500."""
-_MAX_SET_BURST: Final = 500
 _REGION_IDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "asia-east2": "df",
@@ -183,12 +181,12 @@ def _write_push_settings(call: Call, message: Message, settings: QueueSettings) 
 
 
 def _rates(limits: Message, version: Version) -> dict[str, Any]:
-    rate = _limit(limits, version.dispatch_rate, _MAX_RATE)
+    rate = _limit(limits, version.dispatch_rate, RATE_PER_SECOND)
     concurrent = int(_limit(limits, version.max_concurrent, CONCURRENT_REQUESTS))
     rate = rate or _DEFAULT_RATE
     burst = int(min(max(rate * _BURST_SECONDS, _MIN_BURST), _MAX_BURST))
     if version.sets_burst:
-        check_range(limits.max_burst_size, 0, _MAX_SET_BURST, "queue.rate_limits.max_burst_size")
+        check_range(limits.max_burst_size, 0, BUCKET_SIZE, "queue.rate_limits.max_burst_size")
         burst = limits.max_burst_size or burst
     return {
         "rate": Rate(count=rate),
@@ -222,7 +220,7 @@ def _pull_retry(message: Message, field: str) -> RetryParameters | None:
 def _write_pull_settings(call: Call, message: Message, settings: QueueSettings) -> None:
     if has(message, "pull_target"):
         message.pull_target.SetInParent()
-    setattr(message.rate_limits, call.version.dispatch_rate, _MAX_RATE)
+    setattr(message.rate_limits, call.version.dispatch_rate, RATE_PER_SECOND)
     setattr(message.rate_limits, call.version.max_concurrent, -1)
     retry = settings.retry_parameters or RetryParameters()
     write_retry(message.retry_config, retry)

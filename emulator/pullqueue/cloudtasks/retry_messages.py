@@ -51,8 +51,8 @@ def write_retry(message: Message, retry: RetryParameters) -> None:
     for field, parameter in _DURATIONS.items():
         seconds = getattr(retry, parameter)
         if seconds is not None:
-            getattr(message, field).FromTimedelta(timedelta(seconds=seconds))
-    message.max_doublings = retry.max_doublings or 0
+            getattr(message, field).FromTimedelta(timedelta(seconds=min(seconds, MAX_SECONDS)))
+    message.max_doublings = min(retry.max_doublings or 0, LARGEST_INT)
 
 
 def read_retry(message: Message, field: str) -> RetryParameters:

@@ -20,10 +20,10 @@ from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.engine.validation import check_new_tasks, queue_name
-from pullqueue.errors import InvalidTaskError, PullQueueError
+from pullqueue.errors import InvalidQueueSettingsError, InvalidTaskError, PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.tasks import AttemptRecord, NewTask, Push, Task
-from pullqueue.text import quoted
+from pullqueue.text import quoted, shorten
 
 
 class SavedTask(Model, omit_defaults=True):
@@ -113,12 +113,19 @@ def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> L
         for each in contents.values():
             each.tasks[:] = sorted(_without_attempt(task, now_usec) for task in each.tasks)
     except (PullQueueError, OverflowError) as error:
-        raise ApiError(f"the snapshot is damaged ({error!s:.100}): save it again") from None
+        raise _damaged(error) from None
     _check_unique(contents)
-    state.emulator.restore(contents)
+    try:
+        state.emulator.restore(contents)
+    except InvalidQueueSettingsError as error:
+        raise _damaged(error) from None
     state.snapshot_loaded = from_usec(now_usec)
     tasks = sum(len(each.tasks) for each in contents.values())
     return LoadedSnapshot(tasks=tasks, warning=warning)
+
+
+def _damaged(error: Exception) -> ApiError:
+    return ApiError(f"the snapshot is damaged ({shorten(str(error), limit=200)}): save it again")
 
 
 def _warning(taken_usec: int, now_usec: int) -> str | None:
@@ -163,7 +170,7 @@ def _contents(queue_name: str, saved: SavedQueue, shift_usec: int, limits: Limit
 def _record(saved: SavedRecord, name: str, shift_usec: int) -> QueueRecord:
     fields = structs.asdict(saved)
     if saved.settings is not None:
-        fields["settings"] = replace(saved.settings, name=queue_name(name))
+        fields["settings"] = replace(saved.settings, name=queue_name(name), line=0, column=0)
     return QueueRecord(**fields | _shifted_times(fields, shift_usec))
 
 

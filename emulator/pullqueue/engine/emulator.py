@@ -16,6 +16,7 @@ from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.name_source import NameSource, random_names
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.retention import Retention, retention_of
+from pullqueue.engine.settings_validation import check_settings
 from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
 from pullqueue.limits import Limits
@@ -164,10 +165,12 @@ class Emulator:
 
         Raises:
             InvalidQueueNameError: the name is not valid.
+            InvalidQueueSettingsError: a setting is not valid.
             QueueNameInUseError: the name is that of a queue, or of one deleted in the last 7 days.
             UnknownQueueError: another process deleted the queue while it was created.
         """
         name = validation.queue_name(settings.name)
+        check_settings(settings)
         reserved_usec = self.limits.deleted_queue_seconds * USEC_PER_SECOND
         with self._lock:
             self._load()
@@ -187,8 +190,10 @@ class Emulator:
 
         Raises:
             UnknownQueueError: there is no such queue.
+            InvalidQueueSettingsError: a setting is not valid.
         """
         queue = self.queue(settings.name)
+        check_settings(settings)
         with self._lock:
             if queue.is_runtime:
                 settings = self._with_defaults(settings)
@@ -224,10 +229,13 @@ class Emulator:
 
         Raises:
             UnknownQueueError: contents are for a queue that does not exist; nothing changes.
+            InvalidQueueSettingsError: a setting of a queue is not valid; nothing changes.
         """
         retentions: dict[str, Retention] = {}
         for name, restored in contents.items():
             record = restored.record or QueueRecord()
+            if record.settings is not None:
+                check_settings(record.settings)
             if record.deleted_usec is None:
                 settings = self._settings_of(name, record)
                 if settings is None:

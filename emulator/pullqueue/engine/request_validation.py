@@ -16,11 +16,10 @@ __tracebackhide__ = is_expected_error
 
 METHODS_WITH_BODY = ("PATCH", "POST", "PUT")
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", *METHODS_WITH_BODY)
-_MAX_RETRY_VALUE = 2**63
 _is_printable = re.compile(r"[!-~]+").fullmatch
 _is_path = re.compile(r"/(?!/)").match
 _is_absolute = re.compile(r"(?i)https?://[^/?]").match
-_is_target = re.compile(r"[A-Za-z0-9_.:-]{1,300}").fullmatch
+is_target = re.compile(r"[A-Za-z0-9_.:-]{1,300}").fullmatch
 _is_header_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 _is_header_value = re.compile(r"[\t -~\x80-\xff]*").fullmatch
 
@@ -37,7 +36,7 @@ def check_request(request: object, limits: Limits, *, absolute_urls: bool) -> No
         raise InvalidTaskError(f"method is {quoted(request.method)}: use {', '.join(_METHODS)}")
     _check_url(request.url, limits, absolute_urls=absolute_urls)
     target: object = request.target
-    if target is not None and not (isinstance(target, str) and _is_target(target)):
+    if target is not None and not (isinstance(target, str) and is_target(target)):
         raise InvalidTaskError(
             f"target is {quoted(target)}: use a service, version.service or "
             "instance.version.service"
@@ -50,7 +49,8 @@ def check_request(request: object, limits: Limits, *, absolute_urls: bool) -> No
             f"to {highest}"
         )
     _check_headers(request.headers)
-    _check_retry(request.retry)
+    if request.retry is not None:
+        check_retry(request.retry)
     token: object = request.token
     if token is not None and not (isinstance(token, RequestToken) and _is_absolute(request.url)):
         raise InvalidTaskError(
@@ -102,19 +102,24 @@ def _check_headers(headers: object) -> None:
             )
 
 
-def _check_retry(retry: object) -> None:
-    if retry is None:
-        return
+def check_retry(retry: object) -> None:
+    """Check retry parameters.
+
+    Raises:
+        InvalidTaskError: one of them is not valid.
+    """
     if not isinstance(retry, RetryParameters):
         raise InvalidTaskError(f"retry is {quoted(retry)}: pass pullqueue.RetryParameters")
     for field in fields(retry):
         value: object = getattr(retry, field.name)
-        is_whole = isinstance(value, int) or field.name.endswith("backoff_seconds")
+        whole = "" if field.name.endswith("backoff_seconds") else "whole "
+        largest = 2**63 - 1 if field.name.endswith("_seconds") else 2**31 - 1
         if value is not None and not (
-            is_number(value) and is_whole and 0 <= value < _MAX_RETRY_VALUE
+            is_number(value) and (not whole or isinstance(value, int)) and 0 <= value <= largest
         ):
             raise InvalidTaskError(
-                f"retry parameter {field.name} is {quoted(value)}: it must be a number, 0 or more"
+                f"retry parameter {field.name} is {quoted(value)}: use a {whole}number from 0 to "
+                f"{largest}"
             )
     shortest, longest = retry.min_backoff_seconds, retry.max_backoff_seconds
     if shortest is not None and longest is not None and shortest > longest:

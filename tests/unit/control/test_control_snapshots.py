@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import deepcopy
 from datetime import timedelta
+from functools import reduce
+from operator import getitem
 
 import pytest
 from control_client import ControlClient
@@ -18,7 +22,7 @@ from pullqueue import (
     RetryParameters,
     Task,
 )
-from pullqueue.config.model import QueueMode, QueueSettings
+from pullqueue.config.model import QueueMode, QueueSettings, Rate
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.server.lifecycle import Server
 
@@ -154,6 +158,13 @@ def retrying(emulator: Emulator) -> Task:
         ("queue", {"exhausted": [{}]}),
         ("record", {"settings": {"mode": "sideways"}}),
         ("record", {"settings": {"name": "a", "mode": 5}}),
+        ("record", {"settings": {"name": "a", "rate": {"count": 5, "unit": "x"}}}),
+        ("record", {"settings": {"name": "a", "rate": {"count": 501}}}),
+        ("record", {"settings": {"name": "a", "bucket_size": 2**63}}),
+        ("record", {"settings": {"name": "a", "max_concurrent_requests": -1}}),
+        ("record", {"settings": {"name": "a", "target": "a b"}}),
+        ("record", {"settings": {"name": "a", "task_lifetime_seconds": 2**62}}),
+        ("record", {"settings": {"name": "a", "retry_parameters": {"max_doublings": 2**31}}}),
         ("record", {"purged_usec": 2**62}),
         ("record", {"deleted_usec": "yesterday"}),
         ("record", {"paused": None}),
@@ -185,6 +196,49 @@ def test_snapshots_with_a_bad_part(
     assert "queues[...]." in reply.message or "the snapshot " in reply.message
     assert control.get("/queues/pull").body["queue"]["tasks"] == 2
     assert control.get("/queues/pull").body["queue"]["state"] == "running"
+
+
+def numbers_in(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the paths of the numbers in a JSON value."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in items:
+            yield from numbers_in(part, (*path, key))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path
+
+
+@pytest.mark.parametrize("number", [2**63, 2**63 - 1, -(2**63), -1, 1e308])
+def test_a_number_out_of_range_is_refused_or_does_no_harm(
+    control: ControlClient, emulator: Emulator, number: float
+) -> None:
+    retry = RetryParameters(
+        task_retry_limit=5,
+        task_age_limit_seconds=7,
+        min_backoff_seconds=1.0,
+        max_backoff_seconds=9.0,
+        max_doublings=3,
+    )
+    settings = QueueSettings(
+        name="made", rate=Rate(count=5.0), bucket_size=7, retry_parameters=retry
+    )
+    emulator.create_queue(settings).add()
+    retrying(emulator)
+    emulator.queue("pull").lease_tasks(60, 1)
+    saved = control.get("/snapshot").body
+
+    for path in numbers_in(saved["queues"]):
+        snapshot = deepcopy(saved)
+        part = reduce(getitem, path[:-1], snapshot["queues"])
+        part[path[-1]] = number
+        reply = control.call("PUT", "/snapshot", snapshot)
+        assert reply.status in (200, 400), path
+        if reply.status == 400:
+            assert control.get("/snapshot").body == saved, path
+        else:
+            assert control.get("/queues").status == 200, path
+            assert control.send("GET", "/v2/projects/p/locations/l/queues").status == 200, path
+            control.call("PUT", "/snapshot", saved)
 
 
 def test_push_tasks_in_a_snapshot(

@@ -11,6 +11,7 @@ import pytest
 
 from pullqueue import (
     Emulator,
+    InvalidQueueSettingsError,
     Limits,
     ManualClock,
     NewTask,
@@ -20,7 +21,7 @@ from pullqueue import (
     StoreFullError,
     UnknownQueueError,
 )
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.memory.store import MemoryStore
 
 PULL = QueueSettings(name="pull-queue", mode=QueueMode.PULL)
@@ -365,3 +366,45 @@ def test_exhausted_tasks_leave_room_at_once() -> None:
     clock.advance(60)
 
     assert emulator.queue("other").add().queue_name == "other"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            QueueSettings(name="made", rate=Rate(count=5, unit="x")),
+            (
+                'queue "made": rate is 5/x: use a number, a slash and s, m, h or d; the maximum is '
+                "500/s"
+            ),
+        ),
+        (
+            QueueSettings(name="made", bucket_size=501),
+            'queue "made": bucket_size is 501: use a number from 0 to 500',
+        ),
+        (
+            QueueSettings(name="made", target="a b"),
+            'queue "made": target is "a b": use service or version.service',
+        ),
+        (
+            QueueSettings(name="made", retry_parameters=RetryParameters(max_doublings=2**31)),
+            (
+                'queue "made": retry parameter max_doublings is 2147483648: use a whole number '
+                "from 0 to 2147483647"
+            ),
+        ),
+    ],
+)
+def test_settings_that_no_queue_can_have_are_refused(settings: QueueSettings, message: str) -> None:
+    emulator = Emulator.from_text("queue:\n- {name: mine, rate: 5/s}\n")
+
+    with pytest.raises(InvalidQueueSettingsError) as created:
+        emulator.create_queue(settings)
+    with pytest.raises(InvalidQueueSettingsError) as updated:
+        emulator.update_queue(replace(settings, name="mine"))
+
+    assert str(created.value) == message
+    assert str(updated.value) == message.replace("made", "mine")
+    assert emulator.queue("mine").settings.rate == Rate(count=5)
+    with pytest.raises(UnknownQueueError):
+        emulator.queue("made")

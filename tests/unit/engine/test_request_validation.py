@@ -92,7 +92,7 @@ def test_valid_requests(queue: Queue, request_: HttpRequest) -> None:
         ({"retry": {}}, "pass pullqueue.RetryParameters"),
         (
             {"retry": RetryParameters(task_retry_limit=-1)},
-            "retry parameter task_retry_limit is -1: it must be a number, 0 or more",
+            "retry parameter task_retry_limit is -1: use a whole number from 0 to 2147483647",
         ),
         ({"retry": RetryParameters(max_doublings=1.5)}, "max_doublings is 1.5"),  # type: ignore[arg-type]
         (

@@ -95,7 +95,7 @@ CREATE TABLE lease_calls (
 -- No `tombstone_usec`: what the store's limits say.
 CREATE TABLE retentions (
     queue text COLLATE "C" NOT NULL PRIMARY KEY,
-    leases integer,
+    leases bigint,
     age_usec bigint NOT NULL,
     lifetime_usec bigint,
     tombstone_usec bigint

@@ -1,0 +1,72 @@
+"""Checks of a queue's settings where no queue.yaml was checked: those of queues of run time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pullqueue.engine.request_validation import check_retry, is_number, is_target
+from pullqueue.errors import InvalidQueueSettingsError, InvalidTaskError
+from pullqueue.limits import (
+    BUCKET_SIZE,
+    CONCURRENT_REQUESTS,
+    DAY_SECONDS,
+    RATE_PER_SECOND,
+)
+from pullqueue.text import quoted
+
+if TYPE_CHECKING:
+    from pullqueue.config.model import QueueSettings
+
+_LONGEST_SECONDS = 10_000 * 366 * DAY_SECONDS
+_LARGEST: Mapping[str, int] = {
+    "bucket_size": BUCKET_SIZE,
+    "max_concurrent_requests": CONCURRENT_REQUESTS,
+    "task_lifetime_seconds": _LONGEST_SECONDS,
+    "tombstone_seconds": _LONGEST_SECONDS,
+    "log_sampling_ratio": 1,
+}
+"""The largest value of each number; the smallest is 0."""
+
+
+def check_settings(settings: QueueSettings) -> None:
+    """Check the settings of a queue, apart from its name.
+
+    Raises:
+        InvalidQueueSettingsError: one of them is not valid.
+    """
+    for name, largest in _LARGEST.items():
+        value: object = getattr(settings, name)
+        if value is not None and not (is_number(value) and 0 <= value <= largest):
+            raise _invalid(settings, f"{name} is {quoted(value)}: use a number from 0 to {largest}")
+    rate, target = settings.rate, settings.target
+    if rate is not None and not _is_rate(rate.count, rate.unit):
+        raise _invalid(
+            settings,
+            f"rate is {quoted(rate.count)}/{rate.unit:.9}: use a number, a slash and s, m, h or d; "
+            f"the maximum is {RATE_PER_SECOND}/s",
+        )
+    if target is not None and not is_target(target):
+        raise _invalid(settings, f"target is {quoted(target)}: use service or version.service")
+    if settings.retry_parameters is not None:
+        try:
+            check_retry(settings.retry_parameters)
+        except InvalidTaskError as error:
+            raise _invalid(settings, str(error)) from None
+
+
+def _is_rate(count: float, unit: str) -> bool:
+    from pullqueue.config.model import SECONDS_PER_UNIT  # noqa: PLC0415 - only for a rate
+
+    return (
+        unit in SECONDS_PER_UNIT
+        and math.isfinite(count)
+        and 0 <= count / SECONDS_PER_UNIT[unit] <= RATE_PER_SECOND
+    )
+
+
+def _invalid(settings: QueueSettings, problem: str) -> InvalidQueueSettingsError:
+    return InvalidQueueSettingsError(
+        f"queue {quoted(settings.name)}: {problem}", queue_name=settings.name
+    )
