@@ -38,6 +38,7 @@ ORDER = (
     "cloudtasks",
     "lint",
     "sdk",
+    "services",
     "console",
     "server",
     "cli",

@@ -54,7 +54,6 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 """The commands of each section of the help, and the modules they are in."""
 _MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 _MEANT: Final[Mapping[str, str]] = {
-    "exec --clock": "start `pullqueue serve --clock manual`, and pass its address by --url",
     "tasks add --delay": "use --countdown",
     "tasks delete --all": "use `pullqueue tasks purge`",
 }

@@ -16,8 +16,9 @@ from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_por
 from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._output import AS_JSON
 from pullqueue.cli.connection import Json, server_url
-from pullqueue.errors import ConfigFileError
+from pullqueue.errors import ConfigFileError, StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
+from pullqueue.services import SERVICES, parse_services
 from pullqueue.text import SECONDS_PER_UNIT, did_you_mean, format_span, quoted
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ Command = Callable[..., Any]
 DURATION_ADVICE = "use seconds, or a time span such as 10min, 2h or 7d"
 
 _SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)", re.ASCII)
+_PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.ASCII)
+"""With a partition (s~my-app) or a domain (example.com:my-app), or without."""
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 
 
@@ -220,6 +223,25 @@ def _push_addresses(
         raise click.BadParameter(str(error)) from None
 
 
+def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str | None) -> str | None:
+    from pullqueue.stores import open_store  # noqa: PLC0415 - imported when it runs
+
+    try:
+        open_store(url or "memory")
+    except StoreError as error:
+        raise click.BadParameter(str(error)) from error
+    return url
+
+
+def _services(
+    _ctx: click.Context, _parameter: click.Parameter, names: str | None
+) -> frozenset[str] | None:
+    try:
+        return None if names is None else parse_services(names)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def emulator_options(command: Command) -> Command:
     """Add QUEUE_YAML and the options of an emulator that is started for a command."""
     options = (
@@ -248,10 +270,55 @@ def emulator_options(command: Command) -> Command:
             "return no tasks, as on App Engine.",
         ),
         click.option(
+            "--project",
+            callback=checked(
+                _PROJECT.fullmatch, "project id: use letters, digits and hyphens, such as my-app"
+            ),
+            help="The only application id to accept. Default: any.",
+        ),
+        click.option(
+            "--store",
+            metavar="URL",
+            callback=_store_url,
+            help="Where tasks are stored: memory, sqlite:///FILE, or "
+            "postgresql://USER@HOST/DATABASE. Default: memory, or tasks.db in the folder of "
+            "--data.",
+        ),
+        click.option(
+            "--clock",
+            default="system",
+            type=click.Choice(["system", "manual"]),
+            help="system: the time of this machine. manual: time stops until `pullqueue clock` "
+            "moves it.",
+        ),
+        click.option(
+            "--services",
+            metavar="NAMES",
+            callback=_services,
+            help="App Engine's other services to answer, by Google's stubs: names with commas, or "
+            f"none. Names: {', '.join(SERVICES)}. Default: all but urlfetch; none with "
+            "--api-upstream.",
+        ),
+        click.option(
+            "--data",
+            metavar="FOLDER",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="Where the datastore and blobs are stored, and tasks unless --store is passed. "
+            "Default: in memory.",
+        ),
+        click.option(
+            "--datastore-consistency",
+            "consistency",
+            default="strong",
+            type=click.Choice(["strong", "eventual"]),
+            help="strong: queries see every write. eventual: those without an ancestor may miss "
+            "the latest.",
+        ),
+        click.option(
             "--api-upstream",
             metavar="HOST:PORT",
             callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
-            help="Server for calls to App Engine's other services. Default: none.",
+            help="Server for calls to the services that --services does not name. Default: none.",
         ),
         click.option(
             "--push-to",

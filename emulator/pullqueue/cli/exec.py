@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
 from pullqueue.cli._client import Client, FailedError
-from pullqueue.cli._options import checked, emulator_options, found_file
+from pullqueue.cli._emulator import EmulatorOptions
+from pullqueue.cli._options import checked, emulator_options
 from pullqueue.cli._output import say
 from pullqueue.cli.serve import report_tasks_left
-from pullqueue.limits import Limits
 from pullqueue.sdk.environment import variables_for
 from pullqueue.text import describe_os_error
-
-if TYPE_CHECKING:
-    from pullqueue.push.addresses import PushAddresses
 
 _RESPONSE_SECONDS = 5
 _LOOK_SECONDS = 0.5
@@ -90,16 +86,11 @@ def _no_command(ctx: click.Context) -> click.UsageError:
 @click.pass_context
 def exec(  # noqa: A001 - the command's name
     ctx: click.Context,
+    /,
     *,
-    queue_yaml: Path | None,
     port: int,
     url: str | None,
-    profile: str,
-    watch: bool,
-    keep_created: bool,
-    leases_per_second: int | None,
-    api_upstream: str | None,
-    push_to: PushAddresses,
+    **options: Any,  # noqa: ANN401 - as click passes them
 ) -> int:
     """Run COMMAND with its task queue calls sent to an emulator.
 
@@ -112,46 +103,62 @@ def exec(  # noqa: A001 - the command's name
     command: Sequence[str] = ctx.meta[_COMMAND]
     if not command:
         raise _no_command(ctx)
+    given = EmulatorOptions(**options)
     if url:
-        _check_unused(url, queue_yaml, push_to)
+        _check_unused(url, given)
         _check_server(url, timeout=_RESPONSE_SECONDS)
-        return _run(command, url)
+        return _run(command, variables_for(url, project=given.project))
+    return _serve_and_run(command, given, port=port)
+
+
+def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: int) -> int:
+    """Run a program with a server of its own."""
     hint = _hint_at_default_server()
     from pullqueue.cli._service import set_up_logs  # noqa: PLC0415 - imported when it runs
-    from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
-    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     set_up_logs(log_format="text", log_level="warning")
-    limits = Limits(leases_per_second=leases_per_second)
-    file = ConfigFile(queue_yaml or found_file(), profile=profile, keep_created=keep_created)
-    emulator = Emulator(file.read(), limits=limits)
+    file = options.config_file()
+    emulator, services = options.open(file)
     server = Server(
-        emulator, port=port, api_upstream=api_upstream, config_file=file, push_to=push_to
+        emulator,
+        port=port,
+        services=services,
+        api_upstream=options.api_upstream,
+        config_file=file,
+        push_to=options.push_to,
     )
-    check = partial(file.check, emulator, changes=True, now=False) if watch else None
-    with closing(emulator), server:
+    check = partial(file.check, emulator, changes=True, now=False) if options.watch else None
+    with closing(services), closing(emulator), server:
         say(f"pullqueue listening on {server.url}", err=True)
         say(f"pullqueue console: {server.url}/console/", err=True)
         if hint:
             say(hint, err=True)
-        status = _run(command, f"{server.host}:{server.port}", check)
-        report_tasks_left(emulator)
+        address = f"{server.host}:{server.port}"
+        status = _run(command, variables_for(address, project=options.project), check)
+        if options.store_url == "memory":
+            report_tasks_left(emulator)
     return status
 
 
-def _check_unused(url: str, queue_yaml: Path | None, push_to: PushAddresses) -> None:
+def _check_unused(url: str, options: EmulatorOptions) -> None:
     """Raise a UsageError for what a running server has of its own."""
-    if queue_yaml is not None:
+    instead = f"leave out --url and unset {ADDRESS_VARIABLE}"
+    if options.queue_yaml is not None:
         raise click.UsageError(
-            f'the server at "{url}" has a queue.yaml of its own: leave "{queue_yaml}" out, or '
-            f"leave out --url and unset {ADDRESS_VARIABLE}"
+            f'the server at "{url}" has a queue.yaml of its own: leave "{options.queue_yaml}" '
+            f"out, or {instead}"
         )
-    if push_to:
+    if options.push_to:
         raise click.UsageError(
-            f'the server at "{url}" delivers push tasks: pass --push-to to it, or leave out '
-            f"--url and unset {ADDRESS_VARIABLE}"
+            f'the server at "{url}" delivers push tasks: pass --push-to to it, or {instead}'
         )
+    for option in ("store", "data", "services"):
+        if getattr(options, option) is not None:
+            raise click.UsageError(
+                f'the server at "{url}" has stores and services of its own: pass --{option} to '
+                f"it, or {instead}"
+            )
 
 
 def _hint_at_default_server() -> str | None:
@@ -177,12 +184,14 @@ def _check_server(address: str, *, timeout: float) -> None:
             raise FailedError(f"the server at {address} is not a pullqueue: pass another --url")
 
 
-def _run(command: Sequence[str], address: str, check: Callable[[], None] | None = None) -> int:
-    """Run a program to its end and return the exit status to end with.
+def _run(
+    command: Sequence[str], variables: Mapping[str, str], check: Callable[[], None] | None = None
+) -> int:
+    """Run a program with more variables, to its end, and return the exit status to end with.
 
     `check` is called at intervals meanwhile.
     """
-    environment = os.environ | variables_for(address)
+    environment = os.environ | dict(variables)
     with _ForwardedSignals() as signals:
         try:
             process = subprocess.Popen(command, env=environment)  # noqa: S603 - the user's

@@ -147,9 +147,14 @@ def reload(*, client: Client) -> None:
 @click.option(
     "--keep-queues", is_flag=True, help="Keep queues created at run time, as by CreateQueue."
 )
+@click.option(
+    "--services",
+    is_flag=True,
+    help="Delete the data of App Engine's other services, too: entities, blobs, memcache.",
+)
 @yes_option
 @server_options
-def reset(*, keep_queues: bool, yes: bool, client: Client) -> None:
+def reset(*, keep_queues: bool, services: bool, yes: bool, client: Client) -> None:
     """Delete all tasks, history and faults (asks for confirmation).
 
     Push tasks, recorded requests and queues created at run time (as by CreateQueue of Cloud Tasks)
@@ -160,9 +165,10 @@ def reset(*, keep_queues: bool, yes: bool, client: Client) -> None:
         faults, tasks = client.get("/faults")["faults"], _stored_tasks(client)
         lost = [count_tasks(tasks)] if tasks else []
         lost += [f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"] if faults else []
+        lost += ["all entities and blobs"] if services else []
         if lost:
             confirm(f"Delete everything, including {' and '.join(lost)}?")
-    show(client.post("/reset", keep_queues=keep_queues), "everything is deleted")
+    show(client.post("/reset", keep_queues=keep_queues, services=services), "everything is deleted")
 
 
 def _stored_tasks(client: Client) -> int:

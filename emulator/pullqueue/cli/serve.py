@@ -14,36 +14,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_PROJECT, is_loopback
-from pullqueue.cli._options import checked, emulator_options, found_file
+from pullqueue.cli._emulator import EmulatorOptions
+from pullqueue.cli._options import checked, emulator_options
 from pullqueue.cli._output import say
 from pullqueue.cli._port_file import port_file as locked_port_file
-from pullqueue.clock import ManualClock, SystemClock, from_usec
-from pullqueue.errors import ConfigFileError, StoreError
-from pullqueue.limits import SERVED_TASKS, Limits
+from pullqueue.clock import ManualClock, from_usec
+from pullqueue.errors import ConfigFileError
+from pullqueue.limits import SERVED_TASKS
 from pullqueue.push.addresses import KEPT, OPTION
 from pullqueue.tasks import count_tasks
 
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.queue import Queue
-    from pullqueue.push.addresses import PushAddresses
     from pullqueue.server.lifecycle import Server
 
 _PORT = click.IntRange(0, 65535)
-_PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.ASCII)
-"""With a partition (s~my-app) or a domain (example.com:my-app), or without."""
 _HOST_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
 _TASK = '{"payloadBase64": "aGVsbG8="}'
-
-
-def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str) -> str:
-    from pullqueue.stores import open_store  # noqa: PLC0415 - imported when it runs
-
-    try:
-        open_store(url)
-    except StoreError as error:
-        raise click.BadParameter(str(error)) from error
-    return url
 
 
 class _Serve(click.Command):
@@ -79,31 +67,11 @@ class _Serve(click.Command):
     help="Port of Cloud Tasks over gRPC; 0 picks a free one. Default: not served.",
 )
 @click.option(
-    "--project",
-    callback=checked(
-        _PROJECT.fullmatch, "project id: use letters, digits and hyphens, such as my-app"
-    ),
-    help="The only application id to accept. Default: any.",
-)
-@click.option(
     "--auth",
     default="off",
     type=click.Choice(["off", "acl"]),
     help="off: no tokens are needed. acl: callers need a token, and the acl of each queue says "
     "what they may do.",
-)
-@click.option(
-    "--store",
-    default="memory",
-    metavar="URL",
-    callback=_store_url,
-    help="Where tasks are stored: memory, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
-)
-@click.option(
-    "--clock",
-    default="system",
-    type=click.Choice(["system", "manual"]),
-    help="system: the time of this machine. manual: time stops until `pullqueue clock` moves it.",
 )
 @click.option(
     "--max-tasks",
@@ -149,24 +117,14 @@ def serve(*, port_file: Path | None, **options: Any) -> None:  # noqa: ANN401 - 
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions:
+class ServeOptions(EmulatorOptions):
     """The options of `pullqueue serve`, by the names of their parameters."""
 
-    queue_yaml: Path | None
     host: str
     port: int
     grpc_port: int | None
-    project: str | None
     auth: str
-    profile: str
-    store: str
-    clock: str
-    leases_per_second: int | None
-    api_upstream: str | None
-    push_to: PushAddresses
     max_tasks: int
-    watch: bool
-    keep_created: bool
     host_names: tuple[str, ...]
     log_format: str
     log_level: str
@@ -180,29 +138,14 @@ class ServeOptions:
 def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
     """Serve until a signal stops the server; report its port once it listens."""
     from pullqueue.cli import _service  # noqa: PLC0415 - imported when it runs
-    from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
-    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
-    from pullqueue.stores import open_store  # noqa: PLC0415 - the same
 
     # Else gRPC's core writes lines of its own to the error stream.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _service.set_up_logs(log_format=options.log_format, log_level=options.log_level)
-    file = ConfigFile(
-        options.queue_yaml or found_file(),
-        profile=options.profile,
-        keep_created=options.keep_created,
-    )
-    emulator = Emulator(
-        file.read(),
-        clock=ManualClock(SystemClock().now()) if options.clock == "manual" else SystemClock(),
-        limits=Limits(
-            leases_per_second=options.leases_per_second, tasks_in_memory=options.max_tasks
-        ),
-        project=options.project,
-        store=open_store(options.store),
-    )
-    with closing(emulator):
+    file = options.config_file()
+    emulator, services = options.open(file, max_tasks=options.max_tasks)
+    with closing(services), closing(emulator):
         signals = _service.Signals(emulator)
         server = Server(
             emulator,
@@ -210,6 +153,7 @@ def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
             port=options.port,
             grpc_port=options.grpc_port,
             acl=options.acl,
+            services=services,
             api_upstream=options.api_upstream,
             config_file=file,
             host_names=options.host_names,
@@ -220,7 +164,7 @@ def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
             write_port(server.port)
             _print_banner(server, options)
             signals.wait(server.state, watch=options.watch)
-            if options.store == "memory":
+            if options.store_url == "memory":
                 report_tasks_left(
                     emulator,
                     "; to keep tasks, start with --store sqlite:///tasks.db, or run `pullqueue "
@@ -246,7 +190,7 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
     """Print the address of a running server, its queues, a command to try, store and clock."""
     from pullqueue.stores import without_password  # noqa: PLC0415 - imports the engine
 
-    host, store, acl = options.host, options.store, options.acl
+    host, store, acl = options.host, options.store_url, options.acl
     address = f"[{host}]" if ":" in host else host
     click.echo(f"pullqueue listening on http://{address}:{server.port}")
     if server.grpc_address:
@@ -267,6 +211,8 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
         _print_example(server, pull, acl=acl)
     where = "memory, until the server stops" if store == "memory" else without_password(store)
     say(f"Tasks are stored in {where}")
+    if options.data is not None:
+        say(f"Datastore and blobs are stored in {options.data}")
     if server.state.push_to:
         say(f"Push tasks are delivered to {server.state.push_to}")
     elif push:

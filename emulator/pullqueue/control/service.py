@@ -54,11 +54,15 @@ class Config(Model):
 
 
 class ResetRequest(Model):
-    """What a reset keeps."""
+    """What a reset keeps, and what else it deletes."""
 
     keep_queues: Annotated[
         bool,
         Meta(description="Keep queues that were created at run time, such as by CreateQueue."),
+    ] = False
+    services: Annotated[
+        bool,
+        Meta(description="Delete the data of App Engine's other services, such as entities."),
     ] = False
 
 
@@ -137,7 +141,7 @@ def reload_config(state: ServerState) -> Changes:
 @operation("POST", "/reset", key="reset")
 def reset(state: ServerState, body: ResetRequest) -> bool:
     """Delete tasks, names, history, requests, faults, queues created; keep queue.yaml and clock."""
-    state.reset(keep_queues=body.keep_queues)
+    state.reset(keep_queues=body.keep_queues, services=body.services)
     return True
 
 

@@ -71,6 +71,8 @@ class ServerState:
         self._started = perf_counter()
         self.on_reset: list[Callable[[], None]] = []
         """Called by `reset`, so that others delete what they keep beside the emulator."""
+        self.on_services_reset: list[Callable[[], None]] = []
+        """Called by `reset(services=True)`: deletes what App Engine's other services keep."""
         self.token = secrets.token_urlsafe(24)
         """What a browser must send with each change: only pages of this server know it."""
 
@@ -98,10 +100,11 @@ class ServerState:
             )
         return self.delivery.run_now(task)
 
-    def reset(self, *, keep_queues: bool = False) -> None:
+    def reset(self, *, keep_queues: bool = False, services: bool = False) -> None:
         """Delete tasks, names, history, requests and faults; keep queue.yaml and clock.
 
-        Queues created at run time are deleted as well, unless `keep_queues` is true.
+        Queues created at run time are deleted as well, unless `keep_queues` is true. With
+        `services`, the data of App Engine's other services are deleted, such as the datastore's.
         """
         self.faults.clear()
         created = [queue for queue in self.emulator.queues if keep_queues and queue.is_runtime]
@@ -111,7 +114,7 @@ class ServerState:
                 for queue in created
             }
         )
-        for delete in self.on_reset:
+        for delete in (*self.on_reset, *(self.on_services_reset if services else ())):
             delete()
         self.requests.clear()
         self.snapshot_loaded = None

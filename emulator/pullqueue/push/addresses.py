@@ -57,6 +57,12 @@ class PushAddresses:
         for target, address in self._addresses.items():
             yield str(address) if target is None else f"{target} at {address}"
 
+    def hosts(self) -> Iterator[tuple[str | None, str]]:
+        """Yield services of App Engine with the `host:port` of each; None is the default one."""
+        for target, address in self._addresses.items():
+            if target is None or _is_service(target):
+                yield target, address.netloc
+
     def unknown_targets(self, queues: Iterable[QueueSettings]) -> str | None:
         """Return which targets none of these queues has; None: there are none, or no queue has any.
 

@@ -21,7 +21,7 @@ from pullqueue.sdk import SdkMissingError
 from pullqueue.sdk.environment import BRIDGE_PATH
 
 if TYPE_CHECKING:
-    from pullqueue.sdk.wire import CallServer
+    from pullqueue.sdk.wire import CallServer, HostedServices
 
 _CONTENT_TYPE = "application/octet-stream"
 _DEADLINE_HEADER = "X-Google-RPC-Service-Deadline"
@@ -39,12 +39,24 @@ class Bridge:
     The SDK is imported by the first call. Where it is missing, the response to every call says so.
     """
 
-    def __init__(self, emulator: Emulator, *, upstream: str | None = None) -> None:
-        """Pass calls to other services on to `upstream`, a `host:port`."""
+    def __init__(
+        self,
+        emulator: Emulator,
+        *,
+        services: HostedServices | None = None,
+        upstream: str | None = None,
+    ) -> None:
+        """Answer calls to `services`, too; pass others on to `upstream`, a `host:port`."""
         self._emulator = emulator
+        self._services = services
         self._upstream = upstream
         self._call_server: CallServer | None = None
         self._lock = threading.Lock()
+
+    def add_committed_tasks(self) -> None:
+        """Add the tasks whose transaction was committed before a crash, if there are any."""
+        if self._services is not None and self._services.tasks():
+            self._server()
 
     def reset(self) -> None:
         """Drop the tasks of transactions that are not committed."""
@@ -64,7 +76,9 @@ class Bridge:
             if self._call_server is None:
                 from pullqueue.sdk.wire import CallServer  # noqa: PLC0415 - imports the SDK
 
-                self._call_server = CallServer(self._emulator, upstream=self._upstream)
+                self._call_server = CallServer(
+                    self._emulator, services=self._services, upstream=self._upstream
+                )
             return self._call_server
 
 

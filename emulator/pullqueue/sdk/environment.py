@@ -63,21 +63,39 @@ def _local_app(project: str | None) -> dict[str, str]:
     standard error with them. Go and Java put the partition before the id of the app; Python's SDK
     reads APPLICATION_ID, so that all of them see the same entities.
     """
-    partition, _, app = (project or "").rpartition("~")
+    partition, app = _app(project)
     local = {
         "RUN_WITH_DEVAPPSERVER": "1",
-        "GAE_PARTITION": partition or "dev",
-        "GAE_LONG_APP_ID": app or os.environ.get("GOOGLE_CLOUD_PROJECT", DEFAULT_PROJECT),
+        "GAE_PARTITION": partition,
+        "GAE_LONG_APP_ID": app,
         "GAE_MODULE_NAME": "default",
         "GAE_MODULE_VERSION": "1",
         "GAE_MINOR_VERSION": "1",
         "GAE_MODULE_INSTANCE": "0",
     }
-    ours = {"GAE_LONG_APP_ID", "GAE_PARTITION"} if project else set()
-    local |= {name: os.environ[name] for name in local.keys() - ours if name in os.environ}
-    app_id = f"{local['GAE_PARTITION']}~{local['GAE_LONG_APP_ID']}"
+    names = [name for name in local if name.startswith("GAE_M") and name in os.environ]
+    local |= {name: os.environ[name] for name in names}
+    local[sitecustomize.APP_ID_VARIABLE] = default_app_id(project)
     if project:
-        local |= {"GOOGLE_CLOUD_PROJECT": app, sitecustomize.APP_ID_VARIABLE: app_id}
-        return local | ({"GAE_APPLICATION": app_id} if "GAE_APPLICATION" in os.environ else {})
-    given = (os.environ.get(name) for name in (sitecustomize.APP_ID_VARIABLE, "GAE_APPLICATION"))
-    return local | {sitecustomize.APP_ID_VARIABLE: next(filter(None, given), app_id)}
+        local["GOOGLE_CLOUD_PROJECT"] = app
+        if "GAE_APPLICATION" in os.environ:
+            local["GAE_APPLICATION"] = local[sitecustomize.APP_ID_VARIABLE]
+    return local
+
+
+def default_app_id(project: str | None = None) -> str:
+    """Return the id of an app: that of `project`, or else the environment's, or the default."""
+    if not project:
+        for name in (sitecustomize.APP_ID_VARIABLE, "GAE_APPLICATION"):
+            if given := os.environ.get(name):
+                return given
+    return "~".join(_app(project))
+
+
+def _app(project: str | None) -> tuple[str, str]:
+    """Return partition and id of an app without one."""
+    if project:
+        partition, _, app = project.rpartition("~")
+        return partition or "dev", app
+    app = os.environ.get("GAE_LONG_APP_ID", os.environ.get("GOOGLE_CLOUD_PROJECT", DEFAULT_PROJECT))
+    return os.environ.get("GAE_PARTITION", "dev"), app

@@ -42,7 +42,7 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
         with call_deadline(usec), called_by(caller):
             self._CaptureTrace(self._SendRequest)
         if logs:
-            call = logged_call(self.call, self.request, self.response, self.exception)
+            call = logged_call(self.package, self.call, self.request, self.response, self.exception)
             seconds = perf_counter() - started
             for log in logs:
                 log.record_call(call, seconds=seconds, origin=caller.origin, touched=caller.touched)
@@ -69,7 +69,9 @@ def text_of(data: bytes | str) -> str:
     return data if isinstance(data, str) else data.decode(errors="replace")
 
 
-def logged_call(method: str, request: Any, response: Any, error: Any) -> dict[str, Any]:
+def logged_call(
+    service: str, method: str, request: Any, response: Any, error: Any
+) -> dict[str, Any]:
     """Return what a request log records of a call, and of its response or error."""
     first = next(iter(getattr(request, "add_request", ())), request)
     name = getattr(first, "queue_name", b"")
@@ -79,7 +81,7 @@ def logged_call(method: str, request: Any, response: Any, error: Any) -> dict[st
         is_ours = isinstance(cause, PullQueueError)
         status = codes_of(cause).http_status if is_ours else HTTPStatus.BAD_REQUEST
     return {
-        "method": f"taskqueue.{method}",
+        "method": f"{service}.{method}",
         # Statistics are those of several queues.
         "queue": text_of(name if isinstance(name, bytes) else next(iter(name), b"")),
         "status": status,

@@ -265,9 +265,10 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
         calls.add_in_transaction(self._emulator, request, response, queue=queue, keep=keep)
 
 
-def no_such_call(method: str) -> str:
-    """Return what to answer to a call that is not one of `CALLS`."""
-    return f"the task queue service has no call {quoted(method)}"
+def no_such_call(method: str, service: str = SERVICE) -> str:
+    """Return what to answer to a call that a service does not have, or not here."""
+    name = "the task queue service" if service == SERVICE else f"the service {quoted(service)}"
+    return f"{name} has no call {quoted(method)}"
 
 
 def in_transaction(request: Any) -> bool:
@@ -283,7 +284,7 @@ def no_datastore() -> Exception:
     refusal: Exception = apiproxy_errors.ApplicationError(
         _Error.DATASTORE_BAD_REQUEST,
         "tasks cannot be added in a transaction here, since no datastore is there to commit it: "
-        "add them without transactional=True, start the server with --api-upstream, or, in a "
+        "add them without transactional=True, start the server with its services, or, in a "
         "test, set up the SDK's datastore stub",
     )
     return refusal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ _MAX_TRANSACTIONS = 1000
 """Maximum number of open ones; the oldest is dropped, as a datastore rolls back those left open."""
 
 _Error = messages.TaskQueueServiceError
+_ADDED_BEFORE = (_Error.TASK_ALREADY_EXISTS, _Error.TOMBSTONED_TASK)
 _Transaction = type(messages.TaskQueueAddRequest().transaction)
 
 _log = logging.getLogger("pullqueue.sdk")
@@ -62,20 +64,26 @@ class TransactionalStub(EmulatorStub):
             while len(self._pending) > _MAX_TRANSACTIONS:
                 self._pending.pop(next(iter(self._pending)))
 
-    def end_transaction(self, method: str, data: bytes, *, succeeded: bool) -> None:
-        """Add the tasks of a transaction if the datastore's call committed it."""
-        if method not in ("Commit", "Rollback"):
-            return
-        key = _Transaction.FromString(data).SerializeToString()
+    def take(self, transaction: bytes) -> list[Any]:
+        """Return the add requests of a serialized transaction, which ends."""
+        key = _Transaction.FromString(transaction).SerializeToString()
         with self._pending_lock:
             adds = self._pending.pop(key, [])
-        if method == "Rollback" or not succeeded:
-            return
         for add in adds:
             add.ClearField("transaction")
+        return adds
+
+    def add_committed(self, adds: Iterable[Any]) -> None:
+        """Add the tasks of a transaction that was committed.
+
+        Those that are there already are left alone: before a crash, they were added.
+        """
+        for add in adds:
             try:
                 with bypass_interceptors():
                     self.MakeSyncCall(SERVICE, "Add", add, messages.TaskQueueAddResponse())
             except apiproxy_errors.Error as error:
-                name = add.task_name.decode()
-                _log.warning('task "%s" of a committed transaction is not added: %s', name, error)
+                if getattr(error, "application_error", None) not in _ADDED_BEFORE:
+                    name = add.task_name.decode()
+                    text = 'task "%s" of a committed transaction is not added: %s'
+                    _log.warning(text, name, error)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from http.client import HTTPConnection, HTTPException
-from typing import Any
+from typing import Any, Protocol
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.emulator import Emulator
@@ -22,27 +24,76 @@ _LOGGED_SERVICES = 50
 """How many missing services are logged: a client can make up any number of names."""
 _HEADERS = {"Content-Type": "application/octet-stream"}
 
+_NOT_PARSED = "cannot be parsed as its protocol buffer"
+
 _Rpc = remote_api.RpcError
 
 _log = logging.getLogger("pullqueue.sdk")
 
 _RPC_ERRORS = {
-    apiproxy_errors.OverQuotaError: _Rpc.OVER_QUOTA,
+    apiproxy_errors.CallNotFoundError: _Rpc.CALL_NOT_FOUND,
+    apiproxy_errors.CancelledError: _Rpc.CANCELLED,
+    apiproxy_errors.CapabilityDisabledError: _Rpc.CAPABILITY_DISABLED,
     apiproxy_errors.DeadlineExceededError: _Rpc.DEADLINE_EXCEEDED,
+    apiproxy_errors.FeatureNotEnabledError: _Rpc.FEATURE_DISABLED,
+    apiproxy_errors.OverQuotaError: _Rpc.OVER_QUOTA,
     apiproxy_errors.RequestTooLargeError: _Rpc.REQUEST_TOO_LARGE,
+    apiproxy_errors.ResponseTooLargeError: _Rpc.RESPONSE_TOO_LARGE,
 }
+
+
+class HostedServices(Protocol):
+    """The services other than the task queue that a server hosts."""
+
+    names: frozenset[str]
+
+    def messages_of(self, service: str, method: str) -> tuple[Any, Any] | None:
+        """Return the classes of the request and the response of a method; None: it has none."""
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        request: Any,
+        response: Any,
+        *,
+        seconds: float,
+        tasks: Sequence[bytes],
+    ) -> list[int]:
+        """Make a call; return the numbers of the tasks of a commit."""
+
+    def tasks(self) -> list[tuple[int, bytes]]:
+        """Return the tasks of commits that no queue has, with their numbers."""
+
+    def delete_tasks(self, numbers: Sequence[int]) -> None:
+        """Delete tasks that their queue has."""
 
 
 class CallServer:
     """Answers calls to the task queue service with an emulator's queues."""
 
-    def __init__(self, emulator: Emulator, *, upstream: str | None = None) -> None:
-        """Pass calls to other services on to `upstream`, a `host:port`."""
+    def __init__(
+        self,
+        emulator: Emulator,
+        *,
+        services: HostedServices | None = None,
+        upstream: str | None = None,
+    ) -> None:
+        """Answer calls to `services`, too; pass others on to `upstream`, a `host:port`.
+
+        Tasks whose transaction was committed before a crash are added now.
+        """
+        self._services = services
+        self._hosted = services.names if services is not None else frozenset()
         self._upstream = upstream
         self._missing: set[str] = set()
         """What was logged of services that were called though there is no upstream."""
         self._stub = TransactionalStub.over(emulator)
-        self._stub.has_datastore = upstream is not None
+        self._stub.has_datastore = upstream is not None or DATASTORE in self._hosted
+        if services is not None:
+            for number, data in services.tasks():
+                self._stub.add_committed([messages.TaskQueueAddRequest.FromString(data)])
+                services.delete_tasks([number])
 
     def answer(self, data: bytes, logged: dict[str, Any], deadline: str | None = None) -> bytes:
         """Answer a serialized request with a serialized response.
@@ -53,38 +104,87 @@ class CallServer:
         request = _parsed(data)
         if request is None:
             return _failure(_Rpc.PARSE_ERROR, "the body is not a remote_api Request")
-        name = f"{request.service_name}.{request.method}"
+        service, method = request.service_name, request.method
+        name = f"{service}.{method}"
         logged |= {"method": name, "path": f"{BRIDGE_PATH} {name}"}
-        if request.service_name == SERVICE:
+        ends = service == DATASTORE and method in ("Commit", "Rollback")
+        try:
+            adds = self._stub.take(request.request) if ends else []
+        except DecodeError:
+            return _failure(_Rpc.PARSE_ERROR, f'the request of "{method}" {_NOT_PARSED}')
+        if service == SERVICE:
             with call_deadline(_deadline_usec(deadline)):
-                return self._answer(request.method, request.request, logged)
+                return self._answer(request, logged, self._call_queue)
+        if service in self._hosted:
+            usec = _deadline_usec(deadline)
+            return self._answer(request, logged, partial(self._call_service, adds=adds, usec=usec))
         if self._upstream is None:
             return self._answer_alone(request)
         response = _answer_of(self._upstream, data)
-        if request.service_name == DATASTORE:
-            self._stub.end_transaction(
-                request.method, request.request, succeeded=_has_result(response)
-            )
+        if method == "Commit" and _has_result(response):
+            self._stub.add_committed(adds)
         return response
 
-    def _answer(self, method: str, data: bytes, logged: dict[str, Any]) -> bytes:
-        if method not in CALLS:
-            return _failure(_Rpc.CALL_NOT_FOUND, no_such_call(method))
-        call = getattr(messages, f"TaskQueue{method}Request")()
-        result = getattr(messages, f"TaskQueue{method}Response")()
-        fault = _fill(call, data)
+    def _answer(
+        self, request: Any, logged: dict[str, Any], make_call: Callable[[Any, Any, Any], None]
+    ) -> bytes:
+        """Parse a request, make its call, and return the response."""
+        service, method = request.service_name, request.method
+        try:
+            kinds = self._messages_of(service, method)
+        except apiproxy_errors.Error as error:
+            return _refusal(error)
+        if kinds is None:
+            return _failure(_Rpc.CALL_NOT_FOUND, no_such_call(method, service))
+        call, result = kinds[0](), kinds[1]()
+        fault = _fill(call, request.request)
         if fault is not None:
             return _failure(_Rpc.PARSE_ERROR, f'the request of "{method}" {fault}')
         try:
-            self._stub.MakeSyncCall(SERVICE, method, call, result)
+            make_call(request, call, result)
         except apiproxy_errors.Error as error:
-            logged |= logged_call(method, call, result, error)
+            logged |= logged_call(service, method, call, result, error)
             return _refusal(error)
-        logged |= logged_call(method, call, result, None)
+        logged |= logged_call(service, method, call, result, None)
         return _serialized(remote_api.Response(response=result.SerializeToString()))
 
+    def _messages_of(self, service: str, method: str) -> tuple[Any, Any] | None:
+        if service != SERVICE:
+            return self._services.messages_of(service, method) if self._services else None
+        if method not in CALLS:
+            return None
+        names = (f"TaskQueue{method}Request", f"TaskQueue{method}Response")
+        return getattr(messages, names[0]), getattr(messages, names[1])
+
+    def _call_queue(self, request: Any, call: Any, result: Any) -> None:
+        self._stub.MakeSyncCall(SERVICE, request.method, call, result)
+
+    def _call_service(
+        self, request: Any, call: Any, result: Any, *, adds: Sequence[Any], usec: int
+    ) -> None:
+        """Call a service; with a commit go the tasks of its transaction."""
+        if self._services is None:
+            return
+        service, method = request.service_name, request.method
+        tasks = [add.SerializeToString() for add in adds] if method == "Commit" else []
+        seconds = usec / USEC_PER_SECOND
+        try:
+            numbers = self._services.call(
+                service, method, call, result, seconds=seconds, tasks=tasks
+            )
+        except apiproxy_errors.Error:
+            raise
+        except Exception as error:
+            # Google's stubs check little, and some raise whatever they meet.
+            _log.warning("%s.%s failed", service, method, exc_info=True)
+            problem = f"Google's stub of {service} failed: {type(error).__name__}: {error}"
+            raise apiproxy_errors.RPCFailedError(problem) from error
+        if tasks:
+            self._stub.add_committed(adds)
+            self._services.delete_tasks(numbers)
+
     def _answer_alone(self, request: Any) -> bytes:
-        """Return the response to a request for another service where no upstream is named.
+        """Return the response to a request for a service that is neither hosted nor upstream.
 
         A Go app flushes its log at the end of every request, and also writes it to standard error:
         that call succeeds. All others fail, and are logged: the memcache client hides the error.
@@ -92,9 +192,10 @@ class CallServer:
         service = request.service_name
         if (service, request.method) == ("logservice", "Flush"):
             return _serialized(remote_api.Response(response=b""))
+        answered = ", ".join(quoted(name) for name in sorted({SERVICE, *self._hosted}))
         problem = (
-            f'pullqueue has no service {quoted(service)}, only "taskqueue": start it '
-            "with --api-upstream HOST:PORT to pass calls to other services on"
+            f"pullqueue has no service {quoted(service)}, only {answered}: start it with "
+            f"--services {service}, or with --api-upstream HOST:PORT to pass its calls on"
         )
         if problem not in self._missing and len(self._missing) < _LOGGED_SERVICES:
             self._missing.add(problem)
@@ -145,15 +246,14 @@ def _fill(message: Any, data: bytes) -> str | None:
     try:
         message.ParseFromString(data)
     except DecodeError:
-        return "cannot be parsed as its protocol buffer"
+        return _NOT_PARSED
     missing = message.FindInitializationErrors()
     return f"lacks {', '.join(missing)}" if missing else None
 
 
 def _refusal(error: Any) -> bytes:
-    for kind, code in _RPC_ERRORS.items():
-        if isinstance(error, kind):
-            return _failure(code, str(error))
+    if not isinstance(error, apiproxy_errors.ApplicationError):
+        return _failure(_RPC_ERRORS.get(type(error), _Rpc.UNKNOWN), str(error))
     refusal = remote_api.ApplicationError(code=error.application_error, detail=error.error_detail)
     return _serialized(remote_api.Response(application_error=refusal))
 

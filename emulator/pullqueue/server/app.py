@@ -28,6 +28,7 @@ from pullqueue.push.tokens import TokenSigner
 from pullqueue.sdk import bridge
 from pullqueue.sdk.bridge import Bridge
 from pullqueue.server import origins
+from pullqueue.services.hosting import Services
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -47,6 +48,7 @@ def create_app(
     tokens: Tokens | None = None,
     acl: bool = False,
     state: ServerState | None = None,
+    services: Services | None = None,
     api_upstream: str | None = None,
     cloud_tasks: CloudTasks | None = None,
 ) -> WSGIApplication:
@@ -55,12 +57,16 @@ def create_app(
     With `acl`, callers need one of `tokens`, and the acl of the queue they call decides what they
     may do; without, anybody may do everything. `state` contains the records of the server, and
     replaces both; without one, any name in the Host header is answered. Calls that apps make to
-    App Engine's services other than the task queue are passed on to `api_upstream`, a `host:port`.
+    App Engine's services other than the task queue are answered by `services`, where these have the
+    service, or else passed on to `api_upstream`, a `host:port`.
     `cloud_tasks` is the service of Cloud Tasks, where gRPC serves it as well.
     """
     state = state or ServerState(emulator, tokens=tokens, acl=acl)
-    calls = Bridge(emulator, upstream=api_upstream)
+    calls = Bridge(emulator, services=services, upstream=api_upstream)
+    calls.add_committed_tasks()
     state.on_reset.append(calls.reset)
+    if services is not None:
+        state.on_services_reset.append(services.reset)
     objects = {
         Emulator: emulator,
         ServerState: state,

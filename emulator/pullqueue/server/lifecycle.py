@@ -16,6 +16,7 @@ from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.app import create_app
 from pullqueue.server.http import THREADS, HttpServer
+from pullqueue.services.hosting import Services
 
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.grpc_server import GrpcServer
@@ -42,6 +43,7 @@ class Server:
         acl: bool = False,
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] = (),
+        services: Services | None = None,
         api_upstream: str | None = None,
         push_to: PushAddresses | None = None,
         threads: int = THREADS,
@@ -52,9 +54,10 @@ class Server:
         are valid at this server only.
         `config_file` can be reloaded while the server runs. Requests are answered whose Host
         header has an address, localhost, this machine's name or one of `host_names`.
-        See `create_app` for `api_upstream`. With a `grpc_port` (0: a free one) Cloud Tasks is
-        served over gRPC as well. Push tasks are delivered to `push_to`, while the server listens;
-        None: they are not delivered. `threads` requests are answered at the same time.
+        See `create_app` for `services` and `api_upstream`. With a `grpc_port` (0: a free one)
+        Cloud Tasks is served over gRPC as well. Push tasks are delivered to `push_to`, while the
+        server listens; None: they are not delivered. `threads` requests are answered at the same
+        time.
         """
         self.emulator = emulator
         self.tokens = Tokens(emulator.clock)
@@ -66,10 +69,12 @@ class Server:
             push_to=push_to,
             acl=acl,
         )
+        self.services = services
         self._cloud_tasks = CloudTasks(self.state)
         self._app = create_app(
             emulator,
             state=self.state,
+            services=services,
             api_upstream=api_upstream,
             cloud_tasks=self._cloud_tasks,
         )

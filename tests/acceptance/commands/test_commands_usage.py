@@ -160,7 +160,6 @@ def test_values_that_the_server_checks(run: Run, order: str, message: str) -> No
         ("tasks add push", "pass a PAYLOAD or --file, or for a push task --request"),
         ("tasks delete pull --all", "there is no option `--all`: use `pullqueue tasks purge`\n"),
         ("tasks add pull x --delay 1h", "there is no option `--delay`: use --countdown\n"),
-        ("exec --clock manual -- true", "`--clock`: start `pullqueue serve --clock manual`, and"),
         ("tasks add push --url /mail", 'by --request, as in --request "POST /mail"\n'),
         # These would lead to other routes.
         ("queues ''", '"" is not a valid name of a queue or task\n'),

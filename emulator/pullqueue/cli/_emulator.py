@@ -1,0 +1,88 @@
+"""What `serve` and `exec` make of the options that both have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from pullqueue.cli._options import found_file
+from pullqueue.clock import ManualClock, SystemClock
+from pullqueue.limits import SERVED_TASKS, Limits
+from pullqueue.services import DEFAULT_SERVICES
+from pullqueue.services.hosting import ServiceOptions, Services
+
+if TYPE_CHECKING:
+    from pullqueue.control.config_file import ConfigFile
+    from pullqueue.engine.emulator import Emulator
+    from pullqueue.push.addresses import PushAddresses
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatorOptions:
+    """The options of `emulator_options`, by the names of their parameters."""
+
+    queue_yaml: Path | None
+    profile: str
+    watch: bool
+    keep_created: bool
+    leases_per_second: int | None
+    project: str | None
+    store: str | None
+    clock: str
+    services: frozenset[str] | None
+    data: Path | None
+    consistency: str
+    api_upstream: str | None
+    push_to: PushAddresses
+
+    @property
+    def store_url(self) -> str:
+        """The URL of the store."""
+        if self.store is not None or self.data is None:
+            return self.store or "memory"
+        return f"sqlite:///{quote(str(self.data.resolve() / 'tasks.db'))}"
+
+    def config_file(self) -> ConfigFile:
+        """Return the queue.yaml that is named, or found."""
+        from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - when it runs
+
+        path = self.queue_yaml or found_file()
+        return ConfigFile(path, profile=self.profile, keep_created=self.keep_created)
+
+    def open(self, file: ConfigFile, *, max_tasks: int = SERVED_TASKS) -> tuple[Emulator, Services]:
+        """Open the store and the folder of the data; the caller closes both.
+
+        Raises:
+            StoreError: one of them cannot be used.
+        """
+        from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
+        from pullqueue.stores import open_store  # noqa: PLC0415 - the same
+
+        config = file.read()
+        clock = ManualClock(SystemClock().now()) if self.clock == "manual" else SystemClock()
+        services = Services(self._services(), clock=clock, push_to=self.push_to)
+        try:
+            emulator = Emulator(
+                config,
+                clock=clock,
+                limits=Limits(leases_per_second=self.leases_per_second, tasks_in_memory=max_tasks),
+                project=self.project,
+                store=open_store(self.store_url),
+            )
+        except BaseException:
+            services.close()
+            raise
+        return emulator, services
+
+    def _services(self) -> ServiceOptions:
+        names = self.services
+        if names is None:
+            names = frozenset() if self.api_upstream else DEFAULT_SERVICES
+        return ServiceOptions(
+            names=names,
+            data=self.data,
+            eventual=self.consistency == "eventual",
+            project=self.project,
+        )

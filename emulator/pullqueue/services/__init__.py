@@ -1,0 +1,49 @@
+"""App Engine's other bundled services, by the stubs that Google's SDK has for tests.
+
+`Services` hosts them for the bridge (`sdk/bridge.py`). Nothing here imports the SDK before the
+first call to a service; where the SDK is missing, the response to that call says so.
+"""
+
+from __future__ import annotations
+
+from pullqueue.text import did_you_mean, quoted
+
+DATASTORE = "datastore_v3"
+URLFETCH = "urlfetch"
+
+SERVICES = (
+    "app_identity_service",
+    "blobstore",
+    "capability_service",
+    DATASTORE,
+    "images",
+    "mail",
+    "memcache",
+    "modules",
+    "search",
+    URLFETCH,
+    "user",
+)
+"""The services that the SDK has a stub for, beside the task queue."""
+
+DEFAULT_SERVICES = frozenset(SERVICES) - {URLFETCH}
+"""The services that are hosted unless others are named; urlfetch would call other machines."""
+
+NONE = "none"
+
+
+def parse_services(text: str) -> frozenset[str]:
+    """Return the services of a list with commas; `none` is the empty list.
+
+    Raises:
+        ValueError: a name is not that of a service.
+    """
+    names = [name.strip() for name in text.split(",")]
+    return frozenset() if names == [NONE] else frozenset(map(_service, names))
+
+
+def _service(name: str) -> str:
+    if name not in SERVICES:
+        advice = did_you_mean(name, (NONE, *SERVICES))
+        raise ValueError(f"service {quoted(name)} does not exist: {advice}")
+    return name

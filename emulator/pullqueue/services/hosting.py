@@ -1,0 +1,168 @@
+"""The services that a server hosts: one stub each, made at the first call to it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.errors import StoreError
+from pullqueue.sdk.environment import default_app_id
+from pullqueue.services import DATASTORE, DEFAULT_SERVICES
+from pullqueue.services.journal import Journal
+
+if TYPE_CHECKING:
+    from pullqueue.push.addresses import PushAddresses
+
+_IN_PROCESS = frozenset({"blobstore", "images"})
+"""The services whose stubs call the datastore by the SDK's client."""
+_DEFAULT_HOST = "localhost:8080"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceOptions:
+    """Which services a server hosts, and how."""
+
+    names: frozenset[str] = DEFAULT_SERVICES
+    data: Path | None = None
+    """The folder of the datastore and the blobs; None: they are in memory."""
+    eventual: bool = False
+    """Whether queries without an ancestor may miss what was just written."""
+    project: str | None = None
+    """The only app whose data the datastore has; None: that of any app."""
+
+
+class Services:
+    """Hosts the stubs of services. Thread-safe: each stub answers one call at a time."""
+
+    def __init__(
+        self, options: ServiceOptions, *, clock: Clock, push_to: PushAddresses | None = None
+    ) -> None:
+        """Open the folder of the data; `push_to` is where the app is reached.
+
+        Raises:
+            StoreError: the folder cannot be used.
+        """
+        self.names = options.names
+        self.eventual = options.eventual
+        self.project = options.project
+        self.app_id = default_app_id(options.project)
+        """The application id of what the stubs themselves write: it is not part of those calls."""
+        self.blobs: Path | None = None
+        """The folder of blobs; None: they are in memory."""
+        self.journal: Journal | None = None
+        """What keeps the datastore; None: it is in memory."""
+        self._clock = clock
+        self._push_to = push_to
+        self._stubs: dict[str, Any] = {}
+        self._locks = {name: threading.Lock() for name in options.names}
+        if options.data is not None:
+            self._open(options.data)
+
+    def _open(self, data: Path) -> None:
+        try:
+            data.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f'folder "{data}" cannot be made: {error.strerror}') from error
+        self.blobs = data / "blobs"
+        if DATASTORE in self.names:
+            self.journal = Journal(data / "datastore.db")
+
+    def close(self) -> None:
+        """Close the files."""
+        if self.journal is not None:
+            self.journal.close()
+
+    def messages_of(self, service: str, method: str) -> tuple[Any, Any] | None:
+        """Return the classes of the request and the response of a method; None: it has none."""
+        from pullqueue.services.stubs import messages_of  # noqa: PLC0415 - imports the SDK
+
+        return messages_of(service, method)
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        request: Any,
+        response: Any,
+        *,
+        seconds: float,
+        tasks: Sequence[bytes] = (),
+    ) -> list[int]:
+        """Make a call, and wait for those before it at most that many seconds.
+
+        With a commit of the datastore come the tasks of its transaction, which are in the journal
+        from then on; return their numbers for `delete_tasks`.
+
+        Raises:
+            apiproxy_errors.Error: the call failed.
+        """
+        from pullqueue.sdk.imports import apiproxy_errors  # noqa: PLC0415 - imports the SDK
+        from pullqueue.sdk.stub import no_such_call  # noqa: PLC0415 - the same
+
+        lock = self._locks[service]
+        if not lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX))):
+            raise apiproxy_errors.DeadlineExceededError(
+                f"{service}.{method} was not answered within {seconds:g} seconds"
+            )
+        try:
+            stub = self._stub(service)
+            if not hasattr(stub, f"_Dynamic_{method}"):
+                raise apiproxy_errors.CallNotFoundError(no_such_call(method, service))
+            if service == DATASTORE:
+                return list(stub.call(method, request, response, list(tasks)))
+            with self._client(service):
+                stub.MakeSyncCall(service, method, request, response, "pullqueue")
+        finally:
+            lock.release()
+        return []
+
+    def _stub(self, service: str) -> Any:
+        if service not in self._stubs:
+            from pullqueue.services.stubs import make_stub  # noqa: PLC0415 - imports the SDK
+
+            self._stubs[service] = make_stub(service, self)
+        return self._stubs[service]
+
+    def _client(self, service: str) -> AbstractContextManager[None]:
+        """Return a block in which the stub of a service can call the datastore and the blobs."""
+        if service not in _IN_PROCESS:
+            return nullcontext()
+        from pullqueue.services.stubs import client_of  # noqa: PLC0415 - imports the SDK
+
+        return client_of(self, self._stub("blobstore") if "blobstore" in self.names else None)
+
+    def tasks(self) -> list[tuple[int, bytes]]:
+        """Return the tasks of commits that no queue has, as a crash came between, with numbers."""
+        return [] if self.journal is None else self.journal.tasks()
+
+    def delete_tasks(self, numbers: Sequence[int]) -> None:
+        """Delete tasks from the journal, once their queue has them."""
+        if self.journal is not None and numbers:
+            self.journal.delete_tasks(numbers)
+
+    def reset(self) -> None:
+        """Delete the data of all services."""
+        with ExitStack() as stack:
+            for lock in self._locks.values():
+                stack.enter_context(lock)
+            self._stubs.clear()
+            if self.journal is not None:
+                self.journal.clear()
+            if self.blobs is not None:
+                shutil.rmtree(self.blobs, ignore_errors=True)
+
+    def seconds(self) -> float:
+        """Return the time of the server, in seconds since 1970."""
+        return self._clock.now_usec() / USEC_PER_SECOND
+
+    def module_hosts(self) -> Iterator[tuple[str, str]]:
+        """Yield the modules of the app with their `host:port`, as far as the server knows them."""
+        hosts = list(self._push_to.hosts()) if self._push_to else []
+        yield "default", dict(hosts).get(None, _DEFAULT_HOST)
+        yield from ((module, host) for module, host in hosts if module not in (None, "default"))

@@ -1,0 +1,254 @@
+"""The stubs of Google's SDK by service, and the messages of their calls."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
+
+from pullqueue.sdk.imports import (
+    api_base_pb2,
+    apiproxy_errors,
+    apiproxy_rpc,
+    apiproxy_stub_map,
+    full_app_id,
+)
+from pullqueue.sdk.protocol import DEADLINE_SECONDS
+from pullqueue.services import DATASTORE
+
+if TYPE_CHECKING:
+    from pullqueue.services.hosting import Services
+
+_client_lock = threading.Lock()
+"""Held while the SDK's client of this process is replaced."""
+_API = "google.appengine.api."
+
+
+_NONE = ("(none)", "(none)")
+
+
+class _Service(NamedTuple):
+    make: Callable[[Services], Any]
+    """Makes the stub."""
+    messages: str
+    """The module of the messages."""
+    prefix: str = ""
+    """What the names of the messages begin with."""
+    methods: dict[str, tuple[str, str]] = {}  # noqa: RUF012 - never changed
+    """The messages of methods after which they are not named."""
+
+
+def make_stub(service: str, services: Services) -> Any:
+    """Return the stub of a service.
+
+    Raises:
+        FeatureNotEnabledError: it cannot work here.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _SERVICES[service].make(services)
+
+
+def messages_of(service: str, method: str) -> tuple[Any, Any] | None:
+    """Return the classes of the request and the response of a method; None: it has none.
+
+    Raises:
+        FeatureNotEnabledError: the SDK cannot be imported so far, as parts of it on a new Python.
+    """
+    kind = _SERVICES[service]
+    names = kind.methods.get(
+        method, (f"{kind.prefix}{method}Request", f"{kind.prefix}{method}Response")
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = import_module(kind.messages)
+    except ImportError as error:
+        problem = f"the service {service} does not work on this Python: {error}"
+        raise apiproxy_errors.FeatureNotEnabledError(problem) from error
+    found = [_message(module, name) for name in names]
+    return None if None in found else (found[0], found[1])
+
+
+@contextmanager
+def client_of(services: Services, blobstore: Any) -> Iterator[None]:
+    """Make the SDK's client in this process call the services of a server, in the block.
+
+    Some stubs write to the datastore by it.
+    """
+    stubs = apiproxy_stub_map.APIProxyStubMap()
+    stubs.RegisterStub(DATASTORE, _LocalDatastore(services))
+    if blobstore is not None:
+        stubs.RegisterStub("blobstore", blobstore)
+    with (
+        _client_lock,
+        patch.object(apiproxy_stub_map, "apiproxy", stubs),
+        patch.object(full_app_id, "get", lambda _environ=None: services.app_id),
+    ):
+        yield
+
+
+class _LocalDatastore:
+    """A stub that passes calls on to the datastore of a server."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def CreateRPC(self) -> Any:
+        return apiproxy_rpc.RPC(stub=self)
+
+    def MakeSyncCall(
+        self, _service: str, method: str, request: Any, response: Any, _request_id: Any = None
+    ) -> None:
+        self._services.call(DATASTORE, method, request, response, seconds=DEADLINE_SECONDS)
+
+
+def _message(module: Any, name: str) -> Any:
+    return getattr(module, name, None) or getattr(api_base_pb2, name, None)
+
+
+def _imported(name: str) -> Any:
+    return import_module(f"{_API}{name}")
+
+
+def _app_identity(_: Services) -> Any:
+    return _imported("app_identity.app_identity_stub").AppIdentityServiceStub()
+
+
+def _blobstore(services: Services) -> Any:
+    module = _imported("blobstore.blobstore_stub")
+    if services.blobs is None:
+        storage = _imported("blobstore.dict_blob_storage").DictBlobStorage()
+    else:
+        files = _imported("blobstore.file_blob_storage")
+        storage = files.FileBlobStorage(str(services.blobs), services.app_id)
+    return module.BlobstoreServiceStub(storage, request_data=_request_info(services))
+
+
+def _capability(_: Services) -> Any:
+    return _imported("capabilities.capability_stub").CapabilityServiceStub()
+
+
+def _datastore(services: Services) -> Any:
+    from pullqueue.services.datastore import Datastore  # noqa: PLC0415 - imported when it is used
+
+    return Datastore(services.journal, eventual=services.eventual, project=services.project)
+
+
+def _images(_: Services) -> Any:
+    with suppress(ImportError):
+        from PIL import Image  # noqa: PLC0415 - may be missing
+
+        if hasattr(Image, "ANTIALIAS"):  # until Pillow 10
+            return _imported("images.images_stub").ImagesServiceStub()
+    raise apiproxy_errors.FeatureNotEnabledError(
+        "the service images needs a Pillow older than 10 where the server runs: "
+        "pip install 'pillow<10'"
+    )
+
+
+def _mail(_: Services) -> Any:
+    return _imported("mail_stub").MailServiceStub()
+
+
+def _memcache(services: Services) -> Any:
+    return _imported("memcache.memcache_stub").MemcacheServiceStub(gettime=services.seconds)
+
+
+def _modules(services: Services) -> Any:
+    return _imported("modules.modules_stub").ModulesServiceStub(_request_info(services))
+
+
+def _search(_: Services) -> Any:
+    return _imported("search.simple_search_stub").SearchServiceStub()
+
+
+def _urlfetch(_: Services) -> Any:
+    return _imported("urlfetch_stub").URLFetchServiceStub()
+
+
+def _user(services: Services) -> Any:
+    return _imported("user_service_stub").UserServiceStub(request_data=_request_info(services))
+
+
+def _request_info(services: Services) -> Any:
+    """Return what stubs ask of the request of an app, and of its modules.
+
+    A call over the bridge has no request; its app is where push tasks are sent.
+    """
+    info = _imported("request_info")
+    hosts = dict(services.module_hosts())
+
+    class Info(info._LocalRequestInfo):  # type: ignore[misc,name-defined]
+        def get_request_url(self, _request_id: object) -> str:
+            return f"http://{hosts['default']}/"
+
+        def get_dispatcher(self) -> Any:
+            return info._LocalFakeDispatcher(
+                list(hosts),
+                {module: ["1"] for module in hosts},
+                dict.fromkeys(hosts, "1"),
+                {module: {"1": host} for module, host in hosts.items()},
+            )
+
+    return Info()
+
+
+_SERVICES = {
+    "app_identity_service": _Service(
+        _app_identity,
+        f"{_API}app_identity.app_identity_service_pb2",
+        methods={
+            "GetPublicCertificatesForApp": (
+                "GetPublicCertificateForAppRequest",
+                "GetPublicCertificateForAppResponse",
+            )
+        },
+    ),
+    "blobstore": _Service(
+        _blobstore,
+        f"{_API}blobstore.blobstore_service_pb2",
+        methods={"DeleteBlob": ("DeleteBlobRequest", "VoidProto")},
+    ),
+    "capability_service": _Service(_capability, f"{_API}capabilities.capability_service_pb2"),
+    "datastore_v3": _Service(
+        _datastore,
+        "google.appengine.datastore.datastore_pb",
+        methods={
+            "AddActions": _NONE,  # the bridge keeps the tasks of a transaction
+            "BeginTransaction": ("BeginTransactionRequest", "Transaction"),
+            "Commit": ("Transaction", "CommitResponse"),
+            "CreateIndex": ("CompositeIndex", "Integer64Proto"),
+            "DeleteIndex": ("CompositeIndex", "VoidProto"),
+            "GetIndices": ("GetIndicesRequest", "CompositeIndices"),
+            "Next": ("NextRequest", "QueryResult"),
+            "Rollback": ("Transaction", "VoidProto"),
+            "RunQuery": ("Query", "QueryResult"),
+            "UpdateIndex": ("CompositeIndex", "VoidProto"),
+        },
+    ),
+    "images": _Service(_images, f"{_API}images.images_service_pb2", "Images"),
+    "mail": _Service(
+        _mail,
+        f"{_API}mail_service_pb2",
+        methods=dict.fromkeys(("Send", "SendToAdmins"), ("MailMessage", "VoidProto")),
+    ),
+    "memcache": _Service(
+        _memcache,
+        f"{_API}memcache.memcache_service_pb2",
+        "Memcache",
+        {"FlushAll": ("MemcacheFlushRequest", "MemcacheFlushResponse")},
+    ),
+    "modules": _Service(_modules, f"{_API}modules.modules_service_pb2"),
+    "search": _Service(_search, f"{_API}search.search_service_pb2"),
+    "urlfetch": _Service(
+        _urlfetch,
+        f"{_API}urlfetch_service_pb2",
+        methods={"Fetch": ("URLFetchRequest", "URLFetchResponse")},
+    ),
+    "user": _Service(_user, f"{_API}user_service_pb2"),
+}

@@ -1,0 +1,44 @@
+"""A server with services, and clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+from services_client import Client
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.server.lifecycle import Server
+from pullqueue.services.hosting import ServiceOptions, Services
+
+Serve = Callable[..., Server]
+"""Starts a server with services; arguments are those of `ServiceOptions`, and the emulator."""
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
+    """An emulator with a pull queue."""
+    return Emulator.from_text("queue: [{name: pull, mode: pull}]", clock=clock)
+
+
+@pytest.fixture
+def serve(emulator: Emulator) -> Iterator[Serve]:
+    """A function that starts a server; with `stack`, that ends it."""
+    with ExitStack() as stack:
+
+        def serve(ends_with: ExitStack = stack, **options: Any) -> Server:
+            push_to = options.pop("push_to", None)
+            own = ServiceOptions(**options)
+            services = Services(own, clock=emulator.clock, push_to=push_to)
+            ends_with.enter_context(closing(services))
+            return ends_with.enter_context(Server(emulator, services=services))
+
+        yield serve
+
+
+@pytest.fixture
+def client(serve: Serve) -> Client:
+    """A client of a server whose data are in memory."""
+    return Client(serve().url)

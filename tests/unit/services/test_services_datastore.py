@@ -1,0 +1,322 @@
+"""Google's stub of the datastore with several clients."""
+
+from __future__ import annotations
+
+import resource
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from services_client import Client, RefusedError, datastore_pb, messages
+
+from pullqueue import Emulator
+from pullqueue.errors import StoreError
+from pullqueue.server.lifecycle import Server
+from pullqueue.services.journal import Journal
+
+Serve = Callable[..., Server]
+BAD_REQUEST = datastore_pb.Error.BAD_REQUEST
+CONCURRENT = datastore_pb.Error.CONCURRENT_TRANSACTION
+READ_WRITE = datastore_pb.BeginTransactionRequest.READ_WRITE
+
+
+@contextmanager
+def no_larger_file_than(path: Path) -> Iterator[None]:
+    """Limit the size of files to that of one, as a disk does that is full."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+class TestTransactions:
+    def test_handles_are_never_used_again(self, client: Client) -> None:
+        """A commit that is repeated commits no transaction that another client has started."""
+        handles = set()
+        for _ in range(200):
+            transaction = client.begin()
+            handles.add(transaction.handle)
+            client.commit(transaction)
+        other = client.begin()
+        client.put("other", 1, other)
+
+        with pytest.raises(RefusedError, match="not found") as refused:
+            client.commit(transaction)
+
+        assert refused.value.code == BAD_REQUEST
+        assert len(handles) == 200
+        assert client.get("other") is None
+
+    def test_the_previous_transaction_is_the_clients_own(self, client: Client) -> None:
+        """A retry rolls back the attempt before it, and no other transaction."""
+        first, other = client.begin(mode=READ_WRITE), client.begin(mode=READ_WRITE)
+        client.put("first", 1, first)
+        client.put("other", 1, other)
+        again = client.begin(mode=READ_WRITE, previous_transaction=first)
+        for _ in range(3):  # it has ended
+            client.begin(mode=READ_WRITE, previous_transaction=first)
+
+        client.commit(other)
+        client.commit(again)
+        with pytest.raises(RefusedError, match="not found"):
+            client.commit(first)
+
+        assert (client.get("first"), client.get("other")) == (None, 1)
+
+    def test_no_update_is_lost(self, serve: Serve) -> None:
+        """Eight clients add to one number, each with retries as Google's client makes them."""
+        server = serve()
+        Client(server.url).put("sum", 0)
+
+        def add_one(client: Client) -> None:
+            options: dict[str, Any] = {}
+            while True:
+                previous = client.begin(mode=READ_WRITE, **options)
+                options["previous_transaction"] = previous
+                try:
+                    client.put("sum", (client.get("sum", previous) or 0) + 1, previous)
+                    client.commit(previous)
+                except RefusedError as error:
+                    assert error.code == CONCURRENT, error
+                else:
+                    return
+
+        with ThreadPoolExecutor(8) as pool:
+            clients = [Client(server.url) for _ in range(8)]
+            list(pool.map(add_one, clients * 10))
+
+        assert clients[0].get("sum") == 80
+
+    def test_those_left_open_are_rolled_back_in_time(self, client: Client) -> None:
+        """After a thousand others; the server keeps nothing of them."""
+        first = client.begin()
+        for _ in range(1000):
+            client.begin()
+
+        with pytest.raises(RefusedError, match="not found"):
+            client.put("a", 1, first)
+
+    def test_a_transaction_does_not_survive_the_server(self, serve: Serve, tmp_path: Path) -> None:
+        """Its number is that of no transaction of the next server."""
+        with ExitStack() as first:
+            old = Client(serve(first, data=tmp_path).url).begin()
+        client = Client(serve(data=tmp_path).url)
+        client.begin()
+
+        with pytest.raises(RefusedError, match="not found"):
+            client.put("a", 1, old)
+
+
+class TestTasks:
+    def test_a_commit_adds_them(self, client: Client, emulator: Emulator) -> None:
+        transaction = client.begin()
+        client.put("a", 1, transaction)
+        names = client.add(transaction)
+        assert emulator.queue("pull").list_tasks() == []
+
+        client.commit(transaction)
+
+        assert [task.name for task in emulator.queue("pull").list_tasks()] == names
+
+    def test_a_rollback_drops_them(self, client: Client, emulator: Emulator) -> None:
+        transaction = client.begin()
+        client.add(transaction)
+        client.datastore("Rollback", transaction)
+
+        with pytest.raises(RefusedError):
+            client.commit(transaction)
+        assert emulator.queue("pull").list_tasks() == []
+
+    def test_a_conflict_drops_them(self, client: Client, emulator: Emulator) -> None:
+        client.put("a", 0)
+        transaction = client.begin()
+        client.get("a", transaction)
+        client.put("a", 1, transaction)
+        client.add(transaction)
+        client.put("a", 2)
+
+        with pytest.raises(RefusedError) as refused:
+            client.commit(transaction)
+
+        assert refused.value.code == CONCURRENT
+        assert (emulator.queue("pull").list_tasks(), client.get("a")) == ([], 2)
+
+    def test_the_sixth_is_refused(self, client: Client, emulator: Emulator) -> None:
+        transaction = client.begin()
+        client.add(transaction, [b""] * 5)
+
+        with pytest.raises(RefusedError, match="Too many messages, maximum allowed 5"):
+            client.add(transaction)
+        client.commit(transaction)
+
+        assert len(emulator.queue("pull").list_tasks()) == 5
+
+
+class TestApps:
+    def test_each_sees_its_own_entities(self, serve: Serve) -> None:
+        url = serve().url
+        one, two = Client(url, "s~one"), Client(url, "dev~two")
+        one.put("a", 1)
+
+        assert (one.get("a"), two.get("a")) == (1, None)
+        with pytest.raises(RefusedError, match="cannot access app"):
+            one.get_key(one.key("a"), two.begin())
+
+    def test_only_that_of_the_project_is_answered(self, serve: Serve) -> None:
+        url = serve(project="mine").url
+        Client(url, "s~mine").put("a", 1)
+        Client(url, "dev~mine").put("a", 1)
+
+        with pytest.raises(RefusedError, match='application id "dev~other" is not that of') as no:
+            Client(url, "dev~other").put("a", 1)
+        assert no.value.code == BAD_REQUEST
+
+
+class TestConsistency:
+    def test_queries_see_every_write(self, client: Client) -> None:
+        for number in range(20):
+            client.put(f"{number}", number)
+            assert client.count() == number + 1
+
+    def test_eventual_queries_may_miss_the_latest(self, serve: Serve) -> None:
+        """A get never does; some query later sees all."""
+        client = Client(serve(eventual=True).url)
+        counts = []
+        for number in range(20):
+            client.put(f"{number}", number)
+            counts.append(client.count())
+
+        assert counts != list(range(1, 21))
+        assert [client.get(f"{number}") for number in range(20)] == list(range(20))
+        assert client.count() == 20
+
+
+class TestJournal:
+    def test_data_outlive_the_server(self, serve: Serve, tmp_path: Path) -> None:
+        """Puts, deletes and commits, the ids that were given, and the versions."""
+        with ExitStack() as first:
+            client = Client(serve(first, data=tmp_path / "new" / "data").url)
+            client.put("kept", 1)
+            client.put("gone", 1)
+            client.delete("gone")
+            transaction = client.begin()
+            client.put("committed", 2, transaction)
+            client.commit(transaction)
+            generated = client.put("", 3)
+            lost = client.begin()
+            client.put("lost", 4, lost)
+
+        client = Client(serve(data=tmp_path / "new" / "data").url)
+
+        names = ("kept", "gone", "committed", "lost")
+        assert [client.get(name) for name in names] == [1, None, 2, None]
+        assert client.get_key(generated) == 3
+        assert client.put("", 5) != generated
+        assert client.count() == 4
+
+    def test_what_is_not_applied_yet_outlives_the_server(
+        self, serve: Serve, tmp_path: Path
+    ) -> None:
+        """Under eventual consistency a commit is acknowledged before queries see it."""
+        with ExitStack() as first:
+            client = Client(serve(first, data=tmp_path, eventual=True).url)
+            for number in range(20):
+                client.put(f"{number}", number)
+
+        assert Client(serve(data=tmp_path).url).count() == 20
+
+    def test_tasks_of_a_commit_are_added_after_a_crash(
+        self, serve: Serve, tmp_path: Path, emulator: Emulator
+    ) -> None:
+        """Where the server ended before the queue had them; those that it had are left alone."""
+        queue = emulator.queue("pull")
+        queue.add(name="there")
+        queue.add(name="gone")
+        queue.delete_tasks("gone")
+        adds = [
+            messages.TaskQueueAddRequest(
+                queue_name=b"pull", task_name=name, eta_usec=0, mode=1, body=b"work"
+            ).SerializeToString()
+            for name in (b"missing", b"there", b"gone")
+        ]
+        with closing(Journal(tmp_path / "datastore.db")) as journal:
+            journal.write({}, {}, adds)
+
+        for _ in range(2):
+            with ExitStack() as server:
+                serve(server, data=tmp_path)
+            assert sorted(task.name for task in queue.list_tasks()) == ["missing", "there"]
+        with closing(Journal(tmp_path / "datastore.db")) as journal:
+            assert journal.tasks() == []
+
+    def test_a_commit_leaves_no_task_in_it(self, serve: Serve, tmp_path: Path) -> None:
+        with ExitStack() as server:
+            client = Client(serve(server, data=tmp_path).url)
+            transaction = client.begin()
+            client.add(transaction)
+            client.commit(transaction)
+
+        with closing(Journal(tmp_path / "datastore.db")) as journal:
+            assert journal.tasks() == []
+
+    def test_nothing_is_answered_after_it_cannot_be_written(
+        self, serve: Serve, tmp_path: Path, emulator: Emulator
+    ) -> None:
+        """Neither entity nor task of the commit is there, and the next server has what was."""
+        with ExitStack() as server:
+            client = Client(serve(server, data=tmp_path).url)
+            client.put("before", 1)
+            with no_larger_file_than(tmp_path / "datastore.db-wal"):
+                transaction = client.begin()
+                client.put("after", 1, transaction)
+                client.add(transaction)
+                for _ in range(2):
+                    with pytest.raises(RefusedError, match="cannot write to the folder of --data"):
+                        client.commit(transaction)
+            with pytest.raises(RefusedError, match="make room, and start the server again"):
+                client.get("before")
+            assert emulator.queue("pull").list_tasks() == []
+
+        client = Client(serve(data=tmp_path).url)
+        assert (client.get("before"), client.get("after")) == (1, None)
+
+    def test_it_is_opened_once(self, serve: Serve, tmp_path: Path) -> None:
+        serve(data=tmp_path)
+
+        with pytest.raises(StoreError, match=r'datastore\.db" is in use by another server: '):
+            serve(data=tmp_path)
+
+    @pytest.mark.parametrize(
+        ("statement", "problem"),
+        [
+            ("CREATE TABLE notes (a)", "is the database of another program"),
+            ("PRAGMA user_version = 9", r"was written by a newer pullqueue \(schema 9, known here"),
+        ],
+    )
+    def test_other_files_are_refused(self, tmp_path: Path, statement: str, problem: str) -> None:
+        path = tmp_path / "datastore.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(statement)
+
+        with pytest.raises(StoreError, match=problem):
+            Journal(path)
+
+    def test_a_damaged_file_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "datastore.db"
+        path.write_bytes(b"not a database" * 100)
+
+        with pytest.raises(StoreError, match=r"cannot be read \(file is not a database\): use"):
+            Journal(path)
+        assert path.read_bytes() == b"not a database" * 100
+
+    def test_a_folder_that_cannot_be_made_is_refused(self, serve: Serve, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+
+        with pytest.raises(StoreError, match=r'folder ".*/file/data" cannot be made: '):
+            serve(data=tmp_path / "file" / "data")

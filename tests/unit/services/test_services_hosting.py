@@ -1,0 +1,183 @@
+"""The services of a server on the wire: which are answered, how they fail, and their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+from served import free_port
+from services_client import APP, Client, RefusedError, datastore_pb, memcache
+
+from pullqueue import ManualClock
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.sdk.imports import remote_api
+from pullqueue.server.lifecycle import Server
+from pullqueue.services import parse_services
+
+Serve = Callable[..., Server]
+RpcError = remote_api.RpcError
+
+
+def api(module: str) -> Any:
+    """Return a module of the SDK's messages."""
+    return import_module(f"google.appengine.api.{module}")
+
+
+def set_value(client: Client, value: bytes, seconds: int = 0, deadline: str = "") -> None:
+    """Set the key `a` of memcache."""
+    request = memcache.MemcacheSetRequest()
+    request.item.add(key=b"a", value=value, expiration_time=seconds)
+    client.call("memcache", "Set", request, memcache.MemcacheSetResponse(), deadline)
+
+
+def value_of(client: Client) -> bytes | None:
+    """Return the value of the key `a`; None: it has none."""
+    request = memcache.MemcacheGetRequest(key=[b"a"])
+    response = client.call("memcache", "Get", request, memcache.MemcacheGetResponse())
+    return next((item.value for item in response.item), None)
+
+
+def test_values_expire_by_the_servers_clock(client: Client, clock: ManualClock) -> None:
+    set_value(client, b"1", seconds=60)
+    clock.advance(59)
+    assert value_of(client) == b"1"
+
+    clock.advance(1)
+
+    assert value_of(client) is None
+
+
+def test_only_the_named_services_are_answered(serve: Serve) -> None:
+    client = Client(serve(names=frozenset({"memcache"})).url)
+    set_value(client, b"1")
+
+    with pytest.raises(RefusedError, match='no service "datastore_v3", only "memcache", ') as no:
+        client.begin()
+    assert no.value.rpc_code == RpcError.CALL_NOT_FOUND
+    with pytest.raises(RefusedError, match="since no datastore is there to commit it"):
+        client.add(datastore_pb.Transaction(app=APP, handle=1))
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "request_", "problem"),
+    [
+        ("memcache", "Nothing", b"", 'the service "memcache" has no call "Nothing"'),
+        ("datastore_v3", "AddActions", b"", 'the service "datastore_v3" has no call "AddActions"'),
+        ("mail", "GetSentMessages", b"", 'the service "mail" has no call'),
+        ("memcache", "Get", b"\xff", 'the request of "Get" cannot be parsed'),
+        ("memcache", "Get", b"\x0a", 'the request of "Get" cannot be parsed'),
+        ("mail", "Send", b"", 'the request of "Send" lacks Sender, Subject'),
+        ("datastore_v3", "Commit", b"\xff", 'the request of "Commit" cannot be parsed'),
+    ],
+)
+def test_bad_calls_are_refused(
+    client: Client, service: str, method: str, request_: bytes, problem: str
+) -> None:
+    with pytest.raises(RefusedError, match=problem):
+        client.call(service, method, request_, memcache.MemcacheGetResponse())
+
+
+def test_what_a_stub_raises_is_an_error_of_the_call(client: Client) -> None:
+    """Google's stubs check little; the server goes on."""
+    request = b"\x0a\x03\x0a\x01a"  # an image
+    with pytest.raises(RefusedError, match="needs a Pillow older than 10") as disabled:
+        client.call("images", "Histogram", request, memcache.MemcacheGetResponse())
+    assert disabled.value.rpc_code == RpcError.FEATURE_DISABLED
+    capability = import_module("google.appengine.api.capabilities.capability_service_pb2")
+    asked = capability.IsEnabledRequest(package="a")
+    with pytest.raises(RefusedError, match="Google's stub of capability_service failed: Val") as no:
+        client.call("capability_service", "IsEnabled", asked, capability.IsEnabledResponse())
+    assert no.value.rpc_code == RpcError.UNKNOWN
+    set_value(client, b"1")
+
+
+def test_a_call_waits_for_the_one_before_it_no_longer_than_its_deadline(serve: Serve) -> None:
+    server = serve()
+    client = Client(server.url)
+    set_value(client, b"1")
+    assert server.services is not None
+    with server.services._locks["memcache"]:
+        with pytest.raises(RefusedError, match=r"not answered within 0\.05 seconds") as late:
+            set_value(client, b"2", deadline="0.05")
+        client.begin()  # another service has a lock of its own
+
+    assert late.value.rpc_code == RpcError.DEADLINE_EXCEEDED
+    assert value_of(client) == b"1"
+
+
+def test_calls_are_in_the_request_log(serve: Serve) -> None:
+    server = serve()
+    client = Client(server.url)
+    client.put("a", 7)
+    with pytest.raises(RefusedError):
+        client.commit(datastore_pb.Transaction(app=APP, handle=1))
+
+    refused, put = server.state.requests.latest()
+    assert (put.method, put.status, put.interface) == ("datastore_v3.Put", 200, "SDK")
+    assert b"int64Value: 7" in put.body.data
+    assert (refused.method, refused.status) == ("datastore_v3.Commit", 400)
+    assert b"not found" in refused.response.data
+
+
+def test_a_reset_keeps_entities_unless_asked(serve: Serve) -> None:
+    server = serve()
+    client = Client(server.url)
+    client.put("a", 1)
+    set_value(client, b"1")
+
+    server.state.reset()
+    assert (client.get("a"), value_of(client)) == (1, b"1")
+    server.state.reset(services=True)
+    assert (client.get("a"), value_of(client)) == (None, None)
+
+
+def test_a_reset_deletes_the_files(serve: Serve, tmp_path: Any) -> None:
+    server = serve(data=tmp_path)
+    Client(server.url).put("a", 1)
+    (tmp_path / "blobs").mkdir()
+
+    server.state.reset(services=True)
+
+    assert not (tmp_path / "blobs").exists()
+    assert server.services is not None
+    assert server.services.journal is not None
+    assert list(server.services.journal.entities()) == []
+
+
+def test_the_app_is_where_push_tasks_are_sent(serve: Serve) -> None:
+    """Names of modules, and URLs that the services make, are those of --push-to."""
+    port = free_port()
+    addresses = [f"http://localhost:{port}", f"worker=http://localhost:{port + 1}"]
+    client = Client(serve(push_to=PushAddresses(addresses)).url)
+    modules, users = api("modules.modules_service_pb2"), api("user_service_pb2")
+
+    names = client.call(
+        "modules", "GetModules", modules.GetModulesRequest(), modules.GetModulesResponse()
+    )
+    host = client.call(
+        "modules",
+        "GetHostname",
+        modules.GetHostnameRequest(module="worker"),
+        modules.GetHostnameResponse(),
+    )
+    login = client.call(
+        "user",
+        "CreateLoginURL",
+        users.CreateLoginURLRequest(destination_url="/mine"),
+        users.CreateLoginURLResponse(),
+    )
+
+    assert list(names.module) == ["default", "worker"]
+    assert host.hostname == f"localhost:{port + 1}"
+    assert login.login_url.endswith(f"continue=http%3A//localhost%3A{port}/mine")
+
+
+def test_the_names_of_services() -> None:
+    assert parse_services("memcache, user") == {"memcache", "user"}
+    assert parse_services("none") == frozenset()
+    with pytest.raises(ValueError, match=r'service "datastore" does not exist: .*"datastore_v3"'):
+        parse_services("datastore")
+    with pytest.raises(ValueError, match='service "" does not exist: use one of none, app_id'):
+        parse_services("memcache,")
