@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pullqueue.clock import LAST_USEC
+from pullqueue.clock import FIRST_USEC, LAST_USEC, duration_usec
 from pullqueue.engine import task_errors, validation, verbs
 from pullqueue.engine.events import Event, EventKind, Flow
 from pullqueue.engine.interceptors import interceptable, touch
@@ -259,7 +259,7 @@ class Queue(QueueBase):
             InvalidMaxTasksError: `limit` is not an integer from 0 on.
         """
         count = validation.list_limit(limit)
-        position = None if after is None else after[:2]
+        position = None if after is None else validation.position(*after[:2])
         task_filter = TaskFilter(state=state, tag=tag, after=position)
         return self.store.list_tasks(self.name, task_filter, limit=count)
 
@@ -290,14 +290,15 @@ class Queue(QueueBase):
 
         Leases that expired are not counted, nor what is no longer recorded.
         """
-        return self.store.count_events(self.name, last_usec=last // timedelta(microseconds=1))
+        last_usec = min(duration_usec(last), LAST_USEC - FIRST_USEC)
+        return self.store.count_events(self.name, last_usec=last_usec)
 
     def flow(self, *, since_usec: int) -> Flow:
         """Return how many events of each kind there were in each minute since a time, in order.
 
         Minutes without events, and events that are no longer recorded, are not included.
         """
-        return self.store.flow(self.name, since_usec=since_usec)
+        return self.store.flow(self.name, since_usec=max(since_usec, FIRST_USEC))
 
     def last_lease_end_usec(self) -> int | None:
         """Return the end of the current lease or attempt that ends last, or None."""

@@ -177,6 +177,12 @@ def list_limit(count: object) -> int:
     return count
 
 
+def position(eta_usec: int, sequence: int) -> tuple[int, int]:
+    """Return a position in a list of tasks, moved into what every store can be asked for."""
+    last, first = _LARGEST_COUNT, -_LARGEST_COUNT
+    return max(first, min(eta_usec, last)), max(first, min(sequence, last))
+
+
 def check_tag(value: object, limits: Limits) -> None:
     """Check a tag.
 

@@ -265,6 +265,16 @@ def test_events_are_counted_by_minute(queue: Queue, clock: ManualClock) -> None:
     }
     assert queue.flow(since_usec=0) == queue.flow(since_usec=start_usec + 1) == flow
     assert queue.flow(since_usec=third + 1) == {third: flow[third]}
+    assert queue.flow(since_usec=-(2**70)) == flow
+
+
+def test_a_time_span_of_any_length_and_a_page_after_any_number(queue: Queue) -> None:
+    queue.add(name="one")
+
+    assert queue.count_events(last=timedelta.max) == {EventKind.ADDED: 1}
+    for far in (2**63, 2**70):
+        assert queue.list_tasks(after=(far, far)) == []
+        assert [task.name for task in queue.list_tasks(after=(-far, -far))] == ["one"]
 
 
 def test_events_are_counted_by_kind(emulator: Emulator, clock: ManualClock) -> None:
