@@ -18,7 +18,8 @@ from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, StoreErro
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.stores import open_store
 from pullqueue.testing.emulation import emulated, queue_config, read_config
-from pytest_pullqueue.reports import EMULATOR
+from pullqueue.testing.run_tasks import first_responses_lost
+from pytest_pullqueue.reports import EMULATOR, NO_QUEUE_YAML
 from pytest_pullqueue.settings import MARKER, Settings
 
 _FILE = "sqlite:///"
@@ -45,6 +46,8 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
             )
         except StoreError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
+        if settings.lose_first_response:
+            stack.enter_context(first_responses_lost(emulator))
         item.stash[EMULATOR] = emulator
         stack.callback(item.stash.__delitem__, EMULATOR)
         yield emulator
@@ -73,6 +76,8 @@ def _read(item: pytest.Item, settings: Settings) -> QueueConfig:
         name = f"{_MARK}(config=...)"
     if source is None:
         source = _nearest(item)
+        if source is None:
+            return read_config("queue: []\n", profile=settings.profile)
     elif not isinstance(source, QueueConfig) and "\n" not in str(source):
         source = settings.config_base / source
     failed = item.config.stash.setdefault(_FAILED, {})
@@ -87,21 +92,19 @@ def _read(item: pytest.Item, settings: Settings) -> QueueConfig:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
-def _nearest(item: pytest.Item) -> Path:
+def _nearest(item: pytest.Item) -> Path | None:
+    """Return the queue.yaml in the folder of a test or above it; None: there is none.
+
+    Then there is the queue `default`, as with Google's stub.
+    """
     root = item.config.rootpath
     folders = [item.path.parent, *item.path.parent.parents]
     if root in folders:
         folders = folders[: folders.index(root) + 1]
-    for folder in folders:
-        path = folder / "queue.yaml"
-        if path.is_file():
-            return path
-    raise pytest.fail.Exception(
-        f"no queue.yaml in {item.path.parent} or above it, up to {folders[-1]}: name one with the "
-        f"ini option pullqueue_config, {_MARK}(config=...) or (queues=[...]), or, for an app that "
-        "needs only the queue `default`, write `queue: []` to a queue.yaml",
-        pytrace=False,
-    )
+    found = (folder / "queue.yaml" for folder in folders)
+    nearest = next((path for path in found if path.is_file()), None)
+    item.stash[NO_QUEUE_YAML] = None if nearest else (item.path.parent, folders[-1])
+    return nearest
 
 
 def store_of_worker(url: str, root: Path) -> str:

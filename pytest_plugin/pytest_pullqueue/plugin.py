@@ -135,8 +135,12 @@ def pullqueue_emulator(
 
     if _pullqueue_settings.start is not None or "pullqueue_clock" in request.fixturenames:
         request.getfixturevalue("pullqueue_clock")
+    from pytest_pullqueue.reports import check_left  # noqa: PLC0415
+
     with emulator_of_test(request.node, _pullqueue_settings, ProcessClock()) as emulator:
         yield emulator
+        if _pullqueue_settings.left_tasks == "fail":
+            check_left(request.node, emulator)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 EMULATOR: pytest.StashKey[Emulator] = pytest.StashKey()
 """The emulator of a test, while its fixture is there."""
+NO_QUEUE_YAML: pytest.StashKey[tuple[Path, Path] | None] = pytest.StashKey()
+"""Where no queue.yaml was found for a test: its folder, and the last one above."""
 _PASSED = pytest.StashKey[bool]()
 _TITLE = "pullqueue"
 _HINTS = {
@@ -39,6 +42,11 @@ _NO_STUB = re.compile(
 )
 _TASKQUEUE = "google.appengine.api.taskqueue"
 
+_NO_FILE_HINT = (
+    "the only queue is `default`, since there is no queue.yaml in {} or above it, up to {}: name "
+    "one with the ini option pullqueue_config, @pytest.mark.pullqueue(config=...) or (queues=[...])"
+)
+
 _DEADLINE = re.compile("(?s).*(504 Deadline Exceeded|StatusCode.DEADLINE_EXCEEDED)")
 _DEADLINE_HINT = (
     "gRPC computes deadlines from the time that time-machine has frozen: pass `timeout=None` to "
@@ -59,6 +67,11 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
             hints.append(_stub_hint(error, no_stub[1]))
         if _DEADLINE.match(foreign) and _time_machine_is_active():
             hints.append(_DEADLINE_HINT)
+        if (
+            type(error).__name__ == "UnknownQueueError"
+            and (folders := item.stash.get(NO_QUEUE_YAML, None)) is not None
+        ):
+            hints.append(_NO_FILE_HINT.format(*folders))
         report.sections += [(_TITLE, hint) for hint in hints]
         states = [(name, state) for name, state in _states(item, message) if state]
         several = len(states) > 1
@@ -105,6 +118,14 @@ def _states(item: pytest.Item, message: str) -> Iterator[tuple[str, str]]:
 
         for number, emulation in enumerate(latest, 1):
             yield f"emulation {number}", emulation.describe(message)
+
+
+def check_left(item: pytest.Item, emulator: Emulator) -> None:
+    """Fail a test that has passed although it leaves tasks that are due."""
+    from pullqueue.testing.describing import describe_due  # noqa: PLC0415 - is loaded
+
+    if item.stash.get(_PASSED, False) and (left := describe_due(emulator)):
+        pytest.fail(f"left_tasks: the test leaves due tasks:\n{left}", pytrace=False)
 
 
 def check_triggered(item: pytest.Item, faults: Faults) -> None:

@@ -27,8 +27,14 @@ INI_OPTIONS = {
     "pullqueue_start": "time at which pullqueue_clock starts, such as 2026-01-01T00:00Z",
     "pullqueue_freezer": "what freezes time: freezegun, time-machine, or auto (the default)",
     "pullqueue_strict_faults": "true: fail tests that pass although a fault never triggered",
+    "pullqueue_lose_first_response": "true: the first response of each push task is lost",
+    "pullqueue_left_tasks": "fail: fail tests that pass and leave due tasks; ignore (the default)",
 }
-_CHOICES = {"profile": ("gcloud", "sdk"), "freezer": ("auto", "freezegun", "time-machine")}
+_CHOICES = {
+    "profile": ("gcloud", "sdk"),
+    "freezer": ("auto", "freezegun", "time-machine"),
+    "left_tasks": ("ignore", "fail"),
+}
 _WHERE = f"@pytest.mark.{MARKER}"
 
 
@@ -66,6 +72,10 @@ class Settings:
     """
     strict_faults: bool = False
     """Whether a test that passes fails at teardown if a fault that is still set never triggered."""
+    lose_first_response: bool = False
+    """Whether the first response of each push task is lost, so that `run_tasks` runs it twice."""
+    left_tasks: str = "ignore"
+    """Whether a test that passes fails at teardown if it leaves due tasks: `"fail"` if so."""
 
 
 _DEFAULTS = {f.name: f.default for f in fields(Settings) if f.name != "config_base"}

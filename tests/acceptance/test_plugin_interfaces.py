@@ -409,3 +409,89 @@ def test_strict_faults(run: Run, pytester: pytest.Pytester) -> None:
         ]
     )
     result.stdout.no_fnmatch_line("  empty_leases*")
+
+
+def test_the_first_response_of_each_push_task_is_lost(run: Run, pytester: pytest.Pytester) -> None:
+    """By ini, without moving the clock; the marker overrides it, and exceptions are raised."""
+    pytester.makeini("[pytest]\npullqueue_lose_first_response = true\n")
+
+    result = run("""
+        import pytest
+        from pullqueue.testing import run_tasks
+
+        @pytest.fixture
+        def default(pullqueue_emulator):
+            queue = pullqueue_emulator.queue("default")
+            queue.add(name="a")
+            queue.add(name="b")
+            return queue
+
+        def test_twice(default, pullqueue_clock, pullqueue_emulator):
+            before = pullqueue_clock.now()
+            attempts = run_tasks(pullqueue_emulator, send=lambda request: 200)
+            assert sorted((a.task.name, a.number, a.status) for a in attempts) == [
+                ("a", 1, None), ("a", 2, 200), ("b", 1, None), ("b", 2, 200)]
+            assert pullqueue_clock.now() == before
+
+        def test_a_handler_that_is_not_idempotent(default, pullqueue_emulator):
+            seen = set()
+
+            def handler(request):
+                assert request.task_name not in seen, "twice"
+                seen.add(request.task_name)
+                return 200
+
+            run_tasks(pullqueue_emulator, send=handler)
+
+        @pytest.mark.pullqueue(lose_first_response=False)
+        def test_once(default, pullqueue_emulator):
+            assert len(run_tasks(pullqueue_emulator, send=lambda request: 200)) == 2
+    """)
+
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["E*AssertionError: twice", 'fault lose_response("attempt", *'])
+
+
+def test_a_test_that_leaves_due_tasks_fails(run: Run, pytester: pytest.Pytester) -> None:
+    """By ini; what is leased, later, paused or of a failed test does not count."""
+    pytester.makeini("[pytest]\npullqueue_left_tasks = fail\n")
+
+    result = run("""
+        import pytest
+        from datetime import timedelta
+
+        def test_pull(pullqueue_emulator):
+            pullqueue_emulator.queue("pull-queue").add(name="left")
+
+        def test_push(pullqueue_emulator):
+            pullqueue_emulator.queue("default").add(name="unsent")
+
+        def test_nothing_is_due(pullqueue_emulator, pullqueue_clock):
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add()
+            queue.lease_tasks(60, 1)
+            queue.add(eta=pullqueue_clock.now() + timedelta(hours=1))
+            default = pullqueue_emulator.queue("default")
+            default.add()
+            default.pause()
+
+        @pytest.mark.pullqueue(left_tasks="ignore")
+        def test_marked(pullqueue_emulator):
+            pullqueue_emulator.queue("pull-queue").add()
+
+        def test_failed(pullqueue_emulator):
+            pullqueue_emulator.queue("pull-queue").add()
+            assert False
+    """)
+
+    result.assert_outcomes(passed=4, failed=1, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "left_tasks: the test leaves due tasks:",
+            'queue "pull-queue": 1 available',
+            '  available "left" *',
+            "left_tasks: the test leaves due tasks:",
+            'queue "default": 1 available',
+            '  available "unsent" *',
+        ]
+    )

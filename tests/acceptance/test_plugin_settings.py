@@ -39,14 +39,27 @@ def test_a_file_above_tests_that_are_elsewhere(run: Run, pytester: pytest.Pytest
     run(LISTS_QUEUES.format(names=["pull-queue"]), f"--rootdir={root}").assert_outcomes(passed=1)
 
 
-def test_no_file(run: Run) -> None:
-    """Without any queue.yaml the report names the ways to name one."""
-    result = run(A_TEST)
+def test_without_a_file_there_is_the_default_queue(run: Run) -> None:
+    """As with Google's stub; where a test names another queue, its report says what to do."""
+    result = run("""
+        import pytest
 
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["no queue.yaml in */test_no_file* or above *: name one with * write `queue: []` to *"]
-    )
+        def test_default(pullqueue_emulator):
+            pullqueue_emulator.queue("default").add()
+
+        def test_other(pullqueue_emulator):
+            pullqueue_emulator.queue("mails")
+
+        @pytest.mark.pullqueue(queues=["jobs"])
+        def test_named(pullqueue_emulator):
+            pullqueue_emulator.queue("mails")
+    """)
+
+    result.assert_outcomes(passed=1, failed=2)
+    hint = "the only queue is `default`, since there is no queue.yaml in */test_without* or above *"
+    result.stdout.fnmatch_lines([hint])
+    result.stdout.no_fnmatch_line(hint.replace("test_without", "test_named"))
+    assert result.stdout.str().count("the only queue is `default`") == 1
 
 
 def test_ini_options(run: Run, pytester: pytest.Pytester) -> None:

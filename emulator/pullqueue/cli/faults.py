@@ -57,9 +57,11 @@ def _fault_options(command: Command) -> Command:
         schema = schema_of(name)
         several = schema.get("type") == "array"
         command = click.option(
-            f"--{name.removesuffix('s') if several else name}",
+            f"--{(name.removesuffix('s') if several else name).replace('_', '-')}",
             name,
             type=Duration(0) if name == "seconds" else _type_of(schema),
+            is_flag=schema.get("type") == "boolean",
+            default=None,
             multiple=several,
             metavar=name.upper() if "enum" in schema else None,
             help=_help_of(schema, several=several),
@@ -80,6 +82,8 @@ def _help_of(schema: Json, *, several: bool) -> str:
 def _type_of(schema: Json) -> click.ParamType[Any]:
     if "enum" in schema:
         return Choice(schema["enum"])
+    if schema["type"] == "boolean":
+        return click.BOOL
     if schema["type"] == "integer":
         low, high = schema.get("minimum"), schema.get("maximum")
         return click.INT if low is None else click.IntRange(low, high)

@@ -133,6 +133,23 @@ class When(TypedDict, total=False):
         float, Meta(gt=0, le=1, description="Probability of triggering on each call. Default: 1.")
     ]
     seed: Annotated[int, Meta(description="Seed of the random sequence. Default: 0.")]
+    url: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Affect attempts and adds of tasks whose path matches this pattern, such "
+            "as /mail/*. Default: any.",
+        ),
+    ]
+    per_task: Annotated[
+        bool,
+        Meta(description="Count times, after and every for each task on its own. Default: false."),
+    ]
+
+
+_OF_TASKS: Final = ("url", "per_task")
+"""The options that select tasks: of calls that are about known tasks."""
+_CALLS_OF_TASKS: Final = ("attempt", "add")
 
 
 class Faults:
@@ -281,6 +298,12 @@ class Faults:
         _check_call(arguments.get("call", CALLS[0]))
         for name in when.keys() - WHEN.keys():
             raise TypeError(f"{method}() has no argument `{name}`: use one of {', '.join(WHEN)}")
+        for name in _OF_TASKS:
+            if name in when and arguments.get("call") not in _CALLS_OF_TASKS:
+                call = arguments.get("call", "a lease")
+                raise ValueError(
+                    f"{name} is for faults of attempt and add, not of {call}: remove it"
+                )
         if "queues" in when:
             when["queues"] = self._names_of(when["queues"])
         for name, value in when.items():

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Self
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 from pullqueue.engine.interceptors import LEASE_VERBS, Interceptors, QueueCall
+from pullqueue.push.request import PushRequest, path_of
 
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.faults.declaration import When
+    from pullqueue.tasks import NewTask
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -20,6 +24,16 @@ Effect = Callable[[QueueCall, CallNext], object]
 """What a fault does to a call on which it triggers; it may carry the call out, or not."""
 
 _SETTING = threading.Lock()
+
+
+class _Subject(NamedTuple):
+    """A task that a call is about."""
+
+    path: str
+    """Of a push task."""
+    queue_name: str
+    identity: object
+    """Its name; of a task that has none yet, what it is sent with."""
 
 
 class Fault:
@@ -47,6 +61,11 @@ class Fault:
         self._every = when.get("every", 1)
         self._probability = when.get("probability", 1)
         self._random = random.Random(when.get("seed", 0))  # noqa: S311 - repeatable, not secret
+        self._url = when.get("url")
+        self._per_task = when.get("per_task", False)
+        self._calls_of: Counter[object] = Counter()
+        """By task; by None, if tasks are not counted on their own."""
+        self._hits_of: Counter[object] = Counter()
         self._lock = threading.Lock()
         self._chain: _FaultChain | None = None
 
@@ -63,8 +82,8 @@ class Fault:
 
     @property
     def is_spent(self) -> bool:
-        """True if it has triggered as often as it may."""
-        return self.hits == self._times
+        """True if it has triggered as often as it may; of one `per_task` that is never known."""
+        return self._hits_of[None] == self._times
 
     def set_in(self, emulator: Emulator) -> Self:
         """Set it, after all faults that the emulator has."""
@@ -92,18 +111,49 @@ class Fault:
             return False
         if self._queues is not None and call.queue.name not in self._queues:
             return False
+        task: object = None
+        if self._url is not None or self._per_task:
+            subjects = list(_subjects(call))
+            if self._url is not None and not _any_matches(subjects, self._url):
+                return False
+            task = tuple(subjects) if self._per_task else None
         with self._lock:
             self.calls += 1
-            triggers = self._selects(self.calls - self._after)
+            self._calls_of[task] += 1
+            triggers = self._selects(task)
             self.hits += triggers
+            self._hits_of[task] += triggers
         return triggers
 
-    def _selects(self, number: int) -> bool:
+    def _selects(self, task: object) -> bool:
+        number = self._calls_of[task] - self._after
         if number < 1 or number % self._every:
             return False
-        if self.is_spent:
+        if self._hits_of[task] == self._times:
             return False
         return self._random.random() < self._probability
+
+
+def _subjects(call: QueueCall) -> Iterator[_Subject]:
+    """Yield the tasks that an `attempt` or an `add` is about."""
+    queue_name = call.queue.name
+    if call.verb == "attempt":
+        request = cast("PushRequest", call.arguments[0])
+        yield _Subject(_path(request.url), queue_name, request.task_name)
+        return
+    for task in cast("Iterable[NewTask]", call.arguments[0]):
+        path = "" if task.request is None else _path(task.request.url)
+        if task.request is None and call.queue.is_push:
+            path = f"/_ah/queue/{queue_name}"
+        yield _Subject(path, queue_name, task.name or (path, task.payload))
+
+
+def _path(url: str) -> str:
+    return path_of(url).partition("?")[0]
+
+
+def _any_matches(subjects: Iterable[_Subject], pattern: str) -> bool:
+    return any(fnmatchcase(subject.path, pattern) for subject in subjects)
 
 
 class _FaultChain:

@@ -10,6 +10,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_base import QueueState
 from pullqueue.faults.fault import faults_of
 from pullqueue.push.dispatcher import why_not_sent
 from pullqueue.tasks import NewTask, Task, TaskState
@@ -54,6 +55,19 @@ def describe_rest(emulator: Emulator, message: str, faults: Iterable[str] | None
     if parts and not rest:
         return ""
     return "\n".join([f"the time is {from_usec(emulator.now_usec()).isoformat()}", *rest])
+
+
+@bypass_interceptors()
+def describe_due(emulator: Emulator) -> str:
+    """Return the state of the queues that have due tasks, which nothing keeps; empty: none has."""
+    due = [queue for queue in emulator.queues if _is_due(queue)]
+    return "\n".join(line for queue in due for line in describe_queue(queue))
+
+
+def _is_due(queue: Queue) -> bool:
+    if not queue.fetch_statistics().available:
+        return False
+    return why_not_sent(queue) is None if queue.is_push else queue.state is QueueState.RUNNING
 
 
 def describe_queue(queue: Queue) -> Iterator[str]:

@@ -16,8 +16,9 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
-from pullqueue.errors import ClockError, TaskError
-from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched
+from pullqueue.errors import ClockError, DeadlineExceededError, TaskError
+from pullqueue.faults.declaration import Faults
+from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched, make_due
 from pullqueue.push.request import (
     PushRequest,
     PushResponse,
@@ -277,6 +278,20 @@ def _deferred() -> Send:
     return run_deferred
 
 
+_FIRST_LOST = "the first response of each push task is lost (pullqueue_lose_first_response)"
+
+
+@contextmanager
+def first_responses_lost(emulator: Emulator) -> Iterator[None]:
+    """Lose the first response of each push task in the block, so that each is sent twice.
+
+    The second attempt is due at once, so that `run_tasks` makes it, too, without moving the clock.
+    """
+    with Faults(emulator) as faults:
+        faults.lose_response("attempt", DeadlineExceededError(_FIRST_LOST), per_task=True, times=1)
+        yield
+
+
 class TaskRunner:
     """Runs the push tasks of some queues, one attempt after the other."""
 
@@ -433,6 +448,8 @@ class TaskRunner:
             response = PushResponse(None, reason=reason, error=response.error)
         attempt = self._dispatcher.finish(running, response)
         self.attempts.append(attempt)
+        if (attempt.reason or "").startswith(_FIRST_LOST):
+            self._make_due(attempt.task)
         if self._errors == "retry" or is_success(attempt.status):
             return
         if attempt.error is not None:
@@ -440,6 +457,12 @@ class TaskRunner:
         # Without a response only a fault has done its work, unless the handler was too slow.
         if self._errors == "strict" and (attempt.status is not None or is_late):
             raise AssertionError(_failure(attempt))
+
+    @bypass_interceptors()
+    def _make_due(self, task: Task) -> None:
+        with suppress(TaskError):  # it is exhausted, or the handler has deleted it
+            queue = self._emulator.queue(task.queue_name)
+            make_due(queue, queue.get_task(task.name))
 
 
 def _failure(attempt: Attempt) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,10 @@ from pullqueue import (
     DeadlineExceededError,
     DeleteResult,
     Emulator,
+    HttpRequest,
     InternalError,
     ManualClock,
+    NewTask,
     OverQuotaError,
     PullQueueError,
     Queue,
@@ -30,7 +33,14 @@ from pullqueue.engine import verbs
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.faults.fault import faults_of
 from pullqueue.sdk.imports import apiproxy_errors, taskqueue
-from pullqueue.testing import Faults, assert_available, assert_empty, assert_leased, describe
+from pullqueue.testing import (
+    Faults,
+    assert_available,
+    assert_empty,
+    assert_leased,
+    describe,
+    run_tasks,
+)
 
 NOT_OF_PULLQUEUE = apiproxy_errors.ApplicationError
 """An error that only the SDK has."""
@@ -84,6 +94,95 @@ def test_the_queues_of_a_fault(faults: Faults, limited: Queue) -> None:
     assert str(fault).startswith('fail("lease_tasks", TransientError, queues=["limited"]): ')
     with pytest.raises(UnknownQueueError, match=r'^queue "works" is not in '):
         faults.fail("add", TransientError, queues=["works"])
+
+
+class TestFaultsOfTasks:
+    @pytest.fixture
+    def pushed(self, emulator: Emulator) -> Queue:
+        """The push queue, with tasks for three paths."""
+        queue = emulator.queue("pushed")
+        for url in ("/mail/ada?to=ada", "/mail/bob", "/report"):
+            queue.add(request=HttpRequest(url))
+        return queue
+
+    def test_a_url_selects_attempts_by_their_path(
+        self, emulator: Emulator, faults: Faults, pushed: Queue
+    ) -> None:
+        """Without the query, `*` being any text."""
+        fault = faults.fail("attempt", status=503, url="/mail/*")
+
+        attempts = run_tasks(emulator, send=lambda _: 200)
+
+        assert [attempt.status for attempt in attempts] == [503, 503, 200]
+        assert (fault.calls, fault.hits) == (2, 2)
+
+    def test_a_url_selects_adds(self, faults: Faults, emulator: Emulator, queue: Queue) -> None:
+        """Of batches those with such a task; a task without a request has its queue's path."""
+        pushed = emulator.queue("pushed")
+        faults.fail("add", url="/_ah/queue/*")
+
+        queue.add()
+        pushed.add(request=HttpRequest("/mail"))
+        with pytest.raises(TransientError):
+            pushed.add()
+        with pytest.raises(TransientError):
+            pushed.add_many([NewTask(request=HttpRequest("/mail")), NewTask()])
+
+    def test_each_task_is_counted_on_its_own(
+        self, emulator: Emulator, faults: Faults, pushed: Queue
+    ) -> None:
+        """`times`, `after` and `every` are those of one task."""
+        lost = faults.lose_response("attempt", per_task=True, times=1, after=1)
+
+        attempts = run_tasks(emulator, send=lambda a: 503 if a.attempt == 1 else 200, until="empty")
+
+        by_number = sorted((a.number, a.status) for a in attempts)
+        assert by_number == [(1, 503)] * 3 + [(2, None)] * 3 + [(3, 200)] * 3
+        assert (lost.calls, lost.hits, lost.is_spent) == (9, 3, False)
+
+    def test_every_other_attempt_of_each_task(
+        self, emulator: Emulator, faults: Faults, pushed: Queue
+    ) -> None:
+        """Not of all of them, which would hit one task again and again."""
+        faults.fail("attempt", status=503, every=2, per_task=True)
+
+        assert [a.status for a in run_tasks(emulator, send=lambda _: 500)] == [500, 500, 500]
+        pushed.purge()
+        pushed.add(name="t")
+        numbers = run_tasks(emulator, send=lambda _: 500, until="empty")
+        assert [attempt.status for attempt in numbers] == [500, 503, 500, 503]
+
+    def test_an_add_is_repeated_by_its_name_or_its_request(
+        self, faults: Faults, queue: Queue
+    ) -> None:
+        """So that each add fails once, and its repetition does not."""
+        faults.fail("add", per_task=True, times=1)
+        for task in NewTask(name="a"), NewTask(name="b"), NewTask("c"), NewTask("d"):
+            with pytest.raises(TransientError):
+                queue.add_many([task])
+            queue.add_many([task])
+
+        assert len(queue.list_tasks()) == 4
+
+    @pytest.mark.parametrize("option", [{"url": "/mail"}, {"per_task": True}])
+    def test_other_calls_have_no_tasks(self, faults: Faults, option: Any) -> None:
+        """They are refused, as are leases."""
+        [name] = option
+        message = f"^{name} is for faults of attempt and add, not of "
+        with pytest.raises(ValueError, match=message):
+            faults.fail("lease_tasks", **option)
+        with pytest.raises(ValueError, match=message):
+            faults.latency("purge", **option)
+        with pytest.raises(ValueError, match=message):
+            faults.empty_leases(**option)
+        assert faults.active == []
+
+    @pytest.mark.parametrize("option", [{"url": ""}, {"url": 7}, {"per_task": 1}])
+    def test_values_that_are_not_valid(self, faults: Faults, option: Any) -> None:
+        """The message names the option."""
+        [name] = option
+        with pytest.raises(ValueError, match=f"^{name} is "):
+            faults.fail("attempt", **option)
 
 
 def test_probability_is_repeatable(emulator: Emulator, queue: Queue) -> None:
