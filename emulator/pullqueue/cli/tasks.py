@@ -69,10 +69,20 @@ _state_option = click.option(
 
 
 def _filter_options(command: Command) -> Command:
-    """Add --tag and --search."""
-    tag = click.option("--tag", shell_complete=complete_tag, help="Only tasks with this tag.")
-    search = click.option("--search", help="Only tasks with this text in name or payload.")
-    return tag(search(command))
+    """Add --tag, --search, --status and --reason."""
+    options = (
+        click.option("--tag", shell_complete=complete_tag, help="Only tasks with this tag."),
+        click.option("--search", help="Only tasks with this text in name, payload, URL or reason."),
+        click.option(
+            "--status",
+            type=click.IntRange(0),
+            help="Only push tasks with this last status; 0: no response.",
+        ),
+        click.option("--reason", help="Only push tasks with this text in their last failure."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @click.group
@@ -89,15 +99,17 @@ def tasks() -> None:
 )
 @server_options
 def list_(*, queue: str | None, limit: int, client: Client, **filters: str | None) -> None:
-    """List the tasks of QUEUE in order, without leasing them.
+    """List tasks in order, without leasing them.
+
+    They are those of QUEUE, or of all queues, which are listed one after the other.
 
     ETA is the time from which a task can be leased: the end of its lease if it is leased. LEASES is
     the number of its leases, and the maximum. Push tasks have REQUEST and ATTEMPTS instead of TAG
-    and LEASES. Exhausted tasks are listed with --state exhausted, the latest first; without QUEUE,
-    those of all queues. Of payloads, the beginning is listed; `tasks get` prints all of one.
+    and LEASES. Exhausted tasks are listed with --state exhausted, the latest first. The beginning
+    of each payload is listed; `tasks get` prints all of one.
     """
     if queue is None:
-        _list_exhausted(client, limit, filters)
+        _list_all(client, limit, filters)
         return
     answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
     found = answer["tasks"]
@@ -109,17 +121,18 @@ def list_(*, queue: str | None, limit: int, client: Client, **filters: str | Non
     _note_total(answer)
 
 
-def _list_exhausted(client: Client, limit: int, filters: Json) -> None:
-    """List the exhausted tasks of all queues."""
-    if filters.pop("state") != "exhausted":
-        raise click.UsageError(
-            "name a QUEUE, or pass --state exhausted to list the exhausted tasks of all queues"
-        )
-    answer = client.get("/exhausted", limit=limit, **filters)
+def _list_all(client: Client, limit: int, filters: Json) -> None:
+    """List the tasks of all queues."""
+    is_exhausted = filters["state"] == "exhausted"
+    if is_exhausted:
+        chosen = {name: value for name, value in filters.items() if name != "state"}
+        answer = client.get("/exhausted", limit=limit, **chosen)
+    else:
+        answer = client.get("/tasks", limit=limit, **filters)
     found = answer["tasks"]
     rows = [[task["queue"], *_row(task)] for task in found]
-    head = ("QUEUE", *_head(found))
-    show(answer, Table(head, rows, "no exhausted tasks", (*_CUT, "QUEUE")))
+    empty = "no exhausted tasks" if is_exhausted else "no tasks"
+    show(answer, Table(("QUEUE", *_head(found)), rows, empty, (*_CUT, "QUEUE")))
     _note_total(answer)
 
 
@@ -378,7 +391,7 @@ def release(
     chosen = _chosen(names, {"all": all_ or None, **options})
     if not names:
         chosen.setdefault("state", "leased")
-    return _change(client, queue, "released", action="release", **chosen)
+    return _change(client, [queue], "released", action="release", **chosen)
 
 
 def _change_lease(client: Client, queue: str, task: str, seconds: float) -> None:
@@ -406,25 +419,66 @@ def delete(
     if not names and not yes:
         total = client.get(queue_path(queue, "tasks"), limit=1, **chosen)["total"]
         _confirm_deletion(total, queue)
-    return _change(client, queue, "deleted", action="delete", **chosen)
+    return _change(client, [queue], "deleted", action="delete", **chosen)
 
 
 @tasks.command
-@queue_argument
+@click.argument("queue", required=False, shell_complete=complete_queue)
+@click.option(
+    "--state",
+    type=click.Choice(["exhausted", "retrying"]),
+    default="exhausted",
+    help="Which failed tasks.",
+)
+@server_options
+def failures(*, queue: str | None, state: str, client: Client) -> None:
+    """Group tasks that failed by status and reason.
+
+    They are those of QUEUE, or of all queues.
+
+    REASON is the first line of the last response, or why there was none. LATEST is the task that
+    failed last. `tasks requeue --status 500 --reason TEXT` adds those of a group again.
+    """
+    answer = client.get("/failures", queue=queue, state=state)
+    rows = [
+        [
+            group["tasks"],
+            group["queue"],
+            _status_text(group["status"]),
+            group["reason"] or "",
+            group["latest"],
+            when(group["last"]),
+        ]
+        for group in answer["failures"]
+    ]
+    head = ("TASKS", "QUEUE", "STATUS", "REASON", "LATEST", "TIME (UTC)")
+    left_out = ("TIME (UTC)", "LATEST")
+    show(answer, Table(head, rows, f"no {state} tasks", ("REASON", "QUEUE"), left_out))
+
+
+def _status_text(status: int | None) -> str:
+    """Return the status of a group of failures: that of the last attempt, if it was a push task."""
+    return "leased" if status is None else str(status or "none")
+
+
+@tasks.command
+@click.argument("queue", required=False, shell_complete=complete_queue)
 @_names_argument
 @click.option("--all", "all_", is_flag=True, help="All exhausted tasks of the queue.")
 @_filter_options
 @server_options
 def requeue(
-    *, queue: str, names: tuple[str, ...], all_: bool, client: Client, **options: str | None
+    *, queue: str | None, names: tuple[str, ...], all_: bool, client: Client, **options: str | None
 ) -> int:
     """Add exhausted tasks of QUEUE again, by name or by options.
 
-    They keep name, payload and tag, and can be leased as often as new ones. The exit status is 1 if
-    one cannot be requeued.
+    Without QUEUE, options select tasks of all queues. They keep name, payload and tag, and can be
+    leased as often as new ones. `tasks failures` shows which failed for the same reason. The exit
+    status is 1 if one cannot be requeued.
     """
     chosen = _chosen(names, {"all": all_ or None, **options})
-    return _change(client, queue, "requeued", action="requeue", **chosen)
+    queues = [queue] if queue else list(client.get("/summary")["exhausted"])
+    return _change(client, queues, "requeued", action="requeue", **chosen)
 
 
 @tasks.command
@@ -452,9 +506,13 @@ def _chosen(names: tuple[str, ...], options: Json) -> Json:
     return {"tasks": list(names)} if names else filters
 
 
-def _change(client: Client, queue: str, done: str, **change: object) -> int:
-    """Change many tasks; return 1 if some could not be changed."""
-    answer = client.post(queue_path(queue, "change"), **change)
+def _change(client: Client, queues: list[str], done: str, **change: object) -> int:
+    """Change many tasks of queues; return 1 if some could not be changed."""
+    answers = [client.post(queue_path(queue, "change"), **change) for queue in queues]
+    answer: Json = {"changed": 0, "failed": {}} if len(answers) != 1 else answers.pop()
+    for each in answers:
+        answer["changed"] += each["changed"]
+        answer["failed"] |= each["failed"]
     show(answer, f"{answer['changed']} {done}")
     for name, reason in answer["failed"].items():
         note(f"{name} {reason}")

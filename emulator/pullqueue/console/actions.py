@@ -44,6 +44,7 @@ from pullqueue.control.service import (
 )
 from pullqueue.control.snapshots import Snapshot, SnapshotQuery, load_snapshot
 from pullqueue.control.state import ServerState
+from pullqueue.control.task_lists import FailureGroup, failed_names
 from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, WHEN
@@ -53,6 +54,8 @@ from pullqueue.text import SECONDS_PER_UNIT
 
 _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
 _BATCH = 100
+_FILTER = ("state", "tag", "search", "status", "reason")
+"""Fields of a form that select tasks."""
 
 
 class _Numbers(Model):
@@ -150,6 +153,29 @@ class Actions:
             least = "At least " if len(failed) >= MAX_FAILED else ""
             text += f" {least}{count} could not be changed, such as {name}: {why}"
         return Notice(text=text, is_error=bool(failed or errors))
+
+    def requeue_group(self, form: Form) -> Notice | str:
+        """Requeue the exhausted tasks of a queue that failed for one reason."""
+        group = parse_body(
+            {
+                **form.given("queue"),
+                "status": form.text("status") or None,
+                "reason": form.values.get("reason") or None,
+                "tasks": 0,
+                "latest": "",
+                "last": "",
+            },
+            FailureGroup,
+        )
+        names = failed_names(self._state, group)
+        change = Change(action="requeue", tasks=names)
+        answer = change_tasks(self._state, group.queue, change)
+        text = f"Requeued {count_tasks(answer.changed)}."
+        for name, why in answer.failed.items():
+            failed = count_tasks(len(answer.failed))
+            text += f" {failed} could not be requeued, such as {name}: {why}"
+            break
+        return Notice(text=text, is_error=bool(answer.failed))
 
     def pause(self, _form: Form, queue: str) -> str:
         """Pause a queue."""
@@ -251,7 +277,7 @@ def changes_of_form(state: ServerState, action: str) -> list[tuple[str, Change]]
     form = request.values
     change: Json = {"action": action}
     if form.get("all"):
-        fields: Json = {name: form[name] for name in ("state", "tag", "search") if form.get(name)}
+        fields: Json = {name: form[name] for name in _FILTER if form.get(name)}
         if action == "release":
             fields.setdefault("state", "leased")
         queues = [form["queue"]] if form.get("queue") else get_summary(state).exhausted

@@ -38,15 +38,10 @@ from pullqueue.control.overview import get_server, get_summary, summary_of
 from pullqueue.control.push import get_delivery
 from pullqueue.control.queue_resource import QueueResource
 from pullqueue.control.queues import (
-    ExhaustedQuery,
-    ListQuery,
-    TaskQuery,
     get_queue,
     get_task,
-    list_exhausted,
     list_queues,
     list_tags,
-    list_tasks,
     resources_of,
     shown_queues,
     statistics_of,
@@ -54,6 +49,15 @@ from pullqueue.control.queues import (
 from pullqueue.control.request_log import Request
 from pullqueue.control.service import config_of, list_faults
 from pullqueue.control.state import TOKEN_FIELD, ServerState
+from pullqueue.control.task_lists import (
+    ExhaustedQuery,
+    FailureQuery,
+    ListQuery,
+    TaskQuery,
+    list_exhausted,
+    list_failures,
+    list_tasks,
+)
 from pullqueue.engine.events import Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
@@ -61,6 +65,7 @@ from pullqueue.tasks import count_tasks
 
 _PAGE_SIZE = "100"
 _TASK_QUERY = ("state", "tag", "search", "sort", "limit")
+_EXHAUSTED_QUERY = ("queue", "tag", "search", "status", "reason")
 _QUEUE_COLUMNS = {
     "name": "Queue",
     "tasks": "Tasks",
@@ -202,10 +207,12 @@ class Pages:
 
     def exhausted(self) -> Response:
         """Return the page of exhausted tasks."""
-        chosen = _chosen("queue", "tag", "search")
+        chosen = _chosen(*_EXHAUSTED_QUERY)
+        groups = list_failures(self._state, parse_query(_chosen("queue"), FailureQuery))
         return self._page(
             "exhausted",
             queues=self._queue_names(),
+            groups=groups,
             chosen=chosen,
             **self._tasks(
                 {"limit": _PAGE_SIZE, **chosen},
@@ -216,7 +223,7 @@ class Pages:
 
     def download_exhausted(self) -> Response:
         """Return the exhausted tasks that match, as a file for `pullqueue seed`."""
-        chosen = _chosen("queue", "tag", "search")
+        chosen = _chosen(*_EXHAUSTED_QUERY)
         query = {**chosen, "payload": "full", "limit": "100000"}  # 1,000 per queue are kept
         tasks = list_exhausted(self._state, parse_query(query, ExhaustedQuery)).tasks
         return _download(b"".join(map(_seed_line, tasks)), "exhausted.jsonl")

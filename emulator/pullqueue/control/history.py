@@ -12,9 +12,10 @@ from msgspec import UNSET, Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.control.models import Count, Maybe, Model, TaskResource, Time, iso
 from pullqueue.control.operations import operation
-from pullqueue.control.queues import Limit, get_task
+from pullqueue.control.queues import get_task
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
+from pullqueue.control.task_lists import Limit
 from pullqueue.engine.events import Event as EngineEvent
 from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError

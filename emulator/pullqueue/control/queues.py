@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import nlargest, nsmallest
-from itertools import count, islice
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from itertools import islice
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
@@ -24,10 +23,11 @@ from pullqueue.control.models import (
 from pullqueue.control.operations import operation
 from pullqueue.control.queue_resource import QueueResource, resource_of
 from pullqueue.control.state import ServerState
+from pullqueue.control.task_lists import TaskFilter, matching_tasks
 from pullqueue.engine import verbs
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.engine.queue import Queue, lost_payload, walk
+from pullqueue.engine.queue import Queue, lost_payload
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.engine.validation import parse_time
 from pullqueue.errors import (
@@ -39,14 +39,11 @@ from pullqueue.errors import (
     TombstonedTaskError,
     UnknownTaskError,
 )
-from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState, not_deleted
+from pullqueue.tasks import DeleteResult, NewTask, Task, not_deleted
 from pullqueue.text import quoted
 
 _QUEUE = "/queues/{queue}"
 _TASK = "/queues/{queue}/tasks/{task}"
-_PAGE = 1_000
-_SEARCHED_TASKS = 100_000
-"""How many tasks are read to search, sort or count them."""
 _ENDS = {
     EventKind.DELETED: "was deleted",
     EventKind.PURGED: "was deleted by a purge",
@@ -56,58 +53,6 @@ _ENDS = {
 """What became of tasks that are gone, by their last event."""
 MAX_FAILED = 100
 """How many of the tasks that could not be changed are listed."""
-_KEYS: Mapping[str, Callable[[Task], Any]] = {
-    "eta": lambda task: task[:2],
-    "name": lambda task: task.name,
-    "tag": lambda task: (task.tag is not None, task.tag),
-    "size": lambda task: len(task.payload),
-    "leases": lambda task: task.retry_count,
-    "added": lambda task: (task.enqueued_usec, task.sequence),
-}
-"""What tasks are sorted by."""
-
-Limit = Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of results.")]
-
-
-class TaskFilter(models.Model):
-    """Which tasks are meant."""
-
-    tag: Annotated[Maybe[str], Meta(description="Only tasks with this tag.")] = UNSET
-    search: Annotated[
-        str,
-        Meta(description="Only tasks whose name, payload or URL contains this text, in any case."),
-    ] = ""
-
-
-class ListQuery(TaskFilter):
-    """Which tasks to return."""
-
-    limit: Limit = 100
-    offset: Annotated[
-        int,
-        Meta(ge=0, le=10**9, description="Number of matching tasks to skip."),
-    ] = 0
-
-
-class TaskQuery(ListQuery):
-    """Which tasks of a queue to return, and in which order."""
-
-    state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
-    sort: Annotated[
-        Literal["eta", "name", "tag", "size", "leases", "added"],
-        Meta(description="Sort order. Orders other than eta sort the first 100,000 tasks only."),
-    ] = "eta"
-    descending: bool = False
-
-
-class ExhaustedQuery(ListQuery):
-    """Which exhausted tasks to return, and how much of them."""
-
-    queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
-    payload: Annotated[
-        Literal["preview", "full"],
-        Meta(description="How much of each payload to return: its first 256 bytes, or all."),
-    ] = "preview"
 
 
 class Change(TaskFilter, kw_only=True):
@@ -156,16 +101,6 @@ def resume_queue(state: ServerState, queue: str) -> QueueResource:
     """Resume a paused queue."""
     state.emulator.queue(queue).resume()
     return get_queue(state, queue)
-
-
-@operation("GET", f"{_QUEUE}/tasks")
-def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks:
-    """List tasks in order of eta and arrival, without leasing them."""
-    found = state.emulator.queue(queue)
-    exhausted = query.state == EXHAUSTED
-    tasks, total = _page(found, query)
-    shown = tasks_of(tasks, found, state.push_to, payload_bytes=PREVIEW_BYTES, exhausted=exhausted)
-    return models.Tasks(tasks=shown, total=total)
 
 
 @operation("GET", f"{_QUEUE}/tags", key="tags")
@@ -244,10 +179,12 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
         raise ApiError(f"state is {body.state}: only exhausted tasks can be requeued")
     if body.tasks is not UNSET:
         names = body.tasks
-    elif body.state is UNSET and body.tag is UNSET and not body.search and not body.all:
-        raise ApiError("neither tasks nor a filter: send tasks, state, tag, search or all")
+    elif body.state is UNSET and not body.is_limited and not body.all:
+        raise ApiError(
+            "neither tasks nor a filter: send tasks, state, tag, status, reason, search or all"
+        )
     else:
-        names = [task.name for task in _matching(found, body, exhausted=exhausted)]
+        names = [task.name for task in matching_tasks(found, body, exhausted=exhausted)]
     failed: dict[str, str]
     if body.action == "requeue":
         changed, failed = _requeue(found, names)
@@ -258,21 +195,6 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     else:
         changed, failed = _release(found, names)
     return Changed(changed=changed, failed=dict(islice(failed.items(), MAX_FAILED)))
-
-
-@operation("GET", "/exhausted")
-def list_exhausted(state: ServerState, query: ExhaustedQuery) -> models.Tasks:
-    """List the exhausted tasks of all queues, the latest first."""
-    name = given(query.queue)
-    queues = state.emulator.queues if name is None else [state.emulator.queue(name)]
-    found = [(task, queue) for queue in queues for task in _matching(queue, query, exhausted=True)]
-    found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
-    payload_bytes = None if query.payload == "full" else PREVIEW_BYTES
-    shown = [
-        tasks_of([task], queue, state.push_to, payload_bytes=payload_bytes, exhausted=True)[0]
-        for task, queue in found[query.offset : query.offset + query.limit]
-    ]
-    return models.Tasks(tasks=shown, total=len(found))
 
 
 def current_task(found: Queue, task: str) -> Task:
@@ -382,61 +304,6 @@ def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
         except (TaskLeaseExpiredError, UnknownTaskError, TombstonedTaskError) as error:
             failed[name] = str(error)
     return changed, failed
-
-
-def _matching(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[Task]:
-    """Yield all tasks that match a filter; exhausted ones are the latest first."""
-    text, tag = chosen.search.casefold(), given(chosen.tag)
-    if exhausted:
-        found: Iterator[Task] = (
-            task for task in reversed(queue.exhausted) if tag is None or task.tag == tag
-        )
-    else:
-        state = given(getattr(chosen, "state", UNSET))
-        in_state = None if state is None else TaskState(state)
-        found = walk(queue, page=_PAGE, state=in_state, tag=tag)
-    if not text:
-        return found
-    # Not for each task, as the URL of those without one: 12,500 take 8 ms instead of 11.
-    data = text.encode() if text.isascii() else None
-    return (task for task in found if _contains(task, text, data))
-
-
-def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
-    """Return a page in any order, and how many tasks match."""
-    end = query.offset + query.limit
-    exhausted = query.state == EXHAUSTED
-    matching = islice(_matching(queue, query, exhausted=exhausted), _SEARCHED_TASKS)
-    total = None if exhausted else _count(queue, query)
-    counter = count()
-    counted = (task for task, _ in zip(matching, counter, strict=False))
-    if query.sort == "eta" and not query.descending:
-        first = list(islice(counted, end))
-    else:
-        first = (nlargest if query.descending else nsmallest)(end, counted, _KEYS[query.sort])
-    if total is None:
-        total = len(list(matching)) + next(counter)
-    return first[query.offset :], total
-
-
-def _count(queue: Queue, chosen: TaskQuery) -> int | None:
-    """Return how many tasks match, if that is known without looking at all."""
-    if chosen.tag is not UNSET or chosen.search:
-        return None
-    state = given(chosen.state) or "tasks"
-    numbers: int = getattr(queue.fetch_statistics(), state)
-    return numbers
-
-
-def _contains(task: Task, text: str, data: bytes | None) -> bool:
-    """Return whether name, payload or URL contain a text, in any case; `data` is it in ASCII."""
-    if text in task.name.casefold():
-        return True
-    if task.push is not None and text in task.push.request.url.casefold():
-        return True
-    if data is not None:
-        return data in task.payload.lower()
-    return text in task.payload.decode("utf-8", "replace").casefold()
 
 
 def _new_task(task: models.NewTask, now_usec: int, place: int) -> NewTask:

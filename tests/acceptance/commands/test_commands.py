@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 import requests as http
 from commands import Done, Run, shown_on_terminal
+from push_app import push_app, until
 
 from pullqueue import AttemptOutcome, AttemptRecord, Emulator, HttpRequest, NewTask
 from pullqueue.config.model import QueueSettings, Rate, RetryParameters
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
+from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust, run_tasks
 
@@ -463,7 +465,7 @@ def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
     assert run("tasks list pull").out == (
         "no tasks in pull; exhausted tasks: 3 (see `pullqueue tasks list pull --state exhausted`)\n"
     )
-    assert run("tasks list").err.endswith("list the exhausted tasks of all queues\n")
+    assert run("tasks list").out == "no tasks\n"
     assert run("tasks get pull n0 --payload").out == "work"
     assert run("tasks requeue pull n0").out == "1 requeued\n"
     refused = run("tasks requeue pull n0")
@@ -501,3 +503,27 @@ def test_deleting_by_name(run: Run, emulator: Emulator) -> None:
     assert (queue.exhausted, queue.list_tasks()) == ([], [])
     again = run("tasks delete pull a")
     assert again == Done(1, "0 deleted\n", "a was done, deleted or exhausted before\n")
+
+
+def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
+    """By status and reason, of one queue or of all; tasks are searched by the reason, too."""
+    retries = RetryParameters(task_retry_limit=0)
+    settings = [QueueSettings(name=name, retry_parameters=retries) for name in ("mail", "jobs")]
+    emulator.reconfigure(replace(emulator.config, queues=tuple(settings)))
+    with push_app() as app:
+        for name, path in (("a", "/status/500"), ("b", "/status/404"), ("c", "/status/500")):
+            for queue in ("mail", "jobs"):
+                emulator.queue(queue).add(name=name, request=HttpRequest(path))
+        with Server(emulator, push_to=PushAddresses([app.url])):
+            until(lambda: len(emulator.queue("jobs").exhausted) == 3)
+            until(lambda: len(emulator.queue("mail").exhausted) == 3)
+
+    listed = run("tasks failures").out.splitlines()
+    assert listed[0].split()[:4] == ["TASKS", "QUEUE", "STATUS", "REASON"]
+    assert listed[1].split()[:5] == ["2", "mail", "500", "no", "/status/500"]
+    assert len(listed) == 5
+    assert run("tasks list --state exhausted --search 'STATUS/404'").out.count("404: no") == 2
+    assert run("tasks requeue mail --status 500 --reason nothing").out == "0 requeued\n"
+    assert run("tasks requeue --status 500 --reason 'no /status'").out == "4 requeued\n"
+    assert [task.name for task in emulator.queue("mail").exhausted] == ["b"]
+    assert run("tasks list").out.count("POST /status/500") == 4

@@ -79,6 +79,7 @@ ANSWER = {
         }
     ],
     "reached": True,
+    "failures": [{**evil("queue reason latest"), "status": 500, "tasks": 1, "last": _TIME}],
     "uptime_seconds": 1.5,
     "refused": {},
     "rate_limited": False,
@@ -104,6 +105,7 @@ COMMANDS = [
     "tasks release pull a b",
     "tasks delete pull a",
     "tasks requeue pull a",
+    "tasks failures",
     "tasks purge pull --yes",
     "tasks purge pull",
     "reload",

@@ -153,10 +153,31 @@ def test_an_exhausted_task(console: Console) -> None:
     console.run("a")
 
     assert "Task a is exhausted after 1 attempt." in console.page("/queues/mail/tasks/a")
-    assert re.search(r"POST /status/500 .*\bnow mail 500 1", console.text("/exhausted"))
+    assert re.search(
+        r"POST /status/500 .*\bnow mail 500 no /status/500 1", console.text("/exhausted")
+    )
     assert '"request":{"url":"/status/500"' in console.page("/exhausted.jsonl")
     console.send("/change", action="requeue", state="exhausted", all="1")
     assert queue.get_task("a").request == HttpRequest("/status/500")
+
+
+def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console) -> None:
+    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
+    console.emulator.reconfigure(Emulator.from_text(config).config)
+    queue = console.emulator.queue("mail")
+    for name, path in (("a", "/status/500"), ("b", "/status/404"), ("c", "/status/500")):
+        queue.add(name=name, request=HttpRequest(path))
+        console.run(name)
+
+    page = console.text("/exhausted")
+    assert re.search(r"2 500 no /status/500 mail now Requeue these 1 404 no /status/404", page)
+    shown = console.send("/exhausted/requeue", queue="mail", status="500", reason="no /status/500")
+
+    assert "Requeued 2 tasks." in shown
+    assert [task.name for task in queue.exhausted] == ["b"]
+    assert "a" not in re.findall(
+        r'id="task-mail-(\w+)"', console.page("/exhausted?search=STATUS/404")
+    )
 
 
 def test_a_queue_without_a_rate() -> None:

@@ -1,0 +1,307 @@
+"""Operations that list tasks: of one queue, of all, exhausted ones, and why they failed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import nlargest, nsmallest
+from itertools import count, islice
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
+
+from pullqueue.clock import from_usec
+from pullqueue.control.models import (
+    EXHAUSTED,
+    PREVIEW_BYTES,
+    Count,
+    Maybe,
+    Model,
+    ShownState,
+    TaskResource,
+    Tasks,
+    Time,
+    given,
+    tasks_of,
+)
+from pullqueue.control.operations import operation
+from pullqueue.control.state import ServerState
+from pullqueue.engine.queue import Queue, walk
+from pullqueue.tasks import Task, TaskState
+
+_QUEUE = "/queues/{queue}"
+_PAGE = 1_000
+_SEARCHED_TASKS = 100_000
+"""How many tasks are read to search, sort or count them."""
+_MAX_GROUPS = 100
+"""How many groups of failures are returned: those with the most tasks."""
+_KEYS: Mapping[str, Callable[[Task], Any]] = {
+    "eta": lambda task: task[:2],
+    "name": lambda task: task.name,
+    "tag": lambda task: (task.tag is not None, task.tag),
+    "size": lambda task: len(task.payload),
+    "leases": lambda task: task.retry_count,
+    "added": lambda task: (task.enqueued_usec, task.sequence),
+}
+"""What tasks are sorted by."""
+
+Limit = Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of results.")]
+
+
+class TaskFilter(Model):
+    """Which tasks are meant."""
+
+    tag: Annotated[Maybe[str], Meta(description="Only tasks with this tag.")] = UNSET
+    search: Annotated[
+        str,
+        Meta(
+            description="Only tasks with this text in name, payload, URL or last reason, in any "
+            "case."
+        ),
+    ] = ""
+    status: Annotated[
+        Maybe[Count],
+        Meta(description="Only push tasks with this last status; 0: no response."),
+    ] = UNSET
+    reason: Annotated[
+        str,
+        Meta(
+            description="Only push tasks with this text in the reason of their last failure: the "
+            "first line of the response, or why there was none."
+        ),
+    ] = ""
+
+    @property
+    def is_limited(self) -> bool:
+        """True if not all tasks, or all in a state, are meant."""
+        return bool(self.tag is not UNSET or self.search or self.status is not UNSET or self.reason)
+
+
+class ListQuery(TaskFilter):
+    """Which tasks to return."""
+
+    limit: Limit = 100
+    offset: Annotated[
+        int,
+        Meta(ge=0, le=10**9, description="Number of matching tasks to skip."),
+    ] = 0
+
+
+class TaskQuery(ListQuery):
+    """Which tasks of a queue to return, and in which order."""
+
+    state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
+    sort: Annotated[
+        Literal["eta", "name", "tag", "size", "leases", "added"],
+        Meta(description="Sort order. Orders other than eta sort the first 100,000 tasks only."),
+    ] = "eta"
+    descending: bool = False
+
+
+class ExhaustedQuery(ListQuery):
+    """Which exhausted tasks to return, and how much of them."""
+
+    queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
+    payload: Annotated[
+        Literal["preview", "full"],
+        Meta(description="How much of each payload to return: its first 256 bytes, or all."),
+    ] = "preview"
+
+
+class FailureQuery(Model):
+    """Which failed tasks to group."""
+
+    queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
+    state: Annotated[
+        Literal["exhausted", "retrying"], Meta(description="Which failed tasks: exhausted ones.")
+    ] = "exhausted"
+
+
+class FailureGroup(Model):
+    """Tasks of a queue that failed for the same reason."""
+
+    queue: str
+    status: Annotated[
+        Count | None,
+        Meta(description="Status of the last attempt; 0: no response; null: it was leased."),
+    ]
+    reason: Annotated[
+        str | None,
+        Meta(description="First line of the last response, or why there was none; null: unknown."),
+    ]
+    tasks: Count
+    latest: Annotated[str, Meta(description="Name of the task that failed last.")]
+    last: Annotated[Time, Meta(description="When it failed.")]
+
+
+class _Failure(NamedTuple):
+    """What tasks of a group have in common."""
+
+    queue: str
+    status: int | None
+    reason: str | None
+
+
+@operation("GET", f"{_QUEUE}/tasks")
+def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> Tasks:
+    """List tasks in order of eta and arrival, without leasing them."""
+    found = state.emulator.queue(queue)
+    exhausted = query.state == EXHAUSTED
+    tasks, total = _page(found, query)
+    shown = tasks_of(tasks, found, state.push_to, payload_bytes=PREVIEW_BYTES, exhausted=exhausted)
+    return Tasks(tasks=shown, total=total)
+
+
+@operation("GET", "/tasks")
+def list_all_tasks(state: ServerState, query: TaskQuery) -> Tasks:
+    """List tasks of all queues, queue by queue, each in order of eta and arrival."""
+    shown: list[TaskResource] = []
+    total = 0
+    for queue in state.emulator.queues:
+        left = query.offset - total
+        room = max(0, query.limit - len(shown))
+        page = replace(query, offset=max(0, left), limit=room)
+        found = list_tasks(state, queue.name, page)
+        shown += found.tasks
+        total += found.total
+    return Tasks(tasks=shown, total=total)
+
+
+@operation("GET", "/exhausted")
+def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
+    """List the exhausted tasks of all queues, the latest first."""
+    found = [
+        (task, queue)
+        for queue in _queues(state, query.queue)
+        for task in matching_tasks(queue, query, exhausted=True)
+    ]
+    found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
+    payload_bytes = None if query.payload == "full" else PREVIEW_BYTES
+    shown = [
+        tasks_of([task], queue, state.push_to, payload_bytes=payload_bytes, exhausted=True)[0]
+        for task, queue in found[query.offset : query.offset + query.limit]
+    ]
+    return Tasks(tasks=shown, total=len(found))
+
+
+@operation("GET", "/failures", key="failures")
+def list_failures(state: ServerState, query: FailureQuery) -> list[FailureGroup]:
+    """Group the tasks that failed by queue, status and reason; the largest groups first."""
+    groups = [
+        FailureGroup(
+            *failure,
+            tasks=len(tasks),
+            latest=tasks[0].name,
+            last=_failed_at(tasks[0]),
+        )
+        for failure, tasks in _failures(state, query).items()
+    ]
+    groups.sort(key=lambda group: group.tasks, reverse=True)
+    return groups[:_MAX_GROUPS]
+
+
+def failed_names(state: ServerState, group: FailureGroup) -> list[str]:
+    """Return the names of the exhausted tasks that are in a group now."""
+    failure = _Failure(group.queue, group.status, group.reason)
+    found = _failures(state, FailureQuery(queue=group.queue))
+    return [task.name for task in found.get(failure, ())]
+
+
+def _failures(state: ServerState, query: FailureQuery) -> dict[_Failure, list[Task]]:
+    """Return the tasks of each group, the latest first."""
+    found: defaultdict[_Failure, list[Task]] = defaultdict(list)
+    for queue in _queues(state, query.queue):
+        chosen = TaskQuery(state=query.state)
+        is_exhausted = query.state == EXHAUSTED
+        for task in islice(matching_tasks(queue, chosen, exhausted=is_exhausted), _SEARCHED_TASKS):
+            found[_failure_of(task)].append(task)
+    for tasks in found.values():
+        tasks.sort(key=_failed_at, reverse=True)
+    return found
+
+
+def _failure_of(task: Task) -> _Failure:
+    if task.push is None:
+        return _Failure(task.queue_name, None, None)
+    return _Failure(task.queue_name, task.push.attempts.status, task.push.attempts.reason)
+
+
+def _queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
+    """Return the queue of a name, or all."""
+    return state.emulator.queues if isinstance(name, UnsetType) else [state.emulator.queue(name)]
+
+
+def _failed_at(task: Task) -> str:
+    """Return when the last attempt, or the last lease, of a task ended."""
+    ended_usec = None if task.push is None else task.push.attempts.ended_usec
+    return from_usec(task.eta_usec if ended_usec is None else ended_usec).isoformat()
+
+
+def matching_tasks(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[Task]:
+    """Yield all tasks that match a filter; exhausted ones are the latest first."""
+    text, tag = chosen.search.casefold(), given(chosen.tag)
+    if exhausted:
+        found: Iterator[Task] = (
+            task for task in reversed(queue.exhausted) if tag is None or task.tag == tag
+        )
+    else:
+        state = given(getattr(chosen, "state", UNSET))
+        in_state = None if state is None else TaskState(state)
+        found = walk(queue, page=_PAGE, state=in_state, tag=tag)
+    if chosen.status is not UNSET or chosen.reason:
+        found = (task for task in found if _failed_so(task, given(chosen.status), chosen.reason))
+    if not text:
+        return found
+    # Not for each task, as the URL of those without one: 12,500 take 8 ms instead of 11.
+    data = text.encode() if text.isascii() else None
+    return (task for task in found if _contains(task, text, data))
+
+
+def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
+    """Return a page in any order, and how many tasks match."""
+    end = query.offset + query.limit
+    exhausted = query.state == EXHAUSTED
+    matching = islice(matching_tasks(queue, query, exhausted=exhausted), _SEARCHED_TASKS)
+    total = None if exhausted else _count(queue, query)
+    counter = count()
+    counted = (task for task, _ in zip(matching, counter, strict=False))
+    if query.sort == "eta" and not query.descending:
+        first = list(islice(counted, end))
+    else:
+        first = (nlargest if query.descending else nsmallest)(end, counted, _KEYS[query.sort])
+    if total is None:
+        total = len(list(matching)) + next(counter)
+    return first[query.offset :], total
+
+
+def _count(queue: Queue, chosen: TaskQuery) -> int | None:
+    """Return how many tasks match, if that is known without looking at all."""
+    if chosen.is_limited:
+        return None
+    state = given(chosen.state) or "tasks"
+    numbers: int = getattr(queue.fetch_statistics(), state)
+    return numbers
+
+
+def _failed_so(task: Task, status: int | None, reason: str) -> bool:
+    """Return whether the last attempt of a task had a status, and a reason that contains a text."""
+    if task.push is None or task.push.attempts.status is None:
+        return False
+    attempts = task.push.attempts
+    if status is not None and status != attempts.status:
+        return False
+    return reason.casefold() in (attempts.reason or "").casefold()
+
+
+def _contains(task: Task, text: str, data: bytes | None) -> bool:
+    """Return whether name, payload or URL contain a text, in any case; `data` is it in ASCII."""
+    if text in task.name.casefold():
+        return True
+    if task.push is not None:
+        request, attempts = task.push
+        if text in request.url.casefold() or text in (attempts.reason or "").casefold():
+            return True
+    if data is not None:
+        return data in task.payload.lower()
+    return text in task.payload.decode("utf-8", "replace").casefold()

@@ -1,0 +1,82 @@
+"""Tasks that failed, grouped and filtered by the status and the reason of their last attempt."""
+
+from __future__ import annotations
+
+import pytest
+from control_client import ControlClient
+
+from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue.push.request import PushRequest
+from pullqueue.server.lifecycle import Server
+from pullqueue.testing import run_tasks
+
+
+def answer(request: PushRequest) -> int:
+    return int(request.url.rpartition("/")[2])
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    emulator = Emulator.from_text(
+        "queue:\n"
+        "- {name: mail, rate: 5/s, retry_parameters: {task_retry_limit: 0}}\n"
+        "- {name: again, rate: 5/s}\n"
+        "- {name: pull, mode: pull, retry_parameters: {task_retry_limit: 1}}\n",
+        clock=ManualClock(),
+    )
+    urls = ["/500", "/500", "/404", "/503"]
+    emulator.queue("mail").add_many(
+        [NewTask(name=f"t{place}", request=HttpRequest(url)) for place, url in enumerate(urls)]
+    )
+    emulator.queue("again").add(name="later", request=HttpRequest("/500"))
+    emulator.queue("pull").add(name="leased")
+    emulator.queue("pull").lease_tasks(0, 1)
+    run_tasks(emulator, send=answer)
+    return emulator
+
+
+def test_failures_are_grouped_by_queue_status_and_reason(emulator: Emulator) -> None:
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        groups = control.get("/failures").body["failures"]
+        of_mail = control.get("/failures?queue=mail").body["failures"]
+        retrying = control.get("/failures?state=retrying").body["failures"]
+
+    found = [(each["queue"], each["status"], each["tasks"]) for each in groups]
+    assert found[0] == ("mail", 500, 2)
+    assert sorted(map(str, found[1:])) == [
+        "('mail', 404, 1)",
+        "('mail', 503, 1)",
+        "('pull', None, 1)",
+    ]
+    assert len(of_mail) == 3
+    assert [(each["queue"], each["latest"]) for each in retrying] == [("again", "later")]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("status=500", {"t0", "t1"}),
+        ("status=404", {"t2"}),
+        ("status=0", set()),
+        ("reason=anything", set()),
+    ],
+)
+def test_exhausted_tasks_are_found_by_what_failed(
+    emulator: Emulator, query: str, names: set[str]
+) -> None:
+    with Server(emulator) as server:
+        found = ControlClient(server).get(f"/exhausted?{query}").body["tasks"]
+
+    assert {task["name"] for task in found} == names
+
+
+def test_tasks_of_all_queues_are_listed_in_pages(emulator: Emulator) -> None:
+    emulator.queue("pull").add_many([NewTask(name=f"p{n}") for n in range(3)])
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        pages = [control.get(f"/tasks?limit=2&offset={offset}").body for offset in (0, 2, 4)]
+
+    names = [[task["name"] for task in page["tasks"]] for page in pages]
+    assert names == [["later", "p0"], ["p1", "p2"], []]
+    assert {page["total"] for page in pages} == {4}
