@@ -19,13 +19,13 @@ from pullqueue import (
     OverQuotaError,
     TaskLeaseExpiredError,
     UnknownQueueError,
-    UnknownTaskError,
 )
 from pullqueue.clock import from_usec, to_usec
 from pullqueue.sdk import connect, install
-from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, messages, taskqueue
+from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, full_app_id, taskqueue
 from pullqueue.sdk.startup import sitecustomize
 from pullqueue.server.lifecycle import Server
+from pullqueue.tasks import Task
 
 _ERRORS: dict[type[Exception], type[Exception]] = {
     taskqueue.TaskLeaseExpiredError: TaskLeaseExpiredError,
@@ -36,7 +36,6 @@ _ERRORS: dict[type[Exception], type[Exception]] = {
     taskqueue.Error: ValueError,
     TypeError: ValueError,
     apiproxy_errors.OverQuotaError: OverQuotaError,
-    apiproxy_errors.ApplicationError: UnknownTaskError,  # of `get`, which has no class of its own
 }
 
 
@@ -72,21 +71,13 @@ class SdkInterface(PushInterface):
     def count(self, *, queue: str = "pull") -> int:
         return int(taskqueue.Queue(queue).fetch_statistics().tasks)
 
+    # The client has no calls that read tasks of push queues.
+
     def get(self, name: str) -> Shown:
-        request = messages.TaskQueueFetchTaskRequest(
-            queue_name=PUSH.encode(), task_name=name.encode()
-        )
-        response = messages.TaskQueueFetchTaskResponse()
-        apiproxy_stub_map.MakeSyncCall("taskqueue", "FetchTask", request, response)
-        return _waiting(response.task.task[0])
+        return _waiting(self.emulator.queue(PUSH).get_task(name))
 
     def listed(self) -> list[Shown]:
-        request = messages.TaskQueueQueryTasksRequest(
-            queue_name=PUSH.encode(), start_eta_usec=0, max_rows=100
-        )
-        response = messages.TaskQueueQueryTasksResponse()
-        apiproxy_stub_map.MakeSyncCall("taskqueue", "QueryTasks", request, response)
-        return list(map(_waiting, response.task))
+        return list(map(_waiting, self.emulator.queue(PUSH).list_tasks()))
 
     def purge(self) -> None:
         taskqueue.Queue(PUSH).purge()
@@ -113,7 +104,8 @@ def _client_of(server: Server) -> Iterator[None]:
     variables = dict(os.environ)
     clock = server.emulator.clock
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(context, "get", context.get)  # connect() replaces it
+        patch.setattr(context, "get", context.get)  # connect() replaces these
+        patch.setattr(full_app_id, "get", full_app_id.get)
         connect(f"{server.host}:{server.port}")
         os.environ["HTTP_HOST"] = "localhost"
         # What a process of its own would have: the time of the server's machine.
@@ -135,7 +127,7 @@ def _leased(task: Any) -> Shown:
     return Shown(task.name, task.payload, to_usec(task.eta), task.tag, task.retry_count)
 
 
-def _waiting(task: Any) -> Shown:
-    method = type(task).RequestMethod.Name(task.method)
-    target = method, task.url.decode()
-    return Shown(task.task_name.decode(), task.body, task.eta_usec, request=target)
+def _waiting(task: Task) -> Shown:
+    assert task.push is not None
+    request = task.push.request
+    return Shown(task.name, task.payload, task.eta_usec, request=(request.method, request.url))
