@@ -134,10 +134,14 @@ def crash_test(
     if worker is None:
         run = partial(run, queues=[queue for queue in emulator.queues if queue.is_push] or None)
     modes = [QueueMode.PULL] * (worker is not None) + [QueueMode.PUSH] * has_app
-    trial = _Trial(emulator, worker, setup=setup, check=check, run=run, services=services)
+    trial = _Trial(emulator, worker, setup=setup, check=check, run=run)
     clock, names = movable_clock(emulator), emulator.names
     try:
-        with sleeping(clock, clock.advance), _old_objects_left_out():
+        with (
+            sleeping(clock, clock.advance),
+            _old_objects_left_out(),
+            observed(emulator, trial, services=services),
+        ):
             planned = trial.without_crash(modes)
             failures = [failure for failure in map(trial.crash, planned) if failure is not None]
     finally:
@@ -166,7 +170,6 @@ class _Trial:
         setup: Callable[[], object],
         check: Callable[[], object],
         run: Callable[..., int],
-        services: bool,
     ) -> None:
         self.crashes = 0
         """Number of crashes until now."""
@@ -176,7 +179,9 @@ class _Trial:
         self._check = check
         self._run_worker = run
         """`drain`, with the options of the test."""
-        self._services = services
+        self._injector: _CrashInjector | None = None
+        """What gets the points now; None: no crash can happen."""
+        self._test = Actor("the test", WorkerKilled)
 
     def without_crash(self, modes: list[QueueMode]) -> list[_Plan]:
         """Run without a crash, and return the crashes that there can be."""
@@ -243,21 +248,41 @@ class _Trial:
                 return worker()
 
         worker = self._worker or _no_worker
-        with observed(self._emulator, injector, services=self._services):
-            try:
-                with injector.worker.interrupter.ending():
-                    self._run_worker(work, errors=errors)
-            except Exception:
-                if not injector.worker.has_ended:
-                    raise
-            if injector.worker.has_ended:
-                injector.drop_dead()
+        self._injector = injector
+        try:
+            with injector.worker.interrupter.ending():
+                self._run_worker(work, errors=errors)
+        except Exception:
+            if not injector.worker.has_ended:
+                raise
+        finally:
+            self._injector = None
+        if injector.worker.has_ended:
+            injector.drop_dead()
 
     def _verify(self) -> None:
         result = self._check()
         refuse_lazy(result, "check")
         if result is False:
             raise AssertionError("check returned False")
+
+    # -- what an observer does ---------------------------------------------------------------------
+
+    def current(self) -> Actor:
+        """Return who makes a call of which neither the thread nor the client is known."""
+        return self._test if self._injector is None else self._injector.current
+
+    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
+        """Carry a call out; those of whoever was killed, perhaps earlier, never are."""
+        if point.actor.has_ended:
+            point.actor.end()
+        return self._injector.at_point(point, call_next) if self._injector else call_next()
+
+    def at_attempt(
+        self, request: PushRequest, call_next: Callable[[], PushResponse]
+    ) -> PushResponse:
+        """Send the request of a push task."""
+        return self._injector.at_attempt(request, call_next) if self._injector else call_next()
 
 
 @contextmanager
@@ -307,7 +332,8 @@ class _CrashInjector:
 
     def __post_init__(self) -> None:
         self.worker = Actor(_WORKER, WorkerKilled)
-        self._current = self.worker
+        self.current = self.worker
+        """Whose handler runs, or else the worker."""
 
     def check_alive(self) -> None:
         """Raise if the worker was killed, also if that ended only a thread that it started.
@@ -356,17 +382,9 @@ class _CrashInjector:
             state=state,
         )
 
-    # -- what an observer does ---------------------------------------------------------------------
-
-    def current(self) -> Actor:
-        """Return whose handler runs, or else the worker."""
-        return self._current
-
     def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
         """Carry a call out, unless this is the one at which the crash happens."""
         actor, crash = point.actor, self.plan.crash
-        if actor.has_ended:
-            actor.end()
         if self.crashed is not None:
             return call_next()
         self.points.append(point)
@@ -389,7 +407,7 @@ class _CrashInjector:
         handler = Actor(_describe_attempt(request), HandlerKilled)
         self.attempts.append(handler)
         response: PushResponse | None = None
-        before, self._current = self._current, handler
+        before, self.current = self.current, handler
         with handler.acting():
             try:
                 response = call_next()
@@ -397,7 +415,7 @@ class _CrashInjector:
                 if not handler.has_ended:
                     raise
             finally:
-                self._current = before
+                self.current = before
             if handler.has_ended:
                 response = None  # an app that catches everything may have sent one
                 self.drop_dead()

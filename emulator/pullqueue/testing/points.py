@@ -7,17 +7,19 @@ of tasks by a commit of the datastore.
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 from unittest.mock import patch
 
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import QueueCall
+from pullqueue.engine.interceptors import QueueCall, current_caller
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt, interruptible
@@ -84,9 +86,9 @@ class Observer(Protocol):
     """What gets the points."""
 
     def current(self) -> Actor:
-        """Return who makes a call whose thread is not known to be that of an actor.
+        """Return who makes a call of which neither the thread nor the client is known.
 
-        That is a thread of a server in this process, which carries out a call of its client.
+        Clients that do not send by sockets of Python, such as those of gRPC, are not known.
         """
 
     def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
@@ -109,6 +111,7 @@ def observed(emulator: Emulator, observer: Observer, *, services: bool) -> Itera
 
     With `services`, calls to bundled services are points, if App Engine's SDK uses the emulator.
     """
+    clients: dict[str | None, Actor] = {}
 
     def at_point(call: QueueCall | ServiceCall, call_next: Callable[[], object]) -> object:
         if _inside.get():
@@ -121,7 +124,8 @@ def observed(emulator: Emulator, observer: Observer, *, services: bool) -> Itera
             finally:
                 _inside.reset(token)
 
-        return observer.at_point(Point(_actor.get() or observer.current(), call), carry_out)
+        actor = _actor.get() or clients.get(_port_of_client()) or observer.current()
+        return observer.at_point(Point(actor, call), carry_out)
 
     def intercept(call: QueueCall, call_next: Callable[[], object]) -> object:
         if call.verb != "attempt":
@@ -132,6 +136,7 @@ def observed(emulator: Emulator, observer: Observer, *, services: bool) -> Itera
     with ExitStack() as stack:
         stack.enter_context(interruptible())
         stack.enter_context(_threads_of_actors())
+        stack.enter_context(_ports_of_actors(clients))
         stack.enter_context(emulator.interceptors.installed(intercept))
         if services and _uses_sdk(emulator):
             from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - the SDK is loaded
@@ -179,6 +184,33 @@ def _threads_of_actors() -> Iterator[None]:
         patch.object(threading.Thread, "start", start_thread),
         patch.object(ThreadPoolExecutor, "submit", submit_call),
     ):
+        yield
+
+
+def _port_of_client() -> str | None:
+    caller = current_caller()
+    return None if caller is None else caller.port
+
+
+@contextmanager
+def _ports_of_actors(clients: dict[str | None, Actor]) -> Iterator[None]:
+    """Keep, in the block, which actor has last sent something from a port."""
+
+    def noting(send: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(send)
+        def noted(connection: socket.socket, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            actor = _actor.get()
+            if actor is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+                clients[str(connection.getsockname()[1])] = actor
+            return send(connection, *args, **kwargs)
+
+        return noted
+
+    with ExitStack() as stack:
+        for name in ("send", "sendall"):
+            stack.enter_context(
+                patch.object(socket.socket, name, noting(getattr(socket.socket, name)))
+            )
         yield
 
 

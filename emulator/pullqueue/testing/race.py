@@ -222,7 +222,7 @@ def _explore(race: _Race, *, preemptions: int, schedules: int, seed: int) -> Non
 
 def _others(plan: _Plan, choices: tuple[Choice, ...], level: int) -> Iterator[tuple[int, _Plan]]:
     """Yield how else a schedule could have gone on after its plan, by preemptions."""
-    for index in range(plan.length, len(choices)):
+    for index in reversed(range(plan.length, len(choices))):
         choice = choices[index]
         for option in choice.options:
             if option != choice.chosen:

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from datetime import timedelta
 from functools import partial
-from time import monotonic
+from time import monotonic, process_time
 from typing import NamedTuple, Protocol
 
 from pullqueue.clock import MovableClock, duration_usec, from_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
 from pullqueue.engine.store import Insertion, Lease
+from pullqueue.tasks import DeleteResult
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_names
 from pullqueue.testing.interrupt import HandlerKilled, WorkerInterrupt
@@ -37,7 +38,11 @@ _IDLE_STEPS = 2
 
 _CHECK_SECONDS = 0.5
 _BLOCKED_CHECKS = 4
-"""An actor that does nothing during this many checks is blocked outside its points."""
+"""An actor that reaches no point during this many checks is blocked."""
+_IDLE_CPU_SECONDS = 0.02
+_BUSY_CHECKS = 40
+"""If nobody else can go on and the process uses more CPU time than that between checks, the actor
+is busy, and stuck only after this many checks."""
 
 _END_SECONDS = 5.0
 """How long a schedule that has failed waits for the threads of its actors to end."""
@@ -77,7 +82,11 @@ def _describe_result(result: object) -> str:
         return f" raises {type(result).__name__}"
     if isinstance(result, Lease):
         return f" -> {describe_names(result.tasks) if result.tasks else 'no tasks'}"
-    return f" -> {describe_names(result.added)}" if isinstance(result, Insertion) else ""
+    if isinstance(result, Insertion):
+        return f" -> {describe_names(result.added) or 'nothing'}"
+    if isinstance(result, list) and result and isinstance(result[0], DeleteResult):
+        return f" -> {', '.join(each.value for each in result)}"
+    return ""
 
 
 class RacingActor(Actor):
@@ -188,15 +197,15 @@ class Schedule:
         """Run until all actors have ended; then `error` is what went wrong, if anything."""
         with self._mutex:
             self._hand_over(None)
-        seen: object = None
-        checks = 0
+        progress, cpu_seconds = -1, process_time()
+        quiet = idle = 0
         while not self._ended.wait(_CHECK_SECONDS):
-            now = self._progress, self._frames()
-            checks = checks + 1 if seen == now else 0
-            seen = now
-            if checks == _BLOCKED_CHECKS:
-                checks = 0
-                self._go_on_without_blocked()
+            quiet = quiet + 1 if progress == self._progress else 0
+            idle = idle + 1 if process_time() - cpu_seconds < _IDLE_CPU_SECONDS else 0
+            progress, cpu_seconds = self._progress, process_time()
+            if quiet and quiet % _BLOCKED_CHECKS == 0:
+                is_stuck = idle >= _BLOCKED_CHECKS or quiet >= _BUSY_CHECKS
+                self._go_on_without_blocked(is_stuck=is_stuck)
         end = monotonic() + (0 if self._is_stuck else _END_SECONDS)
         for actor in self._actors:
             if actor.thread is not None:
@@ -418,18 +427,12 @@ class Schedule:
 
     # -- actors that are blocked outside their points ----------------------------------------------
 
-    def _go_on_without_blocked(self) -> None:
+    def _go_on_without_blocked(self, *, is_stuck: bool) -> None:
         with self._mutex:
             self._hand_over(None)
-            if self._turn is None and not self._ended.is_set():
+            if is_stuck and self._turn is None and not self._ended.is_set():
                 self._is_stuck = True
                 self._end(AssertionError("\n".join(["all actors are blocked:", *self._stacks()])))
-
-    def _frames(self) -> dict[int, int]:
-        """Return where the threads of actors are now."""
-        frames = sys._current_frames()  # noqa: SLF001 - documented
-        alive = {actor.thread.ident for actor in self._actors if actor.thread is not None}
-        return {ident: frame.f_lasti for ident, frame in frames.items() if ident in alive}
 
     def _stacks(self) -> list[str]:
         frames = sys._current_frames()  # noqa: SLF001 - documented

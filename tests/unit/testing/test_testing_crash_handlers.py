@@ -452,6 +452,43 @@ def test_a_handler_is_killed_at_the_calls_of_its_client_of_a_server(
         assert crash_test(emulator, setup=pushed.add, check=lambda: True, send=send) == 4
 
 
+def test_a_thread_of_a_dead_handler_changes_nothing_over_a_server_either(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    path = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
+    threads: list[threading.Thread] = []
+    retried = threading.Event()
+
+    with Server(emulator) as server:
+
+        def insert(died: threading.Event) -> None:
+            retried.wait(10)
+            if died.is_set():
+                with suppress(requests.ConnectionError):
+                    requests.post(server.url + path, json={"payloadBase64": "YQ=="}, timeout=30)
+
+        def send(request: PushRequest) -> int:
+            died = threading.Event()
+            if request.attempt > 1:
+                retried.set()  # while this handler runs, the thread of the dead one goes on
+                threads[-1].join()
+                return 200
+            retried.clear()
+            threads.append(threading.Thread(target=insert, args=[died]))
+            threads[-1].start()
+            try:
+                queue.purge()
+            except DeadlineExceededError:
+                raise
+            except BaseException:
+                died.set()
+                raise
+            retried.set()
+            return 200
+
+        crash_test(emulator, setup=pushed.add, check=lambda: not queue.list_tasks(1), send=send)
+
+
 def test_a_handler_of_django(emulator: Emulator, tmp_path: Path) -> None:
     """Django is set up once in a process, so it has one of its own."""
     program = tmp_path / "program.py"
