@@ -24,7 +24,8 @@ _FORM_BYTES = 4 * MIB
 """A payload of 1 MB in base64, each character of it escaped."""
 _SAFE_VERBS = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROTECTED = ("/_emulator/", "/console/")
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::[0-9]{1,5})?", re.ASCII)
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*)(?::[0-9]{1,5})?", re.ASCII)
+_ABSOLUTE = re.compile(r"(?i)[a-z][a-z0-9+.-]*://([^/?#]*)")
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _GRPC_REFUSED = (
     "a client uses gRPC on the port for REST: pass it the address of `pullqueue serve --grpc-port "
@@ -41,7 +42,11 @@ def check(state: ServerState) -> None:
         raise ApiError(_GRPC_REFUSED, reason="badRequest")
     host = request.headers.get("Host", "")
     if state.host_names is not None:
-        _check_host(host, _LOCAL | state.host_names)
+        names = _LOCAL | state.host_names
+        _check_host(host, names)
+        # As a proxy is asked; the server that is named so is the one that counts.
+        if target := _ABSOLUTE.match(request.environ.get("REQUEST_URI", "")):
+            _check_host(target[1], names)
     if request.method not in _SAFE_VERBS:
         _check_origin(host, state.token)
 
@@ -55,7 +60,7 @@ def _check_host(header: str, names: frozenset[str]) -> None:
     if name in names or name.endswith(".localhost") or _is_address(name):
         return
     raise ApiError(
-        f"the Host header is {quoted(header)}, which is not a name of this server: use "
+        f"the host of the request is {quoted(header)}, which is not a name of this server: use "
         "localhost, or start the server with --allow-host NAME",
         status=403,
     )

@@ -7,6 +7,7 @@ the operations. A call is one transaction, and what it returned is in the file.
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import threading
 from collections import defaultdict
@@ -46,6 +47,7 @@ from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
 from pullqueue.tasks import AttemptRecord, NewTask, Task
+from pullqueue.text import format_size
 
 _SQL = statements("sqlite.sql", sql_of_tasks("?"))
 
@@ -109,6 +111,17 @@ class SqliteStore(SqlStore[SqliteSession]):
 
     def now_usec(self) -> int:
         return self._clock.now_usec()
+
+    def check(self) -> None:
+        super().check()
+        # A small task can have room in the log where a large one has none: it is written twice.
+        needed = 2 * self._limits.task_bytes
+        free = shutil.disk_usage(self._path.parent).free
+        if free < needed:
+            raise TransientError(
+                f"the store's file: its disk has {format_size(free)} left, and the largest task "
+                f"needs {format_size(needed)}: free some space"
+            )
 
     def close(self) -> None:
         with self._reader_lock, self._lock:

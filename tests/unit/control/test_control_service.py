@@ -16,7 +16,7 @@ from locks import WatchedLock
 from prometheus_client.parser import text_string_to_metric_families
 
 import pullqueue
-from pullqueue import Emulator, ManualClock, NewTask, SystemClock
+from pullqueue import Emulator, Limits, ManualClock, NewTask, SystemClock
 from pullqueue.cli._service import Signals
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.control.config_file import ConfigFile
@@ -76,6 +76,17 @@ def test_not_ready_without_space(stored: ControlClient, tmp_path: Path) -> None:
     assert "try again" in reply.body["reason"]
     assert reading.status == 200
     assert stored.get("/ready").status == 200
+
+
+def test_not_ready_where_the_largest_task_has_no_room(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
+    limits = Limits(task_bytes=2**60)
+    emulator = Emulator.from_text("queue: []", clock=ManualClock(), limits=limits, store=store)
+    with Server(emulator) as server:
+        reply = ControlClient(server).get("/ready")
+
+    assert reply.status == 503
+    assert "left, and the largest task needs" in reply.body["reason"]
 
 
 def test_reload(control: ControlClient, queue_yaml: Path, emulator: Emulator) -> None:

@@ -176,6 +176,23 @@ class TestInvalidRequests:
         assert len(caplog.records) <= 1
         assert ask(connection).status == 200
 
+    @pytest.mark.parametrize(
+        ("target", "status"),
+        [
+            ("http://localhost:1", 200),
+            ("http://127.0.0.1", 200),
+            ("http://evil.example", 403),
+            ("HTTP://evil.example/.localhost", 403),
+            ("http://localhost@evil.example", 403),
+        ],
+    )
+    def test_a_target_with_a_host_must_name_this_server(
+        self, server: Server, target: str, status: int
+    ) -> None:
+        head = f"GET {target}/_emulator/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+        assert exchange(server, head.encode()).startswith(f"HTTP/1.1 {status} ".encode())
+
     @pytest.mark.parametrize("headers", ["", "Host: localhost\r\nHost: evil.example\r\n"])
     def test_one_host(self, server: Server, headers: str) -> None:
         """A request names one host: with none or two, a proxy may have seen another one."""
