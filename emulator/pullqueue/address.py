@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
 """The environment variable that names a running server: `host:port`."""
+APP_HOST_VARIABLE = "DEFAULT_VERSION_HOSTNAME"
+"""The environment variable that has the host of an app: `my-app.appspot.com`."""
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8124
 DEFAULT_ADDRESS = f"{DEFAULT_HOST}:{DEFAULT_PORT}"

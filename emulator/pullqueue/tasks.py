@@ -109,6 +109,11 @@ class HttpRequest(NamedTuple):
     """The token to send, which only HTTP tasks of Cloud Tasks have."""
 
     @property
+    def is_http_target(self) -> bool:
+        """True if it is sent to an absolute URL, and not to an App Engine service."""
+        return not self.url.startswith("/")
+
+    @property
     def size(self) -> int:
         """The bytes of the URL and the headers, in UTF-8."""
         texts = [self.url, *(text for header in self.headers for text in header)]

@@ -20,6 +20,7 @@ from served import free_port
 from pullqueue import Clock, Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate
 from pullqueue.control import delivery
+from pullqueue.engine import verbs
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
@@ -110,6 +111,41 @@ def test_targets(app: PushApp) -> None:
 
     assert app.paths() == ["/other"]
     assert sorted(worker.paths()) == ["/a", "/v1.worker"]
+
+
+def test_an_app_gets_the_host_of_its_target(app: PushApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the host that the app has in production, if the server knows that."""
+    monkeypatch.setenv("DEFAULT_VERSION_HOSTNAME", "guestbook.appspot.com")
+    with delivering(app.url) as control:
+        control.add("worker", "/")
+        control.add("web", "/")
+        until(lambda: len(app.received) == 2)
+
+    assert {received.headers["Host"] for received in app.received} == {
+        *("worker.guestbook.appspot.com", "guestbook.appspot.com")
+    }
+
+
+def test_http_targets_are_followed_only_to_named_addresses(app: PushApp) -> None:
+    """A redirect to anywhere else is the response."""
+    app.locations = {
+        "/named": "https://api.example.com/there",
+        "/unknown": "https://other.example/there",
+    }
+    emulator = Emulator.from_text(QUEUE_YAML)
+    with push_app() as named:
+        push_to = PushAddresses([f"https://api.example.com={named.url}"])
+        with Server(emulator, push_to=push_to):
+            for name in ("named", "unknown"):
+                task = NewTask(name=name, request=HttpRequest(f"{app.url}/{name}"))
+                verbs.insert(emulator.queue("once"), [task], absolute_urls=True)
+            until(lambda: emulator.queue("once").exhausted and named.received)
+            until(lambda: not emulator.queue("once").list_tasks())
+
+    [exhausted], [received] = emulator.queue("once").exhausted, named.received
+    assert (exhausted.name, exhausted.attempts and exhausted.attempts.status) == ("unknown", 302)
+    assert (received.method, received.path) == ("GET", "/there")
+    assert received.headers["Host"] == "api.example.com"
 
 
 def test_a_target_that_no_queue_has(caplog: pytest.LogCaptureFixture) -> None:

@@ -46,6 +46,8 @@ class PushApp:
         self.released = threading.Event()
         self.running: Counter[str] = Counter()
         """Requests that are being handled, by path."""
+        self.locations: dict[str, str] = {}
+        """Where to a path redirects, with 302."""
         self.on_request: Callable[[Received], None] = lambda _: None
         self._failed: Counter[str] = Counter()
 
@@ -57,6 +59,8 @@ class PushApp:
         """Return the status of a request."""
         self.received.append(received)
         self.on_request(received)
+        if received.path in self.locations:
+            return 302
         _, kind, *rest = received.path.split("/")
         if kind == "status":
             return int(rest[0])
@@ -92,6 +96,8 @@ def push_app(given: PushApp | None = None) -> Iterator[PushApp]:
             text = f"no {self.path}\nat all\n".encode() if status >= 400 else b""
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
+            if self.path in app.locations:
+                self.send_header("Location", app.locations[self.path])
             self.end_headers()
             self.wfile.write(text)
 

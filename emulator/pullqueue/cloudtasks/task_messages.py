@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from google.rpc import code_pb2
 
+from pullqueue.address import split_url
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
@@ -23,7 +24,7 @@ from pullqueue.engine import verbs
 from pullqueue.engine.queue import Queue
 from pullqueue.error_codes import RPC_CODES
 from pullqueue.errors import TombstonedTaskError
-from pullqueue.push.request import base_headers, origin_of
+from pullqueue.push.request import base_headers
 from pullqueue.tasks import (
     AttemptRecord,
     HttpRequest,
@@ -241,7 +242,7 @@ def _app_engine_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
 def _http_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
     message, field, limits = task.http_request, "task.http_request", call.emulator.limits
     url = _unprintable.sub(lambda match: quote(match[0]), message.url)
-    if origin_of(url) is None:
+    if split_url(url) is None:
         problem = f'is "{url:.200}"' if url else "is missing"
         raise invalid(
             texts.URL_SCHEME if url else texts.URL_MISSING,
@@ -304,7 +305,7 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
     if not is_email(email):
         problem = f"is {quoted(email)}: use an e-mail address" if email else "is missing"
         raise invalid(f"{email_field} {problem}", field=email_field)
-    if url[:5].lower() == "http:" and call.state.push_to.of_url(url) is None:
+    if url[:5].lower() == "http:" and call.state.push_to.find_url(url) is None:
         raise invalid(
             texts.AUTHORIZED_SCHEME,
             field="task.http_request.url",
@@ -317,7 +318,7 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
 
 def _write_request(call: Call, message: Message, task: Task, request: HttpRequest) -> None:
     full = message.view == FULL
-    if origin_of(request.url) is None:
+    if not request.is_http_target:
         shown = message.app_engine_http_request
         setattr(shown, call.version.relative_url, request.url)
         target = call.queue.settings.target or request.target

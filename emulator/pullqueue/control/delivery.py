@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 
-from pullqueue.address import SplitUrl
+from pullqueue.address import APP_HOST_VARIABLE, SplitUrl
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.control.request_log import Request, RequestLog, excerpt, header_lines
 from pullqueue.engine.emulator import Emulator
@@ -28,7 +29,7 @@ from pullqueue.errors import PullQueueError, TransientError
 from pullqueue.push.addresses import KEPT, PushAddresses
 from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt, is_dispatched
 from pullqueue.push.http_sender import HttpSender
-from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.push.request import PushRequest, PushResponse, Send, send_following
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task
 
@@ -78,7 +79,7 @@ class Delivery:
             emulator,
             throttle=True,
             lease_seconds=_LEASE_SECONDS,
-            missing=self._missing,
+            app_host=os.environ.get(APP_HOST_VARIABLE),
             signer=signer,
         )
         self._sender = HttpSender()
@@ -144,7 +145,10 @@ class Delivery:
         """Start an attempt of a task, past its eta, rate and pause; False: one is running."""
         by = current_origin()
         who = ", ".join(filter(None, [by.interface, by.client]))
-        started = self._start(task, self._dispatcher.run_now, f", run by {who}")
+        address = self._find_address(task)
+        if address is None:
+            return False
+        started = self._start(task, address, self._dispatcher.run_now, f", run by {who}")
         if started is not None:
             self._pool.run(self._attempt, *started)
         return started is not None
@@ -252,15 +256,15 @@ class Delivery:
     def _start_due_of(self, queue: Queue, limit: int) -> int:
         """Start up to `limit` attempts of a queue, and return how many."""
         self._log_cap(queue)
-        tasks = self._dispatcher.startable(queue, limit)
+        found = self._dispatcher.deliverable(queue, limit, self._find_address)
         started = 0
-        for task in tasks:
+        for task, address in found:
             # So that the limits of the queue hold over all servers that share the store.
             if self._stopping.is_set() or not queue.claim_dispatch():
                 break
             # In another thread: beside busy workers each use of the store waits for its turn.
             self._dispatcher.reserve(task)
-            self._pool.run(self._start_in_turn, task)
+            self._pool.run(self._start_in_turn, task, address)
             started += 1
             self._started[queue.name] = perf_counter()
         return started
@@ -277,12 +281,12 @@ class Delivery:
                     wait_seconds = min(wait_seconds, max(left, 0.001))
         return wait_seconds
 
-    def _start_in_turn(self, task: Task) -> None:
+    def _start_in_turn(self, task: Task, address: SplitUrl) -> None:
         """Start an attempt that was reserved, and carry it out."""
         started = None
         try:
             if not self._stopping.is_set():
-                started = self._start(task, self._dispatcher.start)
+                started = self._start(task, address, self._dispatcher.start)
             self._problems.pop(f"start {task.queue_name}", None)
         except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
             problem = f'push tasks of queue "{task.queue_name}" cannot be started'
@@ -295,15 +299,16 @@ class Delivery:
         self._wake.set()
 
     def _start(
-        self, task: Task, start: Callable[[Task], RunningAttempt | None], by: str = ""
+        self,
+        task: Task,
+        address: SplitUrl,
+        start: Callable[[Task], RunningAttempt | None],
+        by: str = "",
     ) -> tuple[RunningAttempt, SplitUrl, Origin] | None:
         """Start an attempt; return what `_attempt` needs, or None if it was not started.
 
         `by` is added to the address in the history of the task.
         """
-        address = self.addresses.of(task, self._emulator.queue(task.queue_name).settings)
-        if address is None:
-            return None
         origin = self._requests.origin(Interface.PUSH, str(address))
         with called_by(Caller(origin._replace(client=f"{address}{by}"))):
             running = start(task)
@@ -312,11 +317,16 @@ class Delivery:
     def _attempt(self, running: RunningAttempt, address: SplitUrl, origin: Origin) -> None:
         """Send a task that was started, and apply the result."""
         began = perf_counter()
-        sent_to: list[SplitUrl] = []
+        sent: list[PushRequest] = []
+
+        def find_sender(request: PushRequest) -> Send | None:
+            is_redirected = request.target != running.request.target
+            where = self.addresses.find_url(request.url) if is_redirected else address
+            return None if where is None else partial(self._sender.send, address=where)
 
         def send(request: PushRequest) -> PushResponse:
-            sent_to.append(address)
-            return self._sender.send(request, address)
+            sent.append(request)
+            return send_following(request, find_sender)
 
         try:
             age_seconds = perf_counter() - running.leased
@@ -328,7 +338,7 @@ class Delivery:
             if response.status is None and self._stopping.is_set():
                 self._dispatcher.abandon(running)
                 return
-            if not sent_to:
+            if not sent:
                 origin = origin._replace(client=_NOT_SENT)
             with called_by(Caller(origin)):
                 attempt = self._dispatcher.finish(running, response)
@@ -383,16 +393,17 @@ class Delivery:
                 "it is exhausted" if attempt.outcome == "exhausted" else "it will be retried",
             )
 
-    def _missing(self, task: Task) -> str | None:
-        """Return what is missing to send a task, and log it once for each queue."""
-        settings = self._emulator.queue(task.queue_name).settings
-        missing = self.addresses.missing(task, settings)
-        if missing is not None and (task.queue_name, missing) not in self._logged:
-            self._logged.add((task.queue_name, missing))
+    def _find_address(self, task: Task) -> SplitUrl | None:
+        """Return where a task is sent; None: it is kept, which is logged once for each queue."""
+        found = self.addresses.find(task, self._emulator.queue(task.queue_name).settings)
+        if not isinstance(found, str):
+            return found
+        if (task.queue_name, found) not in self._logged:
+            self._logged.add((task.queue_name, found))
             _log.warning(
-                'task "%s" of queue "%s" is %s: %s', task.name, task.queue_name, KEPT, missing
+                'task "%s" of queue "%s" is %s: %s', task.name, task.queue_name, KEPT, found
             )
-        return missing
+        return None
 
     def _log_cap(self, queue: Queue) -> None:
         slots = queue.settings.max_concurrent_requests or 0

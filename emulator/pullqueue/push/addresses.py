@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
 from pullqueue.config.model import QueueSettings
-from pullqueue.push.request import origin_of, push_of, target_of, targets_of
+from pullqueue.push.request import push_of, target_of, targets_of
 from pullqueue.push.tokens import missing_extra
 from pullqueue.tasks import Task
 from pullqueue.text import quoted
@@ -78,40 +78,14 @@ class PushAddresses:
             f"are sent to its address; the targets of the queues are {', '.join(sorted(names))}"
         )
 
-    def of(self, task: Task, settings: QueueSettings) -> SplitUrl | None:
-        """Return the address to which a task of a queue is sent; None: it is kept."""
+    def find(self, task: Task, settings: QueueSettings) -> SplitUrl | str:
+        """Return the address to which a task of a queue is sent, or what is missing to send it."""
         request = push_of(task).request
-        if split_url(request.url) is not None:
-            return self.of_url(request.url)
-        return self._of_target(target_of(request, settings))
-
-    def of_url(self, url: str) -> SplitUrl | None:
-        """Return the address to which an HTTP task is sent; None: it is kept."""
-        split = split_url(url)
-        if split is None:
-            return None
-        return self._addresses.get(split.origin) or (
-            SplitUrl(split.origin) if is_loopback(split.host) else None
-        )
-
-    def kept(self, settings: QueueSettings) -> str | None:
-        """Return that tasks of a push queue are kept, and how to deliver them.
-
-        None: they are not, or only those without a target; `missing` is exact.
-        """
-        if self._of_target(settings.target) is not None:
-            return None
-        if settings.target is None and any(map(_is_service, self._addresses)):
-            return None
-        option = f"--push-to {settings.target}=http://localhost:8081" if settings.target else OPTION
-        return f"{KEPT}: start the server with {option}"
-
-    def missing(self, task: Task, settings: QueueSettings) -> str | None:
-        """Return what is missing to send a task; None: nothing is."""
-        if self.of(task, settings) is not None:
-            return missing_extra(push_of(task).request)
-        target = target_of(push_of(task).request, settings)
-        if not self._addresses and origin_of(push_of(task).request.url) is None:
+        target = target_of(request, settings)
+        address = self._of(target)
+        if address is not None:
+            return missing_extra(request) or address
+        if not self._addresses and not request.is_http_target:
             return f"start the server with {OPTION} to deliver it"
         if target is None:
             return f"there is no default address: start the server with {OPTION} to deliver it"
@@ -120,13 +94,39 @@ class PushAddresses:
             f"--push-to {target}=http://localhost:8080 to deliver it"
         )
 
-    def _of_target(self, target: str | None) -> SplitUrl | None:
+    def find_url(self, url: str) -> SplitUrl | None:
+        """Return the address to which an HTTP task is sent; None: it is kept."""
+        split = split_url(url)
+        return None if split is None else self._of(split.origin)
+
+    def kept(self, settings: QueueSettings) -> str | None:
+        """Return that tasks of a push queue are kept, and how to deliver them.
+
+        None: they are not, or only those without a target; `missing` is exact.
+        """
+        if self._of(settings.target) is not None:
+            return None
+        if settings.target is None and any(map(_is_service, self._addresses)):
+            return None
+        option = f"--push-to {settings.target}=http://localhost:8081" if settings.target else OPTION
+        return f"{KEPT}: start the server with {option}"
+
+    def missing(self, task: Task, settings: QueueSettings) -> str | None:
+        """Return what is missing to send a task; None: nothing is."""
+        found = self.find(task, settings)
+        return found if isinstance(found, str) else None
+
+    def _of(self, target: str | None) -> SplitUrl | None:
+        """Return the address of a service or an origin, or the default one of all services."""
+        if target is not None and "://" in target:
+            origin = SplitUrl(target)
+            return self._addresses.get(target) or (origin if is_loopback(origin.host) else None)
         names = (*targets_of(target), None)
         return next((self._addresses[name] for name in names if name in self._addresses), None)
 
 
 def _is_service(target: str | None) -> bool:
-    return target is not None and origin_of(target) is None
+    return target is not None and "://" not in target
 
 
 def _parsed(option: str) -> tuple[str | None, SplitUrl]:

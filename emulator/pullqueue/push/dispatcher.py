@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from time import perf_counter
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
@@ -33,6 +32,9 @@ from pullqueue.tasks import Task, TaskState
 
 RunNow: TypeAlias = Callable[[Task], bool]
 """Starts an attempt of a task, past eta, rate and pause; False: one is running."""
+
+_A = TypeVar("_A")
+"""An address, in whatever form the caller has it."""
 
 _PAGE = 200
 """Tasks that are read at once where some of them wait for more than their eta."""
@@ -88,13 +90,11 @@ class Attempt:
 class RunningAttempt:
     """An attempt that has started and has not been finished."""
 
-    def __init__(
-        self, queue: Queue, task: Task, *, authorization: str | None, leased: float
-    ) -> None:
+    def __init__(self, queue: Queue, task: Task, request: PushRequest, *, leased: float) -> None:
         self.queue = queue
         self.task = task
         """The task as it was started; its eta is the end of its lease."""
-        self.request = push_request(task, queue.settings, authorization=authorization)
+        self.request = request
         self.lock = threading.Lock()
         """Of its lease: whoever renews or finishes it."""
         self.leased = leased
@@ -115,21 +115,21 @@ class Dispatcher:
         rates: bool = True,
         throttle: bool = False,
         lease_seconds: float | None = None,
-        missing: Callable[[Task], str | None] | None = None,
+        app_host: str | None = None,
         signer: TokenSigner | None = None,
     ) -> None:
         """Use the queues of an emulator.
 
         `rates`: respect rate, bucket_size and max_concurrent_requests. `throttle`: slow a queue
         down after status 503. `lease_seconds`: how long a task is leased while it runs; None: its
-        deadline. `missing` returns what is missing to send a task; unless that is None the task
-        waits, and tasks after it do not. `signer` makes the tokens that tasks ask for.
+        deadline. `app_host` is the host of the app in requests; None: it is not known. `signer`
+        makes the tokens that tasks ask for.
         """
         self._emulator = emulator
         self._rates = rates
         self._throttle = throttle
         self._lease_seconds = lease_seconds
-        self._missing = missing
+        self._app_host = app_host
         self._signer = signer or TokenSigner()
         self._lock = threading.Lock()
         self._running: dict[tuple[str, str], RunningAttempt] = {}
@@ -149,14 +149,20 @@ class Dispatcher:
         with self._lock:
             return Counter(name for name, _ in self._running.keys() | self._reserved)
 
-    @bypass_interceptors()
     def startable(self, queue: Queue, limit: int) -> list[Task]:
         """Return up to `limit` tasks of a queue that may start now, in order of eta and arrival."""
+        return [task for task, _ in self.deliverable(queue, limit, lambda task: task)]
+
+    @bypass_interceptors()
+    def deliverable(
+        self, queue: Queue, limit: int, find_address: Callable[[Task], _A | None]
+    ) -> list[tuple[Task, _A]]:
+        """Return the same tasks with their addresses; those without one wait, but no others."""
         limit = min(limit, self.allowance(queue))
         if limit <= 0:
             return []
         scan = self._scans.setdefault(queue.name, _Scan())
-        return scan.find(queue, limit, waits=self._missing, is_running=self._is_running)
+        return scan.find(queue, limit, find_address=find_address, is_running=self._is_running)
 
     def reserve(self, task: Task) -> None:
         """Count an attempt that is to start at once, in another thread; `release` it after that."""
@@ -262,7 +268,8 @@ class Dispatcher:
         self._ended(running)
         if self._throttle:
             with self._lock:
-                self._bucket(queue).adapt(response.status)
+                is_http_target = push_of(running.task).request.is_http_target
+                self._bucket(queue).adapt(response.status, is_http_target=is_http_target)
         scheduled_usec = conclusion.attempts.schedule_usec or 0
         return Attempt(
             task=running.task._replace(eta_usec=scheduled_usec),
@@ -308,7 +315,10 @@ class Dispatcher:
             started = start_attempt(queue, task, lease_seconds=lease_seconds, attempts=attempts)
         except (TaskError, QueueError):
             return None
-        running = RunningAttempt(queue, started, authorization=authorization, leased=leased)
+        request = push_request(
+            started, queue.settings, authorization=authorization, app_host=self._app_host
+        )
+        running = RunningAttempt(queue, started, request, leased=leased)
         with self._lock:
             if takes_token:
                 self._bucket(queue).take()
@@ -357,26 +367,25 @@ class _Scan:
         queue: Queue,
         limit: int,
         *,
-        waits: Callable[[Task], str | None] | None,
+        find_address: Callable[[Task], _A | None],
         is_running: Callable[[Task], bool],
-    ) -> list[Task]:
-        """Return up to `limit` tasks that can be sent."""
-        if waits is None:
-            due = walk(queue, page=min(limit, _PAGE), state=TaskState.AVAILABLE)
-            return list(islice((task for task in due if not is_running(task)), limit))
-        found: list[Task] = []
+    ) -> list[tuple[Task, _A]]:
+        """Return up to `limit` tasks that can be sent, with their addresses."""
+        found: list[tuple[Task, _A]] = []
         only_waiting = True
         for task in self._due(queue, limit):
-            if waits(task) is None:
+            address = find_address(task)
+            if address is not None:
                 only_waiting = False
                 if not is_running(task):
-                    found.append(task)
+                    found.append((task, address))
                     if len(found) == limit:
                         return found
             elif only_waiting:
                 self._waiting = task[:2]
         if self._waiting is not None:
-            found += self._sweep(queue, waits=waits, is_running=is_running)
+            swept = [each for each in self._sweep(queue, find_address) if not is_running(each[0])]
+            found += swept
         return found[:limit]
 
     def _due(self, queue: Queue, limit: int) -> Iterator[Task]:
@@ -387,16 +396,12 @@ class _Scan:
             yield from walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=page[-1][:2])
 
     def _sweep(
-        self,
-        queue: Queue,
-        *,
-        waits: Callable[[Task], str | None],
-        is_running: Callable[[Task], bool],
-    ) -> list[Task]:
+        self, queue: Queue, find_address: Callable[[Task], _A | None]
+    ) -> list[tuple[Task, _A]]:
         """Look at the next of the tasks that wait, and return those that do not."""
         page = queue.list_tasks(_PAGE, state=TaskState.AVAILABLE, after=self._swept)
         below = [task for task in page if self._waiting and task[:2] <= self._waiting]
-        found = [task for task in below if waits(task) is None and not is_running(task)]
+        found = [(t, address) for t in below if (address := find_address(t)) is not None]
         if not found:  # otherwise look at the same once more, when these have started
             self._swept = below[-1][:2] if len(below) == _PAGE else None
         return found

@@ -12,9 +12,9 @@ from time import perf_counter
 
 import h11
 
-from pullqueue.address import SplitUrl, split_url
+from pullqueue.address import SplitUrl
 from pullqueue.limits import KIB, MIB
-from pullqueue.push.request import BODY_KEPT, PushRequest, PushResponse, path_of
+from pullqueue.push.request import BODY_KEPT, PushRequest, PushResponse
 from pullqueue.text import describe_os_error, shorten
 
 _BODY_READ = 32 * MIB
@@ -138,11 +138,10 @@ class _Connection:
             OSError: there is no response until the deadline, or the connection was lost.
             RemoteProtocolError: the response is not valid.
         """
-        split = split_url(request.url)
-        headers = {"Host": (split or address).netloc} | request.headers
+        headers = {"Host": address.netloc} | request.headers
         head = h11.Request(
             method=request.method,
-            target=address.path + path_of(request.url),
+            target=address.path + request.path,
             headers=[(name.encode(), value.strip().encode()) for name, value in headers.items()],
         )
         parts = [head, h11.Data(request.body), h11.EndOfMessage()]
@@ -164,7 +163,13 @@ class _Connection:
             raise
         except (OSError, h11.RemoteProtocolError):  # the body is cut, which changes nothing
             pass
-        return PushResponse(response.status_code, body)
+        received = {name: value.decode("latin-1") for name, value in response.headers}
+        return PushResponse(
+            response.status_code,
+            body,
+            retry_after=received.get(b"retry-after", ""),
+            location=received.get(b"location", ""),
+        )
 
     def _events(self, deadline: float) -> Iterator[h11.Event]:
         """Yield the response in parts, and those of status 1xx before it; return at its end."""

@@ -11,7 +11,7 @@ from pullqueue.push.request import is_success
 _SLOWER = 0.5
 _FASTER = 1.1
 _SLOWEST_RATE = 1.0
-"""Tasks a second to which status 503 slows a queue down, at most."""
+"""Tasks a second to which statuses slow a queue down, at most."""
 _ALMOST_ONE = 1 - 1e-9
 """A token, less what is lost when parts of it are added up."""
 
@@ -56,9 +56,10 @@ class TokenBucket:
             return now_usec
         return now_usec + ceil((1 - self._tokens) / self.rate * USEC_PER_SECOND)
 
-    def adapt(self, status: int | None) -> None:
-        """Slow down after status 503, and recover with each success."""
-        if status == 503 and self._full_rate > _SLOWEST_RATE:
+    def adapt(self, status: int | None, *, is_http_target: bool) -> None:
+        """Slow down after status 503, and 429 of an HTTP target; recover with each success."""
+        is_slower = status == 503 or (status == 429 and is_http_target)
+        if is_slower and self._full_rate > _SLOWEST_RATE:
             self._throttle = max(self._throttle * _SLOWER, _SLOWEST_RATE / self._full_rate)
         elif is_success(status):
             self._throttle = min(self._throttle * _FASTER, 1.0)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import unescape
+from time import perf_counter
 from typing import NamedTuple, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 from zlib import crc32
 
-from pullqueue.address import split_url
+from pullqueue.address import split_url, why_not_callable
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine.request_validation import METHODS_WITH_BODY
@@ -56,8 +57,9 @@ _FRAMING = frozenset(
 _RESERVED = ("x-google-", "x-appengine-", "x-cloudtasks-")
 """Beginnings of the headers that only the service sets."""
 
-_NO_EXECUTION = frozenset({500, 503})
-"""Statuses of an HTTP target that are not counted as executions (recorded from production)."""
+_REPEATING = (307, 308)
+_REDIRECTS = (301, 302, 303, *_REPEATING)
+_MOST_REDIRECTS = 5
 
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 """What a URL may have besides letters, digits and `_.-`; everything else is quoted."""
@@ -70,7 +72,8 @@ class PushRequest(NamedTuple):
     url: str
     """A path, with a query or without; of an HTTP target the whole URL."""
     headers: dict[str, str]
-    """All headers but Host; without regard to case each name occurs once."""
+    """All headers; without regard to case each name occurs once. Host is missing where the host of
+    the app is not known."""
     body: bytes
     target: str | None
     """The service, version or instance that gets it, of an HTTP target its origin, such as
@@ -81,6 +84,11 @@ class PushRequest(NamedTuple):
     """The number of the attempt, the first being 1."""
     deadline_seconds: float
     """How long it can take until the response is complete."""
+
+    @property
+    def path(self) -> str:
+        """The path and the query, as they are sent."""
+        return path_of(self.url)
 
 
 _SUMMARY_CHARACTERS = 200
@@ -103,13 +111,17 @@ class PushResponse(NamedTuple):
     """Why there was no response."""
     error: Exception | None = None
     """The exception that the app's handler raised, if it runs in this process."""
+    retry_after: str = ""
+    """The header Retry-After."""
+    location: str = ""
+    """The header Location."""
 
     @property
     def summary(self) -> str | None:
         """What came back in one short line: the first of the body, or the title of an HTML page;
         else the exception of the handler, or why there was no response.
         """
-        text = self.body.decode("utf-8", "replace")
+        text = self.body[:BODY_KEPT].decode("utf-8", "replace")
         title = _title(text)
         lines = (text if title is None else unescape(" ".join(title[1].split()))).splitlines()
         line = next(filter(None, map(str.strip, lines)), None) or self.reason
@@ -123,18 +135,28 @@ Send: TypeAlias = Callable[[PushRequest], PushResponse]
 
 
 def push_request(
-    task: Task, settings: QueueSettings, *, authorization: str | None = None
+    task: Task,
+    settings: QueueSettings,
+    *,
+    authorization: str | None = None,
+    app_host: str | None = None,
 ) -> PushRequest:
     """Return the request of the current attempt of a task, which has been started.
 
-    `authorization` replaces the header of this name.
+    `authorization` replaces the header of this name. `app_host` is the host of the default version
+    of the app, if it is known.
     """
     request = push_of(task).request
-    origin = origin_of(request.url)
+    target = target_of(request, settings)
     headers = base_headers(request, task.payload)
-    if origin is None:
+    if request.is_http_target:
+        headers["Host"] = str(target).partition("://")[2]
+        headers |= _service_headers(task, "X-CloudTasks-")
+    else:
+        if app_host is not None:
+            headers["Host"] = app_host if target is None else f"{target}.{app_host}"
         headers |= _front_end_headers(task, request.deadline_seconds)
-    headers |= _service_headers(task, "X-AppEngine-" if origin is None else "X-CloudTasks-")
+        headers |= _service_headers(task, "X-AppEngine-")
     if authorization is not None:
         others = {k: v for k, v in headers.items() if k.lower() != "authorization"}
         headers = others | {"Authorization": authorization}
@@ -145,12 +167,57 @@ def push_request(
         url=request.url,
         headers=headers,
         body=task.payload,
-        target=target_of(request, settings),
+        target=target,
         queue_name=task.queue_name,
         task_name=task.name,
         attempt=task.retry_count,
         deadline_seconds=request.deadline_seconds,
     )
+
+
+def send_following(
+    request: PushRequest, find_sender: Callable[[PushRequest], Send | None]
+) -> PushResponse:
+    """Send a request, and follow the redirects of an HTTP target that lead to where there is a
+    sender; the response of the last request is that of the attempt.
+    """
+    end = perf_counter() + request.deadline_seconds
+    send, response = find_sender(request), PushResponse(None, reason="there is no address")
+    for _ in range(1 + _MOST_REDIRECTS):
+        if send is None:
+            break
+        response = send(request)
+        following = _redirected(request, response)
+        if following is None:
+            break
+        request = following._replace(deadline_seconds=max(0, end - perf_counter()))
+        send = find_sender(request)
+    return response
+
+
+def _redirected(request: PushRequest, response: PushResponse) -> PushRequest | None:
+    """Return the request that follows a redirect of an HTTP target; None: there is none.
+
+    As usual, statuses 307 and 308 repeat the request, and the others make it a GET. A token is
+    sent to its own origin only.
+    """
+    is_redirect = response.status in _REDIRECTS and response.location
+    if not is_redirect or "://" not in str(request.target):
+        return None
+    try:
+        url = urljoin(request.url, response.location)
+    except ValueError:
+        return None
+    split = split_url(url)
+    if split is None or why_not_callable(url) is not None:
+        return None
+    dropped = {"host"} | ({"authorization"} if split.origin != request.target else set())
+    if response.status not in _REPEATING and request.method not in ("GET", "HEAD"):
+        dropped |= {"content-length", "content-type"}
+        request = request._replace(method="GET", body=b"")
+    headers = {k: v for k, v in request.headers.items() if k.lower() not in dropped}
+    headers["Host"] = split.netloc
+    return request._replace(url=url, target=split.origin, headers=headers)
 
 
 def _front_end_headers(task: Task, deadline_seconds: float) -> dict[str, str]:
@@ -170,7 +237,7 @@ def base_headers(request: HttpRequest, body: bytes) -> dict[str, str]:
     headers = _user_headers(request)
     given = {name.lower(): name for name in headers}
     agent = headers.pop(given.get("user-agent", ""), None)
-    if origin_of(request.url) is not None:
+    if request.is_http_target:
         # Documented: a Content-Type is not set for HTTP tasks.
         return headers | {"User-Agent": CLOUD_TASKS_USER_AGENT}
     if body and "content-type" not in given:
@@ -193,20 +260,15 @@ def push_of(task: Task) -> Push:
 
 def target_of(request: HttpRequest, settings: QueueSettings) -> str | None:
     """Return where a request goes: an origin, or the service that the queue or the task names."""
-    return origin_of(request.url) or settings.target or request.target
+    split = split_url(request.url)
+    return settings.target or request.target if split is None else split.origin
 
 
 def targets_of(target: str | None) -> tuple[str | None, ...]:
     """Return the names by which the app of a target can be given: `v1.worker` is also `worker`."""
-    if target is None or origin_of(target) is not None:
+    if target is None or "://" in target:
         return (target,)
     return target, target.rpartition(".")[2]
-
-
-def origin_of(url: str) -> str | None:
-    """Return the origin of an absolute URL (an HTTP target); None: it is an App Engine target."""
-    split = split_url(url)
-    return None if split is None else split.origin
 
 
 def path_of(url: str) -> str:
@@ -217,10 +279,11 @@ def path_of(url: str) -> str:
 
 
 def counts_as_execution(request: HttpRequest, status: int | None) -> bool:
-    """Return whether an attempt with a status, or None for no response, counts as an execution."""
-    if status is None:
-        return False
-    return origin_of(request.url) is None or status not in _NO_EXECUTION
+    """Return whether an attempt with a status, or None for no response, counts as an execution.
+
+    Those of HTTP targets do not count with a status of 500 or more.
+    """
+    return status is not None and not (request.is_http_target and status >= 500)
 
 
 def is_success(status: int | None) -> bool:
@@ -235,7 +298,6 @@ def _log_id(task: Task) -> str:
 
 def _user_headers(request: HttpRequest) -> dict[str, str]:
     """Return the headers of a task that its user may set, each name once."""
-    is_http_target = origin_of(request.url) is not None
     headers: dict[str, str] = {}
     names: dict[str, str] = {}
     for name, value in request.headers:
@@ -243,7 +305,7 @@ def _user_headers(request: HttpRequest) -> dict[str, str]:
         lower = name.lower().replace("_", "-")
         if lower in _FRAMING:
             continue
-        if lower.startswith(_RESERVED) and (is_http_target or lower not in _PASSED_ON):
+        if lower.startswith(_RESERVED) and (request.is_http_target or lower not in _PASSED_ON):
             continue
         first = names.setdefault(lower, name)
         # Several headers of a name mean the same as one with all values (RFC 9110, 5.3).

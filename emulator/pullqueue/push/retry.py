@@ -5,15 +5,17 @@ Nothing here asks the time or changes a queue.
 
 from __future__ import annotations
 
+from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.clock import USEC_PER_SECOND, to_usec
 from pullqueue.config.model import (
     DEFAULT_MAX_BACKOFF_SECONDS,
     DEFAULT_MAX_DOUBLINGS,
     DEFAULT_MIN_BACKOFF_SECONDS,
     QueueSettings,
 )
+from pullqueue.errors import ClockError
 from pullqueue.push.request import PushResponse, counts_as_execution, is_success, push_of
 from pullqueue.tasks import AttemptOutcome, AttemptRecord, RetryParameters, Task
 
@@ -97,7 +99,27 @@ def conclude(
     first_usec = now_usec if before.first_usec is None else before.first_usec
     if not may_retry(failures, (now_usec - first_usec) / USEC_PER_SECOND, retry):
         return Conclusion(AttemptOutcome.EXHAUSTED, attempts, 0)
-    return Conclusion(AttemptOutcome.WILL_RETRY, attempts, backoff_seconds(failures, retry))
+    pause = backoff_seconds(failures, retry)
+    if request.is_http_target:
+        wanted = wanted_seconds(response.retry_after, now_usec)
+        pause = max(
+            pause, min(wanted, _given(retry.max_backoff_seconds, DEFAULT_MAX_BACKOFF_SECONDS))
+        )
+    return Conclusion(AttemptOutcome.WILL_RETRY, attempts, pause)
+
+
+def wanted_seconds(retry_after: str, now_usec: int) -> float:
+    """Return the pause that a header Retry-After asks for, in seconds; 0: none, or it is not valid.
+
+    It is a number of seconds, or an HTTP date.
+    """
+    if retry_after.isascii() and retry_after.isdecimal():
+        return float(retry_after)
+    try:
+        usec = to_usec(parsedate_to_datetime(retry_after))
+    except (ValueError, ClockError):
+        return 0
+    return max(0, usec - now_usec) / USEC_PER_SECOND
 
 
 def _given(value: float | None, default: float) -> float:

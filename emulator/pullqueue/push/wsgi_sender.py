@@ -18,16 +18,14 @@ from pullqueue.push.request import (
     PushRequest,
     PushResponse,
     is_success,
-    origin_of,
-    path_of,
 )
 from pullqueue.text import quoted
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-_TEST_ORIGIN = "http://testserver"
-"""Where an app in this process is: the only host that Django permits in tests."""
+_TEST_HOST = "testserver"
+"""The host of an app where none is known: the only one that Django permits in tests."""
 
 _ENVIRON = {
     "REMOTE_ADDR": SOURCE_IP,
@@ -66,27 +64,34 @@ class WsgiSender:
         _watch_frameworks()
         hidden: _Hidden = []
         _hidden.set(hidden)
+        # WSGI has bytes as text in Latin-1.
+        headers = {k: v.encode().decode("latin-1") for k, v in request.headers.items()}
+        scheme = "https" if (request.target or "").startswith("https:") else "http"
         environ = create_environ(
-            path_of(request.url),
-            origin_of(request.url) or _TEST_ORIGIN,
+            request.path,
+            f"{scheme}://{headers.pop('Host', _TEST_HOST)}",
             method=request.method,
-            # WSGI has bytes as text in Latin-1.
-            headers={k: v.encode().decode("latin-1") for k, v in request.headers.items()},
+            headers=headers,
             input_stream=BytesIO(request.body),
             environ_base=_ENVIRON,
         )
         try:
             with _connections_kept(), _webapp2_watched():
-                parts, status_line, _ = run_wsgi_app(self._app, environ, buffered=True)
+                parts, status_line, received = run_wsgi_app(self._app, environ, buffered=True)
         except Exception as error:  # noqa: BLE001 - of the app, whatever it is
             return PushResponse(500, error=error)
         status = int(status_line.partition(" ")[0])
-        body = b"".join(parts)[:TEST_BODY_KEPT]
+        response = PushResponse(
+            status,
+            b"".join(parts)[:TEST_BODY_KEPT],
+            retry_after=received.get("Retry-After", ""),
+            location=received.get("Location", ""),
+        )
         if not hidden or is_success(status):
-            return PushResponse(status, body)
+            return response
         cause, signal = hidden[-1]
         cause.add_note(f"(the app responded with status {status}; this exception is from {signal})")
-        return PushResponse(status, body, error=cause)
+        return response._replace(error=cause)
 
 
 @contextmanager

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from pullqueue.address import APP_HOST_VARIABLE
 from pullqueue.clock import duration_usec, movable_clock, to_usec
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine.emulator import Emulator
@@ -24,8 +26,8 @@ from pullqueue.push.request import (
     PushResponse,
     Send,
     is_success,
-    path_of,
     push_of,
+    send_following,
     target_of,
     targets_of,
 )
@@ -206,7 +208,7 @@ class Sender:
 
     def __call__(self, request: PushRequest) -> PushResponse:
         """Send a request; `check` has accepted its task."""
-        return cast("Send", self._find(request.url, request.target))(request)
+        return send_following(request, lambda request: self._find(request.url, request.target))
 
     def check(self, task: Task, settings: QueueSettings) -> None:
         """Raise unless there is somewhere to send a task.
@@ -229,7 +231,7 @@ class Sender:
         )
 
     def _find(self, url: str, target: str | None) -> Send | None:
-        if self._deferred is not None and path_of(url) == DEFERRED_PATH:
+        if self._deferred is not None and url == DEFERRED_PATH:
             return self._deferred
         if self._apps is None:
             return self._send
@@ -316,7 +318,8 @@ class TaskRunner:
         self._due: list[Task] = []
         """Read ahead, the one to be sent next at the end."""
         self._errors = errors
-        self._dispatcher = Dispatcher(emulator, rates=rates)
+        app_host = os.environ.get(APP_HOST_VARIABLE)
+        self._dispatcher = Dispatcher(emulator, rates=rates, app_host=app_host)
         self._max_attempts = max_attempts
         self._limit_name = limit_name
 

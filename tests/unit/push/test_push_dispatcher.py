@@ -363,9 +363,13 @@ class TestRunNow:
 
 
 class TestTasksThatWait:
-    def missing(self, task: Task) -> str | None:
-        """Say what is missing for tasks with another target than `here`."""
-        return None if task.request and task.request.target == "here" else "an address"
+    def address(self, task: Task) -> str | None:
+        """Return an address for tasks with the target `here`."""
+        return "http://app" if task.request and task.request.target == "here" else None
+
+    def found(self, dispatcher: Dispatcher, queue: Queue, limit: int = 9) -> list[str]:
+        """Return the names of the tasks that can be sent."""
+        return names(task for task, _ in dispatcher.deliverable(queue, limit, self.address))
 
     def add(
         self, queue: Queue, prefix: str, count: int, target: str | None = None, **o: Any
@@ -379,27 +383,26 @@ class TestTasksThatWait:
         """Tasks without an address wait, and use up no attempt; those behind them start."""
         self.add(other, "waits", 500)
         self.add(other, "goes", 3, "here")
-        dispatcher = Dispatcher(emulator, missing=self.missing)
+        dispatcher = Dispatcher(emulator)
 
-        assert names(dispatcher.startable(other, 2)) == ["goes0", "goes1"]
+        assert self.found(dispatcher, other, 2) == ["goes0", "goes1"]
         assert other.get_task("waits0").retry_count == 0
 
     def test_they_are_not_read_each_time(self, emulator: Emulator, other: Queue) -> None:
         """What is read does not grow with their number, and a task that is added is found."""
         self.add(other, "waits", 1000)
-        dispatcher = Dispatcher(emulator, missing=self.missing)
-        assert dispatcher.startable(other, 9) == []
+        dispatcher = Dispatcher(emulator)
+        assert self.found(dispatcher, other) == []
         seen: list[Task] = []
 
         def counting(task: Task) -> str | None:
             seen.append(task)
-            return self.missing(task)
+            return self.address(task)
 
-        dispatcher._missing = counting
         self.add(other, "goes", 1, "here")
-        found = dispatcher.startable(other, 9)
+        [(task, address)] = dispatcher.deliverable(other, 9, counting)
 
-        assert names(found) == ["goes0"]
+        assert (task.name, address) == ("goes0", "http://app")
         assert len(seen) < 500
 
     def test_a_task_that_is_added_among_them(
@@ -407,13 +410,11 @@ class TestTasksThatWait:
     ) -> None:
         """One with an earlier eta is found too, after some passes."""
         self.add(other, "waits", 1000)
-        dispatcher = Dispatcher(emulator, missing=self.missing)
-        dispatcher.startable(other, 9)
+        dispatcher = Dispatcher(emulator)
+        self.found(dispatcher, other)
         self.add(other, "goes", 1, "here", eta=clock.now() - timedelta(seconds=1))
 
-        found = [dispatcher.startable(other, 9) for _ in range(10)]
-
-        assert ["goes0"] in map(names, found)
+        assert ["goes0"] in [self.found(dispatcher, other) for _ in range(10)]
 
 
 class TestFaults:

@@ -116,8 +116,10 @@ def test_what_is_sent(sender: HttpSender) -> None:
 
 
 def test_an_http_target(sender: HttpSender) -> None:
-    """Its Host is that of the URL, wherever it is sent."""
-    request = PUSH._replace(url="https://api.example.com/ä#x", method="GET", headers={}, body=b"")
+    """Its Host is that of the request, wherever it is sent."""
+    headers = {"Host": "api.example.com"}
+    url = "https://api.example.com/ä#x"
+    request = PUSH._replace(url=url, method="GET", headers=headers, body=b"")
     with push_app() as app:
         send(sender, request, app.url)
 

@@ -98,18 +98,27 @@ def test_status_503_slows_a_queue(rate: float, rates: list[float]) -> None:
     bucket = TokenBucket(settings(rate), 0)
 
     for expected in rates:
-        bucket.adapt(503)
+        bucket.adapt(503, is_http_target=False)
         assert bucket.rate == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("is_http_target", "rate"), [(True, 5), (False, 10)])
+def test_status_429_slows_only_http_targets(*, is_http_target: bool, rate: float) -> None:
+    """Documented of both."""
+    bucket = TokenBucket(settings(10), 0)
+    bucket.adapt(429, is_http_target=is_http_target)
+
+    assert bucket.rate == rate
 
 
 def test_successes_end_that() -> None:
     """Each raises the rate by a tenth, up to the queue's own; other statuses change nothing."""
     bucket = TokenBucket(settings(10), 0)
-    bucket.adapt(503)
+    bucket.adapt(503, is_http_target=False)
 
     rates = []
     for status in (500, None, 302, 200, 201, *[200] * 20):
-        bucket.adapt(status)
+        bucket.adapt(status, is_http_target=False)
         rates.append(bucket.rate)
 
     assert rates[:5] == pytest.approx([5, 5, 5, 5.5, 6.05])

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pullqueue.config.model import QueueSettings
-from pullqueue.push.request import PushResponse, origin_of, path_of, push_request
+from pullqueue.push.request import (
+    PushRequest,
+    PushResponse,
+    Send,
+    push_request,
+    send_following,
+)
 from pullqueue.tasks import AttemptRecord, HttpRequest, Push, Task
 
 SETTINGS = QueueSettings(name="web")
@@ -67,7 +73,30 @@ def test_the_first_attempt_at_an_http_target() -> None:
 
     assert service_headers(headers, "X-CloudTasks-") == FIRST
     assert headers["User-Agent"] == "Google-Cloud-Tasks"
-    assert len(headers) == len(FIRST) + 2
+    assert headers["Host"] == "api.example.com"
+    assert len(headers) == len(FIRST) + 3
+
+
+@pytest.mark.parametrize(
+    ("target", "app_host", "host"),
+    [
+        (None, "guestbook.appspot.com", "guestbook.appspot.com"),
+        ("v1.worker", "guestbook.appspot.com", "v1.worker.guestbook.appspot.com"),
+        ("worker", None, None),
+    ],
+)
+def test_the_host_of_a_target(target: str | None, app_host: str | None, host: str | None) -> None:
+    """It is the target before the host of the app, if that is known."""
+    task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, Push(HttpRequest("/mail", target=target)))
+
+    assert push_request(task, SETTINGS, app_host=app_host).headers.get("Host") == host
+
+
+def test_the_length_of_a_body() -> None:
+    """It is among the headers, also of an empty body where there may be one."""
+    assert headers_of(HttpRequest("/mail"), payload=b"abc")["Content-Length"] == "3"
+    assert headers_of(HttpRequest("/mail"))["Content-Length"] == "0"
+    assert "Content-Length" not in headers_of(HttpRequest("/mail", "GET"))
 
 
 @pytest.mark.parametrize(
@@ -220,24 +249,6 @@ def test_the_target_of_an_http_task() -> None:
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("/mail", None),
-        ("/go?to=http://a.example", None),
-        ("http://a.example", "http://a.example"),
-        ("HTTPS://User@A.Example:8443?x=1", "https://a.example:8443"),
-        ("http://a.example/%zz", "http://a.example"),
-        ("http://[::1]:80#f", "http://[::1]"),
-        ("https://a.example:443/x", "https://a.example"),
-        ("http://a.example:443/x", "http://a.example:443"),
-    ],
-)
-def test_origin(url: str, expected: str | None) -> None:
-    """It is scheme, host and port; URLs are not parsed further, as in production."""
-    assert origin_of(url) == expected
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
         ("/mail", "/mail"),
         ("/go?to=http://a.example#part", "/go?to=http://a.example"),
         ("https://a.example", "/"),
@@ -247,7 +258,9 @@ def test_origin(url: str, expected: str | None) -> None:
 )
 def test_path(url: str, expected: str) -> None:
     """It has the query and no fragment; what no URL may have is quoted."""
-    assert path_of(url) == expected
+    push = Push(HttpRequest(url))
+
+    assert push_request(Task(0, 1, 1, "t", "web", b"", None, 0, 5, push), SETTINGS).path == expected
 
 
 @pytest.mark.parametrize(
@@ -280,3 +293,76 @@ def test_the_summary_where_there_is_no_response() -> None:
     assert response.summary == r"connection lost: a\nb"
     assert PushResponse(500, error=KeyError("a")).summary == "KeyError: 'a'"
     assert PushResponse(None).summary is None
+
+
+class TestRedirects:
+    """What follows the response of an HTTP target that sends elsewhere."""
+
+    def follow(
+        self, *responses: PushResponse, url: str = URL, unknown: str = "", method: str = "POST"
+    ) -> tuple[PushResponse, list[PushRequest]]:
+        """Send a task, and return its response and the requests that were sent."""
+        token = (("Authorization", "Bearer secret"), ("Content-Type", "text/plain"))
+        push = Push(HttpRequest(url, method, headers=token))
+        task = Task(0, 1, 1, "t1", "web", b"x" if method == "POST" else b"", None, 0, 5, push)
+        sent: list[PushRequest] = []
+
+        def send(request: PushRequest) -> PushResponse:
+            sent.append(request)
+            return responses[len(sent) - 1]
+
+        def find(request: PushRequest) -> Send | None:
+            return None if unknown and unknown in request.url else send
+
+        return send_following(push_request(task, SETTINGS), find), sent
+
+    @pytest.mark.parametrize("status", [301, 302, 303])
+    def test_most_become_a_get(self, status: int) -> None:
+        """Without the body, and what belongs to it."""
+        moved = PushResponse(status, location="/there?x=1")
+
+        response, [_, second] = self.follow(moved, PushResponse(204))
+
+        assert response.status == 204
+        assert (second.method, second.body) == ("GET", b"")
+        assert second.url == "https://api.example.com/there?x=1"
+        assert {"Content-Length", "Content-Type"}.isdisjoint(second.headers)
+        assert second.headers["Authorization"] == "Bearer secret"
+        assert second.headers["X-CloudTasks-TaskName"] == "t1"
+
+    @pytest.mark.parametrize("status", [307, 308])
+    def test_others_repeat_the_request(self, status: int) -> None:
+        """A token is sent to no other origin."""
+        moved = PushResponse(status, location="http://other.example:81/there")
+
+        _, [_, second] = self.follow(moved, PushResponse(200))
+
+        assert (second.method, second.body, second.target) == (
+            *("POST", b"x"),
+            "http://other.example:81",
+        )
+        assert second.headers["Host"] == "other.example:81"
+        assert second.headers["Content-Length"] == "1"
+        assert "Authorization" not in second.headers
+
+    @pytest.mark.parametrize(
+        "location",
+        ["", "ftp://a.example/", "http://a..b/", "http://[::1", "https://unknown.example/"],
+    )
+    def test_one_that_leads_nowhere_is_the_response(self, location: str) -> None:
+        """As one without a location was in production."""
+        response, sent = self.follow(PushResponse(302, location=location), unknown="unknown")
+
+        assert (response.status, len(sent)) == (302, 1)
+
+    def test_they_end(self) -> None:
+        """After five, the last one is the response."""
+        response, sent = self.follow(*[PushResponse(302, location="/again")] * 9)
+
+        assert (response.status, len(sent)) == (302, 6)
+
+    def test_those_of_app_engine_are_not_followed(self) -> None:
+        """Documented, and recorded from production."""
+        response, sent = self.follow(PushResponse(302, location="/there"), url="/mail")
+
+        assert (response.status, len(sent)) == (302, 1)

@@ -174,6 +174,8 @@ def test_only_2xx_is_a_success(status: int | None, outcome: AttemptOutcome) -> N
         ("/mail", None, 0, 0),
         ("https://a.example", 503, 0, 1),
         ("https://a.example", 500, 0, 1),
+        ("https://a.example", 502, 0, 1),
+        ("https://a.example", 599, 0, 1),
         ("https://a.example", 404, 1, 1),
         ("https://a.example", 429, 1, 1),
         ("https://a.example", 302, 1, 1),
@@ -183,11 +185,38 @@ def test_only_2xx_is_a_success(status: int | None, outcome: AttemptOutcome) -> N
 def test_what_counts_as_an_execution(
     url: str, status: int | None, executions: int, responses: int
 ) -> None:
-    """Of App Engine every response counts, of HTTP targets none with 500 or 503."""
+    """Of App Engine every response counts, of HTTP targets none with 5xx."""
     response = PushResponse(status)
     attempts = conclude(task(HttpRequest(url)), response, settings=SETTINGS, now_usec=0).attempts
 
     assert (attempts.executions, attempts.responses) == (executions, responses)
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "pause"),
+    [
+        ("4", 4),
+        ("0", 0.1),
+        ("99999", 3600),
+        ("Thu, 01 Jan 1970 00:01:10 GMT", 10),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.1),
+        *(
+            (text, 0.1)
+            for text in ("", "soon", "-1", "1.5", "\u0664", "Thu, 99 Jan 1970 00:00:00 GMT")
+        ),
+    ],
+)
+def test_an_http_target_can_ask_for_a_longer_pause(retry_after: str, pause: float) -> None:
+    """In seconds or as a date, up to max_backoff; App Engine is not asked."""
+    response = PushResponse(503, retry_after=retry_after)
+
+    asked, other = (
+        conclude(task(HttpRequest(url)), response, settings=SETTINGS, now_usec=60 * SECOND)
+        for url in ("https://a.example", "/mail")
+    )
+
+    assert asked.backoff_seconds == pytest.approx(pause)
+    assert other.backoff_seconds == pytest.approx(0.1)
 
 
 def test_what_a_failed_attempt_leaves_behind() -> None:

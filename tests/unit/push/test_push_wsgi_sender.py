@@ -64,9 +64,41 @@ def test_an_http_target() -> None:
     def work() -> str:
         return flask.request.url
 
-    request = PUSH._replace(url="https://u@API.example.com:8443/work?q=%C3%A4#x")
+    origin = "https://api.example.com:8443"
+    request = PUSH._replace(
+        url="https://u@API.example.com:8443/work?q=%C3%A4#x",
+        target=origin,
+        headers={"Host": "api.example.com:8443"},
+    )
 
-    assert WsgiSender(app)(request).body == b"https://api.example.com:8443/work?q=\xc3\xa4"
+    assert WsgiSender(app)(request).body == f"{origin}/work?q=ä".encode()
+
+
+def test_the_host_of_an_app() -> None:
+    """It is what apps route by; Content-Length occurs once."""
+    app = flask.Flask(__name__)
+    headers = PUSH.headers | {"Host": "worker.guestbook.appspot.com", "Content-Length": "6"}
+
+    @app.post("/mail")
+    def mail() -> str:
+        return f"{flask.request.url} {flask.request.headers['Content-Length']}"
+
+    assert WsgiSender(app)(PUSH._replace(headers=headers)).body == (
+        b"http://worker.guestbook.appspot.com/mail?x=1 6"
+    )
+
+
+def test_what_the_service_reads_of_a_response() -> None:
+    """Two headers."""
+    app = flask.Flask(__name__)
+
+    @app.post("/mail")
+    def mail() -> Any:
+        return "", 503, {"Retry-After": "7", "Location": "/there"}
+
+    response = WsgiSender(app)(PUSH)
+
+    assert (response.retry_after, response.location) == ("7", "/there")
 
 
 def test_redirects_and_cookies() -> None:
