@@ -20,6 +20,8 @@ from pullqueue.cli._output import Table, show
 from pullqueue.cli.connection import Json
 from pullqueue.faults.declaration import CALLS, KINDS, OPTIONS, options_text, schema_of
 
+_FLAGS = {"url": "task-url"}
+"""Names of options that differ from those of a fault: --url is the server's address."""
 _HEAD = ("NUMBER", "KIND", "CALL", "OPTIONS", "TRIGGERED")
 _HELP = "\n\n".join(
     [
@@ -56,8 +58,9 @@ def _fault_options(command: Command) -> Command:
     for name in reversed([name for name in OPTIONS if name != "call"]):
         schema = schema_of(name)
         several = schema.get("type") == "array"
+        flag = _FLAGS.get(name, name.removesuffix("s") if several else name)
         command = click.option(
-            f"--{(name.removesuffix('s') if several else name).replace('_', '-')}",
+            f"--{flag.replace('_', '-')}",
             name,
             type=Duration(0) if name == "seconds" else _type_of(schema),
             is_flag=schema.get("type") == "boolean",

@@ -171,6 +171,8 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
         table = Table(_head([found])[:-1], [_row(found)[:-1]], cut=_CUT[1:])
         parts = [table, *parts, *_payload_lines(found["payload"])]
     show(answer, *parts)
+    if found and found["push"] and found["push"]["limits"]:
+        note(f"attempts: {found['retry_count']} {found['push']['limits']}")
     if found and found["push"] and found["push"]["kept"]:
         note(f'task "{task}" is {KEPT}: {found["push"]["kept"]}')
     if problem:
@@ -204,7 +206,8 @@ def _event_line(event: Json) -> str:
     if event["status"] is not None:
         line += f", {_result(event['status'])}"
     if event["until"]:
-        line += f", until {when(event['until'])}"
+        following = "next" if event["kind"] == _FAILED else "until"
+        line += f", {following} {when(event['until'])}"
     number = event["request"] and f"request {event['request']}"
     origin = ", ".join(filter(None, [event["interface"], number, event["client"]]))
     return f"{line}  ({origin})" if origin else line

@@ -7,6 +7,7 @@ from itertools import cycle, groupby
 from typing import Final, NamedTuple
 
 from pullqueue.clock import from_usec
+from pullqueue.config.model import QueueMode
 from pullqueue.control.overview import FLOW_KINDS
 from pullqueue.engine.events import MINUTE_USEC, Flow
 from pullqueue.text import format_span
@@ -16,8 +17,11 @@ HEIGHT = 48
 RANGES: Final = {"15": "15 min", "60": "1 h", "1440": "24 h", "43200": "30 d"}
 """The time spans of charts, in minutes, and their labels."""
 _FIRST_CHOICES = ("60", "1440", "43200")
-KINDS: Final = ("added", "leased", "deleted")
-"""The lines of a queue's chart; attempts are leases."""
+CHART: Final = {
+    QueueMode.PULL: ("added", "leased", "deleted"),
+    QueueMode.PUSH: ("added", "delivered", "failed"),
+}
+"""The lines of a queue's chart."""
 _COLUMNS = 60
 _MAX_LINES = 6
 
@@ -53,12 +57,19 @@ class Chart(NamedTuple):
     column_width: float
 
 
-def chart_of(flow: Flow, now_usec: int, minutes: str = "", *, is_small: bool = False) -> Chart:
-    """Return how many tasks of a queue were added, leased and deleted until now.
+def chart_of(
+    flow: Flow,
+    now_usec: int,
+    minutes: str = "",
+    *,
+    kinds: Sequence[str] = CHART[QueueMode.PULL],
+    is_small: bool = False,
+) -> Chart:
+    """Return how many events of each kind there were in a queue until now.
 
     A small chart has no columns: nobody can point at one.
     """
-    series = {kind: _counts(flow, kind) for kind in KINDS}
+    series = {kind: _counts(flow, kind) for kind in kinds}
     return _chart(series, now_usec, minutes, what="tasks", is_small=is_small)
 
 

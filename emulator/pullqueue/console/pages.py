@@ -21,7 +21,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import ManualClock, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.console.actions import changes_of_form
-from pullqueue.console.charts import RANGES, chart_of, overlay_of
+from pullqueue.console.charts import CHART, RANGES, chart_of, overlay_of
 from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.clock import get_clock
@@ -74,7 +74,8 @@ _QUEUE_COLUMNS = {
     "scheduled": "Scheduled, retrying",
     "exhausted": "Exhausted",
     "oldest_age_seconds": "Oldest due",
-    "leased_last_minute": "Leased in 1 min",
+    "done": "Done in 1 min",
+    "failed": "Failed in 1 min",
 }
 """Fields by which queues can be sorted, and the heads of their columns."""
 _FIGURES = (
@@ -132,11 +133,13 @@ class Pages:
         found = [queue for queue in queues if text in queue.name.lower()]
         if key in _QUEUE_COLUMNS:
             found.sort(
-                key=lambda queue: (getattr(queue, key) is not None, getattr(queue, key)),
-                reverse=chosen.get("order") == "desc",
+                key=lambda queue: _sort_key(queue, key), reverse=chosen.get("order") == "desc"
             )
         charts = {
-            name: chart_of(flow, now_usec, "60", is_small=True) for name, flow in flows.items()
+            queue.name: chart_of(
+                flows[queue.name], now_usec, "60", kinds=CHART[queue.mode], is_small=True
+            )
+            for queue, _ in statistics
         }
         return self._page(
             "queues",
@@ -145,6 +148,7 @@ class Pages:
             found=found,
             columns=_QUEUE_COLUMNS,
             charts=charts,
+            legend={queue.mode.value: charts[queue.name] for queue in queues},
             overlay=overlay_of(flows, now_usec, chosen.get("range", "")),
             ranges=RANGES,
             chosen=chosen,
@@ -170,7 +174,9 @@ class Pages:
             queue=shown,
             figures=_figures([shown]),
             states=_STATES[shown.mode],
-            chart=chart_of(flow, emulator.now_usec(), chosen.get("range", "")),
+            chart=chart_of(
+                flow, emulator.now_usec(), chosen.get("range", ""), kinds=CHART[shown.mode]
+            ),
             ranges=RANGES,
             chosen=chosen,
             **special,
@@ -445,6 +451,14 @@ class Pages:
         }
         html = render_template(f"console/{template}.html", **known | values)
         return Response(html, status, content_type="text/html; charset=utf-8")
+
+
+def _sort_key(queue: QueueResource, column: str) -> tuple[bool, Any]:
+    """Return by what queues are sorted; those without a value are the first ones."""
+    progress = queue.progress
+    numbers = {"done": progress.leased + progress.delivered, "failed": progress.failed}
+    value = numbers.get(column, getattr(queue, column, None))
+    return value is not None, value
 
 
 def _figures(queues: Sequence[QueueResource]) -> _Figures:

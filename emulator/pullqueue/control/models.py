@@ -26,7 +26,8 @@ from pullqueue.errors import (
 )
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import retry_of
-from pullqueue.tasks import HttpRequest, Task
+from pullqueue.tasks import HttpRequest, RetryParameters, Task
+from pullqueue.text import format_span
 
 PREVIEW_BYTES: Final = 256
 MANUAL_CLOCK: Final = (
@@ -108,6 +109,8 @@ class PushState(Model):
     """What is missing to send the task."""
     deadline_seconds: float
     """How long an attempt can take."""
+    limits: str | None
+    """How many attempts it gets at most; None: any number."""
 
     @classmethod
     def of(
@@ -129,7 +132,20 @@ class PushState(Model):
             next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
             kept=push_to.missing(task, queue.settings),
             deadline_seconds=task.push.request.deadline_seconds,
+            limits=_limits_text(retry_of(task, queue.settings), task.retry_count),
         )
+
+
+def _limits_text(retry: RetryParameters, attempts: int) -> str | None:
+    """Return how often and how long a push task is tried, or why it still is."""
+    limit, age = retry.task_retry_limit, retry.task_age_limit_seconds
+    if limit is None:
+        return None if age is None else f"until {format_span(age)} after the first"
+    if age is None:
+        return f"of {limit + 1}"
+    if attempts > limit:
+        return f"retry limit {limit}, but the age limit of {format_span(age)} is not over"
+    return f"of {limit + 1}, or more until {format_span(age)} after the first"
 
 
 class TaskResource(Model):

@@ -26,6 +26,8 @@ FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
     "added": (EventKind.ADDED,),
     "leased": (EventKind.LEASED, EventKind.ATTEMPT_STARTED),
     "deleted": (EventKind.DELETED, EventKind.PURGED, EventKind.ATTEMPT_SUCCEEDED),
+    "delivered": (EventKind.ATTEMPT_SUCCEEDED,),
+    "failed": (EventKind.ATTEMPT_FAILED,),
     "exhausted": (EventKind.EXHAUSTED,),
 }
 """The events that each number of a minute counts."""
@@ -88,6 +90,8 @@ class FlowMinute(Model):
     added: Count
     leased: Annotated[Count, Meta(description="Tasks leased, or attempts started.")]
     deleted: Annotated[Count, Meta(description="Tasks deleted, purged or sent successfully.")]
+    delivered: Annotated[Count, Meta(description="Attempts that succeeded.")]
+    failed: Annotated[Count, Meta(description="Attempts that failed.")]
     exhausted: Count
 
     @classmethod

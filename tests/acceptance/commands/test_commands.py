@@ -527,3 +527,18 @@ def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
     assert run("tasks requeue --status 500 --reason 'no /status'").out == "4 requeued\n"
     assert [task.name for task in emulator.queue("mail").exhausted] == ["b"]
     assert run("tasks list").out.count("POST /status/500") == 4
+
+
+def test_a_failed_attempt_is_followed_by_the_next_one(run: Run, emulator: Emulator) -> None:
+    emulator.queue("push").add(name="a")
+    run_tasks(emulator, send=lambda _: 500)
+
+    assert "attempt failed, status 500, next 2026-01-01 00:00:00" in run("tasks get push a").out
+
+
+def test_a_fault_selects_tasks_by_their_url(run: Run) -> None:
+    """--url is the address of the server, as everywhere."""
+    added = run("faults add fail attempt --task-url '/mail/*' --status 500 --per-task")
+
+    assert (added.status, added.err) == (0, "")
+    assert "url=/mail/*" in added.out

@@ -32,7 +32,7 @@ _PULL_TASK = {
     "push": None,
     "payload": {**evil("bytes text"), "base64": b64encode(EVIL.encode()).decode()},
 }
-_PUSH = {**evil("kept last_status last_reason"), "next_attempt": _TIME}
+_PUSH = {**evil("kept last_status last_reason limits"), "next_attempt": _TIME}
 _PUSH_TASK = {**_PULL_TASK, "push": {**_PUSH, "request": evil("method url")}}
 _QUEUE = {
     **evil("name state leased_last_minute leased_last_hour kept"),

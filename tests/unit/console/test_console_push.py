@@ -185,8 +185,53 @@ def test_a_queue_without_a_rate() -> None:
     emulator = Emulator.from_text("queue:\n- {name: news, rate: 0/s}\n", clock=ManualClock())
     console = ConsoleClient(ServerState(emulator))
 
-    assert "news not delivered not sent: rate is 0" in console.text("/")
+    assert "its rate is 0: tasks wait until queue.yaml has another rate" in console.text("/")
     text = console.text("/queues/news")
-    assert "news push not sent: rate is 0" in text
-    assert "No task of this queue is sent, because its rate is 0" in text
+    assert "Its rate is 0: tasks wait until queue.yaml has another rate." in text
     assert '"rate": "0/s"' in text
+
+
+def test_due_tasks_that_are_held_up_are_not_shown_as_available(console: Console) -> None:
+    """Of a paused queue no time of a next attempt is shown; the chart has attempts, no leases."""
+    queue = console.emulator.queue("mail")
+    for place in range(50):
+        queue.add(name=f"t{place}")
+
+    page = console.page("/queues/mail")
+    assert 'title="50 due tasks wait for the rate of' in page
+    assert ">waiting</span>" in page
+    assert re.search(r"Tasks per min over the last 1 h: 50 added, 0 delivered, 0 failed", page)
+    queue.pause()
+    assert ">when resumed</time>" in console.page("/queues/mail")
+    assert "when the queue is resumed" in console.page("/queues/mail/tasks/t0")
+
+
+def test_attempts_past_the_retry_limit_are_explained(console: Console) -> None:
+    retries = "retry_parameters: {task_retry_limit: 1, task_age_limit: 1d}"
+    config = CONFIG.replace("}", f", {retries}}}", 1)
+    console.emulator.reconfigure(Emulator.from_text(config).config)
+    console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
+    for _ in range(3):
+        console.run("a")
+
+    page = console.text("/queues/mail/tasks/a")
+    assert "Attempts 3 retry limit 1, but the age limit of 1 d is not over" in page
+
+
+def test_a_queue_of_which_all_is_exhausted_says_so(console: Console) -> None:
+    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
+    console.emulator.reconfigure(Emulator.from_text(config).config)
+    console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
+    console.run("a")
+
+    assert "No tasks are left. 1 is exhausted" in console.text("/queues/mail")
+
+
+def test_a_queue_whose_attempts_fail_is_red_with_the_last_error(console: Console) -> None:
+    console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
+    console.run("a")
+
+    page = console.page("/")
+    assert '<span class="why error">its only attempt in the last minute failed' in page
+    assert '<span class="alarm">1</span>' in page
+    assert "the last error: status 500: no /status/500" in console.text("/queues/mail")
