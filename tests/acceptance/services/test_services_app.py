@@ -1,0 +1,126 @@
+"""A real app with ndb in a process of its own, with the services of `exec` and `serve`."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from executing import EXEC
+from programs import completed, running
+from push_app import until
+from served import free_port, serving
+from stores import LONG
+
+from pullqueue.services.journal import Journal
+
+APP = (sys.executable, "-W", "ignore", str(Path(__file__).parent / "orders.py"))
+QUEUE_YAML = "queue:\n- {name: default, rate: 100/s}\n- {name: pull, mode: pull}\n"
+KILLS = 30 if LONG else 2
+
+
+def call(url: str, method: str = "GET") -> Any:
+    """Return what an app responds, as JSON; None where there is no response."""
+    try:
+        with urlopen(Request(url, method=method), timeout=60) as response:  # noqa: S310
+            return json.loads(response.read() or b"0")
+    except (OSError, HTTPException):
+        return None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a working folder with a queue.yaml."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    return tmp_path
+
+
+@contextmanager
+def web_app(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the app with its push tasks; yield the process and the app's address."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = (*EXEC, "--push-to", url, *options, "--", *APP)
+    with running(*command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(port)) as process:
+        until(lambda: call(url) is not None or process.poll() is not None)
+        yield process, url
+
+
+def test_an_app_with_ndb_runs_under_exec(folder: Path) -> None:
+    """Transactions, their tasks, and queries; nothing is written to the folder."""
+    items = [f"item{number}" for number in range(10)]
+    with web_app(folder) as (_, url):
+        for item in items:
+            assert call(f"{url}/orders/{item}", "POST") == 0
+        until(lambda: call(url) == dict.fromkeys(items, 1))
+
+    assert [path.name for path in folder.iterdir()] == ["queue.yaml"]
+
+
+def test_a_folder_of_data_keeps_all_of_an_app(folder: Path) -> None:
+    """Entities, and the tasks that were left; the app's crash in a transaction leaves neither."""
+    with web_app(folder, "--data", "data") as (_, url):
+        call(f"{url}/orders/tea", "POST")
+        until(lambda: call(url) == {"tea": 1})
+    assert sorted(path.name for path in (folder / "data").iterdir()) == ["datastore.db", "tasks.db"]
+    with web_app(folder, "--data", "data") as (process, url):
+        assert call(url).keys() == {"tea"}  # its mail is sent again if exec missed the response
+        assert call(f"{url}/orders/coffee?crash", "POST") is None
+        assert process.wait(60) == 128 + 9
+
+    with web_app(folder, "--data", "data") as (_, url):
+        assert call(url).keys() == {"tea"}
+        call(f"{url}/orders/coffee", "POST")
+        until(lambda: call(url)["coffee"] == 1)
+
+
+@pytest.mark.long
+def test_kill_9_loses_nothing_that_was_acknowledged(folder: Path) -> None:
+    """Of the server, and of the app: each order is there with its task, or neither is."""
+    chance = random.Random(1)  # noqa: S311 - the time of a kill is not secret
+    acknowledged: list[str] = []
+    for turn in range(KILLS):
+        with serving("--data", "data", folder=folder) as served:
+            address = served.url.removeprefix("http://")
+            under_exec = (*EXEC, "--url", address, "--", *APP)
+            with running(
+                *under_exec, "write", f"{turn}", cwd=folder, stderr=subprocess.DEVNULL
+            ) as app:
+                assert app.stdout is not None
+                lines = (app.stdout.readline() for _ in range(chance.randrange(20, 120)))
+                acknowledged += map(str.strip, lines)
+                served.process.kill()
+                acknowledged += app.stdout.read().split()
+
+    with serving("--data", "data", folder=folder) as served:
+        under_exec = (*EXEC, "--url", served.url.removeprefix("http://"), "--", *APP)
+        checked = completed([*under_exec, "check"], cwd=folder)
+    orders, tasks = (line.split() for line in checked.stdout.splitlines())
+
+    assert set(acknowledged) <= set(orders), checked.stderr
+    assert tasks == orders
+    journal = Journal(folder / "data" / "datastore.db")
+    assert journal.tasks() == []
+    journal.close()
+
+
+def test_python_and_the_server_agree_on_the_project(folder: Path) -> None:
+    """Exec's --project names the app, and the datastore refuses others."""
+    show = "from google.appengine.ext import ndb; print(ndb.Model(id=1).put())"
+    python = (sys.executable, "-W", "ignore", "-c", show)
+    mine = completed([*EXEC, "--project", "mine", "--", *python], cwd=folder)
+    assert (mine.returncode, mine.stdout) == (0, "Key('Model', 1)\n"), mine.stderr
+    with serving("--project", "theirs", folder=folder) as served:
+        url = served.url.removeprefix("http://")
+        refused = completed([*EXEC, "--url", url, "--", *python], cwd=folder)
+
+    assert refused.returncode == 1
+    assert 'application id "dev~my-app" is not that of this server, which was' in refused.stderr
