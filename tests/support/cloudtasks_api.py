@@ -136,6 +136,8 @@ def transcoded(
         return method.suffix, {"appId": fields["appId"]}, fields.get("httpBody")
     holder = reduce(getitem, holders, fields)
     path = f"{holder.pop(field)}{method.suffix}"
+    if "<task_id>" in path:
+        path = path.replace("<task_id>", fields.pop("taskId", ""))
     if method.body == "*":
         return path, {}, fields
     body = fields.pop(method.body, {}) if method.body else None

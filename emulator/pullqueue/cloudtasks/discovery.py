@@ -89,12 +89,16 @@ def _method(method: Method) -> dict[str, Any]:
                 parameters[field] = {**shape, "location": "query"}
     version = f"{method.version}/" if method.resource else ""
     variable = f"{{+{name}}}" if method.resource else ""
+    suffix = method.suffix.replace("<task_id>", "{taskId}")
+    if suffix != method.suffix:
+        parameters["taskId"] = {"type": "string", "location": "path", "required": True}
+    resource = method.resource.replace("<", "{").replace(">", "sId}")
     described = {
         "httpMethod": method.verb,
-        "path": f"{version}{variable}{method.suffix}",
-        "flatPath": f"{version}{method.path.replace('<', '{').replace('>', 'sId}')}",
+        "path": f"{version}{variable}{suffix}",
+        "flatPath": f"{version}{resource}{suffix}",
         "parameters": parameters,
-        "parameterOrder": [name] if method.resource else [],
+        "parameterOrder": [each for each, shape in parameters.items() if shape.get("required")],
         "response": {"$ref": method.response},
         "scopes": [_SCOPE],
     }
@@ -126,7 +130,8 @@ def _schemas(version: Version) -> dict[str, Any]:
             add(_body(method))
         if method.body == "*":
             # The path has it.
-            schemas[method.request]["properties"].pop(method.field)
+            for parameter in (method.field, "taskId"):
+                schemas[method.request]["properties"].pop(parameter, None)
         add(message_class(method.version, method.response).DESCRIPTOR)
     return schemas
 

@@ -16,7 +16,13 @@ from google.api import httpbody_pb2
 from google.cloud.location import locations_pb2
 from google.iam.v1 import iam_policy_pb2, policy_pb2
 from google.longrunning import operations_pb2
-from google.protobuf import empty_pb2, json_format
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    empty_pb2,
+    json_format,
+    message_factory,
+)
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.rpc import code_pb2, error_details_pb2, status_pb2
@@ -46,9 +52,43 @@ _CAPITAL: Final = re.compile(r"([A-Z])")
 @cache
 def message_class(version: str, name: str) -> Message:
     """Return the protobuf class of a message in a version of the API."""
+    if name in ("BufferTaskRequest", "BufferTaskResponse"):
+        return _buffer_messages(version)[name]
     modules = (import_module(f"google.cloud.tasks_{version}.types"), *_MODULES)
     found = next(vars(module)[name] for module in modules if name in vars(module))
     return found if hasattr(found, "DESCRIPTOR") else found.pb()
+
+
+@cache
+def _buffer_messages(version: str) -> dict[str, Message]:
+    """Return the messages of BufferTask, which Google's client for Python does not have."""
+    task = message_class(version, "Task").DESCRIPTOR
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"pullqueue/{version}/buffer.proto",
+        package=f"pullqueue.{version}",
+        dependency=[task.file.name, httpbody_pb2.DESCRIPTOR.name],
+        syntax="proto3",
+    )
+    request = file.message_type.add(name="BufferTaskRequest")
+    request.field.add(name="queue", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    request.field.add(name="task_id", number=2, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    body = httpbody_pb2.HttpBody.DESCRIPTOR
+    for message, name, number, kind in (
+        (request, "body", 3, body),
+        (file.message_type.add(name="BufferTaskResponse"), "task", 1, task),
+    ):
+        type_name = f".{kind.full_name}"
+        message.field.add(
+            name=name,
+            number=number,
+            type_name=type_name,
+            type="TYPE_MESSAGE",
+            label="LABEL_OPTIONAL",
+        )
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(file.SerializeToString())
+    classes: dict[str, Message] = message_factory.GetMessageClassesForFiles([file.name], pool)
+    return {each.DESCRIPTOR.name: each for each in classes.values()}
 
 
 def has(message: Message, field: str) -> bool:

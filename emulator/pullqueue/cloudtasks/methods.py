@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message
 
 NAME: Final = "cloudtasks"
+BUFFER_TASK: Final = "BufferTask"
 LOCATIONS_SERVICE: Final = "google.cloud.location.Locations"
 
 PROJECT = "projects/<project>"
@@ -127,6 +128,18 @@ _SHARED = (
     Method("GetTask", "GET", "name", TASK, "", "", "Task", "tasks.get"),
     Method("CreateTask", "POST", "parent", QUEUE, "/tasks", "*", "Task", "tasks.create"),
     Method("DeleteTask", "DELETE", "name", TASK, "", "", "Empty", "tasks.delete"),
+    Method(
+        *(
+            BUFFER_TASK,
+            "POST",
+            "queue",
+            QUEUE,
+            "/tasks/<task_id>:buffer",
+            "*",
+            "BufferTaskResponse",
+        ),
+        permission="tasks.create",
+    ),
     Method("RunTask", "POST", "name", TASK, ":run", "*", "Task", "tasks.run"),
     Method(
         *("ListLocations", "GET", "name", PROJECT, "/locations", "", "ListLocationsResponse"),

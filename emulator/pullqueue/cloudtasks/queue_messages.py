@@ -14,6 +14,7 @@ from pullqueue.api.resources import Project
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.http_target_messages import read_http_target, write_http_target
 from pullqueue.cloudtasks.messages import (
     LARGEST_INT,
     MAX_SECONDS,
@@ -32,7 +33,7 @@ from pullqueue.config.model import (
     RetryParameters,
 )
 from pullqueue.engine.queue import Queue
-from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, RATE_PER_SECOND
+from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, RATE_PER_SECOND, Limits
 
 _MAX_NANOS: Final = 999_999_999
 _MAX_TOMBSTONE_SECONDS: Final = 9 * 86_400
@@ -100,11 +101,6 @@ def queue_settings(
     names = {path.partition(".")[0] for path in paths}
     fields = names or {field.name for field in message.DESCRIPTOR.fields}
     changes: dict[str, Any] = {}
-    if "http_target" in fields and message.http_target.ByteSize():
-        raise invalid(
-            "queue.http_target is not supported: set url, method, headers and token of each task",
-            field="queue.http_target",
-        )
     if "type_" in fields and has(message, "type_"):
         _check_mode(message, before)
     if "task_ttl" in fields:
@@ -114,8 +110,14 @@ def queue_settings(
     if "retry_config" in fields:
         read = _pull_retry if before.is_pull else read_retry
         changes["retry_parameters"] = read(message.retry_config, "queue.retry_config")
-    if not before.is_pull:
-        changes |= _push_changes(message, fields, call.version)
+    if before.is_pull:
+        if "http_target" in fields and message.http_target.ByteSize():
+            raise invalid(
+                "queue.http_target is set, and the queue is a pull queue: leave it out",
+                field="queue.http_target",
+            )
+    else:
+        changes |= _push_changes(message, fields, call.version, call.emulator.limits)
     return replace(before, **changes)
 
 
@@ -130,8 +132,13 @@ def _check_mode(message: Message, before: QueueSettings) -> None:
         )
 
 
-def _push_changes(message: Message, fields: set[str], version: Version) -> dict[str, Any]:
+def _push_changes(
+    message: Message, fields: set[str], version: Version, limits: Limits
+) -> dict[str, Any]:
     changes: dict[str, Any] = {}
+    if "http_target" in fields:
+        target = read_http_target(message.http_target, headers_bytes=limits.http_headers_bytes)
+        changes["http_target"] = target
     routing = version.routing_override.split(".")
     if routing[0] in fields:
         changes["target"] = target_of(reduce(getattr, routing, message))
@@ -170,6 +177,8 @@ def _write_push_settings(call: Call, message: Message, settings: QueueSettings) 
     if settings.target:
         override = getattr(reduce(getattr, holders, message), routing)
         write_routing(override, settings.target, call.name)
+    if settings.http_target is not None:
+        write_http_target(message.http_target, settings.http_target)
     setattr(limits, version.dispatch_rate, settings.effective_rate)
     limits.max_burst_size = settings.effective_bucket_size
     setattr(limits, version.max_concurrent, settings.effective_concurrent_requests)

@@ -34,7 +34,11 @@ _DEFAULT_LOCATION: Final = "us-central1"
 _MAX_LISTED: Final = 9800
 _POSITION: Final = re.compile(r"[\w.-]{1,500}", re.ASCII)
 """The name of a queue."""
-_TARGETS: Final = {"pull_target": QueueMode.PULL, "app_engine_http_target": QueueMode.PUSH}
+_TARGETS: Final = {
+    "pull_target": QueueMode.PULL,
+    "app_engine_http_target": QueueMode.PUSH,
+    "http_target": QueueMode.PUSH,
+}
 _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 
 
@@ -164,7 +168,8 @@ def _mode_of_new(message: Message) -> QueueMode:
     mode = _TARGETS.get(message.WhichOneof("target_type"))
     if mode is None:
         raise invalid(
-            "the queue has no pull_target or app_engine_http_target: set one", field="queue"
+            "the queue has no pull_target, app_engine_http_target or http_target: set one",
+            field="queue",
         )
     return mode
 

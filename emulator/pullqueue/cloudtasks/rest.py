@@ -20,7 +20,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import as_json, read_body, served
 from pullqueue.cloudtasks import firebase
 from pullqueue.cloudtasks.errors import envelope, invalid, service_error
-from pullqueue.cloudtasks.methods import LOCATIONS_SERVICE, NAME, Method
+from pullqueue.cloudtasks.methods import BUFFER_TASK, LOCATIONS_SERVICE, NAME, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.interceptors import amend_origin
 from pullqueue.errors import PullQueueError
@@ -50,6 +50,20 @@ class _HttpBody(msgspec.Struct):
     """`google.api.HttpBody` in JSON."""
 
     data: bytes
+
+
+class _BufferedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The same, and what it is."""
+
+    data: bytes = b""
+    content_type: str = ""
+
+
+class _BufferTaskRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """`BufferTaskRequest` in JSON, without the queue that the path names."""
+
+    body: _BufferedBody = _BufferedBody()
+    task_id: str = ""
 
 
 class CloudTasks:
@@ -112,6 +126,8 @@ def _add_routes(routes: Blueprint, version: Version) -> None:
         view, endpoint = _view(method), f"{version.name} {method.name}"
         for prefix in _prefixes(method):
             routes.add_url_rule(f"{prefix}/{method.path}", endpoint, view, methods=[method.verb])
+        if method.name == BUFFER_TASK:
+            _add_buffer_routes(routes, method)
     prefix = f"/{version.name}"
     for name, verb, path in version.unimplemented:
         endpoint = f"{version.name} {name}".replace(".", " ")
@@ -119,6 +135,18 @@ def _add_routes(routes: Blueprint, version: Version) -> None:
     unknown, endpoint = partial(_unknown, version), f"{version.name} unknown"
     for rule in ("", "/", "/<path:path>"):
         routes.add_url_rule(f"{prefix}{rule}", endpoint, unknown, methods=_VERBS)
+
+
+def _add_buffer_routes(routes: Blueprint, method: Method) -> None:
+    """Add the other paths of BufferTask: any request to them becomes a task with its verb."""
+    for verb in _VERBS:
+        view = _view(method._replace(verb=verb))
+        # gcloud sends the second where no id is given.
+        for number, suffix in enumerate(("/<task_id>:buffer", "/:buffer", ":buffer")):
+            rule = f"/{method.version}/{method.resource}/tasks{suffix}"
+            endpoint = f"{method.version} {method.name} {verb} {number}"
+            if (verb, number) != (method.verb, 0):
+                routes.add_url_rule(rule, endpoint, view, methods=[verb])
 
 
 def _prefixes(method: Method) -> tuple[str, ...]:
@@ -143,7 +171,11 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
         )
         if g.caller:
             amend_origin(client=g.caller)
-        message = _message(method, pattern.format(**parts))
+        name = pattern.format(**parts)
+        if method.name == BUFFER_TASK:
+            message = _buffered(method, name, parts.get("task_id", ""))
+        else:
+            message = _message(method, name)
         if method.name == "CreateQueue":
             g.logged["queue"] = method.queue_of(message)
         if of_firebase:
@@ -180,6 +212,22 @@ def _message(method: Method, name: str) -> Message:
     except Exception as error:  # noqa: BLE001 - it raises many kinds for odd values, SystemError too
         reason = str(error).partition("\n")[0]
         raise invalid(f"the request is not a valid {method.request}: {reason:.500}") from None
+    return message
+
+
+def _buffered(method: Method, queue: str, task_id: str) -> Message:
+    """Return the request of BufferTask: the body is that of the task, or a BufferTaskRequest."""
+    from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - slow to import
+
+    data = read_body()
+    try:
+        given = msgspec.json.decode(data, type=_BufferTaskRequest)
+    except (ValueError, RecursionError):
+        kind = request.headers.get("Content-Type", "")
+        given = _BufferTaskRequest(body=_BufferedBody(data=data, content_type=kind))
+    message = message_class(method.version, method.request)()
+    message.queue, message.task_id = queue, task_id or given.task_id
+    message.body.data, message.body.content_type = given.body.data, given.body.content_type
     return message
 
 

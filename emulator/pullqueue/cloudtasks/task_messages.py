@@ -16,6 +16,7 @@ from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import LOCALE, CloudTasksError, invalid
+from pullqueue.cloudtasks.http_target_messages import write_token
 from pullqueue.cloudtasks.messages import BASIC, FULL, Message, has, message_class, write_time
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.queue_messages import target_of, write_routing
@@ -189,7 +190,7 @@ def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -
     Messages that are built on their own and copied into a response take half as long again.
     """
     queue = str(call.name._replace(task=""))
-    full = call.request.response_view == FULL
+    full = getattr(call.request, "response_view", BASIC) == FULL
     for task in tasks:
         message = add()
         message.name = f"{queue}/tasks/{task.name}"
@@ -332,7 +333,7 @@ def _write_request(call: Call, message: Message, task: Task, request: HttpReques
         shown.url = request.url
         if full:
             shown.body = task.payload
-        _write_token(shown, request.token)
+        write_token(shown, request.token)
     number = shown.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_name
     shown.http_method = number[request.method].number
     for name, text in base_headers(request, task.payload).items():
@@ -341,14 +342,6 @@ def _write_request(call: Call, message: Message, task: Task, request: HttpReques
         message.dispatch_deadline.FromMilliseconds(int(request.deadline_seconds * 1000))
     if request.retry is not None and has(message, "retry_config"):
         write_retry(message.retry_config, request.retry)
-
-
-def _write_token(shown: Message, token: RequestToken | None) -> None:
-    if token is None:
-        return
-    written = getattr(shown, token.kind)
-    written.service_account_email = token.email
-    setattr(written, "scope" if token.kind == "oauth_token" else "audience", token.detail)
 
 
 def _write_pull_message(call: Call, message: Message, task: Task, *, full: bool) -> None:

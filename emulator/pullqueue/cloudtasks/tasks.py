@@ -18,10 +18,12 @@ from pullqueue.cloudtasks.messages import (
 )
 from pullqueue.cloudtasks.task_messages import insert_tasks, new_task, time_usec, write_tasks
 from pullqueue.engine import verbs
+from pullqueue.engine.request_validation import METHODS_WITH_BODY
 from pullqueue.engine.store import fitting
 from pullqueue.engine.task_errors import unknown_task
 from pullqueue.errors import InvalidTaskError, TaskError
 from pullqueue.push.dispatcher import make_due
+from pullqueue.push.http_target import override_url
 from pullqueue.tasks import DeleteResult, Task
 
 _MAX_LISTED: Final = 1000
@@ -29,6 +31,8 @@ _POSITION: Final = re.compile(r"(-?\d{1,18}) (\d{1,18})", re.ASCII)
 """Eta and sequence; numbers that every store can compare with."""
 _TAG: Final = re.compile(r'tag\s*=\s*(?:"(?P<quoted>.*)"|(?P<plain>(?!").*))', re.DOTALL)
 """gcloud writes a tag in quotes and leaves quotes within it as they are."""
+_DEFAULT_CONTENT_TYPE: Final = "application/json"
+"""Of a task that is added by BufferTask, with a body whose type is not given (documented)."""
 _CALL: Final = re.compile(r"\w+\s*\(\s*\)")
 _OLDEST_TAG: Final = re.compile(r"tag_function\s*=\s*oldest_tag\(\)")
 
@@ -58,11 +62,34 @@ def create_task(call: Call) -> Message:
     """CreateTask: add a task."""
     if not call.request.HasField("task"):
         raise invalid("task is missing: send the task to add", field="task")
-    queue = call.queue
-    [result] = insert_tasks(call, queue, [new_task(call, queue, call.request.task)])
-    if isinstance(result, CloudTasksError):
-        raise result
-    return _task_message(result, call)
+    return _task_message(_inserted(call, call.request.task), call)
+
+
+def buffer_task(call: Call) -> Message:
+    """BufferTask: add an HTTP task for the URL that its queue has for all of them."""
+    queue, request = call.queue, call.request
+    target = queue.settings.http_target
+    if target is None or target.host is None:
+        raise CloudTasksError(
+            f'queue "{queue.name}" has no URL for its tasks: set http_target.uri_override.host, by '
+            "CreateQueue or UpdateQueue",
+            rpc_code="FAILED_PRECONDITION",
+        )
+    task = call.message("Task")
+    if request.task_id:
+        task.name = f"{call.name}/tasks/{request.task_id}"
+    scheme = target.scheme or "https"
+    port = f":{target.port}" if target.port else ""
+    sent = task.http_request
+    sent.url = override_url(f"{scheme}://{target.host}{port}", target)
+    methods = sent.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_name
+    sent.http_method = methods[call.method.verb].number
+    if request.body.data and call.method.verb in METHODS_WITH_BODY:
+        sent.body = request.body.data
+        sent.headers["Content-Type"] = request.body.content_type or _DEFAULT_CONTENT_TYPE
+    response = call.message("BufferTaskResponse")
+    write_tasks(call, [_inserted(call, task)], lambda: response.task)
+    return response
 
 
 def delete_task(call: Call) -> Message:
@@ -130,6 +157,14 @@ def run_task(call: Call) -> Message:
     with suppress(TaskError):  # the attempt may have ended already
         task = queue.get_task(name)
     return _task_message(task, call)
+
+
+def _inserted(call: Call, task: Message) -> Task:
+    """Add the task that a message describes and return it as it is stored."""
+    [result] = insert_tasks(call, call.queue, [new_task(call, call.queue, task)])
+    if isinstance(result, CloudTasksError):
+        raise result
+    return result
 
 
 def _modified(call: Call, lease_seconds: int) -> Message:

@@ -12,7 +12,6 @@ from typing import Final
 from pullqueue.cloudtasks.methods import (
     LOCATION,
     QUEUE,
-    TASK,
     V2_METHODS,
     V2BETA2_METHODS,
     V2BETA3_METHODS,
@@ -59,7 +58,6 @@ _NOWHERE: Final = (
     ("getCmekConfig", "GET", f"{LOCATION}/cmekConfig"),
     ("updateCmekConfig", "PATCH", f"{LOCATION}/cmekConfig"),
     ("operations.get", "GET", f"{LOCATION}/operations/<operation>"),
-    ("buffer", "POST", f"{TASK}:buffer"),
 )
 """Methods that no version has here."""
 V2BETA2: Final = Version(

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pullqueue.tasks import RetryParameters
+from pullqueue.tasks import RequestToken, RetryParameters
 
 __all__ = [
     "SECONDS_PER_UNIT",
     "AclEntry",
+    "HttpTarget",
     "QueueConfig",
     "QueueMode",
     "QueueSettings",
@@ -70,6 +71,26 @@ class AclEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HttpTarget:
+    """What a queue overrides in its HTTP tasks when they are sent; only Cloud Tasks sets it."""
+
+    scheme: str | None = None
+    """`http` or `https`."""
+    host: str | None = None
+    port: int | None = None
+    """0 removes the port of the URL."""
+    path: str | None = None
+    """`""` removes the path, and an empty query the query."""
+    query: str | None = None
+    if_not_exists: bool = False
+    """True if only those parts of a URL are set that it does not have."""
+    method: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    """Names and values, in order."""
+    token: RequestToken | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class QueueSettings:
     """One entry of `queue`."""
 
@@ -95,6 +116,8 @@ class QueueSettings:
     """How long the name of a deleted task is reserved; queue.yaml cannot set it."""
     log_sampling_ratio: float | None = None
     """Which part of its operations is logged, 0 to 1; only Cloud Tasks v2 sets and shows it."""
+    http_target: HttpTarget | None = None
+    """What it overrides in its HTTP tasks; only Cloud Tasks sets and shows it."""
     line: int = field(default=0, compare=False)
     """Where the entry begins in the file (1-based); 0 for a queue that is in no file."""
     column: int = field(default=0, compare=False)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
 from pullqueue.config.model import QueueSettings
-from pullqueue.push.request import push_of, target_of, targets_of
+from pullqueue.push.request import effective_request, target_of, targets_of
 from pullqueue.push.tokens import missing_extra
 from pullqueue.tasks import Task
 from pullqueue.text import quoted
@@ -80,7 +80,7 @@ class PushAddresses:
 
     def find(self, task: Task, settings: QueueSettings) -> SplitUrl | str:
         """Return the address to which a task of a queue is sent, or what is missing to send it."""
-        request = push_of(task).request
+        request = effective_request(task, settings)
         target = target_of(request, settings)
         address = self._of(target)
         if address is not None:

@@ -25,7 +25,14 @@ from pullqueue.engine.queue import Queue, walk
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import PullQueueError, QueueError, TaskError
 from pullqueue.push.rate import TokenBucket
-from pullqueue.push.request import PushRequest, PushResponse, Send, push_of, push_request
+from pullqueue.push.request import (
+    PushRequest,
+    PushResponse,
+    Send,
+    effective_request,
+    push_of,
+    push_request,
+)
 from pullqueue.push.retry import conclude, start
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task, TaskState
@@ -308,7 +315,7 @@ class Dispatcher:
         queue = self._emulator.queue(task.queue_name)
         lease_seconds = self._lease_seconds or push_of(task).request.deadline_seconds
         # Before the start: it can fail.
-        authorization = self._signer.authorization(push_of(task).request)
+        authorization = self._signer.authorization(effective_request(task, queue.settings))
         attempts = start(task, self._emulator.now_usec())
         leased = perf_counter()
         try:

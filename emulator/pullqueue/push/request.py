@@ -19,6 +19,7 @@ from pullqueue.config.model import QueueSettings
 from pullqueue.engine.request_validation import METHODS_WITH_BODY
 from pullqueue.errors import InvalidTaskError
 from pullqueue.limits import KIB
+from pullqueue.push.http_target import override
 from pullqueue.tasks import HttpRequest, Push, Task
 from pullqueue.text import shorten
 
@@ -146,9 +147,12 @@ def push_request(
     `authorization` replaces the header of this name. `app_host` is the host of the default version
     of the app, if it is known.
     """
-    request = push_of(task).request
+    request = effective_request(task, settings)
     target = target_of(request, settings)
-    headers = base_headers(request, task.payload)
+    body = task.payload
+    if settings.http_target is not None and request.method not in METHODS_WITH_BODY:
+        body = b""  # documented: it is ignored if the queue overrides the method
+    headers = base_headers(request, body)
     if request.is_http_target:
         headers["Host"] = str(target).partition("://")[2]
         headers |= _service_headers(task, "X-CloudTasks-")
@@ -160,13 +164,13 @@ def push_request(
     if authorization is not None:
         others = {k: v for k, v in headers.items() if k.lower() != "authorization"}
         headers = others | {"Authorization": authorization}
-    if task.payload or request.method in METHODS_WITH_BODY:
-        headers["Content-Length"] = str(len(task.payload))
+    if body or request.method in METHODS_WITH_BODY:
+        headers["Content-Length"] = str(len(body))
     return PushRequest(
         method=request.method,
         url=request.url,
         headers=headers,
-        body=task.payload,
+        body=body,
         target=target,
         queue_name=task.queue_name,
         task_name=task.name,
@@ -256,6 +260,14 @@ def push_of(task: Task) -> Push:
     if task.push is None:
         raise InvalidTaskError(f'task "{task.name}" of queue "{task.queue_name}" is a pull task')
     return task.push
+
+
+def effective_request(task: Task, settings: QueueSettings) -> HttpRequest:
+    """Return the request of a push task, with what its queue overrides in HTTP tasks."""
+    request = push_of(task).request
+    if settings.http_target is None or not request.is_http_target:
+        return request
+    return override(request, settings.http_target)
 
 
 def target_of(request: HttpRequest, settings: QueueSettings) -> str | None:

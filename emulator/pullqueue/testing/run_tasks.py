@@ -25,8 +25,8 @@ from pullqueue.push.request import (
     PushRequest,
     PushResponse,
     Send,
+    effective_request,
     is_success,
-    push_of,
     send_following,
     target_of,
     targets_of,
@@ -216,7 +216,7 @@ class Sender:
         Raises:
             ValueError: there is not.
         """
-        request = push_of(task).request
+        request = effective_request(task, settings)
         target = target_of(request, settings)
         if self._find(request.url, target) is not None:
             return

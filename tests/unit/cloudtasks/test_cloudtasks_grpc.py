@@ -20,11 +20,13 @@ from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
 
 TASK = {"name": f"{PUSH}/tasks/one", "httpRequest": {"url": "https://api.example.com/work"}}
+OVERRIDE = {"httpTarget": {"uriOverride": {"host": "api.example.com"}}}
 LEASE = {"name": f"{PULL}/tasks/two", "scheduleTime": "2026-01-01T00:01:00Z"}
 SHARED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ListLocations", {"name": "projects/app"}),
     ("GetLocation", {"name": LOCATION}),
-    ("UpdateQueue", {"queue": {"name": PUSH, "retryConfig": {"maxAttempts": 2}}}),
+    ("UpdateQueue", {"queue": {"name": PUSH, "retryConfig": {"maxAttempts": 2}, **OVERRIDE}}),
+    ("BufferTask", {"queue": PUSH, "taskId": "buffered", "body": {"data": "d29yaw=="}}),
     ("GetQueue", {"name": PUSH}),
     ("GetQueue", {"name": f"{LOCATION}/queues/pus"}),
     ("SetIamPolicy", {"resource": PUSH, "policy": {"bindings": []}}),

@@ -317,8 +317,7 @@ class TestCreateQueue:
             ({"taskTtl": "0s"}, "task_ttl is 0 seconds"),
             ({"tombstoneTtl": "777601s"}, "use 0 to 777600"),
             ({"tombstoneTtl": "-1s"}, "tombstone_ttl is -1 seconds"),
-            ({"httpTarget": {}}, "no pull_target or app_engine_http_target"),
-            ({"pullTarget": None}, "no pull_target or app_engine_http_target"),
+            ({"pullTarget": None}, "no pull_target, app_engine_http_target or http_target"),
             (TARGET | {"retryConfig": {"maxAttempts": -1}}, "max_attempts is -1"),
             (TARGET | {"rateLimits": {"maxBurstSize": 501}}, "501: use 0 to 500"),
             (TARGET | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}}, "is nan: use 0 to"),
@@ -326,7 +325,7 @@ class TestCreateQueue:
     )
     def test_what_is_not_valid(self, call: Call, fields: dict[str, Any], text: str) -> None:
         """It is refused, and nothing is created."""
-        target: dict[str, Any] = {} if {"httpTarget", *TARGET} & set(fields) else {"pullTarget": {}}
+        target: dict[str, Any] = {} if {*TARGET} & set(fields) else {"pullTarget": {}}
 
         with refused("INVALID_ARGUMENT", text):
             create(call, **(target | fields))
@@ -347,7 +346,6 @@ class TestCreateQueue:
             ({"retryConfig": {"minBackoff": "-1s"}}, "min_backoff is -1 seconds"),
             ({"retryConfig": {"minBackoff": "4000s"}}, "the minimum must not exceed the maximum"),
             ({"stackdriverLoggingConfig": {"samplingRatio": 1.5}}, "ratio is 1.5: use 0 to 1"),
-            ({"httpTarget": {"uriOverride": {"host": "x"}}}, "http_target is not supported"),
         ],
     )
     def test_what_is_not_valid_in_v2(self, call: Call, fields: dict[str, Any], text: str) -> None:
@@ -443,8 +441,8 @@ class TestUpdateQueue:
         ("fields", "text"),
         [
             ({"updateMask": "color"}, "update_mask"),
-            ({}, "http_target is not supported: set url"),
-            ({"updateMask": "httpTarget"}, "http_target is not supported: set url"),
+            ({}, "http_target is set, and the queue is a pull queue"),
+            ({"updateMask": "httpTarget"}, "http_target is set, and the queue is a pull queue"),
         ],
     )
     def test_what_is_not_valid(self, call: Call, fields: dict[str, Any], text: str) -> None:

@@ -184,7 +184,6 @@ def test_indented_by_default(client: Client) -> None:
         ("DELETE", f"{PULL}/tasks", "NOT_FOUND"),
         ("GET", f"{PULL}/tasks/one/two", "NOT_FOUND"),
         ("POST", f"{PULL}/tasks:batchCreate", "UNIMPLEMENTED"),
-        ("POST", f"{PULL}/tasks/one:buffer", "UNIMPLEMENTED"),
         ("PATCH", f"{LOCATION}/cmekConfig", "UNIMPLEMENTED"),
     ],
 )

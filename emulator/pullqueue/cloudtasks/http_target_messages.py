@@ -1,0 +1,117 @@
+"""The `http_target` of a queue as a message."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid
+from pullqueue.cloudtasks.messages import Message, check_range
+from pullqueue.config.model import HttpTarget
+from pullqueue.tasks import RequestToken
+from pullqueue.text import is_email, quoted
+
+_LARGEST_PORT: Final = 65_535
+_FIELD: Final = "queue.http_target"
+
+
+def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | None:
+    """Return what a message overrides; None: nothing. Its headers have less than `headers_bytes`.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: a value is not valid.
+    """
+    if not message.ByteSize():
+        return None
+    uri = message.uri_override
+    headers = tuple((each.header.key, each.header.value) for each in message.header_overrides)
+    _check_headers(headers, headers_bytes)
+    methods = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_number
+    if message.http_method not in methods:
+        field = f"{_FIELD}.http_method"
+        raise invalid(f"{field} is {message.http_method}: use a name of HttpMethod", field=field)
+    if uri.HasField("host") and not uri.host:
+        field = f"{_FIELD}.uri_override.host"
+        raise invalid(f"{field} is empty: name a host, or leave it out", field=field)
+    if uri.HasField("port"):
+        check_range(uri.port, 0, _LARGEST_PORT, f"{_FIELD}.uri_override.port")
+    scheme = "http" if uri.scheme == uri.Scheme.Value("HTTP") else "https"
+    target = HttpTarget(
+        scheme=scheme if uri.HasField("scheme") else None,
+        host=uri.host if uri.HasField("host") else None,
+        port=int(uri.port) if uri.HasField("port") else None,
+        path=uri.path_override.path if uri.HasField("path_override") else None,
+        query=uri.query_override.query_params if uri.HasField("query_override") else None,
+        if_not_exists=uri.uri_override_enforce_mode
+        == uri.UriOverrideEnforceMode.Value("IF_NOT_EXISTS"),
+        method=methods[message.http_method].name if message.http_method else None,
+        headers=headers,
+        token=_token(message),
+    )
+    return None if target == HttpTarget() else target
+
+
+def write_http_target(message: Message, target: HttpTarget) -> None:
+    """Write what a queue overrides into a message."""
+    uri = message.uri_override
+    if target.scheme is not None:
+        uri.scheme = uri.Scheme.Value(target.scheme.upper())
+    if target.host is not None:
+        uri.host = target.host
+    if target.port is not None:
+        uri.port = target.port
+    if target.path is not None:
+        uri.path_override.SetInParent()
+        uri.path_override.path = target.path
+    if target.query is not None:
+        uri.query_override.SetInParent()
+        uri.query_override.query_params = target.query
+    if target.if_not_exists:
+        mode = uri.UriOverrideEnforceMode.Value("IF_NOT_EXISTS")
+        uri.uri_override_enforce_mode = mode
+    if target.method is not None:
+        methods = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_name
+        message.http_method = methods[target.method].number
+    for name, value in target.headers:
+        header = message.header_overrides.add().header
+        header.key, header.value = name, value
+    write_token(message, target.token)
+
+
+def write_token(message: Message, token: RequestToken | None) -> None:
+    """Write the token of a service account into a message that can have one."""
+    if token is None:
+        return
+    written = getattr(message, token.kind)
+    written.service_account_email = token.email
+    setattr(written, "scope" if token.kind == "oauth_token" else "audience", token.detail)
+
+
+def _check_headers(headers: tuple[tuple[str, str], ...], most: int) -> None:
+    field = f"{_FIELD}.header_overrides"
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in headers)
+    if size >= most:
+        raise invalid(f"{field} have {size} bytes: they must have less than {most}", field=field)
+    for name, value in headers:
+        if not name or not all(33 <= ord(character) < 127 for character in name) or ":" in name:
+            raise invalid(f"{field} has the name {quoted(name)}: use ASCII letters", field=field)
+        if any(character in "\r\n\0" for character in value):
+            raise invalid(f"{field} has control characters in {quoted(name)}", field=field)
+
+
+def _token(message: Message) -> RequestToken | None:
+    """Return the token of a queue: unlike that of a task, it has to be given in full."""
+    kind = message.WhichOneof("authorization_header")
+    if kind is None:
+        return None
+    given, field = getattr(message, kind), f"{_FIELD}.{kind}"
+    if not is_email(given.service_account_email):
+        raise _missing(field, "service_account_email", "an e-mail address")
+    part = "scope" if kind == "oauth_token" else "audience"
+    detail = getattr(given, part)
+    if not detail:
+        raise _missing(field, part, "one: a queue has no default for it")
+    return RequestToken(kind, given.service_account_email, detail)
+
+
+def _missing(field: str, part: str, needed: str) -> CloudTasksError:
+    return invalid(f"{field}.{part} is missing: set {needed}", field=f"{field}.{part}")
