@@ -14,10 +14,10 @@ from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import StoreError
 from pullqueue.sdk.environment import default_app_id
 from pullqueue.services import DATASTORE, DEFAULT_SERVICES
-from pullqueue.services.journal import Journal
 
 if TYPE_CHECKING:
     from pullqueue.push.addresses import PushAddresses
+    from pullqueue.services.journal import Journal
 
 _IN_PROCESS = frozenset({"blobstore", "images"})
 """The services whose stubs call the datastore by the SDK's client."""
@@ -71,6 +71,8 @@ class Services:
             raise StoreError(f'folder "{data}" cannot be made: {error.strerror}') from error
         self.blobs = data / "blobs"
         if DATASTORE in self.names:
+            from pullqueue.services.journal import Journal  # noqa: PLC0415 - imports sqlite3
+
             self.journal = Journal(data / "datastore.db")
 
     def close(self) -> None:

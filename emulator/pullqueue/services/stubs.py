@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
@@ -53,6 +54,7 @@ def make_stub(service: str, services: Services) -> Any:
         return _SERVICES[service].make(services)
 
 
+@cache
 def messages_of(service: str, method: str) -> tuple[Any, Any] | None:
     """Return the classes of the request and the response of a method; None: it has none.
 
