@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,26 @@ def test_the_sample(execute: Execute, tmp_path: Path) -> None:
     assert status == 0, errors
     assert json.loads(counts) == {"be": 2, "not": 1, "or": 1, "to": 2}
     assert [line.split(", ")[1] for line in unreadable] == ["time 1", "time 2", "time 3"]
+
+
+def test_a_datastore_that_python_shares(execute: Execute, tmp_path: Path) -> None:
+    """Transactions at the same time, their tasks, queries and memcache; both see the same app."""
+    show = (
+        "from google.appengine.ext import ndb; print([*map(str, ndb.Query().iter(keys_only=True))])"
+    )
+    python = shlex.join([sys.executable, "-W", "ignore", "-c", show])
+    program = shlex.quote(str(built(tmp_path, HERE / "go_datastore")))
+
+    status, output, errors = execute("--", "bash", "-c", f"{program} && {python}")
+
+    assert status == 0, errors
+    reported, keys = output.splitlines()
+    assert json.loads(reported) == {
+        "app": "dev~my-app",
+        "orders": [{"Item": "tea", "Count": 9}],
+        "failed": "rolled back",
+        "tasks": 1,
+        "payload": "tea",
+        "memcache": "1",
+    }
+    assert keys == "[\"Key('Order', 'tea')\"]"
