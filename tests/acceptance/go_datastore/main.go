@@ -28,7 +28,7 @@ func must(err error) {
 	}
 }
 
-// place stores an order with a pull task, and fails in the end if it is told to.
+// place stores an order with a pull task, and returns `fail`, which rolls back.
 func place(ctx context.Context, item string, fail error) error {
 	return datastore.RunInTransaction(ctx, func(ctx context.Context) error {
 		key := datastore.NewKey(ctx, "Order", item, 0, nil)
