@@ -183,6 +183,7 @@ class Delivery:
             self._wake.clear()
             self._looks_begun += 1
             wait_seconds = self._poll_seconds
+            was_idle = not self._dispatcher.counts
             try:
                 self._look_after()
                 wait_seconds = self._start_due()
@@ -192,7 +193,7 @@ class Delivery:
             except Exception:  # noqa: BLE001 - the thread goes on, whatever happens
                 _log.exception("push tasks cannot be delivered")
             with self._looking:
-                self._is_settled = wait_seconds > 0 and not self._dispatcher.running
+                self._is_settled = was_idle and wait_seconds > 0
                 self._looks_ended = self._looks_begun
                 self._looking.notify_all()
 
