@@ -19,10 +19,11 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.server.lifecycle import Server
+from pullqueue.testing import exhaust
 
 QUEUE_YAML = """\
 queue:
@@ -133,7 +134,7 @@ class Site:
 
     def wait_for_rows(self, count: int) -> None:
         """Wait until the table of tasks has so many rows."""
-        rows = "#tasks tbody tr"
+        rows = "[data-hold] tbody tr"
         self.until(lambda: len(self.browser.find_elements(By.CSS_SELECTOR, rows)) == count)
 
     def wait_for(self, text: str, selector: str = "main") -> None:
@@ -398,6 +399,41 @@ def test_a_page_that_is_gone(site: Site, server: Server) -> None:
     site.wait_for("This page cannot be refreshed (status 404)", "#notice")
 
 
+@pytest.mark.parametrize("page", ["/requests", "/exhausted"])
+def test_lists_stay_where_they_are_under_the_pointer(
+    site: Site, server: Server, emulator: Emulator, page: str
+) -> None:
+    """What was added since is counted in a corner, and moves no row."""
+    queue = emulator.queue("pull")
+
+    def happen(name: str) -> None:
+        queue.add(name=name)
+        exhaust(queue, name)
+        requests.get(f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull", timeout=60)
+
+    happen("a")
+    site.open(page)
+    row = site.find("tbody tr")
+    ActionChains(site.browser).move_to_element(row).perform()
+    before = row.location
+    happen("b")
+    site.wait_for("1 change", "#changes")
+
+    assert site.find("tbody tr").location == before
+    assert len(site.browser.find_elements(By.CSS_SELECTOR, "[data-hold] tbody tr")) == 1
+    site.press("1 change")
+    site.wait_for_rows(2)
+
+
+def test_a_choice_of_a_filter_applies_at_once(site: Site, emulator: Emulator) -> None:
+    emulator.queue("pull").add(name="here")
+    site.open("/queues/pull")
+
+    Select(site.find("#f-state")).select_by_visible_text("leased")
+
+    site.wait_for("No task matches the filter.")
+
+
 def test_rows_hold_still(site: Site, emulator: Emulator) -> None:
     """They do not change under the pointer or while one is selected: the number of changes is
     shown, and shows them. What is selected stays so, also if it leaves the page.
@@ -516,6 +552,7 @@ def test_without_a_mouse(site: Site, emulator: Emulator) -> None:
         assert outline != "none"
     ActionChains(site.browser).send_keys(Keys.ENTER).perform()
     site.wait_for("Purge pull?", "#dialog")
-    assert site.browser.switch_to.active_element.text == "Purge"
-    ActionChains(site.browser).send_keys(Keys.ENTER).perform()
+    assert site.browser.switch_to.active_element.text == "Cancel"  # Enter alone deletes nothing
+    back = ActionChains(site.browser).key_down(Keys.SHIFT).send_keys(Keys.TAB)
+    back.key_up(Keys.SHIFT).send_keys(Keys.ENTER).perform()
     site.wait_for("Deleted 1 task.", "#notice")

@@ -16,6 +16,7 @@ WIDTH = 240
 HEIGHT = 48
 RANGES: Final = {"15": "15 min", "60": "1 h", "1440": "24 h", "43200": "30 d"}
 """The time spans of charts, in minutes, and their labels."""
+_SHORTEST = "15"
 _FIRST_CHOICES = ("60", "1440", "43200")
 CHART: Final = {
     QueueMode.PULL: ("added", "leased", "deleted"),
@@ -112,6 +113,8 @@ def _chart(
     if minutes not in RANGES:
         ages = {this_minute - minute for line in series.values() for minute, _ in line} - {0}
         minutes = next((m for m in _FIRST_CHOICES if any(age < int(m) for age in ages)), "60")
+        if all(age < int(_SHORTEST) for age in ages):
+            minutes = _SHORTEST
     columns = min(int(minutes), _COLUMNS)
     step = int(minutes) // columns
     begin = this_minute + 1 - columns * step

@@ -163,7 +163,7 @@ def test_a_chart_after_a_jump_of_the_clock(passed: timedelta, minutes: str) -> N
     assert chart.minutes == minutes
     assert "4 added, 3 leased, 1 deleted" in chart.label
     assert chart_of(FLOW, now_usec, "15").minutes == "15"
-    assert chart_of({}, now_usec).minutes == "60"
+    assert chart_of({}, now_usec).minutes == "15"
 
 
 def test_the_values_of_a_chart() -> None:
@@ -188,7 +188,7 @@ def test_queues_in_one_chart() -> None:
     assert idle is not None
     assert [line.name for line in idle.lines] == ["busy"]
     assert chart.label == (
-        "Leases and attempts per min over the last 1 h: "
+        "Leases and attempts per min over the last 15 min: "
         "8 q8, 7 q7, 6 q6, 5 q5, 4 q4, 3 q3, 3 others"
     )
     assert overlay_of({}, NOW_USEC) is None

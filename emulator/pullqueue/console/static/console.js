@@ -232,7 +232,8 @@
     step = "";
   });
 
-  document.addEventListener("change", () => {
+  document.addEventListener("change", (event) => {
+    if (event.target.matches(".filter select")) event.target.form.requestSubmit();
     showSelected();
     release();
   });
