@@ -8,7 +8,7 @@ from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from flask import Flask, Response, g, redirect, request
+from flask import Flask, Request, Response, g, redirect, request
 
 from pullqueue.api import batch, discovery, oauth, routes
 from pullqueue.api.auth import Authorizer
@@ -85,6 +85,13 @@ def create_app(
     return serve
 
 
+class _LimitedRequest(Request):
+    """A request with limits of its own, which before Flask 3.1 are those of the application."""
+
+    max_content_length: int | None = None
+    max_form_memory_size: int | None = None
+
+
 @cache
 def flask_app() -> Flask:
     """Return the one application of this process, whose views find at each request what they serve.
@@ -92,6 +99,7 @@ def flask_app() -> Flask:
     `create_app` says what that is. To make an application takes long: it has 130 routes.
     """
     app = Flask("pullqueue", static_folder=None)
+    app.request_class = _LimitedRequest
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
