@@ -25,6 +25,7 @@ from pullqueue.cloudtasks.messages import (
 from pullqueue.cloudtasks.methods import QUEUE
 from pullqueue.cloudtasks.queue_messages import queue_message, queue_settings
 from pullqueue.config.model import AclEntry, QueueMode, QueueSettings
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import InvalidQueueConfigError, QueueNameInUseError, UnknownQueueError
@@ -39,6 +40,7 @@ _TARGETS: Final = {
     "app_engine_http_target": QueueMode.PUSH,
     "http_target": QueueMode.PUSH,
 }
+_IMPLICIT: Final = QueueSettings(name="default")
 _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 
 
@@ -52,7 +54,7 @@ def list_queues(call: Call) -> Message:
         (
             queue
             for queue in call.emulator.queues
-            if queue.name > after and passes(queue) and call.shows(queue)
+            if queue.name > after and passes(queue) and call.shows(queue) and not _is_unused(queue)
         ),
         key=lambda queue: queue.name,
     )
@@ -148,6 +150,9 @@ def _created(call: Call, name: ResourceName) -> Message:
     if settings.tombstone_seconds is None:
         settings = replace(settings, tombstone_seconds=tombstone_seconds)
     call = replace(call, name=name)
+    for queue in call.emulator.queues:
+        if queue.name == name.queue and _is_implicit(queue) and not settings.is_pull:
+            return queue_message(call, call.emulator.update_queue(settings))
     try:
         return queue_message(call, call.emulator.create_queue(settings))
     except QueueNameInUseError as error:
@@ -157,6 +162,17 @@ def _created(call: Call, name: ResourceName) -> Message:
             rpc_code="ALREADY_EXISTS" if exists else call.version.deleted_queue_code,
             advice=str(error),
         ) from None
+
+
+def _is_implicit(queue: Queue) -> bool:
+    """Return True for `default` as every app has it: neither queue.yaml nor a call has set it."""
+    return queue.settings == _IMPLICIT and not queue.settings.line
+
+
+@bypass_interceptors()
+def _is_unused(queue: Queue) -> bool:
+    """Return True for the implicit `default` without tasks: Cloud Tasks has it once it is used."""
+    return _is_implicit(queue) and not queue.list_tasks(1)
 
 
 def _mode_of_new(message: Message) -> QueueMode:

@@ -169,7 +169,7 @@ class TestAccess:
         """Whoever has a token may list queues and locations."""
         call = call_as(OTHER)
 
-        assert len(call("ListQueues", parent=LOCATION)["queues"]) == 3
+        assert len(call("ListQueues", parent=LOCATION)["queues"]) == 2
         assert call("GetLocation", name=LOCATION)["locationId"] == "us-central1"
 
     @pytest.mark.parametrize("method", ["CreateQueue", "UpdateQueue"])

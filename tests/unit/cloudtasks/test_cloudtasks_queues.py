@@ -148,7 +148,7 @@ class TestGetQueue:
         """They are not listed, and the error names v2beta2; but they can be purged."""
         listed = call("ListQueues", parent=LOCATION, filter="state: RUNNING")
 
-        assert ids(listed) == ["default", "push"]
+        assert ids(listed) == ["push"]
         for method in ("GetQueue", "PauseQueue", "DeleteQueue"):
             with refused("FAILED_PRECONDITION", '"pull" is a pull queue: .* use v2beta2'):
                 call(method, name=PULL)
@@ -158,11 +158,11 @@ class TestGetQueue:
 class TestListQueues:
     def test_pages(self, call: Call) -> None:
         """They are in the order of names; a token leads to the next page of the same list."""
-        first = call("ListQueues", parent=LOCATION, pageSize=3)
-        last = call("ListQueues", parent=LOCATION, pageSize=3, pageToken=first["nextPageToken"])
+        first = call("ListQueues", parent=LOCATION, pageSize=2)
+        last = call("ListQueues", parent=LOCATION, pageSize=2, pageToken=first["nextPageToken"])
 
-        assert (ids(first), ids(last)) == (["default", "limited", "pull"], ["push"])
-        assert first["queues"][2] == PULL_QUEUE
+        assert (ids(first), ids(last)) == (["limited", "pull"], ["push"])
+        assert first["queues"][1] == PULL_QUEUE
         assert "nextPageToken" not in last
         with refused("INVALID_ARGUMENT", "page_token is"):
             call("ListQueues", parent=LOCATION, pageToken="MSAx")
@@ -172,10 +172,10 @@ class TestListQueues:
         [
             ("name:pu", ["pull", "push"]),
             ('name: "limited"', ["limited"]),
-            ("state=RUNNING", ["default", "limited", "pull", "push"]),
+            ("state=RUNNING", ["limited", "pull", "push"]),
             ("state:PAUSED", []),
             ("pull_target:*", ["limited", "pull"]),
-            ("app_engine_http_target: *", ["default", "push"]),
+            ("app_engine_http_target: *", ["push"]),
         ],
     )
     def test_filters(self, call: Call, text: str, found: list[str]) -> None:
@@ -192,7 +192,7 @@ class TestListQueues:
         """The mask is applied to each queue."""
         page = call("ListQueues", parent=LOCATION, readMask="stats")
 
-        assert [set(queue) for queue in page["queues"]] == [{"name", "stats"}] * 4
+        assert [set(queue) for queue in page["queues"]] == [{"name", "stats"}] * 3
 
 
 class TestCreateQueue:
@@ -293,6 +293,25 @@ class TestCreateQueue:
         with refused("INVALID_ARGUMENT", f"is {after}, and the queue is a {before.lower()} queue"):
             call("UpdateQueue", queue={"name": MADE, "type": after}, updateMask="type")
         assert call("UpdateQueue", queue={"name": MADE})["type"] == before
+
+    @in_v2
+    def test_the_default_queue_can_be_created_once(self, call: Call, emulator: Emulator) -> None:
+        """It is usable before that, as App Engine's SDK needs it, and listed once it is used."""
+        queue = {"name": f"{LOCATION}/queues/default", "retryConfig": {"maxAttempts": 3}}
+        assert "default" not in ids(call("ListQueues", parent=LOCATION))
+
+        created = call("CreateQueue", parent=LOCATION, queue=queue)
+
+        assert created == V2_QUEUE | {
+            "name": queue["name"],
+            "retryConfig": RETRY | {"maxAttempts": 3},
+        }
+        assert "default" in ids(call("ListQueues", parent=LOCATION))
+        with refused("ALREADY_EXISTS", "Queue already exists"):
+            call("CreateQueue", parent=LOCATION, queue=queue)
+        emulator.reconfigure(emulator.config)
+        emulator.queue("default").add()
+        assert "default" in ids(call("ListQueues", parent=LOCATION))
 
     @in_v2
     def test_a_version_without_a_service(self, call: Call) -> None:
@@ -487,7 +506,7 @@ class TestUpload:
         assert call("UploadQueueYaml", appId="app", httpBody=body) == {}
         running = ids(call("ListQueues", parent=LOCATION, filter="state=RUNNING"))
         disabled = ids(call("ListQueues", parent=LOCATION, filter="state=DISABLED"))
-        assert (running, disabled) == (["default", "new"], ["limited", "made", "pull", "push"])
+        assert (running, disabled) == (["new"], ["limited", "made", "pull", "push"])
         assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
 
     def test_one_with_errors(self, call: Call) -> None:
