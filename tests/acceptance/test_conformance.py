@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from cloudtasks_api import ApiRefused, Call, GrpcApi, HttpClient, RestApi
-from push_app import PushApp, Received, push_app, until
+from push_app import Control, PushApp, Received, push_app, until
 
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS
@@ -70,6 +70,7 @@ class Replay:
             if transport == "gRPC"
             else RestApi(HttpClient(server.url), version=VERSIONS[version])
         )
+        self._control = Control(server.url)
         self._old_api = GrpcApi(server, version=V2BETA2)
         self._fact = fact
 
@@ -97,8 +98,13 @@ class Replay:
         name = f"{QUEUE}/tasks/one"
         self.call("PauseQueue", {"name": QUEUE})
         self.call("CreateTask", {"parent": QUEUE, "task": {"name": name, **request}})
+        if "wait" in self._fact:
+            self.call("ResumeQueue", {"name": QUEUE})
         for number in range(1, len(answers) + 1):
-            self.call("RunTask", {"name": name})
+            if "wait" not in self._fact:
+                self.call("RunTask", {"name": name})
+            elif number > 1:
+                self._control.call("POST", "/clock", {"advance": 2**number})
             until(partial(self._has_ended, name, number))
 
     def _has_ended(self, task: str, attempt: int) -> bool:
@@ -106,7 +112,7 @@ class Replay:
             shown = self.call("GetTask", {"name": task})
         except ApiRefused:
             return True
-        return shown["dispatchCount"] == attempt and "responseTime" in shown["lastAttempt"]
+        return shown.get("dispatchCount") == attempt and "responseTime" in shown["lastAttempt"]
 
     def _filled(self, value: Any) -> Any:
         """Return a value of the table with its placeholders replaced."""

@@ -107,6 +107,8 @@ class RunningAttempt:
         self.leased = leased
         """When its lease was made or renewed last, by `perf_counter`."""
         self.is_finished = False
+        self.by_call = False
+        """True if it was started past its eta, by RunTask or by a person."""
 
 
 class Dispatcher:
@@ -213,7 +215,10 @@ class Dispatcher:
         state = task.state_at(self._emulator.now_usec())
         if state is TaskState.RUNNING or self._is_running(task):
             return None
-        return self._start(task, takes_token=False)
+        running = self._start(task, takes_token=False)
+        if running is not None:
+            running.by_call = True
+        return running
 
     def send(self, running: RunningAttempt, send: Send) -> PushResponse:
         """Send the request of an attempt, through the interceptors of its queue."""
@@ -266,6 +271,7 @@ class Dispatcher:
                 response,
                 settings=queue.settings,
                 now_usec=self._emulator.now_usec(),
+                by_call=running.by_call,
             )
             try:
                 finish_attempt(queue, running.task, **conclusion._asdict())

@@ -79,9 +79,18 @@ def start(task: Task, now_usec: int) -> AttemptRecord:
 
 
 def conclude(
-    task: Task, response: PushResponse, *, settings: QueueSettings, now_usec: int
+    task: Task,
+    response: PushResponse,
+    *,
+    settings: QueueSettings,
+    now_usec: int,
+    by_call: bool = False,
 ) -> Conclusion:
-    """Return what the end of its current attempt does to a task."""
+    """Return what the end of its current attempt does to a task.
+
+    The pause before the next one begins at the end of this one; with `by_call`, that is of an
+    attempt that RunTask has started, at that call (documented).
+    """
     request, before = push_of(task)
     status = response.status
     failures = task.retry_count
@@ -105,6 +114,8 @@ def conclude(
         pause = max(
             pause, min(wanted, _given(retry.max_backoff_seconds, DEFAULT_MAX_BACKOFF_SECONDS))
         )
+    if by_call and before.dispatched_usec is not None:
+        pause = max(0, pause - (now_usec - before.dispatched_usec) / USEC_PER_SECOND)
     return Conclusion(AttemptOutcome.WILL_RETRY, attempts, pause)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cloudtasks_api import LOCATION, PUSH, ApiRefused, Call, GrpcApi, refused
-from push_app import push_app, until
+from push_app import Received, push_app, until
 
 from pullqueue import (
     Emulator,
@@ -404,6 +404,27 @@ class TestRunTask:
             assert app.received[1].headers["X-CloudTasks-TaskRetryCount"] == "1"
             with refused("NOT_FOUND"):
                 call("RunTask", name=ONE)
+            call.channel.close()
+
+    def test_the_retry_of_a_run_waits_from_the_call_on(
+        self, emulator: Emulator, clock: ManualClock
+    ) -> None:
+        """Unlike other retries, which wait from the end of the attempt on."""
+
+        def take_time(_: Received) -> None:
+            clock.advance(0.2)
+
+        with push_app() as app, Server(emulator, push_to=PushAddresses()) as server:
+            app.on_request = take_time
+            call = GrpcApi(server, version=V2)
+            create(call, http(f"{app.url}/status/500") | {"scheduleTime": "2026-01-02T00:00:00Z"})
+            call("RunTask", name=ONE)
+            until(lambda: emulator.queue("push").list_tasks(state=TaskState.RETRYING))
+
+            shown = call("GetTask", name=ONE)
+
+            assert shown["lastAttempt"]["responseTime"] == "2026-01-01T00:00:00.200Z"
+            assert shown["scheduleTime"] == "2026-01-01T00:00:00.500Z"
             call.channel.close()
 
 
