@@ -46,7 +46,8 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Check queue.yaml": {
         "lint": ".lint",
         "explain": ".lint",
-        "convert": ".lint",
+        "plan": ".plan",
+        "convert": ".convert",
         "schema": ".lint",
     },
     "Shell": {"help": __name__, "completion": __name__},

@@ -1,17 +1,14 @@
-"""Commands that need no server: `pullqueue lint`, `explain`, `convert` and `schema`."""
+"""Commands that need no server: `pullqueue lint`, `explain` and `schema`."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from pullqueue.cli._output import say
 from pullqueue.config.settings import PROFILES
-from pullqueue.error_codes import EXIT_REFUSED, EXIT_USAGE
+from pullqueue.error_codes import EXIT_USAGE
 from pullqueue.lint.options import Arguments, FailOn, Level
 from pullqueue.lint.reporters import FORMATS
 
@@ -215,53 +212,6 @@ def _severity(rule: Rule) -> str:
         if (level := rule.level(profile)) is not default
     ]
     return ", ".join([f"Severity: {default.value if default else _OFF}", *others])
-
-
-@click.command
-@click.argument("queue_xml", metavar="QUEUE_XML")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="File to write. Default: standard output.",
-)
-@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
-def convert(*, queue_xml: str, output: Path | None, force: bool) -> int:
-    """Convert a queue.xml (`-` is standard input) to queue.yaml.
-
-    Report on standard error what is dropped, and what production would refuse in the result.
-    Exit status: 0 everything was converted and is valid, 1 something was dropped or is not valid,
-    or the output file exists, 3 a file cannot be read or written.
-    """
-    from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
-    from pullqueue.config.check import check  # noqa: PLC0415 - the same
-    from pullqueue.config.findings import Severity  # noqa: PLC0415 - the same
-    from pullqueue.config.settings import MAX_BYTES, Settings  # noqa: PLC0415 - the same
-    from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
-
-    if output and output.exists() and not force:
-        raise click.ClickException(f'"{output}" exists: pass --force to replace it')
-    data = (
-        sys.stdin.buffer.read(MAX_BYTES + 1)
-        if queue_xml == "-"
-        else files.read_project_file(queue_xml)
-    )
-    try:
-        text, dropped = convert_xml(data)
-    except QueueXmlError as error:
-        raise click.ClickException(f"{queue_xml}: {error}") from None
-    for message in dropped:
-        say(f"{queue_xml}:{message}", err=True)
-    name = str(output) if output else "queue.yaml"
-    findings = check(text, file=name, settings=Settings(at_least=Severity.WARNING)).findings
-    for finding in findings:
-        click.echo(str(finding), err=True)
-    if output is None:
-        click.echo(text.encode(), nl=False)
-    else:
-        files.replace_project_file(output, text.encode())
-    wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
-    return EXIT_REFUSED if dropped or wrong else 0
 
 
 @click.command

@@ -29,9 +29,9 @@ _KINDS = {
 }
 
 
-def read_project_file(path: str | PathLike[str]) -> bytes:
+def read_project_file(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
     """Return a file's bytes as `read_bytes` does; refuse a link that leads out of the project."""
-    return _read(real_path(path), path, MAX_BYTES)
+    return _read(real_path(path), path, max_bytes)
 
 
 def read_bytes(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:

@@ -18,7 +18,12 @@ from pullqueue.errors import InvalidQueueConfigError
 
 
 def load_content(text: str | bytes, *, file: str, profile: str) -> QueueConfig:
-    """Return the configuration in a file's content.
+    """Return the configuration in a file's content; it raises what `load_view` raises."""
+    return build_config(load_view(text, file=file, profile=profile))
+
+
+def load_view(text: str | bytes, *, file: str, profile: str) -> View:
+    """Return the tree of a file that can be loaded.
 
     Raises:
         InvalidQueueConfigError: a rule of severity error is broken.
@@ -30,10 +35,10 @@ def load_content(text: str | bytes, *, file: str, profile: str) -> QueueConfig:
     checked = check(text, file=file, settings=settings)
     if checked.findings or checked.view is None:
         raise InvalidQueueConfigError(checked.findings)
-    return _build(checked.view)
+    return checked.view
 
 
-def _build(view: View) -> QueueConfig:
+def build_config(view: View) -> QueueConfig:
     """Return the configuration of a file without faults that prevent loading.
 
     Of queues with one name the last counts, as in production.

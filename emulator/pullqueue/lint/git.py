@@ -44,7 +44,7 @@ class Earlier:
 
     def modes(self, path: Path, notes: list[str]) -> dict[str, str | None]:
         """Return the modes of the queues that a file had; note a file that cannot be compared."""
-        data = self._content(path) if self._tree else read_project_file(self._file)
+        data = self.content(path)
         view = check(data, file=self._name, settings=Settings()).view
         if view is None:
             why = "is not valid there" if data else "is new, was moved, or is not in this clone"
@@ -52,12 +52,14 @@ class Earlier:
             return {}
         return {queue.name: queue.mode for queue in view.queues if queue.name}
 
-    def _content(self, path: Path) -> bytes:
-        """Return a file of the revision; empty if the revision does not have it.
+    def content(self, path: Path) -> bytes:
+        """Return the earlier version of a file; empty if the revision does not have it.
 
         Also empty if a link leads out of the revision, or if the content is missing in a partial
         clone: it is not fetched.
         """
+        if not self._tree:
+            return read_project_file(self._file)
         place = path.parent.resolve() / path.name
         if not place.is_relative_to(self._root) or "\n" in str(place):
             return b""

@@ -1,0 +1,113 @@
+"""The command `pullqueue convert`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from pullqueue.cli._output import say
+from pullqueue.error_codes import EXIT_REFUSED
+
+_TARGETS = ("gcloud", "terraform", "json")
+_IDS = {
+    "project": re.compile(r"([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]*"),
+    "location": re.compile(r"[a-z0-9][a-z0-9-]*"),
+}
+
+
+def _id(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not _IDS[str(parameter.name)].fullmatch(value):
+        raise click.BadParameter("use lower-case letters, digits and hyphens")
+    return value
+
+
+@click.command
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--to",
+    type=click.Choice(_TARGETS),
+    help="What to convert a queue.yaml to: a shell script, Terraform, or queues as JSON.",
+)
+@click.option("--project", callback=_id, help="With --to: id of the Google Cloud project.")
+@click.option("--location", callback=_id, help="With --to: region, such as us-central1.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File to write. Default: standard output.",
+)
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+def convert(
+    *,
+    file: str,
+    to: str | None,
+    project: str | None,
+    location: str | None,
+    output: Path | None,
+    force: bool,
+) -> int:
+    """Convert a queue.xml to queue.yaml, or with --to a queue.yaml to queues of Cloud Tasks.
+
+    FILE `-` is standard input. `--to gcloud` writes a shell script that creates or updates the
+    queues, `--to terraform` a resource for each, `--to json` what `gcloud tasks queues list
+    --format=json` prints. Report on standard error what is not carried over, by its line, and
+    what production would refuse. Exit status: 0 everything was converted and is valid, 1
+    something was not carried over or is not valid, or the output file exists, 3 a file cannot be
+    read or written.
+    """
+    from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.settings import MAX_BYTES  # noqa: PLC0415 - the same
+
+    if to is None and (project or location):
+        raise click.UsageError("--project and --location need --to")
+    if output and output.exists() and not force:
+        raise click.ClickException(f'"{output}" exists: pass --force to replace it')
+    data = sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else files.read_project_file(file)
+    if to:
+        text, is_whole = _from_yaml(data, file, to, project or "", location or "")
+    else:
+        text, is_whole = _from_xml(data, file, str(output) if output else "queue.yaml")
+    if output is None:
+        click.echo(text.encode(), nl=False)
+    else:
+        files.replace_project_file(output, text.encode())
+    return 0 if is_whole else EXIT_REFUSED
+
+
+def _from_xml(data: bytes, file: str, name: str) -> tuple[str, bool]:
+    """Return a queue.xml as queue.yaml, and whether all of it was converted and is valid."""
+    from pullqueue.config.check import check  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.findings import Severity  # noqa: PLC0415 - the same
+    from pullqueue.config.settings import Settings  # noqa: PLC0415 - the same
+    from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
+
+    try:
+        text, dropped = convert_xml(data)
+    except QueueXmlError as error:
+        advice = ""
+        if file.endswith((".yaml", ".yml")):
+            advice = f" (to convert a queue.yaml, pass --to {', '.join(_TARGETS)})"
+        raise click.ClickException(f"{file}: {error}{advice}") from None
+    for message in dropped:
+        say(f"{file}:{message}", err=True)
+    findings = check(text, file=name, settings=Settings(at_least=Severity.WARNING)).findings
+    for finding in findings:
+        click.echo(str(finding), err=True)
+    wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
+    return text, not (dropped or wrong)
+
+
+def _from_yaml(data: bytes, file: str, to: str, project: str, location: str) -> tuple[str, bool]:
+    """Return a queue.yaml in another form, and whether all of it was carried over."""
+    from pullqueue.config.loading import load_view  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.convert import Place, convert_view  # noqa: PLC0415 - the same
+
+    view = load_view(data, file=file, profile="gcloud")
+    text, remarks = convert_view(view, to=to, place=Place(project, location))
+    for remark in remarks:
+        prefix = "" if remark.is_loss else "note: "
+        say(f"{file}:{remark.line}:{remark.column}: {prefix}{remark.message}", err=True)
+    return text, not any(remark.is_loss for remark in remarks)

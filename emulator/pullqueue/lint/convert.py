@@ -1,0 +1,266 @@
+"""queue.yaml as queues of Cloud Tasks: a gcloud script, Terraform, or JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pullqueue.config.loading import build_config
+from pullqueue.config.model import QueueSettings
+from pullqueue.config.view import Entry, QueueNode, View
+from pullqueue.lint.deployment import (
+    FIELDS,
+    LOST,
+    MOST_CONCURRENT_REQUESTS,
+    Field,
+    Value,
+    decimal,
+    state_of,
+)
+
+PROJECT = "PROJECT_ID"
+LOCATION = "LOCATION_ID"
+"""What JSON has where neither is given; the API of Cloud Tasks refuses both names."""
+
+_ZEROS = (
+    "bucket_size",
+    "max_concurrent_requests",
+    "min_backoff_seconds",
+    "max_backoff_seconds",
+    "max_doublings",
+)
+_SNAKE = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class Place(NamedTuple):
+    """Where the queues are; an empty name is not known."""
+
+    project: str = ""
+    location: str = ""
+
+
+class Remark(NamedTuple):
+    """What is to be known about a line of the file."""
+
+    line: int
+    column: int
+    message: str
+    is_loss: bool
+    """True if something of the file is not carried over."""
+
+
+class Conversion(NamedTuple):
+    """The text that was written, and what is to be known about it."""
+
+    text: str
+    remarks: list[Remark]
+
+
+def convert_view(view: View, *, to: str, place: Place) -> Conversion:
+    """Convert a valid queue.yaml to `gcloud`, `terraform` or `json`."""
+    queues = [queue for queue in build_config(view).queues if not queue.is_pull]
+    return Conversion(WRITERS[to](queues, place), sorted(_remarks(view)))
+
+
+def _remarks(view: View) -> Iterator[Remark]:
+    for entry, message, is_loss in _entries(view):
+        line, column = view.source.position(entry.key_place.start)
+        yield Remark(line, column, message, is_loss=is_loss)
+
+
+def _entries(view: View) -> Iterator[tuple[Entry, str, bool]]:
+    """Yield the keys to remark on, the remark, and whether something is lost."""
+    yield from map(_loss, view.top.some("total_storage_limit"))
+    resume = view.top.get("resume_paused_queues")
+    if resume and resume.text == "True":
+        yield _loss(resume)
+    for queue in view.queues:
+        yield from _of_pull(queue) if queue.mode == "pull" else _of_push(queue)
+
+
+def _loss(entry: Entry) -> tuple[Entry, str, bool]:
+    return entry, f"`{entry.key.text}` is {LOST[entry.key.text][0]}", True
+
+
+def _of_pull(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
+    yield queue.entries["mode"], f"{queue.title} is {LOST['mode'][0]}", True
+    yield from map(_loss, queue.some("acl"))
+
+
+def _of_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
+    for entry in queue.some("acl"):
+        yield entry, "`acl` has no effect on a push queue: left out", False
+    for entry, default in _zeros(queue):
+        yield entry, f"`{entry.key.text}` is 0, which is deployed as {default}", False
+    bucket, concurrent = queue.get("bucket_size"), queue.get("max_concurrent_requests")
+    if bucket and bucket.integer:
+        yield _loss(bucket)
+    if concurrent and (concurrent.integer or 0) > MOST_CONCURRENT_REQUESTS:
+        message = f"`{concurrent.key.text}` is deployed as {MOST_CONCURRENT_REQUESTS}, the maximum"
+        yield concurrent, message, False
+
+
+def _zeros(queue: QueueNode) -> Iterator[tuple[Entry, str]]:
+    """Yield the keys that are 0, which a deployment takes for a default, and that default."""
+    defaults = {field.key: field.shown(field.default) for field in FIELDS}
+    for section in filter(None, (queue, queue.retry)):
+        for entry in section.some(*_ZEROS):
+            if entry.number == 0:
+                yield entry, defaults[entry.key.text]
+
+
+def to_json(queues: list[QueueSettings], place: Place) -> str:
+    """Return queues as `gcloud tasks queues list --format=json` prints them."""
+    return json.dumps([_message(queue, place) for queue in queues], indent=2) + "\n"
+
+
+def _message(queue: QueueSettings, place: Place) -> dict[str, Any]:
+    parent = f"projects/{place.project or PROJECT}/locations/{place.location or LOCATION}"
+    message: dict[str, Any] = {"name": f"{parent}/queues/{queue.name}"}
+    for field, value in _written(queue):
+        *parents, name = field.message.split(".")
+        holder = message
+        for part in parents:
+            holder = holder.setdefault(part, {})
+        if field.kind == "target":
+            holder[name] = routing(str(value))
+        else:
+            holder[name] = _seconds(value) if field.kind == "duration" else value
+    message["state"] = "PAUSED" if state_of(queue).paused else "RUNNING"
+    return message
+
+
+def _written(queue: QueueSettings) -> Iterator[tuple[Field, Value]]:
+    """Yield the fields that Cloud Tasks can be told, with their values."""
+    state = state_of(queue)
+    for field in FIELDS:
+        value = state.values[field.key]
+        if field.message and value is not None and not (field.key == "rate" and state.paused):
+            yield field, value
+
+
+def routing(target: str) -> dict[str, str]:
+    """Return a `target` as service and version."""
+    version, _, service = target.rpartition(".")
+    return {"service": service} | ({"version": version} if version else {})
+
+
+def _seconds(value: Value) -> str:
+    return f"{decimal(float(value or 0))}s"
+
+
+_SCRIPT = """\
+#!/bin/sh
+# Creates the queues of queue.yaml in Cloud Tasks, or updates those that exist.
+set -eu
+
+{places}
+
+apply() {{
+  queue=projects/$PROJECT/locations/$LOCATION/queues/$1
+  shift
+  if gcloud tasks queues describe "$queue" --project="$PROJECT" >/dev/null 2>&1; then
+    verb=update
+  else
+    verb=create
+  fi
+  gcloud tasks queues "$verb" "$queue" --project="$PROJECT" "$@"
+}}
+
+pause() {{
+  gcloud tasks queues pause "projects/$PROJECT/locations/$LOCATION/queues/$1" \\
+    --project="$PROJECT" --quiet
+}}
+"""
+
+
+def to_gcloud(queues: list[QueueSettings], place: Place) -> str:
+    """Return a shell script that creates or updates each queue with `gcloud tasks queues`."""
+    places = "\n".join(
+        f"{name}={shlex.quote(value)}"
+        if value
+        else f': "${{{name}:?is not set: set it, or pass {option} to pullqueue convert}}"'
+        for name, option, value in (
+            ("PROJECT", "--project", place.project),
+            ("LOCATION", "--location", place.location),
+        )
+    )
+    return _SCRIPT.format(places=places) + "".join(map(_commands, queues))
+
+
+def _commands(queue: QueueSettings) -> str:
+    name = shlex.quote(queue.name)
+    words = [f"apply {name}"]
+    for field, value in _written(queue):
+        words.append(shlex.quote(f"{field.flag}={_argument(field, value)}"))
+    pause = f"pause {name}\n" if state_of(queue).paused else ""
+    return "\n" + " \\\n  ".join(words) + "\n" + pause
+
+
+def _argument(field: Field, value: Value) -> str:
+    if field.kind == "target":
+        return ",".join(f"{key}:{part}" for key, part in routing(str(value)).items())
+    if field.kind == "duration":
+        return _seconds(value)
+    return decimal(float(value or 0))
+
+
+def to_terraform(queues: list[QueueSettings], place: Place) -> str:
+    """Return a `google_cloud_tasks_queue` resource for each queue."""
+    variables = "".join(
+        f'variable "{name}" {{\n  type        = string\n  description = {hcl_string(text)}\n}}\n\n'
+        for name, text, value in (
+            ("project", "The id of the Google Cloud project.", place.project),
+            ("location", "The region of the queues.", place.location),
+        )
+        if not value
+    )
+    return variables + "\n".join(_resource(queue, place) for queue in queues)
+
+
+def _resource(queue: QueueSettings, place: Place) -> str:
+    label = queue.name if queue.name[0].isalpha() else f"queue_{queue.name}"
+    attributes = {
+        "name": hcl_string(queue.name),
+        "project": hcl_string(place.project) if place.project else "var.project",
+        "location": hcl_string(place.location) if place.location else "var.location",
+    }
+    if state_of(queue).paused:
+        attributes["desired_state"] = hcl_string("PAUSED")
+    blocks: dict[str, dict[str, str]] = {}
+    for field, value in _written(queue):
+        block, _, name = _SNAKE.sub("_", field.message).lower().partition(".")
+        if field.kind == "target":
+            parts = routing(str(value)).items()
+            blocks[block] = {key: hcl_string(part) for key, part in parts}
+        elif field.kind == "duration":
+            blocks.setdefault(block, {})[name] = hcl_string(_seconds(value))
+        else:
+            blocks.setdefault(block, {})[name] = decimal(float(value or 0))
+    lines = [f'resource "google_cloud_tasks_queue" {hcl_string(label)} {{']
+    lines += _assignments(attributes, "  ")
+    for block, values in blocks.items():
+        lines += ["", f"  {block} {{", *_assignments(values, "    "), "  }"]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _assignments(values: Mapping[str, str], indent: str) -> list[str]:
+    width = max(map(len, values))
+    return [f"{indent}{name:<{width}} = {text}" for name, text in values.items()]
+
+
+def hcl_string(text: str) -> str:
+    """Return a text as a string of HCL that is not a template, whatever it contains."""
+    quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return quoted.replace("${", "$${").replace("%{", "%%{")
+
+
+WRITERS: dict[str, Callable[[list[QueueSettings], Place], str]] = {
+    "gcloud": to_gcloud,
+    "terraform": to_terraform,
+    "json": to_json,
+}
+"""What a queue.yaml can be converted to."""

@@ -1,0 +1,228 @@
+"""What a deployment of queue.yaml would change."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.lint.deployment import FIELDS, UNLIMITED, Field, QueueState, Value, state_of
+from pullqueue.text import quoted
+
+Action = Literal["create", "change", "resume", "pause", "stop", "refuse"]
+
+_NAME = re.compile(r"projects/([^/]+)/locations/[^/]+/queues/([A-Za-z0-9-]{1,500})")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)s")
+_ROUTINGS = ("appEngineRoutingOverride", "appEngineHttpQueue.appEngineRoutingOverride")
+_STOPPED = frozenset({"PAUSED", "DISABLED"})
+_SAME = 1e-9
+"""How much two numbers may differ, as gcloud compares them."""
+_UNLISTED = (
+    "the file does not name it: gcloud pauses it, whoever created it (before version 332, App "
+    "Engine disabled it)"
+)
+_DEFAULT = "default"
+
+
+class DeployedError(ValueError):
+    """a file does not contain the queues of Cloud Tasks"""
+
+
+class Change(NamedTuple):
+    """A setting that differs, in the terms of queue.yaml."""
+
+    key: str
+    before: str | None
+    """None if the queue does not exist."""
+    after: str
+
+
+class QueuePlan(NamedTuple):
+    """What happens to one queue."""
+
+    name: str
+    actions: tuple[Action, ...] = ()
+    """Empty if nothing happens."""
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+    line: int = 0
+    """Where the file has the queue; 0 if it does not."""
+
+
+class Plan(NamedTuple):
+    """What a deployment would do."""
+
+    queues: list[QueuePlan]
+
+    @property
+    def is_refused(self) -> bool:
+        """True if the deployment breaks a queue."""
+        return any("refuse" in queue.actions for queue in self.queues)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many queues there are for each action, and without one (`unchanged`)."""
+        names = ("create", "change", "resume", "pause", "stop", "refuse")
+        counts = {name: sum(name in each.actions for each in self.queues) for name in names}
+        return counts | {"unchanged": sum(not each.actions for each in self.queues)}
+
+    @property
+    def has_changes(self) -> bool:
+        """True if the deployment does something."""
+        return any(queue.actions for queue in self.queues)
+
+
+def make_plan(config: QueueConfig, deployed: Mapping[str, QueueState]) -> Plan:
+    """Compare a file with what is deployed.
+
+    The rules are those of `gcloud app deploy queue.yaml`: it sends all fields, but neither a rate
+    of 0 nor the removal of a target; it resumes the queues of the file that have a rate, and pauses
+    all others except `default`.
+    """
+    resume = config.resume_paused_queues is not False
+    named = {each.name: each for each in config.queues}
+    plans = [_named(each, deployed.get(name), resume=resume) for name, each in named.items()]
+    plans += [_unnamed(name, state) for name, state in deployed.items() if name not in named]
+    return Plan(plans)
+
+
+def _named(settings: QueueSettings, before: QueueState | None, *, resume: bool) -> QueuePlan:
+    after = state_of(settings)
+    plan = QueuePlan(settings.name, line=settings.line)
+    if before is None:
+        created = [Change("mode", None, after.mode.value)]
+        created += [
+            Change(field.key, None, field.shown(after.values[field.key]))
+            for field in FIELDS
+            if after.values.get(field.key) is not None
+        ]
+        actions: tuple[Action, ...] = ("create", "pause") if after.paused else ("create",)
+        return plan._replace(actions=actions, changes=tuple(created))
+    if before.mode is not after.mode:
+        mode = Change("mode", before.mode.value, after.mode.value)
+        note = "adds of the old kind fail from then on: use a new name"
+        return plan._replace(actions=("refuse",), changes=(mode,), notes=(note,))
+    changes = [change for field in FIELDS if (change := _change(field, before, after))]
+    notes = _notes(before, after, resume=resume)
+    found: list[Action] = ["change"] if changes else []
+    if after.paused and not before.paused:
+        found.append("pause")
+    elif before.paused and not after.paused and resume:
+        found.append("resume")
+    return plan._replace(actions=tuple(found), changes=tuple(changes), notes=notes)
+
+
+def _change(field: Field, before: QueueState, after: QueueState) -> Change | None:
+    old, new = before.values.get(field.key, field.default), after.values.get(field.key)
+    not_sent = new is None or (field.key == "rate" and not new)
+    if not_sent or _is_same(old, new):
+        return None
+    return Change(field.key, field.shown(old), field.shown(new))
+
+
+def _is_same(old: Value, new: Value) -> bool:
+    if isinstance(old, int | float) and isinstance(new, int | float):
+        return math.isclose(old, new, rel_tol=_SAME)
+    return old == new
+
+
+def _notes(before: QueueState, after: QueueState, *, resume: bool) -> tuple[str, ...]:
+    notes = []
+    target = before.values.get("target")
+    if target and not after.values.get("target"):
+        notes.append(f"keeps the target {target}: a deployment does not remove it")
+    if before.paused and not after.paused and not resume:
+        notes.append("stays paused: resume_paused_queues is false")
+    return tuple(notes)
+
+
+def _unnamed(name: str, state: QueueState) -> QueuePlan:
+    if name == _DEFAULT:
+        return QueuePlan(name, notes=("the file does not name it: default stays as it is",))
+    if state.paused:
+        return QueuePlan(name, notes=("the file does not name it: it is paused already",))
+    return QueuePlan(name, ("stop",), notes=(_UNLISTED,))
+
+
+def states_of(config: QueueConfig) -> dict[str, QueueState]:
+    """Return the states that a deployment of an earlier file has led to."""
+    return {each.name: state_of(each) for each in config.queues}
+
+
+def read_deployed(data: bytes, *, file: str) -> dict[str, QueueState]:
+    """Read what `gcloud tasks queues list --format=json` prints.
+
+    Raises:
+        DeployedError: it is something else.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict):
+        document = document.get("queues", [] if document == {} else None)
+    if not isinstance(document, list):
+        raise DeployedError(
+            f"{file}: not a JSON array of queues: write it with "
+            "`gcloud tasks queues list --location=LOCATION --format=json`"
+        )
+    return dict(_deployed(item, f"{file}: [{index}]") for index, item in enumerate(document))
+
+
+def _deployed(item: Any, where: str) -> tuple[str, QueueState]:  # noqa: ANN401 - JSON
+    name = item.get("name") if isinstance(item, dict) else None
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if match is None:
+        raise DeployedError(
+            f"{where}.name must be projects/PROJECT/locations/LOCATION/queues/NAME, "
+            f"but is {quoted(name)}"
+        )
+    values: dict[str, Value] = {}
+    for field in FIELDS:
+        path = field.message or "rateLimits.maxBurstSize"
+        if field.kind == "target":
+            values[field.key] = _target(item, match[1])
+        elif (value := _at(item, path)) is not None:
+            values[field.key] = _number(field, value, f"{where}.{path}")
+    if values.get("task_retry_limit") == 0:
+        values["task_retry_limit"] = UNLIMITED
+    is_pull = item.get("type") == "PULL" or "pullTarget" in item
+    mode = QueueMode.PULL if is_pull else QueueMode.PUSH
+    return match[2], QueueState(mode, item.get("state") in _STOPPED, values)
+
+
+def _at(item: Any, path: str) -> Any:  # noqa: ANN401 - JSON
+    for part in path.split("."):
+        item = item.get(part) if isinstance(item, dict) else None
+    return item
+
+
+def _number(field: Field, value: object, where: str) -> float:
+    if field.kind == "duration":
+        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise DeployedError(f'{where} must be seconds such as "3600s", but is {quoted(value)}')
+        return float(match[1])
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise DeployedError(f"{where} must be a number, but is {quoted(value)}")
+    return value
+
+
+def _target(item: Any, project: str) -> str | None:  # noqa: ANN401 - JSON
+    """Return the target of a queue; its host may be all that is known of it."""
+    override = next(filter(None, (_at(item, path) for path in _ROUTINGS)), None)
+    if not isinstance(override, dict):
+        return None
+    parts = [override.get("version"), override.get("service")]
+    if not any(parts):
+        host = str(override.get("host", ""))
+        parts = [host.partition(f".{project}.")[0]] if f".{project}." in host else []
+    return ".".join(str(part) for part in parts if part) or None
+
+
+def actions_in(plans: Iterable[QueuePlan]) -> list[QueuePlan]:
+    """Return the queues to which something happens, or of which something is to be known."""
+    return [plan for plan in plans if plan.actions or plan.notes]

@@ -1,0 +1,266 @@
+"""`pullqueue plan`: what a deployment would do, by the rules of gcloud."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from linting import committed, run_pullqueue, write
+
+from pullqueue.config import loads
+from pullqueue.config.loading import load_view
+from pullqueue.lint.convert import Place, convert_view
+from pullqueue.lint.plan import DeployedError, QueuePlan, make_plan, read_deployed, states_of
+
+PARENT = "projects/my-app/locations/us-central1/queues"
+RETRY = {"maxAttempts": -1, "minBackoff": "0.100s", "maxBackoff": "3600s", "maxDoublings": 16}
+RATES = {"maxDispatchesPerSecond": 5.0, "maxBurstSize": 5, "maxConcurrentDispatches": 1000}
+MAIL = {"name": f"{PARENT}/mail", "rateLimits": RATES, "retryConfig": RETRY, "state": "RUNNING"}
+PLAIN = "queue:\n- name: mail\n  rate: 5/s\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Work in an empty folder."""
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    yield tmp_path
+    os.chdir(before)
+
+
+def planned(text: str, *queues: dict[str, Any]) -> list[QueuePlan]:
+    """Return the plan of a file against deployed queues."""
+    deployed = read_deployed(json.dumps(queues).encode(), file="queues.json")
+    return make_plan(loads(text), deployed).queues
+
+
+def test_a_default_that_is_written_out_is_not_a_change() -> None:
+    written_out = (
+        f"{PLAIN}  bucket_size: 5\n  max_concurrent_requests: 1000\n  retry_parameters:\n"
+        "    min_backoff_seconds: 0.1\n    max_backoff_seconds: 3600\n    max_doublings: 16\n"
+    )
+    for text in (PLAIN, written_out, PLAIN.replace("5/s", "300/m")):
+        assert planned(text, MAIL) == [QueuePlan("mail", line=2)]
+
+
+def test_a_change_has_its_values_in_the_terms_of_the_file() -> None:
+    text = "queue:\n- name: mail\n  rate: 10/s\n  retry_parameters: {task_retry_limit: 0}\n"
+    (plan,) = planned(text, MAIL)
+
+    assert plan.actions == ("change",)
+    assert [tuple(change) for change in plan.changes] == [
+        ("rate", "5/s", "10/s"),
+        ("task_retry_limit", "no limit", "0"),
+    ]
+
+
+def test_a_new_queue_is_created_and_paused_if_its_rate_is_0() -> None:
+    new, stopped = planned("queue:\n- {name: a, rate: 1/s}\n- {name: b, rate: 0/s}\n")
+
+    assert (new.actions, stopped.actions) == (("create",), ("create", "pause"))
+    assert ("rate", None, "1/s") in [tuple(change) for change in new.changes]
+
+
+def test_a_rate_of_0_pauses_a_queue_and_leaves_its_rate() -> None:
+    (plan,) = planned("queue:\n- {name: mail, rate: 0/s}\n", MAIL)
+
+    assert (plan.actions, plan.changes) == (("pause",), ())
+    assert planned("queue:\n- {name: mail, rate: 0/s}\n", {**MAIL, "state": "PAUSED"})[0] == (
+        QueuePlan("mail", line=2)
+    )
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "DISABLED"])
+def test_a_deployment_resumes_a_queue_unless_the_file_says_no(state: str) -> None:
+    stopped = {**MAIL, "state": state}
+    (plan,) = planned(PLAIN, stopped)
+    assert plan.actions == ("resume",)
+    (plan,) = planned(f"resume_paused_queues: false\n{PLAIN}", stopped)
+    assert (plan.actions, plan.notes) == ((), ("stays paused: resume_paused_queues is false",))
+
+
+def test_queues_that_the_file_does_not_name_stop_except_default() -> None:
+    others = [{**MAIL, "name": f"{PARENT}/{name}"} for name in ("by-api", "default", "idle")]
+    others[2]["state"] = "PAUSED"
+    plans = {plan.name: plan for plan in planned(PLAIN, MAIL, *others)}
+
+    assert plans["by-api"].actions == ("stop",)
+    assert "gcloud pauses it, whoever created it" in plans["by-api"].notes[0]
+    assert plans["default"].actions == plans["idle"].actions == ()
+
+
+@pytest.mark.parametrize("pull", [{"type": "PULL"}, {"pullTarget": {}}])
+def test_a_changed_mode_is_refused(pull: dict[str, Any]) -> None:
+    (plan,) = planned(PLAIN, {**MAIL, **pull})
+
+    assert plan.actions == ("refuse",)
+    assert [tuple(change) for change in plan.changes] == [("mode", "pull", "push")]
+
+
+@pytest.mark.parametrize(
+    "routing",
+    [
+        {"appEngineRoutingOverride": {"service": "worker", "version": "v2"}},
+        {"appEngineRoutingOverride": {"host": "v2.worker.my-app.uc.r.appspot.com"}},
+        {"appEngineHttpQueue": {"appEngineRoutingOverride": {"host": "v2.worker.my-app.x"}}},
+    ],
+)
+def test_a_target_is_found_in_the_routing_and_is_not_removed(routing: dict[str, Any]) -> None:
+    queue = {**MAIL, **routing}
+    assert planned(f"{PLAIN}  target: v2.worker\n", queue)[0].actions == ()
+    (plan,) = planned(f"{PLAIN}  target: other\n", queue)
+    assert [tuple(change) for change in plan.changes] == [("target", "v2.worker", "other")]
+    (plan,) = planned(PLAIN, queue)
+    assert plan.actions == ()
+    assert plan.notes == ("keeps the target v2.worker: a deployment does not remove it",)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"name": st.sampled_from("abcd"), "rate": st.sampled_from(["0/s", "5/s", "7/h"])},
+            optional={
+                "target": st.sampled_from(["s", "v.s"]),
+                "max_concurrent_requests": st.integers(0, 9000),
+                "retry_parameters": st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "task_retry_limit": st.integers(0, 9),
+                        "task_age_limit": st.sampled_from(["1.5s", "2d"]),
+                        "max_doublings": st.integers(0, 20),
+                        "min_backoff_seconds": st.sampled_from([0, 0.001, 9000]),
+                    },
+                ),
+            },
+        ),
+        unique_by=lambda queue: str(queue["name"]),
+    )
+)
+def test_what_convert_writes_changes_nothing_if_it_is_deployed(queues: list[Any]) -> None:
+    text = json.dumps({"queue": queues})
+    view = load_view(text, file="queue.yaml", profile="gcloud")
+    written = convert_view(view, to="json", place=Place("my-app", "l")).text
+    plan = make_plan(loads(text), read_deployed(written.encode(), file="queues.json"))
+    assert not plan.has_changes
+    assert make_plan(loads(text), states_of(loads(text))).has_changes is False
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a JSON array of queues: write it with `gcloud tasks queues list"),
+        ("[" * 100_000, "not a JSON array"),
+        ('{"error": 1}', "not a JSON array"),
+        ('[{"name": "mail"}]', "[0].name must be projects/PROJECT/locations/LOCATION/queues/NAME"),
+        ("[1]", "[0].name must be"),
+        (json.dumps([{**MAIL, "name": f"{PARENT}/a|b"}]), "[0].name must be"),
+        (
+            json.dumps([{**MAIL, "rateLimits": {"maxDispatchesPerSecond": "5"}}]),
+            '[0].rateLimits.maxDispatchesPerSecond must be a number, but is "5"',
+        ),
+        (
+            json.dumps([{**MAIL, "retryConfig": {"minBackoff": 5}}]),
+            '[0].retryConfig.minBackoff must be seconds such as "3600s", but is 5',
+        ),
+    ],
+)
+def test_a_file_without_deployed_queues_is_refused(text: str, message: str) -> None:
+    with pytest.raises(DeployedError) as refused:
+        read_deployed(text.encode(), file="queues.json")
+    assert message in str(refused.value)
+
+
+def test_the_list_of_the_rest_api_is_read_as_well() -> None:
+    document = json.dumps({"queues": [MAIL]}).encode()
+    assert read_deployed(document, file="q") == read_deployed(json.dumps([MAIL]).encode(), file="q")
+    assert read_deployed(b"{}", file="q") == {}
+
+
+def test_the_command_shows_changes_and_its_exit_status_can_say_so(folder: Path) -> None:
+    write("queue.yaml", PLAIN.replace("5/s", "10/s"))
+    write("queues.json", json.dumps([MAIL]))
+    done = run_pullqueue("plan", "--deployed", "queues.json")
+    assert done.exit_code == 0
+    assert done.stdout == (
+        "What a deployment of queue.yaml changes, compared with queues.json\n\n"
+        "  ~ mail  changed\n      rate: 5/s -> 10/s\n\nPlan: 1 to change.\n"
+    )
+    changed = ("plan", "--deployed", "queues.json", "--detailed-exitcode")
+    assert run_pullqueue(*changed).exit_code == 2
+    write("queue.yaml", PLAIN)
+    done = run_pullqueue(*changed)
+    assert done.exit_code == 0
+    assert done.stdout.endswith("No changes: 1 unchanged.\n")
+
+
+def test_the_command_compares_with_a_revision_and_with_a_file(folder: Path) -> None:
+    committed("app/queue.yaml", text=f"{PLAIN}- name: old\n  rate: 1/s\n")
+    write("before.yaml", Path("app/queue.yaml").read_text())
+    write("app/queue.yaml", PLAIN.replace("5/s", "10/s"))
+    for against in ("HEAD", "before.yaml"):
+        done = run_pullqueue("plan", "app/queue.yaml", "--against", against, "--json")
+        document = json.loads(done.stdout)
+        assert [(each["name"], each["actions"]) for each in document["queues"]] == [
+            ("mail", ["change"]),
+            ("old", ["stop"]),
+        ]
+        assert document["counts"]["change"] == 1
+    write("new.yaml", PLAIN)
+    done = run_pullqueue("plan", "new.yaml", "--against", "HEAD")
+    assert done.stderr == 'pullqueue: "new.yaml" is not in "HEAD": everything is new\n'
+    assert "+ mail  created" in done.stdout
+
+
+def test_a_changed_mode_ends_the_command_with_status_1(folder: Path) -> None:
+    committed("queue.yaml", text=PLAIN)
+    write("queue.yaml", "queue:\n- name: mail\n  mode: pull\n")
+    for arguments in ((), ("--detailed-exitcode",)):
+        done = run_pullqueue("plan", "--against", "HEAD", *arguments)
+        assert done.exit_code == 1
+        assert "! mail  mode changed, which breaks it" in done.stdout
+
+
+@pytest.mark.parametrize("output_format", ["github", "gitlab"])
+def test_a_comment_is_a_table_with_the_queues_that_change(folder: Path, output_format: str) -> None:
+    write("queue.yaml", f"{PLAIN}- name: jobs\n  mode: pull\n- name: same\n  rate: 5/s\n")
+    jobs, same = ({**MAIL, "name": f"{PARENT}/{name}"} for name in ("jobs", "same"))
+    paused = {**MAIL, "state": "PAUSED"}
+    write("queues.json", json.dumps([paused, jobs, same]))
+    done = run_pullqueue("plan", "--deployed", "queues.json", "--format", output_format)
+    lines = done.stdout.splitlines()
+
+    assert lines[0] == "<!-- pullqueue plan -->"
+    assert "| `>` | `mail` | resumed |  |" in lines
+    assert "A queue has another mode: adds to it fail." in done.stdout
+    assert not any("`same`" in line for line in lines)
+    assert lines[-1] == "**Plan**: 1 to resume, 1 with another mode, 1 unchanged."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "pass --deployed or --against, one of them"),
+        (["--deployed", "q.json", "--against", "HEAD"], 2, "one of them"),
+        (["--deployed", "none.json"], 3, 'cannot read "none.json": no such file'),
+        (["--deployed", "queue.yaml"], 1, "queue.yaml: not a JSON array of queues"),
+        (["--against", "nowhere"], 1, 'no git revision and no file "nowhere" here'),
+        (["--against", "bad.yaml"], 1, "QY307"),
+        (["bad.yaml", "--deployed", "q.json"], 1, "QY307"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    folder: Path, arguments: list[str], status: int, message: str
+) -> None:
+    write("queue.yaml", PLAIN)
+    write("bad.yaml", "queue:\n- name: mail\n")
+    write("q.json", "[]")
+    done = run_pullqueue("plan", *arguments)
+
+    assert (done.exit_code, done.stdout) == (status, "")
+    assert message in done.stderr
