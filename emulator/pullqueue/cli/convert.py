@@ -49,7 +49,9 @@ def convert(
     output: Path | None,
     force: bool,
 ) -> int:
-    """Convert a queue.xml to queue.yaml, or with --to a queue.yaml to queues of Cloud Tasks.
+    """Convert queue.xml to queue.yaml, or queue.yaml to Cloud Tasks.
+
+    With --to, FILE is a queue.yaml, and its push queues become queues of Cloud Tasks.
 
     FILE `-` is standard input. `--to gcloud` writes a shell script that creates or updates the
     queues, `--to terraform` a resource for each, `--to json` what `gcloud tasks queues list

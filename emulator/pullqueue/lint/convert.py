@@ -134,7 +134,7 @@ def _message(queue: QueueSettings, place: Place) -> dict[str, Any]:
 
 
 def _written(queue: QueueSettings) -> Iterator[tuple[Field, Value]]:
-    """Yield the fields that Cloud Tasks can be told, with their values."""
+    """Yield the fields that can be set in Cloud Tasks, with their values."""
     state = state_of(queue)
     for field in FIELDS:
         value = state.values[field.key]

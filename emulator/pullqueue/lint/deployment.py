@@ -79,7 +79,7 @@ def _attempts(settings: QueueSettings) -> int:
 
 
 def _backoffs(settings: QueueSettings) -> tuple[float, float]:
-    """Return the shortest and the longest backoff; a default gives way to the value that is set."""
+    """Return the shortest and the longest backoff; a value that is set wins over a default."""
     retry = _retry(settings)
     shortest = retry.min_backoff_seconds or DEFAULT_MIN_BACKOFF_SECONDS
     longest = retry.max_backoff_seconds or DEFAULT_MAX_BACKOFF_SECONDS
@@ -131,7 +131,7 @@ FIELDS = (
         "task_age_limit", "retryConfig.maxRetryDuration", "--max-retry-duration", "duration",
         0, lambda settings: _retry(settings).task_age_limit_seconds or 0,
         lambda value: f"{_show_number(value)}s" if value else "no limit",
-        "whole seconds; `0s` is no limit. With both limits a task is retried until both are "
+        "whole seconds; `0s` means without limit. With both limits a task is retried until both are "
         "reached, in both", _QUEUE,
     ),
     Field(

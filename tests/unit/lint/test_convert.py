@@ -107,9 +107,7 @@ def test_defaults_of_a_deployment_that_are_not_those_of_cloud_tasks_are_written_
         ("min_backoff_seconds: 2", ("2s", "3600s")),
     ],
 )
-def test_a_default_backoff_gives_way_to_the_one_that_is_set(
-    retry: str, backoffs: tuple[str, str]
-) -> None:
+def test_a_backoff_that_is_set_wins_over_a_default(retry: str, backoffs: tuple[str, str]) -> None:
     text = f"queue:\n- name: mail\n  rate: 5/s\n  retry_parameters:\n    {retry}\n"
     config = queues_in(converted(text, "json"))["mail"]["retryConfig"]
 
