@@ -49,9 +49,10 @@ def convert(
     output: Path | None,
     force: bool,
 ) -> int:
-    """Convert queue.xml to queue.yaml, or queue.yaml to Cloud Tasks.
+    """Convert queue.xml or queue.yaml to another format.
 
-    With --to, FILE is a queue.yaml, and its push queues become queues of Cloud Tasks.
+    A queue.xml becomes a queue.yaml; with --to, the push queues of a queue.yaml become queues of
+    Cloud Tasks.
 
     FILE `-` is standard input. `--to gcloud` writes a shell script that creates or updates the
     queues, `--to terraform` a resource for each, `--to json` what `gcloud tasks queues list

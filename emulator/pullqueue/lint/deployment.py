@@ -131,8 +131,8 @@ FIELDS = (
         "task_age_limit", "retryConfig.maxRetryDuration", "--max-retry-duration", "duration",
         0, lambda settings: _retry(settings).task_age_limit_seconds or 0,
         lambda value: f"{_show_number(value)}s" if value else "no limit",
-        "whole seconds; `0s` means without limit. With both limits a task is retried until both are "
-        "reached, in both", _QUEUE,
+        "whole seconds; `0s` means without limit. With both limits, a task is retried until "
+        "both are reached, here and there", _QUEUE,
     ),
     Field(
         "min_backoff_seconds", "retryConfig.minBackoff", "--min-backoff", "duration",
