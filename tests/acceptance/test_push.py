@@ -487,3 +487,40 @@ def test_usage_errors(
 
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
+    """Tasks that were kept are delivered at once, also by a server that delivered none."""
+    emulator = Emulator.from_text(QUEUE_YAML)
+    with push_app() as other, Server(emulator) as server:
+        control, url = Control(server.url), ("--url", server.url)
+        for _ in range(3):
+            control.add("web", "/kept", count=100)
+        named = run_pullqueue("deliver", app.url, f"worker={app.url}/worker", *url)
+        until(lambda: app.paths().count("/kept") == 300)
+        control.add("worker", "/a")
+        until(lambda: "/worker/a" in app.paths())
+        refused = run_pullqueue("deliver", "http://a..b", *url)
+        server.push_to(other.url)
+        control.add("worker", "/b")
+        until(lambda: other.paths() == ["/b"])
+        kept = run_pullqueue("deliver", "--keep", *url)
+        control.add("web", "/c")
+        [task] = control.tasks("web")
+
+    where = f"push tasks are delivered to {app.url}, worker at {app.url}/worker\n"
+    assert (named.exit_code, named.stdout) == (0, where)
+    assert (refused.exit_code, "its host is not valid" in refused.stderr) == (2, True)
+    assert (kept.exit_code, kept.stdout) == (0, "push tasks are kept, not delivered\n")
+    assert task["push"]["kept"] == (
+        "start the server with --push-to http://localhost:8080 to deliver it"
+    )
+    assert len(app.received) == 301
+
+
+@pytest.mark.parametrize("arguments", [[], ["--keep", "http://a"]])
+def test_deliver_needs_addresses_or_keep(arguments: list[str]) -> None:
+    done = run_pullqueue("deliver", *arguments)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "pass addresses, such as http://localhost:8080, or --keep" in done.stderr

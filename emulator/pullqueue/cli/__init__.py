@@ -40,6 +40,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "reset": ".operate",
         "reload": ".operate",
         "clock": ".operate",
+        "deliver": ".operate",
         "faults": ".faults",
         "credentials": ".operate",
     },

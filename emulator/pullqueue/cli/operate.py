@@ -1,4 +1,4 @@
-"""Commands on a server as a whole: wait, reload, reset, server, snapshot, clock, credentials."""
+"""Commands on a server as a whole: wait, deliver, reload, reset, snapshot, clock and others."""
 
 from __future__ import annotations
 
@@ -54,6 +54,23 @@ _NEGATIVE = {"ignore_unknown_options": True}
 """Makes `-5s` an argument, about which a message can be written."""
 
 _file_argument = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.command
+@click.argument("addresses", metavar="[TARGET=]URL", nargs=-1)
+@click.option("--keep", is_flag=True, help="Keep push tasks: deliver them nowhere.")
+@server_options
+def deliver(*, addresses: tuple[str, ...], keep: bool, client: Client) -> None:
+    """Deliver push tasks to other addresses from now on.
+
+    A TARGET is the name of a service, or an origin such as https://api.example.com. Attempts under
+    way go on. `pullqueue server` shows the addresses.
+    """
+    if bool(addresses) == keep:
+        raise click.UsageError("pass addresses, such as http://localhost:8080, or --keep")
+    answer = client.post("/push_to", push_to=addresses)
+    where = ", ".join(answer["push_to"])
+    show(answer, f"push tasks are delivered to {where}" if where else f"push tasks are {KEPT}")
 
 
 @click.command

@@ -103,10 +103,20 @@ class Delivery:
     def start(self, *, own_ports: Iterable[int] = ()) -> None:
         """Begin to send tasks, but none to `own_ports` of this machine: those of this server."""
         self._sender.own_ports = frozenset(own_ports)
+        self._warn_of_targets()
+        self._thread.start()
+
+    def use_addresses(self) -> None:
+        """Send tasks to the addresses as they are now; attempts under way go on."""
+        self._logged.clear()
+        self._warn_of_targets()
+        self._dispatcher.look_again()
+        self.wake()
+
+    def _warn_of_targets(self) -> None:
         unknown = self.addresses.unknown_targets(each.settings for each in self._emulator.queues)
         if unknown is not None:
             _log.warning("%s", unknown)
-        self._thread.start()
 
     def wake(self) -> None:
         """Look for due tasks at once: time was moved, or something else was changed."""

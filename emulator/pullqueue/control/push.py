@@ -19,6 +19,18 @@ from pullqueue.errors import InvalidTaskError
 _LATEST = 20
 
 
+class Addresses(Model):
+    """Where push tasks are sent."""
+
+    push_to: Annotated[
+        list[str],
+        Meta(
+            description="Each `[TARGET=]URL`, as in `--push-to`, such as http://localhost:8080 or "
+            "worker=http://localhost:8081; none: push tasks are kept."
+        ),
+    ]
+
+
 class Started(Model):
     """Whether an attempt was started; if not, one is running already."""
 
@@ -70,3 +82,13 @@ def run_task(state: ServerState, queue: str, task: str) -> Started:
         return Started(state.run_now(found))
     except InvalidTaskError as error:  # nothing in the request is wrong
         raise ApiError(str(error), rpc_code="FAILED_PRECONDITION") from None
+
+
+@operation("POST", "/push_to", key="push_to")
+def set_push_to(state: ServerState, body: Addresses) -> list[str]:
+    """Send push tasks to other addresses from now on; attempts under way go on."""
+    try:
+        state.deliver_to(body.push_to)
+    except ValueError as error:
+        raise ApiError(str(error)) from None
+    return list(state.push_to)

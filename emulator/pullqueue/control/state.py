@@ -52,19 +52,20 @@ class ServerState:
         )
         self.requests = RequestLog(emulator)
         self.faults = FaultRegistry(emulator)
-        self.push_to = push_to or PushAddresses()
+        self.push_to = PushAddresses() if push_to is None else push_to
         """Where push tasks are sent."""
         self.signer = TokenSigner(lambda email, scopes: self.tokens.issue(email, scopes).text)
         """Makes the tokens that HTTP tasks carry."""
-        self.delivery = (
-            None
-            if push_to is None
-            else Delivery(emulator, self.requests, push_to, signer=self.signer)
-        )
+        self.delivery: Delivery | None = None
+        """Sends push tasks; None: this server does not, until it gets addresses."""
+        if push_to is not None:
+            self._make_delivery()
         self.acl = acl
         """True if callers need a token, as `tokens` has them."""
         self.url = self.grpc_address = ""
         """Where the server listens; empty: it does not, or another program does."""
+        self.own_ports: list[int] = []
+        """The ports on which it listens."""
         self.snapshot_loaded: datetime | None = None
         """When a snapshot was last loaded, by the emulator's clock; None: since a reset, none."""
         self.started = SystemClock().now()
@@ -99,6 +100,24 @@ class ServerState:
                 f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {missing}'
             )
         return self.delivery.run_now(task)
+
+    def deliver_to(self, addresses: Iterable[str]) -> None:
+        """Send push tasks to other addresses from now on, each `[TARGET=]URL`; none: keep them.
+
+        Raises:
+            ValueError: one is not valid, or two are for the same tasks; nothing is changed.
+        """
+        self.push_to.replace(addresses)
+        if self.delivery is not None:
+            self.delivery.use_addresses()
+        elif self.push_to:
+            delivery = self._make_delivery()
+            if self.url:
+                delivery.start(own_ports=self.own_ports)
+
+    def _make_delivery(self) -> Delivery:
+        self.delivery = Delivery(self.emulator, self.requests, self.push_to, signer=self.signer)
+        return self.delivery
 
     def reset(self, *, keep_queues: bool = False, services: bool = False) -> None:
         """Delete tasks, names, history, requests and faults; keep queue.yaml and clock.

@@ -30,21 +30,27 @@ class PushAddresses:
     """
 
     def __init__(self, options: Iterable[str] = ()) -> None:
-        """Parse `[TARGET=]URL`, as in `--push-to`.
+        """Parse `[TARGET=]URL`, as in `--push-to`; raise like `replace`."""
+        self._addresses: dict[str | None, SplitUrl] = {}
+        self.replace(options)
+
+    def replace(self, options: Iterable[str]) -> None:
+        """Replace all addresses by others, which are `[TARGET=]URL`, too.
 
         Raises:
-            ValueError: one is not valid, or two are for the same tasks.
+            ValueError: one is not valid, or two are for the same tasks; nothing is changed.
         """
-        self._addresses: dict[str | None, SplitUrl] = {}
+        addresses: dict[str | None, SplitUrl] = {}
         for option in options:
             target, address = _parsed(option)
-            if target in self._addresses:
+            if target in addresses:
                 of = "without a target" if target is None else f"for target {quoted(target)}"
                 raise ValueError(
-                    f"two addresses {of}: {quoted(str(self._addresses[target]))} and "
+                    f"two addresses {of}: {quoted(str(addresses[target]))} and "
                     f"{quoted(str(address))}: name one"
                 )
-            self._addresses[target] = address
+            addresses[target] = address
+        self._addresses = addresses
 
     def __bool__(self) -> bool:
         return bool(self._addresses)

@@ -173,6 +173,10 @@ class Dispatcher:
         scan = self._scans.setdefault(queue.name, _Scan())
         return scan.find(queue, limit, find_address=find_address, is_running=self._is_running)
 
+    def look_again(self) -> None:
+        """Look at all tasks that wait for an address once more: there are others now."""
+        self._scans = {}
+
     def reserve(self, task: Task) -> None:
         """Count an attempt that is to start at once, in another thread; `release` it after that."""
         with self._lock:

@@ -102,9 +102,9 @@ class Server:
                     self.stop()
                     raise
             self.state.url = self.state.signer.issuer = self.url
+            self.state.own_ports = [self.port, *([self._grpc.port] if self._grpc else [])]
             if self.state.delivery is not None:
-                own_ports = [self.port] if self._grpc is None else [self.port, self._grpc.port]
-                self.state.delivery.start(own_ports=own_ports)
+                self.state.delivery.start(own_ports=self.state.own_ports)
             self._http.start()  # last: whoever gets a response finds the rest ready
         return self
 
@@ -117,6 +117,14 @@ class Server:
             self._grpc = GrpcServer(service, host=self._host, port=port)
             self.state.grpc_address = self.grpc_address
         return self.grpc_address
+
+    def push_to(self, *addresses: str) -> None:
+        """Deliver push tasks to these addresses from now on, `[TARGET=]URL`; none: keep them.
+
+        Raises:
+            ValueError: one is not valid, or two are for the same tasks; nothing is changed.
+        """
+        self.state.deliver_to(addresses)
 
     @property
     def grpc_address(self) -> str:

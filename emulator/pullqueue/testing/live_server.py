@@ -56,6 +56,16 @@ class LiveServer(Identities):
         """The root of every address, without a slash at the end."""
         return self._server.url
 
+    def push_to(self, *addresses: str) -> None:
+        """Deliver push tasks to these addresses from now on; without any, keep them.
+
+        Each is `[TARGET=]URL`, such as `live_server.url()` or `"worker=http://localhost:8081"`.
+
+        Raises:
+            ValueError: one is not valid, or two are for the same tasks; nothing is changed.
+        """
+        self._server.push_to(*addresses)
+
     @property
     def grpc_address(self) -> str:
         """`host:port` of the gRPC server of Cloud Tasks, which starts when this is first read.
