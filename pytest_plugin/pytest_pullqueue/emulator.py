@@ -41,6 +41,7 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
                     clock=clock,
                     limits=Limits(leases_per_second=rate),
                     project=settings.project,
+                    location=settings.location,
                     store=open_store(store_of_worker(settings.store, item.config.rootpath)),
                 )
             )

@@ -20,6 +20,7 @@ MARKER = "pullqueue"
 INI_OPTIONS = {
     "pullqueue_config": "queue.yaml of the tests, relative to this file",
     "pullqueue_project": "application id that callers of the REST API must name",
+    "pullqueue_location": "location that callers of Cloud Tasks must name, such as us-central1",
     "pullqueue_profile": "how strictly queue.yaml is read: gcloud (the default) or sdk",
     "pullqueue_lease_rate_limit": "true: limit tests to production's 10 lease calls a second",
     "pullqueue_acl": "true: pullqueue_server and pullqueue_responses check tokens and acl",
@@ -58,6 +59,8 @@ class Settings:
     """How strictly queue.yaml is read: `"gcloud"`, or `"sdk"` as Google's library does."""
     project: str | None = None
     """The application id that callers of the REST API must name; any by default."""
+    location: str | None = None
+    """The location that callers of Cloud Tasks must name; any by default."""
     lease_rate_limit: bool = False
     """Whether more than 10 lease calls a second return no tasks, as in production."""
     acl: bool = False
@@ -183,7 +186,9 @@ def _checked(where: str, name: str, value: object) -> object:
         raise SettingsError(f"{wrong}pass a path, the text of a queue.yaml, or a QueueConfig")
     if name in _CHOICES and value not in _CHOICES[name]:
         raise SettingsError(f"{wrong}use one of {', '.join(_CHOICES[name])}")
-    if name in ("project", "store", "total_storage_limit") and not isinstance(value, str):
+    if name in ("project", "location", "store", "total_storage_limit") and not isinstance(
+        value, str
+    ):
         raise SettingsError(f"{wrong}use a string")
     return value
 

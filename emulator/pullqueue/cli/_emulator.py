@@ -29,6 +29,7 @@ class EmulatorOptions:
     keep_created: bool
     leases_per_second: int | None
     project: str | None
+    location: str | None
     store: str | None
     clock: str
     services: frozenset[str] | None
@@ -69,6 +70,7 @@ class EmulatorOptions:
                 clock=clock,
                 limits=Limits(leases_per_second=self.leases_per_second, tasks_in_memory=max_tasks),
                 project=self.project,
+                location=self.location,
                 store=open_store(self.store_url),
             )
         except BaseException:

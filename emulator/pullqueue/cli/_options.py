@@ -29,6 +29,7 @@ Command = Callable[..., Any]
 DURATION_ADVICE = "use seconds, or a time span such as 10min, 2h or 7d"
 
 _SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)", re.ASCII)
+_LOCATION = re.compile(r"[A-Za-z0-9-]{2,100}", re.ASCII)
 _PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.ASCII)
 """With a partition (s~my-app) or a domain (example.com:my-app), or without."""
 _FILE_NAMES = ("queue.yaml", "queue.yml")
@@ -275,6 +276,13 @@ def emulator_options(command: Command) -> Command:
                 _PROJECT.fullmatch, "project id: use letters, digits and hyphens, such as my-app"
             ),
             help="The only application id to accept. Default: any.",
+        ),
+        click.option(
+            "--location",
+            callback=checked(
+                _LOCATION.fullmatch, "location: use letters, digits and hyphens, as in us-central1"
+            ),
+            help="The only location that Cloud Tasks accepts. Default: any.",
         ),
         click.option(
             "--store",

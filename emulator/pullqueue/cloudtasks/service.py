@@ -11,7 +11,7 @@ from pullqueue.api.auth import Authorizer
 from pullqueue.api.resources import Project
 from pullqueue.cloudtasks import access, batches, queues, tasks, texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid, service_error
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid, permission_denied, service_error
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import VERSIONS
@@ -119,14 +119,15 @@ class Service:
         if not text:
             raise invalid(f"{method.field} is missing", field=method.field)
         name = ResourceName.parse(text, method.resource or "<project>", field=method.field)
-        if name.location == _WILDCARD:
-            advice = f'{method.field} is "{text:.200}": name one location, such as us-central1'
-            message = texts.LOCATION.format(location=name.location)
-            raise invalid(message, field=method.field, advice=advice)
-        served = self._state.emulator.project
+        emulator = self._state.emulator
+        served, location = emulator.project, emulator.location
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:
-            raise CloudTasksError(
-                f'project "{name.project}" is not served here, only "{served}"',
-                rpc_code="NOT_FOUND",
+            advice = f'project "{name.project}" is not served here, only "{served}"'
+            raise permission_denied(name.project, advice=advice)
+        if name.location == _WILDCARD or (location and name.location not in ("", location)):
+            message = texts.LOCATION.format(location=name.location)
+            advice = (
+                f'{method.field} is "{text:.200}": use the location {location or "us-central1"}'
             )
+            raise invalid(message, field=method.field, advice=advice)
         return name

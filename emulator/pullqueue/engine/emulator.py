@@ -44,19 +44,21 @@ class Emulator:
         clock: Clock | None = None,
         limits: Limits | None = None,
         project: str | None = None,
+        location: str | None = None,
         store: StoreFactory = MemoryStore,
         names: NameSource | None = None,
     ) -> None:
         """Make empty queues from a configuration.
 
         `clock` is the system's when None; `project` the application id that callers must use,
-        any when None; `store` keeps the tasks: in memory, or what `pullqueue.stores.open_store`
-        returns for a URL; `names` generates the names of tasks that have none, and can be replaced
-        at any time.
+        any when None; `location` the same for the location of Cloud Tasks; `store` keeps the tasks:
+        in memory, or what `pullqueue.stores.open_store` returns for a URL; `names` generates the
+        names of tasks that have none, and can be replaced at any time.
         """
         self.clock = clock or SystemClock()
         self.limits = limits or Limits()
         self.project = project
+        self.location = location
         self.interceptors = Interceptors()
         self.names = names or random_names()
         self.call_logs: list[CallLog] = []
@@ -83,6 +85,7 @@ class Emulator:
         clock: Clock | None = None,
         limits: Limits | None = None,
         project: str | None = None,
+        location: str | None = None,
         profile: str = "gcloud",
         store: StoreFactory = MemoryStore,
     ) -> Emulator:
@@ -93,7 +96,9 @@ class Emulator:
             InvalidQueueConfigError: the file is not valid; `.problems` lists everything found.
         """
         config = queue_yaml.load(path, profile=profile)
-        return cls(config, clock=clock, limits=limits, project=project, store=store)
+        return cls(
+            config, clock=clock, limits=limits, project=project, location=location, store=store
+        )
 
     @classmethod
     def from_text(
@@ -103,6 +108,7 @@ class Emulator:
         clock: Clock | None = None,
         limits: Limits | None = None,
         project: str | None = None,
+        location: str | None = None,
         profile: str = "gcloud",
         store: StoreFactory = MemoryStore,
     ) -> Emulator:
@@ -112,7 +118,9 @@ class Emulator:
             InvalidQueueConfigError: the text is not valid; `.problems` lists everything found.
         """
         config = queue_yaml.loads(text, profile=profile)
-        return cls(config, clock=clock, limits=limits, project=project, store=store)
+        return cls(
+            config, clock=clock, limits=limits, project=project, location=location, store=store
+        )
 
     def __repr__(self) -> str:
         return f"Emulator(file={self.config.file!r}, queues={[q.name for q in self.queues]!r})"

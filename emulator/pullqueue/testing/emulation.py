@@ -201,6 +201,7 @@ def emulated(
     clock: Clock,
     limits: Limits | None = None,
     project: str | None = None,
+    location: str | None = None,
     store: StoreFactory = MemoryStore,
 ) -> Iterator[Emulator]:
     """Make an emulator whose generated names are the same in each run, and which is empty.
@@ -213,6 +214,7 @@ def emulated(
         clock=clock,
         limits=limits,
         project=project,
+        location=location,
         store=store,
         names=random_names(_NAME_SEED),
     )

@@ -550,14 +550,30 @@ class TestOtherMethods:
         assert call("GetQueue", name=name)["name"] == name
 
 
-class TestProject:
+class TestProjectAndLocation:
     @pytest.fixture
-    def emulator(self, clock: ManualClock) -> Emulator:
-        """Return an emulator of one project."""
-        return Emulator.from_text("queue:\n- name: pull\n  mode: pull\n", project="s~app")
+    def emulator(self) -> Emulator:
+        """Return an emulator of one project in one location."""
+        text = "queue:\n- name: pull\n  mode: pull\n"
+        return Emulator.from_text(text, project="s~app", location="us-central1")
 
-    def test_another_project(self, call: Call) -> None:
-        """It is not found."""
+    def test_another_project_is_denied_as_in_production(self, call: Call) -> None:
         assert call("GetQueue", name=PULL)["name"] == PULL
-        with refused("NOT_FOUND", 'project "other" is not served here'):
+        denied = "Permission denied on resource project other. .*is not served here, only"
+        with refused("PERMISSION_DENIED", denied):
             call("ListQueues", parent="projects/other/locations/us-central1")
+
+    @pytest.mark.parametrize(
+        ("method", "field", "name"),
+        [
+            ("ListQueues", "parent", "projects/app/locations/us-centra1"),
+            ("GetQueue", "name", "projects/app/locations/us-centra1/queues/pull"),
+            ("GetLocation", "name", "projects/app/locations/us-centra1"),
+        ],
+    )
+    def test_another_location_is_not_valid(
+        self, call: Call, method: str, field: str, name: str
+    ) -> None:
+        text = r"Location 'us-centra1' is not a valid location\. Use ListLocations to list valid "
+        with refused("INVALID_ARGUMENT", f"{text}locations.*use the location us-central1"):
+            call(method, **{field: name})
