@@ -73,7 +73,7 @@ class RaceTestError(AssertionError):
         lines += steps
         lines += f"{type(error).__name__}: {error}".splitlines()
         lines += state.splitlines()
-        lines.append(f"repeat this schedule with race_test(..., replay={quoted(replay)})")
+        lines.append(f'repeat this schedule with race_test(..., replay="{replay}")')
         super().__init__("\n".join(lines))
 
 

@@ -197,6 +197,17 @@ class Schedule:
         """Run until all actors have ended; then `error` is what went wrong, if anything."""
         with self._mutex:
             self._hand_over(None)
+        try:
+            self._wait_for_end()
+        finally:  # also where the test is interrupted
+            self._end(None)
+        end = monotonic() + (0 if self._is_stuck else _END_SECONDS)
+        for actor in self._actors:
+            if actor.thread is not None:
+                actor.thread.join(max(0, end - monotonic()))
+
+    def _wait_for_end(self) -> None:
+        """Wait until the schedule has ended, and let others go on where one is blocked."""
         progress, cpu_seconds = -1, process_time()
         quiet = idle = 0
         while not self._ended.wait(_CHECK_SECONDS):
@@ -206,10 +217,6 @@ class Schedule:
             if quiet and quiet % _BLOCKED_CHECKS == 0:
                 is_stuck = idle >= _BLOCKED_CHECKS or quiet >= _BUSY_CHECKS
                 self._go_on_without_blocked(is_stuck=is_stuck)
-        end = monotonic() + (0 if self._is_stuck else _END_SECONDS)
-        for actor in self._actors:
-            if actor.thread is not None:
-                actor.thread.join(max(0, end - monotonic()))
 
     @property
     def current(self) -> RacingActor | None:

@@ -20,6 +20,7 @@ from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Faults, RaceTestError, assert_empty, race_test, run_tasks
+from pullqueue.testing.live_server import live_server
 
 
 class Ledger:
@@ -560,6 +561,42 @@ def test_a_client_of_a_server_is_stopped_at_its_calls(emulator: Emulator, ledger
 
     actors = [step.partition(":")[0] for step in caught.value.schedule]
     assert set(actors) == {"work 1", "work 2", "time"}
+
+
+def test_four_clients_of_the_fixtures_server_can_be_stopped_at_once(emulator: Emulator) -> None:
+    """Each holds a thread of the server while it waits for its turn."""
+    path = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
+    with live_server(emulator) as server:
+
+        def look() -> None:
+            requests.get(server.url + path, timeout=30)
+
+        def run() -> int:
+            return race_test(
+                emulator,
+                look,
+                setup=lambda: None,
+                check=lambda: True,
+                copies=4,
+                preemptions=8,
+                schedules=50,
+            )
+
+        assert run() == 50
+
+
+def test_a_long_replay_is_shown_whole(emulator: Emulator, queue: Queue) -> None:
+    def look() -> None:
+        for _ in range(60):
+            queue.fetch_statistics()
+
+    replay = " ".join(["1", "2"] * 61)
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, look, setup=lambda: None, check=lambda: False, copies=2, replay=replay)
+
+    assert caught.value.replay == replay
+    assert f'replay="{replay}"' in str(caught.value)
+    assert "  ... 22 more steps" in str(caught.value).splitlines()
 
 
 # -- what is refused -------------------------------------------------------------------------------
