@@ -558,7 +558,7 @@ SELECT kind, sum(size) FROM events WHERE queue = %(queue)s AND usec > %(since_us
 
 -- name: flow
 -- How many events of each kind there were in each minute from a time on.
-SELECT usec / %(minute_usec)s::bigint, kind, sum(size) FROM events WHERE queue = %(queue)s AND usec >= %(first_usec)s GROUP BY 1, 2
+SELECT kind, usec / %(minute_usec)s::bigint, sum(size) FROM events WHERE queue = %(queue)s AND usec >= %(first_usec)s GROUP BY 1, 2
 
 -- name: all_tasks
 SELECT {task} FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar, overload
 
 import msgspec
 
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine.events import EventKind, Operation, Origin
 from pullqueue.engine.store import QueueRecord
+from pullqueue.errors import InternalError
 from pullqueue.tasks import AttemptRecord, HttpRequest, NewTask, Push, Task
+from pullqueue.text import shorten
+
+_T = TypeVar("_T")
 
 Row = Sequence[Any]
 """One row of a result."""
@@ -43,6 +48,21 @@ _request_of = msgspec.json.Decoder(HttpRequest).decode
 _attempts_of = msgspec.json.Decoder(AttemptRecord).decode
 _origin_of = msgspec.json.Decoder(Origin).decode
 _settings_of = msgspec.json.Decoder(QueueSettings).decode
+
+
+def _decoding(decode: Callable[[Row], _T]) -> Callable[[Row], _T]:
+    """Decorate a function that decodes a row: one that is damaged is an error of the store."""
+
+    @wraps(decode)
+    def function(row: Row) -> _T:
+        try:
+            return decode(row)
+        except (ValueError, TypeError, msgspec.MsgspecError) as error:
+            raise InternalError(
+                f"the store has a damaged record ({shorten(str(error))}): restore it from a copy"
+            ) from error
+
+    return function
 
 
 def encode_tag(tag: str | None) -> bytes:
@@ -89,12 +109,14 @@ def lists_of_new_tasks(new_tasks: Sequence[NewTask]) -> dict[str, list[object]]:
     return lists
 
 
+@_decoding
 def task_of(row: Row) -> Task:
     """Return the task of a row."""
     fields = list(row[:_PUSH])
     fields[_TAG] = decode_tag(fields[_TAG])
     request, attempts = row[_PUSH:]
-    return Task._make([*fields, None if request is None else _push_of(request, attempts)])
+    push = None if request is None else _push_of(request, attempts)
+    return msgspec.convert([*fields, push], Task)
 
 
 def _push_of(request: str, attempts: str | None) -> Push:
@@ -115,20 +137,29 @@ def finished_of(task: Task) -> int | None:
     return None if task.push is None else task.push.attempts.finished
 
 
+@_decoding
+def kind_of(row: Row) -> EventKind:
+    """Return the kind of events with which a row begins."""
+    return EventKind(row[0])
+
+
+@_decoding
 def operation_of(row: Row) -> Operation:
     """Return the operation of a row with its fields, in their order."""
     usec, kind, names, retry_counts, until_usec, status, origin = row
+    steps = list(zip(names.split(","), map(int, retry_counts.split(",")), strict=True))
     return Operation(
         usec=usec,
-        kind=EventKind(kind),
-        names=tuple(names.split(",")),
-        retry_counts=tuple(map(int, retry_counts.split(","))),
+        kind=kind_of([kind]),
+        names=tuple(name for name, _ in steps),
+        retry_counts=tuple(count for _, count in steps),
         until_usec=until_usec,
         status=status,
         origin=None if origin is None else _origin_of(origin),
     )
 
 
+@_decoding
 def record_of(row: Row) -> QueueRecord:
     """Return the record of a queue of a row with its fields, in their order."""
     paused, purged_usec, deleted_usec, settings = row

@@ -52,6 +52,7 @@ from pullqueue.stores.rows import (
     encode_tag,
     finished_of,
     is_storable,
+    kind_of,
     operation_of,
     record_of,
     row_of,
@@ -241,7 +242,7 @@ class SqlStore(TaskStore, Generic[S]):
         with self._reading() as session:
             since_usec = session.now_usec - last_usec
             rows = session.rows("count_events", queue=queue_name, since_usec=since_usec)
-        return Counter({EventKind(kind): int(count) for kind, count in rows})
+        return Counter({kind_of(row): int(row[1]) for row in rows})
 
     def flow(self, queue_name: str, *, since_usec: int) -> Flow:
         first_usec = since_usec // MINUTE_USEC * MINUTE_USEC
@@ -250,8 +251,8 @@ class SqlStore(TaskStore, Generic[S]):
                 "flow", queue=queue_name, first_usec=first_usec, minute_usec=MINUTE_USEC
             )
         flow: defaultdict[int, Counter[EventKind]] = defaultdict(Counter)
-        for minute, kind, count in rows:
-            flow[int(minute) * MINUTE_USEC][EventKind(kind)] += int(count)
+        for kind, minute, count in rows:
+            flow[int(minute) * MINUTE_USEC][kind_of([kind])] += int(count)
         return dict(sorted(flow.items()))
 
     def next_change_usec(self, queue_name: str) -> int | None:

@@ -45,7 +45,7 @@ from pullqueue.stores.rows import (
 from pullqueue.stores.session import Session, Target
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
-from pullqueue.stores.sqlite_file import open_file
+from pullqueue.stores.sqlite_file import open_file, opening_error
 from pullqueue.tasks import AttemptRecord, NewTask, Task
 from pullqueue.text import format_size
 
@@ -105,9 +105,13 @@ class SqliteStore(SqlStore[SqliteSession]):
         self._identity = _identity(path)
         self._rates: defaultdict[str, RateLimiter] = defaultdict(RateLimiter)
         self._stored_totals: dict[str, tuple[int, int]] = {}
-        self._recount()
-        # No other process has the file open: what seems to run was ended with its process.
-        self._writer.execute(_SQL["release_attempts"], {"now_usec": clock.now_usec()})
+        try:
+            self._recount()
+            # No other process has the file open: what seems to run was ended with its process.
+            self._writer.execute(_SQL["release_attempts"], {"now_usec": clock.now_usec()})
+        except sqlite3.Error as error:
+            self.close()
+            raise opening_error(path, error) from error
 
     def now_usec(self) -> int:
         return self._clock.now_usec()
@@ -412,9 +416,11 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 def _translated(error: sqlite3.Error) -> PullQueueError:
     """Return the error of this package for one of SQLite."""
-    if isinstance(error, sqlite3.OperationalError):
+    code = getattr(error, "sqlite_errorcode", None)
+    is_damaged = code == sqlite3.SQLITE_ERROR or str(error).startswith("Could not decode")
+    if isinstance(error, sqlite3.OperationalError) and not is_damaged:
         return TransientError(f"the store's file: {error}; try again")
-    return InternalError(f"the store's file: {error}")
+    return InternalError(f"the store's file is damaged ({error}): restore it from a copy")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

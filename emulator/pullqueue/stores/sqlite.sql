@@ -320,7 +320,7 @@ SELECT kind, sum(size) FROM events WHERE queue = :queue AND usec > :since_usec G
 
 -- name: flow
 -- How many events of each kind there were in each minute from a time on.
-SELECT usec / :minute_usec, kind, sum(size) FROM events WHERE queue = :queue AND usec >= :first_usec GROUP BY 1, 2
+SELECT kind, usec / :minute_usec, sum(size) FROM events WHERE queue = :queue AND usec >= :first_usec GROUP BY 1, 2
 
 -- name: all_tasks
 SELECT {task} FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence

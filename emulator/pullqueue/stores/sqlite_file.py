@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote
 
 from pullqueue.errors import StoreError
 from pullqueue.stores.sql_files import migrations
+from pullqueue.text import describe_os_error, quoted
 
 _APPLICATION_ID = 0x70756C71
 """`pulq`, in the header of the file: marks a store."""
@@ -27,8 +30,11 @@ def parsed(url: str) -> tuple[Path, str]:
     """
     address, _, query = url.partition("?")
     _, slashes, name = address.partition(":///")
+    path = unquote(name)
     if not slashes or not name or name == ":memory:":
-        raise StoreError(f'store "{url}" has no file: use sqlite:///FILE, or memory')
+        raise StoreError(f"store {quoted(url)} has no file: use sqlite:///FILE, or memory")
+    if "\0" in path:
+        raise StoreError(f"store {quoted(url)} has a file name with a NUL character: use another")
     options = dict(parse_qsl(query, keep_blank_values=True))
     synchronous = options.pop("synchronous", "normal")
     if options or synchronous not in _SYNCHRONOUS:
@@ -36,8 +42,13 @@ def parsed(url: str) -> tuple[Path, str]:
             f'store "{url}" has an unknown option: only synchronous=normal and synchronous=full '
             "are allowed"
         )
-    # What a symbolic link leads to: the log is beside the file itself.
-    return Path(unquote(name)).resolve(), synchronous
+    try:
+        # What a symbolic link leads to: the log is beside the file itself.
+        return Path(path).resolve(), synchronous
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise StoreError(
+            f"store {quoted(url)} cannot be opened: {describe_os_error(error)}"
+        ) from error
 
 
 def open_file(path: Path, *, synchronous: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
@@ -54,11 +65,13 @@ def open_file(path: Path, *, synchronous: str) -> tuple[sqlite3.Connection, sqli
     opened: list[sqlite3.Connection] = []
     try:
         if path.exists() and path.stat().st_size:
-            _check(path, newest=len(scripts))
+            _check(path, scripts)
         elif not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
         writer = _connected(path)
         opened.append(writer)
+        # Constraints are not checked by a connection that can only read.
+        _check_content(writer, path, "integrity_check")
         _configure(writer, synchronous)
         _migrate(writer, scripts)
         reader = _connected(path)
@@ -68,8 +81,8 @@ def open_file(path: Path, *, synchronous: str) -> tuple[sqlite3.Connection, sqli
     except BaseException as error:
         for connection in opened:
             connection.close()
-        if isinstance(error, sqlite3.Error | OSError):
-            raise StoreError(_reason(path, error)) from error
+        if isinstance(error, sqlite3.Error | OSError | UnicodeDecodeError):
+            raise opening_error(path, error) from error
         raise
     return writer, reader
 
@@ -80,13 +93,14 @@ def _connected(path: Path) -> sqlite3.Connection:
     )
 
 
-def _check(path: Path, *, newest: int) -> None:
+def _check(path: Path, scripts: Sequence[str]) -> None:
     # A connection that can only read changes nothing in the file, not even by a log left beside it;
     # without a log, it can be kept from making one.
     has_log = path.with_name(f"{path.name}-wal").exists()
     access = "mode=ro" if has_log else "immutable=1"
     address = f"file:{quote(str(path))}?{access}"
     connection = sqlite3.connect(address, uri=True, timeout=_LOCK_TIMEOUT_SECONDS)
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
         (owner,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -94,16 +108,32 @@ def _check(path: Path, *, newest: int) -> None:
             raise StoreError(
                 f'"{path}" is the database of another program: use another file for the store'
             )
-        if version > newest:
+        if version > len(scripts):
             raise StoreError(
                 f'"{path}" was written by a newer pullqueue (schema {version}, known here: '
-                f"{newest}): upgrade pullqueue, or use another file"
+                f"{len(scripts)}): upgrade pullqueue, or use another file"
             )
-        (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if state != "ok":
-            raise StoreError(_damaged(path, state))
+        _check_content(connection, path, "quick_check")
+        if not _schema_of(scripts[: max(version, 0)]) <= _schema(connection):
+            raise StoreError(_damaged(path, "its tables were changed"))
     finally:
         connection.close()
+
+
+def _check_content(connection: sqlite3.Connection, path: Path, check: str) -> None:
+    (state,) = connection.execute(f"PRAGMA {check}(1)").fetchone()
+    if state != "ok":
+        raise StoreError(_damaged(path, state))
+
+
+def _schema_of(scripts: Sequence[str]) -> set[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript("".join(scripts))
+        return _schema(connection)
+
+
+def _schema(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    return set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
 
 
 def _configure(connection: sqlite3.Connection, synchronous: str) -> None:
@@ -131,6 +161,11 @@ def _migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
         connection.executescript("".join(["BEGIN IMMEDIATE;", *scripts[version:], marks, "COMMIT"]))
 
 
+def opening_error(path: Path, error: Exception) -> StoreError:
+    """Return the error for a file that cannot be opened, or whose content cannot be read."""
+    return StoreError(_reason(path, error))
+
+
 def _reason(path: Path, error: Exception) -> str:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -140,6 +175,8 @@ def _reason(path: Path, error: Exception) -> str:
         )
     if code is not None and code & 0xFF == sqlite3.SQLITE_NOTADB:
         return f'"{path}" is not an SQLite database: use another file for the store'
+    if isinstance(error, UnicodeDecodeError):  # of a message that repeats what is damaged
+        return _damaged(path, "names that are not UTF-8")
     if code is not None and code & 0xFF == sqlite3.SQLITE_CORRUPT:
         return _damaged(path, str(error))
     detail = getattr(error, "strerror", None) or error

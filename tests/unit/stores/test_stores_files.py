@@ -7,11 +7,14 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from pullqueue import Emulator, InternalError, ManualClock, NewTask, StoreError
+from pullqueue import Emulator, InternalError, ManualClock, NewTask, PullQueueError, StoreError
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.stores import open_store, sqlite_file
 from pullqueue.stores.sql_files import migrations
@@ -60,11 +63,11 @@ def refused(path: Path) -> str:
 
 
 def changed(statement: str) -> Callable[[Path], None]:
-    """Return what executes a statement in a file."""
+    """Return what executes statements in a file."""
 
     def change(path: Path) -> None:
         connection = sqlite3.connect(path)
-        connection.execute(statement)
+        connection.executescript(statement)
         connection.close()
 
     return change
@@ -249,3 +252,109 @@ def test_other_programs_can_read(path: Path) -> None:
     emulator.close()
 
     assert found == [("one",)]
+
+
+def use(path: Path) -> list[str]:
+    """Open a store and make every kind of call; return the errors of calls that are refused."""
+    emulator = emulator_of(path)
+    queue, errors = emulator.queue("pull"), []
+    calls: list[Callable[[], object]] = [
+        lambda: [repr(task) for task in queue.list_tasks(1000)],
+        *(lambda: queue.exhausted, queue.events, queue.fetch_statistics, queue.next_change_usec),
+        lambda: queue.flow(since_usec=0),
+        lambda: queue.count_events(last=timedelta(days=1)),
+        lambda: queue.add(name="new"),
+        lambda: queue.lease_tasks(60, 1000),
+        lambda: queue.modify_task_lease(queue.get_task("task5"), 9),
+        lambda: queue.delete_tasks(["task7", "new"]),
+        lambda: queue.history("task5"),
+        *(emulator.export, queue.purge),
+    ]
+    for call in calls:
+        try:
+            call()
+        except PullQueueError as error:
+            errors.append(str(error))
+    emulator.close()
+    return errors
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE tasks SET eta_usec = 'soon'",
+        "UPDATE tasks SET enqueued_usec = 1 << 60",
+        "UPDATE tasks SET payload = 'text'",
+        "UPDATE tasks SET retry_count = -1",
+        "UPDATE tasks SET sequence = (1 << 62) + sequence",
+        "UPDATE tasks SET request = '{'",
+        "UPDATE events SET usec = x'00'",
+        "UPDATE events SET until_usec = 1 << 60",
+        "INSERT INTO leased VALUES ('pull', 0, 0, 1 << 62)",
+        "INSERT OR REPLACE INTO retentions (queue, age_usec) VALUES ('pull', 'long')",
+        "INSERT INTO queues (queue, settings) VALUES ('made', '[')",
+        "DROP INDEX tasks_due",
+        "ALTER TABLE events RENAME COLUMN status TO state",
+        "DROP TABLE queues",
+    ],
+)
+def test_what_another_program_has_written_is_found_at_opening(used: Path, change: str) -> None:
+    changed(f"PRAGMA ignore_check_constraints = ON; {change}")(used)
+
+    assert f'"{used}" is damaged (' in refused(used)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("UPDATE events SET kind = 'eaten'", "'eaten' is not a valid EventKind"),
+        ("UPDATE events SET names = 'one'", "zip() argument 2 is longer than argument 1"),
+        ("UPDATE events SET origin = '[1]'", "Expected `str`, got `int`"),
+        ("UPDATE tasks SET request = '[1]'", "Expected `str`, got `int`"),
+        ("UPDATE tasks SET tag = x'3dff'", "'utf-8' codec can't decode byte 0xff"),
+    ],
+)
+def test_what_only_a_reader_finds_is_an_error_of_its_call(
+    used: Path, change: str, reason: str
+) -> None:
+    changed(change)(used)
+
+    errors = use(used)
+
+    assert errors
+    for error in errors:
+        assert error.startswith("the store has a damaged record (")
+        assert error.endswith("): restore it from a copy")
+        assert reason in error
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bytes_that_change_in_a_file_cause_errors_of_the_store_only(used: Path, seed: int) -> None:
+    content, random = used.read_bytes(), Random(seed)  # noqa: S311
+    for _ in range(15):
+        damaged = bytearray(content)
+        place = random.randrange(len(content) - 16)
+        damaged[place : place + 16] = random.randbytes(16)
+        used.write_bytes(damaged)
+        with suppress(PullQueueError):
+            use(used)
+        for log in used.parent.glob("tasks.db-*"):
+            log.unlink()
+
+
+@pytest.mark.parametrize("name", ["/x.db%00", "/%00"])
+def test_a_nul_character_in_the_name_of_a_file_is_refused(name: str) -> None:
+    with pytest.raises(StoreError) as excinfo:
+        open_store(f"sqlite:///{name}")
+
+    assert str(excinfo.value) == (
+        f'store "sqlite:///{name}" has a file name with a NUL character: use another'
+    )
+
+
+def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.db").symlink_to(tmp_path / "b.db")
+    (tmp_path / "b.db").symlink_to(tmp_path / "a.db")
+
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Emulator(CONFIG, store=open_store(f"sqlite:///{tmp_path / 'a.db'}"))

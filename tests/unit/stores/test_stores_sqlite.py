@@ -154,5 +154,5 @@ def test_a_file_that_breaks_in_use(store: Emulator, monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as patch:
         patch.setattr(store._store, "_record", fail)
-        with pytest.raises(InternalError, match=r"^the store's file: database disk image is"):
+        with pytest.raises(InternalError, match=r"^the store's file is damaged \(database"):
             store.queue("pull").add()

@@ -1,3 +1,6 @@
+-- The constraints state what the package writes, so that the check of a file that is opened finds
+-- what something else has written. Times are in the years 1 to 9999.
+
 -- A task and the tombstone it leaves are one row, so that one unique index guards a name from the
 -- first add to the expiry of the tombstone: a task has `eta_usec`, a tombstone has `free_usec`, and
 -- no row has both. `tag` is empty for none and `=` before the tag otherwise. `ends_usec` is when a
@@ -18,7 +21,17 @@ CREATE TABLE tasks (
     attempts TEXT,
     finished INTEGER,
     ends_usec BIGINT,
-    free_usec BIGINT
+    free_usec BIGINT,
+    CHECK (typeof(queue) = 'text' AND typeof(name) = 'text' AND typeof(payload) = 'blob'
+        AND typeof(tag) = 'blob' AND typeof(retry_count) = 'integer' AND retry_count >= 0
+        AND typeof(stored_bytes) = 'integer' AND sequence BETWEEN 1 AND 1 << 62
+        AND coalesce(eta_usec, 0) BETWEEN -62135596800000000 AND 253402300799999999
+        AND enqueued_usec BETWEEN -62135596800000000 AND 253402300799999999
+        AND typeof(coalesce(eta_usec, 0)) = 'integer' AND typeof(enqueued_usec) = 'integer'
+        AND (request IS NULL OR json_valid(request))
+        AND (attempts IS NULL OR json_valid(attempts))
+        AND typeof(coalesce(finished, 0)) = 'integer' AND typeof(coalesce(ends_usec, 0)) = 'integer'
+        AND typeof(coalesce(free_usec, 0)) = 'integer')
 );
 CREATE UNIQUE INDEX tasks_name ON tasks (queue, name);
 CREATE INDEX tasks_due ON tasks (queue, eta_usec, sequence) WHERE eta_usec IS NOT NULL;
@@ -40,7 +53,15 @@ CREATE TABLE exhausted (
     enqueued_usec BIGINT NOT NULL,
     stored_bytes INTEGER NOT NULL,
     request TEXT,
-    attempts TEXT
+    attempts TEXT,
+    CHECK (typeof(queue) = 'text' AND typeof(name) = 'text' AND typeof(payload) = 'blob'
+        AND typeof(tag) = 'blob' AND typeof(retry_count) = 'integer' AND retry_count >= 0
+        AND typeof(stored_bytes) = 'integer' AND sequence BETWEEN 1 AND 1 << 62
+        AND coalesce(eta_usec, 0) BETWEEN -62135596800000000 AND 253402300799999999
+        AND enqueued_usec BETWEEN -62135596800000000 AND 253402300799999999
+        AND typeof(coalesce(eta_usec, 0)) = 'integer' AND typeof(enqueued_usec) = 'integer'
+        AND (request IS NULL OR json_valid(request))
+        AND (attempts IS NULL OR json_valid(attempts)))
 );
 CREATE INDEX exhausted_queue ON exhausted (queue, id);
 
@@ -58,7 +79,14 @@ CREATE TABLE events (
     retry_counts TEXT NOT NULL,
     status INTEGER,
     origin TEXT,
-    PRIMARY KEY (queue, id)
+    PRIMARY KEY (queue, id),
+    CHECK (typeof(queue) = 'text' AND typeof(usec) = 'integer' AND typeof(kind) = 'text'
+        AND usec BETWEEN -62135596800000000 AND 253402300799999999
+        AND coalesce(until_usec, 0) BETWEEN -62135596800000000 AND 253402300799999999
+        AND typeof(coalesce(until_usec, 0)) = 'integer' AND typeof(size) = 'integer'
+        AND typeof(names) = 'text' AND typeof(retry_counts) = 'text'
+        AND typeof(coalesce(status, 0)) = 'integer'
+        AND (origin IS NULL OR json_valid(origin)))
 ) WITHOUT ROWID;
 
 -- How many tasks were leased in a second. `part` is always 0.
@@ -67,7 +95,8 @@ CREATE TABLE leased (
     second BIGINT NOT NULL,
     part INTEGER NOT NULL,
     tasks BIGINT NOT NULL,
-    PRIMARY KEY (queue, second, part)
+    PRIMARY KEY (queue, second, part),
+    CHECK (typeof(second) = 'integer' AND typeof(tasks) = 'integer' AND tasks BETWEEN 0 AND 1 << 40)
 );
 
 -- How long a queue keeps tasks and the names of deleted ones; `tasks.ends_usec` was computed with it.
@@ -77,7 +106,10 @@ CREATE TABLE retentions (
     leases INTEGER,
     age_usec BIGINT NOT NULL,
     lifetime_usec BIGINT,
-    tombstone_usec BIGINT
+    tombstone_usec BIGINT,
+    CHECK (typeof(coalesce(leases, 0)) = 'integer' AND typeof(age_usec) = 'integer'
+        AND typeof(coalesce(lifetime_usec, 0)) = 'integer'
+        AND typeof(coalesce(tombstone_usec, 0)) = 'integer')
 );
 
 -- What is recorded of queues beside their tasks. `settings` are those of a queue that was made at run
@@ -87,5 +119,9 @@ CREATE TABLE queues (
     paused INTEGER NOT NULL DEFAULT 0,
     purged_usec BIGINT,
     deleted_usec BIGINT,
-    settings TEXT
+    settings TEXT,
+    CHECK (typeof(queue) = 'text' AND paused IN (0, 1)
+        AND typeof(coalesce(purged_usec, 0)) = 'integer'
+        AND typeof(coalesce(deleted_usec, 0)) = 'integer'
+        AND (settings IS NULL OR json_valid(settings)))
 );
