@@ -218,3 +218,21 @@ def test_a_queue_yaml_that_is_not_there(folder: Path) -> None:
     assert "there is neither queue.yaml nor queue.yml" in done.stderr
     assert "name a file, as in `pullqueue exec path/to/queue.yaml`, or" in done.stderr
     assert list(folder.iterdir()) == []
+
+
+def test_the_server_knows_the_program_and_its_process(execute: Execute) -> None:
+    """As the client of its calls, in place of the name of a library."""
+    program = (
+        "import json, os, sys, urllib.request\n"
+        "from google.appengine.api import taskqueue\n"
+        "sys.argv[0] = '/app/worker.py'\n"
+        "taskqueue.Queue('pull').add(taskqueue.Task(payload='a', method='PULL'))\n"
+        "taskqueue.Queue('pull').lease_tasks(60, 1)\n"
+        "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/workers'\n"
+        "workers = json.load(urllib.request.urlopen(url))['workers']\n"
+        "print(json.dumps([os.getpid(), [(w['client'], w['leased']) for w in workers]]))\n"
+    )
+    _, output, _ = execute(*python(program))
+
+    pid, workers = json.loads(output)
+    assert workers == [[f"worker.py (pid {pid})", 1]]

@@ -29,6 +29,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "queues": ".queues",
         "tasks": ".tasks",
         "requests": ".requests",
+        "workers": ".workers",
         "server": ".operate",
         "wait": ".operate",
     },

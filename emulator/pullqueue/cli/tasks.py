@@ -167,6 +167,8 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
     parts: list[str | Table] = list(map(_event_line, answer["events"]))
     if answer["missing"]:
         parts.insert(0, f"  ({answer['missing']})")
+    if found and found["leased_by"]:
+        note(f"leased by {found['leased_by']['client']} since {when(found['leased_by']['leased'])}")
     if found:
         table = Table(_head([found])[:-1], [_row(found)[:-1]], cut=_CUT[1:])
         parts = [table, *parts, *_payload_lines(found["payload"])]

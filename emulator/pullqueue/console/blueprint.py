@@ -43,6 +43,7 @@ _PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
     ("/change/confirm", Pages.confirm_change),
     ("/exhausted", Pages.exhausted),
     ("/exhausted.jsonl", Pages.download_exhausted),
+    ("/workers", Pages.workers),
     ("/requests", Pages.requests),
     ("/requests/clear", Pages.confirm_clear),
     ("/requests/<number>", Pages.request),

@@ -58,6 +58,7 @@ from pullqueue.control.task_lists import (
     list_failures,
     list_tasks,
 )
+from pullqueue.control.workers import list_workers
 from pullqueue.engine.events import Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
@@ -234,9 +235,13 @@ class Pages:
         tasks = list_exhausted(self._state, parse_query(query, ExhaustedQuery)).tasks
         return _download(b"".join(map(_seed_line, tasks)), "exhausted.jsonl")
 
+    def workers(self) -> Response:
+        """Return the page of the clients and their leases."""
+        return self._page("workers", workers=list_workers(self._state))
+
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
-        chosen = _chosen("queue", "task", "interface", "status", "search")
+        chosen = _chosen("queue", "task", "client", "interface", "status", "search")
         query = parse_query({"limit": "50", **chosen, **_chosen("before")}, RequestQuery)
         listed = list_requests(self._state, query)
         return self._page(

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.engine import queue as engine
+from pullqueue.engine.events import Event, Interface
 from pullqueue.errors import (
     ClockError,
     InvalidEtaError,
@@ -26,7 +27,7 @@ from pullqueue.errors import (
 )
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import retry_of
-from pullqueue.tasks import HttpRequest, RetryParameters, Task
+from pullqueue.tasks import HttpRequest, RetryParameters, Task, TaskState
 from pullqueue.text import format_span
 
 PREVIEW_BYTES: Final = 256
@@ -44,6 +45,8 @@ Positive = Annotated[int, Meta(ge=1)]
 Signed64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Refusal = Literal["exists", "tombstoned"]
 """Why the name of a task cannot be used."""
+IN_PROCESS: Final = "this process"
+"""The name of a client that calls without a server, or that is not known."""
 EXHAUSTED: Final = "exhausted"
 ShownState = Literal["available", "leased", "scheduled", "running", "retrying", "exhausted"]
 """The states of tasks, and what has become of those that used up their leases or retries."""
@@ -148,6 +151,26 @@ def _limits_text(retry: RetryParameters, attempts: int) -> str | None:
     return f"of {limit + 1}, or more until {format_span(age)} after the first"
 
 
+class Holder(Model):
+    """Who has leased a task."""
+
+    client: Annotated[str, Meta(description="The worker that leased the task, as in `/workers`.")]
+    interface: Interface | None
+    leased: Annotated[Time, Meta(description="When it was leased.")]
+    seconds: Annotated[float, Meta(description="How long ago that was.")]
+
+    @classmethod
+    def of(cls, lease: Event, now_usec: int) -> Holder:
+        """Return who has a task since a lease."""
+        origin = lease.origin
+        return cls(
+            client=(origin.client if origin is not None else "") or IN_PROCESS,
+            interface=None if origin is None else origin.interface,
+            leased=lease.time.isoformat(),
+            seconds=(now_usec - lease.usec) / USEC_PER_SECOND,
+        )
+
+
 class TaskResource(Model):
     """A task as it is now."""
 
@@ -159,6 +182,8 @@ class TaskResource(Model):
     eta_usec: int
     enqueued: Time
     lease_seconds_left: float | None
+    leased_by: Holder | None
+    """Who has leased it, as far as that is recorded."""
     retry_count: Count
     retry_limit: Count | None
     """Its task_retry_limit: of leases, or of retries of a push task."""
@@ -166,6 +191,14 @@ class TaskResource(Model):
     payload: Bytes
     push: PushState | None
     """What a push task has that a pull task does not have."""
+
+
+def _current_leases(
+    queue: engine.Queue, tasks: Sequence[Task], now_usec: int
+) -> Mapping[str, Event]:
+    """Return the leases of those tasks that are leased now, by the names of these."""
+    leased = [task.name for task in tasks if task.state_at(now_usec) is TaskState.LEASED]
+    return queue.last_leases(leased) if leased else {}
 
 
 def tasks_of(
@@ -181,6 +214,7 @@ def tasks_of(
     Of each payload they have the first `payload_bytes`, or all.
     """
     now_usec, shown = queue.now_usec(), []
+    leases = {} if queue.is_push or exhausted else _current_leases(queue, tasks, now_usec)
     for task in tasks:
         state: ShownState = EXHAUSTED if exhausted else task.state_at(now_usec).value
         left = (task.eta_usec - now_usec) / USEC_PER_SECOND
@@ -194,6 +228,7 @@ def tasks_of(
             eta_usec=task.eta_usec,
             enqueued=task.enqueued.isoformat(),
             lease_seconds_left=left if state == "leased" else None,
+            leased_by=Holder.of(leases[task.name], now_usec) if task.name in leases else None,
             retry_count=task.retry_count,
             retry_limit=retry_of(task, queue.settings).task_retry_limit
             if is_push

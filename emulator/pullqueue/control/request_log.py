@@ -19,6 +19,7 @@ from flask import Response, g, request
 from msgspec import Meta, field
 from msgspec.structs import replace
 
+from pullqueue.control.clients import Clients
 from pullqueue.control.models import Bytes, Count, Model, Time
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
@@ -141,6 +142,8 @@ class RequestLog:
         """Requests by verb and status."""
         self.seconds = 0.0
         """Duration of all of them together."""
+        self.clients = Clients()
+        """Who has called, whether or not the requests are still recorded."""
         emulator.call_logs.append(self)
 
     def origin(self, interface: Interface, client: str = "") -> Origin:
@@ -175,6 +178,15 @@ class RequestLog:
                 known = verb if verb in _VERBS else "other"
                 self.counts[known, status] += 1
                 self.seconds += request.milliseconds / 1000
+                self.clients.count(
+                    request.caller or request.agent or origin.client,
+                    time=request.time,
+                    interface=request.interface,
+                    address=request.client,
+                    method=request.method or f"{verb} {request.path}",
+                    queue=request.queue,
+                    failed=not 200 <= status < 400,
+                )
         extra = {"verb": verb, "path": request.path, "status": status}
         _log.debug("%s %s %d", verb, request.path, status, extra=extra)
 

@@ -22,13 +22,25 @@ from pullqueue.control import (
     service,
     snapshots,
     task_lists,
+    workers,
 )
 from pullqueue.control.operations import OPERATIONS, Operation, call
 from pullqueue.control.state import ServerState
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import MIB
 
-MODULES: Final = (service, clock, queues, task_lists, push, snapshots, history, overview, metrics)
+MODULES: Final = (
+    service,
+    clock,
+    queues,
+    task_lists,
+    workers,
+    push,
+    snapshots,
+    history,
+    overview,
+    metrics,
+)
 """Where the operations are; importing them registers these."""
 SNAPSHOT_BYTES: Final = 512 * MIB
 """Body of a request that loads a snapshot."""

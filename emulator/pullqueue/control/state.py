@@ -136,4 +136,5 @@ class ServerState:
         for delete in (*self.on_reset, *(self.on_services_reset if services else ())):
             delete()
         self.requests.clear()
+        self.requests.clients.clear()
         self.snapshot_loaded = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
@@ -153,6 +153,10 @@ class EventLog:
         """Return the events until now, of all tasks or of one, oldest first."""
         return events_of(self._operations, now_usec, task_name)
 
+    def last_leases(self, task_names: Collection[str]) -> dict[str, Event]:
+        """Return the latest lease of each of these tasks, as far as it is recorded."""
+        return find_last_leases(reversed(self._operations), task_names)
+
     def count_since(self, usec: int) -> Counter[EventKind]:
         """Return how many events of each kind there were after a time."""
         counts: Counter[EventKind] = Counter()
@@ -199,7 +203,26 @@ def events_of(
     return events
 
 
-def _recorded(operations: Iterable[Operation], task_name: str | None) -> Iterator[Event]:
+def find_last_leases(
+    latest_first: Iterable[Operation], task_names: Collection[str]
+) -> dict[str, Event]:
+    """Return the latest lease of each of some tasks among operations, the latest of which is first.
+
+    The operations after the one that is found last are not read.
+    """
+    found: dict[str, Event] = {}
+    missing = set(task_names)
+    for operation in latest_first:
+        if not missing:
+            break
+        if operation.kind is EventKind.LEASED and not missing.isdisjoint(operation.names):
+            leases = [each for each in _recorded([operation]) if each.task_name in missing]
+            found |= {each.task_name: each for each in leases}
+            missing.difference_update(found)
+    return found
+
+
+def _recorded(operations: Iterable[Operation], task_name: str | None = None) -> Iterator[Event]:
     for usec, kind, names, retry_counts, until_usec, status, origin in operations:
         for name, retry_count in zip(names, retry_counts, strict=True):
             if task_name is None or name == task_name:

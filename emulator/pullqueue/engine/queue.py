@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -284,6 +284,10 @@ class Queue(QueueBase):
     def events(self) -> list[Event]:
         """Return what happened to the queue's tasks, oldest first, as far back as is recorded."""
         return self.store.events(self.name)
+
+    def last_leases(self, task_names: Collection[str]) -> dict[str, Event]:
+        """Return the latest lease of each of these tasks, by name, as far as it is recorded."""
+        return self.store.last_leases(self.name, task_names)
 
     def count_events(self, *, last: timedelta) -> Counter[EventKind]:
         """Return how many events of each kind there were within the last time span.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -294,6 +294,10 @@ class TaskStore(ABC):
     @abstractmethod
     def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         """Return what happened to the tasks of a queue, or to one of them, oldest first."""
+
+    @abstractmethod
+    def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
+        """Return the latest lease of each of these tasks, as far as it is recorded."""
 
     @abstractmethod
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:

@@ -11,10 +11,11 @@ from typing import Any, Protocol
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import call_deadline
+from pullqueue.engine.interceptors import amend_origin, call_deadline
 from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
 from pullqueue.sdk.protocol import DEADLINE_SECONDS, logged_call
+from pullqueue.sdk.startup.sitecustomize import TICKET
 from pullqueue.sdk.stub import CALLS, DATASTORE, SERVICE, no_such_call
 from pullqueue.sdk.transactions import TransactionalStub
 from pullqueue.text import quoted
@@ -106,6 +107,8 @@ class CallServer:
             return _failure(_Rpc.PARSE_ERROR, "the body is not a remote_api Request")
         service, method = request.service_name, request.method
         name = f"{service}.{method}"
+        if client := request.request_id.removeprefix(TICKET).strip():
+            amend_origin(client=client)
         logged |= {"method": name, "path": f"{BRIDGE_PATH} {name}"}
         ends = service == DATASTORE and method in ("Commit", "Rollback")
         try:

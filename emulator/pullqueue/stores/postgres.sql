@@ -552,6 +552,11 @@ SELECT {task} FROM exhausted WHERE queue = %(queue)s ORDER BY id
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
 WHERE queue = %(queue)s ORDER BY id
 
+-- name: events_of_kind
+-- The operations of a kind, the latest first.
+SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
+WHERE queue = %(queue)s AND kind = %(kind)s ORDER BY id DESC
+
 -- name: count_events
 -- How many events of each kind there were after a time.
 SELECT kind, sum(size) FROM events WHERE queue = %(queue)s AND usec > %(since_usec)s GROUP BY kind

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Generic, TypeVar
 from uuid import uuid4
@@ -23,6 +23,7 @@ from pullqueue.engine.events import (
     Flow,
     Operation,
     events_of,
+    find_last_leases,
 )
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
@@ -237,6 +238,12 @@ class SqlStore(TaskStore, Generic[S]):
             operations = list(map(operation_of, session.rows("events", queue=queue_name)))
             now_usec = session.now_usec
         return events_of(_latest(operations, self._limits.events_kept), now_usec, task_name)
+
+    def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
+        kind = EventKind.LEASED
+        with self._reading() as session:
+            rows = session.rows("events_of_kind", queue=queue_name, kind=kind)
+            return find_last_leases(map(operation_of, rows), task_names)
 
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
         with self._reading() as session:

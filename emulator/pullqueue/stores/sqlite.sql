@@ -314,6 +314,11 @@ SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
 WHERE queue = :queue ORDER BY id
 
+-- name: events_of_kind
+-- The operations of a kind, the latest first.
+SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
+WHERE queue = :queue AND kind = :kind ORDER BY id DESC
+
 -- name: count_events
 -- How many events of each kind there were after a time.
 SELECT kind, sum(size) FROM events WHERE queue = :queue AND usec > :since_usec GROUP BY kind

@@ -542,3 +542,14 @@ def test_a_fault_selects_tasks_by_their_url(run: Run) -> None:
 
     assert (added.status, added.err) == (0, "")
     assert "url=/mail/*" in added.out
+
+
+def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator: Emulator) -> None:
+    assert run("workers").out == "no client has called yet\n"
+    emulator.queue("pull").add(name="a")
+    url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks/lease"
+    http.post(f"{url}?numTasks=1&leaseSecs=60", headers={"User-Agent": "worker/1"}, timeout=60)
+
+    assert run("workers").out.splitlines()[1].split()[:3] == ["worker/1", "1", "0"]
+    assert json.loads(run("workers --json").out)["workers"][0]["queues"] == ["pull"]
+    assert run("tasks get pull a").err == "leased by worker/1 since 2026-01-01 00:00:00\n"

@@ -29,6 +29,7 @@ _PULL_TASK = {
     **evil("name queue tag state retry_count retry_limit"),
     "eta": _TIME,
     "lease_seconds_left": None,
+    "leased_by": {**evil("client"), "leased": _TIME},
     "push": None,
     "payload": {**evil("bytes text"), "base64": b64encode(EVIL.encode()).decode()},
 }
@@ -79,6 +80,14 @@ ANSWER = {
         }
     ],
     "reached": True,
+    "workers": [
+        {
+            **evil("client leased expired calls failed last_method"),
+            "longest_seconds": 1.5,
+            "last": _TIME,
+            "queues": [EVIL],
+        }
+    ],
     "failures": [{**evil("queue reason latest"), "status": 500, "tasks": 1, "last": _TIME}],
     "uptime_seconds": 1.5,
     "refused": {},
@@ -106,6 +115,7 @@ COMMANDS = [
     "tasks delete pull a",
     "tasks requeue pull a",
     "tasks failures",
+    "workers",
     "tasks purge pull --yes",
     "tasks purge pull",
     "reload",

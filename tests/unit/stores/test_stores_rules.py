@@ -249,6 +249,22 @@ def test_events_have_the_origin_of_their_call(queue: Queue, clock: ManualClock) 
     ]
 
 
+def test_the_last_lease_of_each_task_is_found(queue: Queue, clock: ManualClock) -> None:
+    """By name; tasks that were never leased, or are not asked for, have none."""
+    queue.add_many([NewTask(name=name) for name in "abc"])
+    queue.lease_tasks(10, 2)
+    clock.advance(20)
+    with called_by(Caller(Origin(Interface.SDK, "second"))):
+        queue.lease_tasks(60, 1)
+
+    found = queue.last_leases(["a", "b", "c"])
+
+    origins = {name: each.origin.client if each.origin else None for name, each in found.items()}
+    assert origins == {"a": "", "b": "", "c": "second"}
+    assert found["c"].until == clock.now() + timedelta(seconds=60)
+    assert set(queue.last_leases(["b", "nothing"])) == {"b"}
+
+
 def test_events_are_counted_by_minute(queue: Queue, clock: ManualClock) -> None:
     """From the minute of a time on; minutes without events are left out."""
     queue.add_many([NewTask()] * 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -249,6 +249,11 @@ class MemoryStore(TaskStore):
         with self._lock:
             queue, now_usec = self._now(queue_name)
             return queue.events.read(now_usec, task_name)
+
+    def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
+        with self._lock:
+            queue, _ = self._now(queue_name)
+            return queue.events.last_leases(task_names)
 
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
         with self._lock:

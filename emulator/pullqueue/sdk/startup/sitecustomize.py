@@ -148,6 +148,11 @@ def with_host(get: Callable[..., Any]) -> Callable[..., Any]:
     return get_or_host
 
 
+def ticket() -> str:
+    """Return the ticket of this process, by which a server knows it: program and process id."""
+    return f"{TICKET} {Path(sys.argv[0]).name or 'python'} (pid {os.getpid()})"
+
+
 def _with_ticket(make_call: Callable[[Any], None], default_api_stub: Any) -> Callable[[Any], None]:
     address = {name: os.environ[name] for name in _ADDRESS_VARIABLES if name in os.environ}
 
@@ -166,12 +171,14 @@ def _with_ticket(make_call: Callable[[Any], None], default_api_stub: Any) -> Cal
 def _have_ticket(context: Any) -> None:
     """Set a ticket where the SDK reads it: in the environment, or in its context variables."""
     if context.READ_FROM_OS_ENVIRON:
-        os.environ.setdefault(TICKET_VARIABLE, TICKET)
+        # Also that of the process that started this one.
+        if os.environ.get(TICKET_VARIABLE, TICKET).startswith(TICKET):
+            os.environ[TICKET_VARIABLE] = ticket()
         return
     # As the SDK reads it, by mistake: with the request's id as the default.
     headers = context.gae_headers
     if not headers.API_TICKET.get(headers.DEV_REQUEST_ID.get(None)):
-        headers.API_TICKET.set(TICKET)
+        headers.API_TICKET.set(ticket())
 
 
 class _AfterImport(MetaPathFinder):

@@ -1,0 +1,98 @@
+"""The clients of a server, and which tasks they have leased."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import requests
+from control_client import ControlClient
+
+from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue.server.lifecycle import Server
+
+TASKS = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
+
+
+def lease(server: Server, agent: str, count: int, seconds: int = 600) -> None:
+    """Lease tasks as the client of a name."""
+    url = f"{server.url}{TASKS}/lease?numTasks={count}&leaseSecs={seconds}"
+    requests.post(url, headers={"User-Agent": agent}, timeout=60)
+
+
+def workers(control: ControlClient) -> dict[str, dict[str, Any]]:
+    return {each["client"]: each for each in control.get("/workers").body["workers"]}
+
+
+def test_each_client_has_its_leases_and_its_last_call(
+    control: ControlClient, server: Server, emulator: Emulator, clock: ManualClock
+) -> None:
+    emulator.queue("pull").add_many([NewTask() for _ in range(5)])
+    lease(server, "dead/1.0", 2)
+    clock.advance(100)
+    lease(server, "alive/2.0", 1)
+    requests.get(f"{server.url}/v2/nothing", headers={"User-Agent": "alive/2.0"}, timeout=60)
+
+    found = workers(control)
+
+    assert list(found) == ["alive/2.0", "dead/1.0"]
+    dead, alive = found["dead/1.0"], found["alive/2.0"]
+    assert (dead["leased"], dead["longest_seconds"], dead["queues"]) == (2, 100, ["pull"])
+    assert dead["last"] == "2026-01-01T00:00:00+00:00"
+    assert (alive["leased"], alive["calls"], alive["failed"]) == (1, 2, 1)
+    assert (alive["address"], alive["interfaces"]) == (
+        "127.0.0.1",
+        ["REST", "Cloud Tasks REST"],
+    )
+
+
+def test_a_lease_that_has_expired_is_counted(
+    control: ControlClient, server: Server, emulator: Emulator, clock: ManualClock
+) -> None:
+    """One that was released is not."""
+    emulator.queue("pull").add_many([NewTask(name=name) for name in "abc"])
+    lease(server, "slow", 2, 10)
+    control.post("/queues/pull/tasks/b/lease", {"lease_seconds": 0})
+    clock.advance(11)
+
+    slow = workers(control)["slow"]
+    assert (slow["leased"], slow["expired"], slow["longest_seconds"]) == (0, 1, None)
+
+
+def test_clients_outlive_their_requests_but_no_reset(
+    control: ControlClient, server: Server, emulator: Emulator
+) -> None:
+    emulator.queue("pull").add()
+    lease(server, "worker", 1)
+    control.call("DELETE", "/requests")
+
+    assert workers(control)["worker"]["leased"] == 1
+    control.post("/reset")
+    assert workers(control) == {}
+
+
+def test_a_lease_from_before_the_server_has_its_client(emulator: Emulator) -> None:
+    """The history of the tasks has it; nothing is known of its calls."""
+    emulator.queue("pull").add()
+    emulator.queue("pull").lease_tasks(60, 1)
+    with Server(emulator) as server:
+        [worker] = workers(ControlClient(server)).values()
+
+    assert (worker["client"], worker["leased"], worker["last"]) == ("this process", 1, None)
+
+
+def test_a_leased_task_shows_who_has_it(
+    control: ControlClient, server: Server, emulator: Emulator, clock: ManualClock
+) -> None:
+    emulator.queue("pull").add_many([NewTask(name=name) for name in "ab"])
+    lease(server, "worker/1", 1)
+    clock.advance(5)
+
+    leased, other = control.get("/queues/pull/tasks?sort=name&descending=true").body["tasks"][::-1]
+    assert leased["leased_by"] == {
+        "client": "worker/1",
+        "interface": "REST",
+        "leased": "2026-01-01T00:00:00+00:00",
+        "seconds": 5,
+    }
+    assert other["leased_by"] is None
+    assert control.get("/queues/pull/tasks/a").body["task"]["leased_by"]["client"] == "worker/1"
