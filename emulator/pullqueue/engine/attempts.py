@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.engine.queue_base import QueueBase
-from pullqueue.engine.store import AttemptedTask
 from pullqueue.errors import InvalidTaskError, is_expected_error
 from pullqueue.tasks import AttemptOutcome, AttemptRecord, Task
 
@@ -29,15 +28,14 @@ def start_attempt(
     if task.push is None:
         raise InvalidTaskError(f'task "{task.name}" of queue "{queue.name}" has no request')
     lease_usec = _pause_usec(queue, lease_seconds)
-    which = _attempted(queue, task)
-    return queue.store.start_attempt(which, lease_usec=lease_usec, attempts=attempts)
+    return queue.store.start_attempt(task, lease_usec=lease_usec, attempts=attempts)
 
 
 def renew_attempt(queue: QueueBase, task: Task, *, lease_seconds: float) -> Task:
     """Move the end of an attempt to `lease_seconds` from now; raise like `start_attempt`."""
     queue.check_exists()
     lease_usec = _pause_usec(queue, lease_seconds)
-    return queue.store.renew_attempt(_attempted(queue, task), lease_usec=lease_usec)
+    return queue.store.renew_attempt(task, lease_usec=lease_usec)
 
 
 def finish_attempt(
@@ -56,15 +54,11 @@ def finish_attempt(
     """
     queue.check_exists()
     return queue.store.finish_attempt(
-        _attempted(queue, task),
+        task,
         attempts=attempts,
         outcome=outcome,
         backoff_usec=_pause_usec(queue, backoff_seconds),
     )
-
-
-def _attempted(queue: QueueBase, task: Task) -> AttemptedTask:
-    return AttemptedTask(queue.name, task.name, task.eta_usec)
 
 
 def _pause_usec(queue: QueueBase, seconds: float) -> int:

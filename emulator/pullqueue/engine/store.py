@@ -61,15 +61,6 @@ class LeaseRequest(NamedTuple):
     """How many leases a second the queue permits; None: any number."""
 
 
-class AttemptedTask(NamedTuple):
-    """The push task that an attempt is for."""
-
-    queue: str
-    name: str
-    expected_eta_usec: int
-    """Its eta: while an attempt is under way, the end of its lease."""
-
-
 class Lease(NamedTuple):
     """The result of one lease."""
 
@@ -210,9 +201,7 @@ class TaskStore(ABC):
         """
 
     @abstractmethod
-    def start_attempt(
-        self, which: AttemptedTask, *, lease_usec: int, attempts: AttemptRecord
-    ) -> Task:
+    def start_attempt(self, task: Task, *, lease_usec: int, attempts: AttemptRecord) -> Task:
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
         It is counted as a retry, and nobody else starts one until `lease_usec` from now.
@@ -224,13 +213,13 @@ class TaskStore(ABC):
         """
 
     @abstractmethod
-    def renew_attempt(self, which: AttemptedTask, *, lease_usec: int) -> Task:
+    def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:
         """Move the end of an attempt to `lease_usec` from now; raise like `start_attempt`."""
 
     @abstractmethod
     def finish_attempt(
         self,
-        which: AttemptedTask,
+        task: Task,
         *,
         attempts: AttemptRecord,
         outcome: AttemptOutcome,

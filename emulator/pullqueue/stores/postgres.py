@@ -21,7 +21,6 @@ from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
-    AttemptedTask,
     Insertion,
     Lease,
     LeaseRequest,
@@ -31,6 +30,7 @@ from pullqueue.limits import Limits
 from pullqueue.stores.postgres_pool import Address, Connection, Connections, prepare
 from pullqueue.stores.rows import (
     Row,
+    attempted,
     encode,
     encode_tag,
     lists_of_new_tasks,
@@ -276,7 +276,7 @@ class PostgresStore(SqlStore[PostgresSession]):
     def _ended(
         self,
         session: PostgresSession,
-        which: AttemptedTask,
+        task: Task,
         attempts: AttemptRecord,
         *,
         exhausted: bool,
@@ -284,7 +284,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         kind = EventKind.ATTEMPT_FAILED if exhausted else EventKind.ATTEMPT_SUCCEEDED
         return session.row(
             "end_attempt",
-            **which._asdict(),
+            **attempted(task),
             now_usec=session.clock_usec,
             kind=kind.value,
             status=attempts.status,

@@ -170,3 +170,12 @@ def record_of(row: Row) -> QueueRecord:
 def is_storable(name: str) -> bool:
     """Return whether a task can have this name; a database need not be asked for any other."""
     return name.isascii() and "\0" not in name
+
+
+def attempted(task: Task) -> dict[str, object]:
+    """Return the parameters by which a statement finds a task that has not changed since."""
+    return {
+        "queue": task.queue_name,
+        "name": task.name,
+        "expected_eta_usec": task.eta_usec,
+    }

@@ -29,7 +29,6 @@ from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
-    AttemptedTask,
     Insertion,
     QueueContents,
     QueueRecord,
@@ -48,6 +47,7 @@ from pullqueue.errors import (
 from pullqueue.limits import KIB, Limits
 from pullqueue.stores.rows import (
     Row,
+    attempted,
     decode_tag,
     encode,
     encode_tag,
@@ -147,7 +147,7 @@ class SqlStore(TaskStore, Generic[S]):
 
     @abstractmethod
     def _ended(
-        self, session: S, which: AttemptedTask, attempts: AttemptRecord, *, exhausted: bool
+        self, session: S, task: Task, attempts: AttemptRecord, *, exhausted: bool
     ) -> Row | None:
         """Delete a push task after its last attempt, record that, and keep it if it is exhausted.
 
@@ -424,41 +424,39 @@ class SqlStore(TaskStore, Generic[S]):
 
     # -- attempts --------------------------------------------------------------------------------
 
-    def start_attempt(
-        self, which: AttemptedTask, *, lease_usec: int, attempts: AttemptRecord
-    ) -> Task:
-        return self._move_attempt(which, lease_usec, EventKind.ATTEMPT_STARTED, attempts)
+    def start_attempt(self, task: Task, *, lease_usec: int, attempts: AttemptRecord) -> Task:
+        return self._move_attempt(task, lease_usec, EventKind.ATTEMPT_STARTED, attempts)
 
-    def renew_attempt(self, which: AttemptedTask, *, lease_usec: int) -> Task:
-        return self._move_attempt(which, lease_usec, None, None)
+    def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:
+        return self._move_attempt(task, lease_usec, None, None)
 
     @retried
     def finish_attempt(
         self,
-        which: AttemptedTask,
+        task: Task,
         *,
         attempts: AttemptRecord,
         outcome: AttemptOutcome,
         backoff_usec: int,
     ) -> Task:
         if outcome is AttemptOutcome.WILL_RETRY:
-            return self._move_attempt(which, backoff_usec, EventKind.ATTEMPT_FAILED, attempts)
+            return self._move_attempt(task, backoff_usec, EventKind.ATTEMPT_FAILED, attempts)
         with self._operation() as session:
             exhausted = outcome is AttemptOutcome.EXHAUSTED
-            row = is_storable(which.name) and self._ended(
-                session, which, attempts, exhausted=exhausted
+            row = is_storable(task.name) and self._ended(
+                session, task, attempts, exhausted=exhausted
             )
             if not row:
-                raise self._attempt_lost(session, which)
+                raise self._attempt_lost(session, task)
             if exhausted:
-                self._trim_exhausted(session, which.queue)
-        self._touch(which.queue, 1)
+                self._trim_exhausted(session, task.queue_name)
+        self._touch(task.queue_name, 1)
         return with_attempts(task_of(row), attempts)
 
     @retried
     def _move_attempt(
         self,
-        which: AttemptedTask,
+        task: Task,
         wait_usec: int,
         kind: EventKind | None,
         attempts: AttemptRecord | None,
@@ -466,9 +464,9 @@ class SqlStore(TaskStore, Generic[S]):
         """Move the eta of a push task; `kind` is what has happened, None: its attempt goes on."""
         status = attempts.status if attempts and kind is EventKind.ATTEMPT_FAILED else None
         with self._operation() as session:
-            row = is_storable(which.name) and session.row(
+            row = is_storable(task.name) and session.row(
                 "move_attempt",
-                **which._asdict(),
+                **attempted(task),
                 now_usec=session.clock_usec,
                 wait_usec=wait_usec,
                 started=int(kind is EventKind.ATTEMPT_STARTED),
@@ -479,17 +477,17 @@ class SqlStore(TaskStore, Generic[S]):
                 origin=encode(current_origin()),
             )
             if not row:
-                raise self._attempt_lost(session, which)
+                raise self._attempt_lost(session, task)
             task = task_of(row)
             if kind is not None:
                 self._modified(session, kind, task, status)
-        self._touch(which.queue, 1)
+        self._touch(task.queue_name, 1)
         return task
 
-    def _attempt_lost(self, session: S, which: AttemptedTask) -> PullQueueError:
+    def _attempt_lost(self, session: S, task: Task) -> PullQueueError:
         self._catch_up(session)
-        task = self._get(session, which.queue, which.name)
-        return task_errors.attempt_lost(task, which.expected_eta_usec)
+        current = self._get(session, task.queue_name, task.name)
+        return task_errors.attempt_lost(current, task.eta_usec)
 
     def _delete(
         self, session: S, queue_name: str, names: Sequence[str], expected_eta_usec: int | None

@@ -23,7 +23,6 @@ from pullqueue.engine.memory.rates import RateLimiter
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
-    AttemptedTask,
     Insertion,
     Lease,
     LeaseRequest,
@@ -345,23 +344,23 @@ class SqliteStore(SqlStore[SqliteSession]):
     def _ended(
         self,
         session: SqliteSession,
-        which: AttemptedTask,
+        task: Task,
         attempts: AttemptRecord,
         *,
         exhausted: bool,
     ) -> Row | None:
-        queue = {"queue": which.queue, "now_usec": session.now_usec}
-        row = session.row("get", name=which.name, **queue)
-        if row is None or row[0] != which.expected_eta_usec:
+        queue = {"queue": task.queue_name, "now_usec": session.now_usec}
+        row = session.row("get", name=task.name, **queue)
+        if row is None or row[0] != task.eta_usec:
             return None
-        names = session.listed([which.name])
+        names = session.listed([task.name])
         reserved = {"expected_eta_usec": None, "tombstone_usec": self._tombstone_usec}
         gone = session.rows("delete", names=names, **queue, **reserved)
         kind = EventKind.ATTEMPT_FAILED if exhausted else EventKind.ATTEMPT_SUCCEEDED
-        self._removed(session, kind, which.queue, gone, attempts.status)
+        self._removed(session, kind, task.queue_name, gone, attempts.status)
         if exhausted:
             steps = [gone[0][:2]]
-            self._record(session, EventKind.EXHAUSTED, which.queue, steps)
+            self._record(session, EventKind.EXHAUSTED, task.queue_name, steps)
             task = with_attempts(task_of(row), attempts)
             session.change_many("restore_exhausted", [row_of(task)])
         return row

@@ -16,7 +16,6 @@ from pullqueue.engine.memory.queue import MemoryQueue
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
-    AttemptedTask,
     Insertion,
     Lease,
     LeaseRequest,
@@ -147,12 +146,10 @@ class MemoryStore(TaskStore):
             task = queue.get_leased(task_name, expected_eta_usec, now_usec)
             queue.remove([task], EventKind.DELETED, now_usec, origin=current_origin())
 
-    def start_attempt(
-        self, which: AttemptedTask, *, lease_usec: int, attempts: AttemptRecord
-    ) -> Task:
+    def start_attempt(self, task: Task, *, lease_usec: int, attempts: AttemptRecord) -> Task:
         with self._lock:
-            queue, now_usec = self._now(which.queue)
-            task = queue.get_attempted(which.name, which.expected_eta_usec)
+            queue, now_usec = self._now(task.queue_name)
+            task = queue.get_attempted(task.name, task.eta_usec)
             started = with_attempts(task, attempts)._replace(
                 eta_usec=now_usec + lease_usec, retry_count=task.retry_count + 1
             )
@@ -162,17 +159,17 @@ class MemoryStore(TaskStore):
             queue.events.record(kind, now_usec, [started], started.eta_usec, origin=origin)
             return started
 
-    def renew_attempt(self, which: AttemptedTask, *, lease_usec: int) -> Task:
+    def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:
         with self._lock:
-            queue, now_usec = self._now(which.queue)
-            task = queue.get_attempted(which.name, which.expected_eta_usec)
+            queue, now_usec = self._now(task.queue_name)
+            task = queue.get_attempted(task.name, task.eta_usec)
             renewed = task._replace(eta_usec=now_usec + lease_usec)
             queue.replace([task], [renewed])
             return renewed
 
     def finish_attempt(
         self,
-        which: AttemptedTask,
+        task: Task,
         *,
         attempts: AttemptRecord,
         outcome: AttemptOutcome,
@@ -180,8 +177,8 @@ class MemoryStore(TaskStore):
     ) -> Task:
         kind, status, origin = EventKind.ATTEMPT_FAILED, attempts.status, current_origin()
         with self._lock:
-            queue, now_usec = self._now(which.queue)
-            task = queue.get_attempted(which.name, which.expected_eta_usec)
+            queue, now_usec = self._now(task.queue_name)
+            task = queue.get_attempted(task.name, task.eta_usec)
             finished = with_attempts(task, attempts)
             if outcome is AttemptOutcome.SUCCEEDED:
                 kind = EventKind.ATTEMPT_SUCCEEDED
