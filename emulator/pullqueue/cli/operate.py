@@ -243,7 +243,8 @@ def snapshot() -> None:
 def save(*, file: Path, force: bool, client: Client) -> None:
     """Save to FILE, or to standard output (-).
 
-    A new FILE can be read by its owner only.
+    A new FILE can be read by its owner only. Entities and other data of App Engine's services are
+    not saved: start the server with --data to keep them.
     """
     if not force:
         _check_replaceable(file, "a snapshot", _is_snapshot)
