@@ -73,7 +73,7 @@ class RestApi:
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def __call__(self, name: str, /, **fields: Any) -> dict[str, Any]:
-        method = method_of(self._version, name)
+        method = find_method(self._version, name)
         path, query, body = transcoded(method, json.loads(json.dumps(fields)))
         return self.send(method.verb, f"{quote(path)}?{urlencode(query)}", body)
 
@@ -101,7 +101,7 @@ class GrpcApi:
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
 
     def __call__(self, name: str, /, **fields: Any) -> dict[str, Any]:
-        method = method_of(self._version, name)
+        method = find_method(self._version, name)
         message = ParseDict(fields, message_class(method.version, method.request)())
         data = self.send(method, message.SerializeToString())
         return dict(MessageToDict(message_class(method.version, method.response).FromString(data)))
@@ -122,7 +122,7 @@ class GrpcApi:
             raise ApiRefused(error.code().name, error.details(), details) from None
 
 
-def method_of(version: Version, name: str) -> Method:
+def find_method(version: Version, name: str) -> Method:
     """Return the method with a name."""
     return next(method for method in version.methods if method.name == name)
 

@@ -55,7 +55,7 @@ def check_permission(queue: Queue, caller: str | None, permission: str) -> None:
         )
 
 
-def changed_queues(emulator: Emulator, config: QueueConfig) -> list[Queue]:
+def find_changed_queues(emulator: Emulator, config: QueueConfig) -> list[Queue]:
     """Return the queues that another configuration would change, disable or resume."""
     if config.total_storage_limit_bytes != emulator.config.total_storage_limit_bytes:
         return emulator.queues

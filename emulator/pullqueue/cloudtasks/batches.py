@@ -9,16 +9,16 @@ from uuid import uuid4
 from google.rpc import code_pb2
 
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid, service_error
+from pullqueue.cloudtasks.errors import CloudTasksError, as_service_error, invalid
 from pullqueue.cloudtasks.messages import (
     Empty,
     Message,
+    build_status,
     check_range,
-    status_message,
     write_time,
 )
 from pullqueue.cloudtasks.methods import TASK
-from pullqueue.cloudtasks.task_messages import insert_tasks, new_task, write_tasks
+from pullqueue.cloudtasks.task_messages import insert_tasks, read_new_task, write_tasks
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.task_errors import unknown_task
 from pullqueue.errors import DuplicateTaskNameError, InvalidTaskError, OverQuotaError
@@ -43,10 +43,10 @@ def batch_create_tasks(call: Call) -> Message:
                     f'batch, "{call.request.parent:.200}"',
                     field="requests.parent",
                 )
-            new[index] = new_task(call, queue, request.task)
+            new[index] = read_new_task(call, queue, request.task)
         except CloudTasksError as error:
             results[index] = error
-    results |= _inserted(call, queue, new)
+    results |= _insert(call, queue, new)
     response = call.message("BatchCreateTasksResponse")
     for index, result in sorted(results.items()):
         if isinstance(result, Task):
@@ -71,18 +71,18 @@ def batch_delete_tasks(call: Call) -> Message:
     deleted = queue.delete_tasks(list(ids.values()))
     for (index, name), result in zip(ids.items(), deleted, strict=True):
         if result is not DeleteResult.DELETED:
-            failures[index] = service_error(unknown_task(queue.name, name))
+            failures[index] = as_service_error(unknown_task(queue.name, name))
     return _operation(call, Empty(), failures, len(names), started_usec)
 
 
-def _inserted(call: Call, queue: Queue, new: Mapping[int, NewTask]) -> _Results:
+def _insert(call: Call, queue: Queue, new: Mapping[int, NewTask]) -> _Results:
     """Add tasks at once; one after the other if some of them cannot be added."""
     try:
         results = insert_tasks(call, queue, list(new.values()))
     except (InvalidTaskError, DuplicateTaskNameError, OverQuotaError) as error:
         if len(new) == 1:
-            return dict.fromkeys(new, service_error(error))
-        alone = [_inserted(call, queue, {index: task}) for index, task in new.items()]
+            return dict.fromkeys(new, as_service_error(error))
+        alone = [_insert(call, queue, {index: task}) for index, task in new.items()]
         return {index: result for each in alone for index, result in each.items()}
     return dict(zip(new, results, strict=True))
 
@@ -100,7 +100,7 @@ def _operation(
     write_time(metadata.end_time, call.queue.now_usec())
     metadata.state = metadata.PARTIALLY_SUCCEEDED if failures else metadata.SUCCEEDED
     for index, error in failures.items():
-        metadata.failed_requests[index].CopyFrom(status_message(error))
+        metadata.failed_requests[index].CopyFrom(build_status(error))
     location = call.name._replace(queue="", task="")
     operation = call.message("Operation", name=f"{location}/operations/{uuid4()}", done=True)
     operation.metadata.Pack(metadata)

@@ -101,7 +101,7 @@ def help_detail(link: tuple[str, str]) -> Json:
     return {"@type": f"{_TYPE}Help", "links": [{"description": description, "url": url}]}
 
 
-def service_error(error: PullQueueError) -> CloudTasksError:
+def as_service_error(error: PullQueueError) -> CloudTasksError:
     """Return an error as this service sends it."""
     if isinstance(error, CloudTasksError):
         return error

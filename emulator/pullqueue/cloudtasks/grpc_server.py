@@ -19,10 +19,10 @@ from google.protobuf.message import DecodeError
 from pullqueue.api.auth import bearer_text
 from pullqueue.api.encoding import encode
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.cloudtasks.errors import CloudTasksError, envelope, invalid, service_error
-from pullqueue.cloudtasks.messages import Message, message_class, status_message
+from pullqueue.cloudtasks.errors import CloudTasksError, as_service_error, envelope, invalid
+from pullqueue.cloudtasks.messages import Message, build_status, message_class
 from pullqueue.cloudtasks.methods import Method
-from pullqueue.cloudtasks.service import Service
+from pullqueue.cloudtasks.servicer import Servicer
 from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.control.request_log import Request, excerpt
 from pullqueue.engine.events import Interface
@@ -50,7 +50,7 @@ _DETAILS_KEY: Final = "grpc-status-details-bin"
 class GrpcServer:
     """Serves Cloud Tasks over gRPC, without encryption, in threads of its own."""
 
-    def __init__(self, service: Service, *, host: str, port: int) -> None:
+    def __init__(self, service: Servicer, *, host: str, port: int) -> None:
         """Listen; a port of 0 takes a free one.
 
         Raises:
@@ -88,7 +88,7 @@ class GrpcServer:
         self._workers.shutdown()
 
 
-def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
+def _handler(service: Servicer, method: Method) -> Callable[[bytes, Any], bytes]:
     # Messages are parsed here, since grpc answers a malformed one with an INTERNAL error.
     request_class = message_class(method.version, method.request)
 
@@ -108,17 +108,17 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
             except DecodeError:
                 raise invalid(f"the request is not a valid {method.request}") from None
             calling = called_by(Caller(origin, context.peer().rpartition(":")[2], touched))
-            with call_deadline(deadline_usec(context.time_remaining())), calling:
+            with call_deadline(compute_deadline_usec(context.time_remaining())), calling:
                 response = service.call(method, message, caller=caller)
         except PullQueueError as error:
-            refused = service_error(error)
+            refused = as_service_error(error)
         except ConnectionCut as cut:
             context.abort(grpc.StatusCode.UNAVAILABLE, str(cut))
         encoded: bytes = response.SerializeToString()
         request = Request(
             agent=agent,
             method=method.method_id,
-            queue=method.queue_of(message),
+            queue=method.read_queue_name(message),
             verb="POST",
             path=f"/{method.service}/{method.name}",
             client=unquote(context.peer()).partition(":")[2],
@@ -132,7 +132,7 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
         )
         service.requests.record(request, origin=origin, touched=touched)
         if refused:
-            status = status_message(_shortened(refused))
+            status = build_status(_shortened(refused))
             context.set_trailing_metadata(((_DETAILS_KEY, status.SerializeToString()),))
             context.abort(grpc.StatusCode[refused.rpc_code], status.message)
         return encoded
@@ -140,7 +140,7 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
     return handle
 
 
-def deadline_usec(remaining_seconds: float | None) -> int:
+def compute_deadline_usec(remaining_seconds: float | None) -> int:
     """Return the deadline of a call, in microseconds, of which this much time remains here.
 
     What was spent on the way is added, so that a fault moves the clock to the caller's deadline:

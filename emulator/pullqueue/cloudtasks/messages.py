@@ -117,14 +117,14 @@ def check_not_negative(value: float, shown: str, field: str, unit: str = "") -> 
         raise invalid(texts.NEGATIVE.format(field=shown), field=field, advice=advice)
 
 
-def status_message(error: CloudTasksError) -> status_pb2.Status:
+def build_status(error: CloudTasksError) -> status_pb2.Status:
     """Return an error as a `google.rpc.Status`."""
     code = code_pb2.Code.Value(error.rpc_code)
     status = {"code": code, "message": str(error), "details": error.details}
     return json_format.ParseDict(status, status_pb2.Status())
 
 
-def whole_seconds(message: Duration, field: str, *, least: int = 0, most: int) -> int:
+def read_seconds(message: Duration, field: str, *, least: int = 0, most: int) -> int:
     """Return the seconds of a duration, cut to whole ones, within a range."""
     seconds: int = message.seconds - (message.nanos < 0)
     check_range(seconds, least, most, field, " seconds")
@@ -138,7 +138,7 @@ def write_time(message: Message, usec: int | None) -> None:
         message.nanos = rest * 1000
 
 
-def mask_paths(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
+def parse_mask(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
     """Return the paths of a mask in snake_case; camelCase is accepted as well.
 
     Raises:
@@ -155,7 +155,7 @@ def mask_paths(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
     return paths
 
 
-def page_of(
+def parse_page(
     request: Message, position: re.Pattern[str], *, most: int
 ) -> tuple[int, re.Match[str] | None]:
     """Return the size of the page that is asked for, and the position after which it begins.
@@ -182,6 +182,6 @@ def page_of(
     return size, start
 
 
-def page_token(position: str) -> str:
+def encode_page_token(position: str) -> str:
     """Return the token of the page that begins after a position."""
     return urlsafe_b64encode(position.encode()).decode()

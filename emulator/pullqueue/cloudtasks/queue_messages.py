@@ -22,7 +22,7 @@ from pullqueue.cloudtasks.messages import (
     check_not_negative,
     check_range,
     has,
-    whole_seconds,
+    read_seconds,
 )
 from pullqueue.cloudtasks.retry_messages import read_retry, with_defaults, write_retry
 from pullqueue.cloudtasks.versions import Version
@@ -69,7 +69,7 @@ _REGION_IDS: Final[Mapping[str, str]] = MappingProxyType(
 """What App Engine's host names call a location; where it is not known, they name none."""
 
 
-def queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> Message:
+def build_queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> Message:
     """Return a queue; `paths` are the fields wanted, all but the statistics when None."""
     message = call.message("Queue", name=str(call.name._replace(queue=queue.name)))
     settings = queue.settings
@@ -91,7 +91,7 @@ def queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> M
     return chosen
 
 
-def queue_settings(
+def read_queue_settings(
     call: Call, message: Message, before: QueueSettings, paths: Iterable[str] = ()
 ) -> QueueSettings:
     """Return the settings of a queue with those that a message changes; its mode stays.
@@ -141,7 +141,7 @@ def _push_changes(
         changes["http_target"] = target
     routing = version.routing_override.split(".")
     if routing[0] in fields:
-        changes["target"] = target_of(reduce(getattr, routing, message))
+        changes["target"] = read_target(reduce(getattr, routing, message))
     if "rate_limits" in fields:
         changes |= _rates(message.rate_limits, version)
     if "stackdriver_logging_config" in fields:
@@ -152,7 +152,7 @@ def _push_changes(
     return changes
 
 
-def target_of(routing: Message) -> str | None:
+def read_target(routing: Message) -> str | None:
     """Return the service, version or instance that a routing names."""
     service = routing.service or ("default" if routing.version or routing.instance else "")
     return ".".join(filter(None, (routing.instance, routing.version, service))) or None
@@ -249,7 +249,7 @@ def _write_ttls(message: Message, settings: QueueSettings, default_tombstone: in
 def _ttl(message: Message, field: str, least: int, most: int) -> int | None:
     if not message.HasField(field):
         return None
-    return whole_seconds(getattr(message, field), f"queue.{field}", least=least, most=most)
+    return read_seconds(getattr(message, field), f"queue.{field}", least=least, most=most)
 
 
 def _write_statistics(call: Call, message: Message, queue: Queue) -> None:

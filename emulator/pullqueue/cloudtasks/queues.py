@@ -11,19 +11,19 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue import config as queue_yaml
 from pullqueue.cloudtasks import texts
-from pullqueue.cloudtasks.access import changed_queues, check_permission
+from pullqueue.cloudtasks.access import check_permission, find_changed_queues
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.messages import (
     Empty,
     Message,
+    encode_page_token,
     has,
-    mask_paths,
-    page_of,
-    page_token,
+    parse_mask,
+    parse_page,
 )
 from pullqueue.cloudtasks.methods import QUEUE
-from pullqueue.cloudtasks.queue_messages import queue_message, queue_settings
+from pullqueue.cloudtasks.queue_messages import build_queue_message, read_queue_settings
 from pullqueue.config.model import AclEntry, QueueMode, QueueSettings
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
@@ -46,7 +46,7 @@ _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 
 def list_queues(call: Call) -> Message:
     """ListQueues: a page of queues, in the order of their names."""
-    size, start = page_of(call.request, _POSITION, most=_MAX_LISTED)
+    size, start = parse_page(call.request, _POSITION, most=_MAX_LISTED)
     after = start[0] if start else ""
     passes = _queue_filter(call.request.filter)
     paths = _read_paths(call)
@@ -59,37 +59,37 @@ def list_queues(call: Call) -> Message:
         key=lambda queue: queue.name,
     )
     response = call.message("ListQueuesResponse")
-    response.queues.extend(queue_message(call, queue, paths) for queue in queues[:size])
+    response.queues.extend(build_queue_message(call, queue, paths) for queue in queues[:size])
     if len(queues) > size:
-        response.next_page_token = page_token(queues[size - 1].name)
+        response.next_page_token = encode_page_token(queues[size - 1].name)
     return response
 
 
 def get_queue(call: Call) -> Message:
     """GetQueue: one queue; its statistics if the read mask names them."""
-    return queue_message(call, call.queue, _read_paths(call))
+    return build_queue_message(call, call.queue, _read_paths(call))
 
 
 def create_queue(call: Call) -> Message:
     """CreateQueue: make a queue at run time."""
     name = call.request.queue.name
-    return _created(call, ResourceName.parse(name, QUEUE, field="queue.name", parent=call.name))
+    return _create(call, ResourceName.parse(name, QUEUE, field="queue.name", parent=call.name))
 
 
 def update_queue(call: Call) -> Message:
     """UpdateQueue: change the fields of the mask, or all; a queue that is missing is created."""
     request = call.request
-    paths = mask_paths(request.update_mask, request.queue.DESCRIPTOR, "update_mask")
+    paths = parse_mask(request.update_mask, request.queue.DESCRIPTOR, "update_mask")
     try:
         queue = call.queue
     except UnknownQueueError:
-        return _created(call, call.name)
+        return _create(call, call.name)
     message = request.queue
     if paths:
-        message = queue_message(call, queue)
+        message = build_queue_message(call, queue)
         FieldMask(paths=paths).MergeMessage(request.queue, message, replace_message_field=True)
-    call.emulator.update_queue(queue_settings(call, message, queue.settings, paths))
-    return queue_message(call, queue)
+    call.emulator.update_queue(read_queue_settings(call, message, queue.settings, paths))
+    return build_queue_message(call, queue)
 
 
 def delete_queue(call: Call) -> Message:
@@ -101,13 +101,13 @@ def delete_queue(call: Call) -> Message:
 def pause_queue(call: Call) -> Message:
     """PauseQueue: prevent leases until the queue is resumed."""
     call.queue.pause()
-    return queue_message(call, call.queue)
+    return build_queue_message(call, call.queue)
 
 
 def resume_queue(call: Call) -> Message:
     """ResumeQueue: permit leases again."""
     call.queue.resume()
-    return queue_message(call, call.queue)
+    return build_queue_message(call, call.queue)
 
 
 def upload_queue_yaml(call: Call) -> Message:
@@ -118,7 +118,7 @@ def upload_queue_yaml(call: Call) -> Message:
         config = queue_yaml.loads(call.request.http_body.data, **profile)
     except InvalidQueueConfigError as error:
         raise invalid(str(error)) from None
-    for queue in changed_queues(call.emulator, config):
+    for queue in find_changed_queues(call.emulator, config):
         check_permission(queue, call.caller, call.method.permission)
     call.emulator.reconfigure(config, disable_created=file is None or not file.keep_created)
     return Empty()
@@ -127,7 +127,7 @@ def upload_queue_yaml(call: Call) -> Message:
 def purge_queue(call: Call) -> Message:
     """PurgeQueue: delete all tasks of a queue."""
     call.queue.purge()
-    return queue_message(call, call.queue)
+    return build_queue_message(call, call.queue)
 
 
 def list_locations(call: Call) -> Message:
@@ -141,20 +141,20 @@ def get_location(call: Call) -> Message:
     return _location(call, call.name)
 
 
-def _created(call: Call, name: ResourceName) -> Message:
+def _create(call: Call, name: ResourceName) -> Message:
     message = call.request.queue
     acl = (AclEntry(user_email=call.caller),) if call.caller else None
     tombstone_seconds = getattr(call.emulator.limits, call.version.tombstone_limit)
-    new = QueueSettings(name=name.queue, mode=_mode_of_new(message), acl=acl)
-    settings = queue_settings(call, message, new)
+    new = QueueSettings(name=name.queue, mode=_read_mode(message), acl=acl)
+    settings = read_queue_settings(call, message, new)
     if settings.tombstone_seconds is None:
         settings = replace(settings, tombstone_seconds=tombstone_seconds)
     call = replace(call, name=name)
     for queue in call.emulator.queues:
         if queue.name == name.queue and _is_implicit(queue) and not settings.is_pull:
-            return queue_message(call, call.emulator.update_queue(settings))
+            return build_queue_message(call, call.emulator.update_queue(settings))
     try:
-        return queue_message(call, call.emulator.create_queue(settings))
+        return build_queue_message(call, call.emulator.create_queue(settings))
     except QueueNameInUseError as error:
         exists = any(queue.name == name.queue for queue in call.emulator.queues)
         raise CloudTasksError(
@@ -175,7 +175,7 @@ def _is_unused(queue: Queue) -> bool:
     return _is_implicit(queue) and not queue.list_tasks(1)
 
 
-def _mode_of_new(message: Message) -> QueueMode:
+def _read_mode(message: Message) -> QueueMode:
     """Return the mode of a new queue, for which each version has a field of its own."""
     if has(message, "type_"):
         return QueueMode.PULL if message.type_ == message.PULL else QueueMode.PUSH
@@ -193,7 +193,7 @@ def _mode_of_new(message: Message) -> QueueMode:
 def _read_paths(call: Call) -> list[str] | None:
     if not has(call.request, "read_mask") or not call.request.HasField("read_mask"):
         return None
-    return mask_paths(call.request.read_mask, call.message("Queue").DESCRIPTOR, "read_mask")
+    return parse_mask(call.request.read_mask, call.message("Queue").DESCRIPTOR, "read_mask")
 
 
 def _queue_filter(text: str) -> Callable[[Queue], bool]:

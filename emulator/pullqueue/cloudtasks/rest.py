@@ -19,7 +19,7 @@ from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import as_json, read_body, served
 from pullqueue.cloudtasks import firebase
-from pullqueue.cloudtasks.errors import envelope, invalid, service_error
+from pullqueue.cloudtasks.errors import as_service_error, envelope, invalid
 from pullqueue.cloudtasks.methods import BUFFER_TASK, LOCATIONS_SERVICE, NAME, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.interceptors import amend_origin
@@ -29,7 +29,7 @@ from pullqueue.text import quoted
 
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message
-    from pullqueue.cloudtasks.service import Service
+    from pullqueue.cloudtasks.servicer import Servicer
     from pullqueue.control.state import ServerState
 
 _VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -73,17 +73,17 @@ class CloudTasks:
         self._state = state
 
     @cached_property
-    def service(self) -> Service:
+    def service(self) -> Servicer:
         """The service.
 
         Raises:
             ApiError: UNIMPLEMENTED: the extra is not installed.
         """
         try:
-            from pullqueue.cloudtasks.service import Service  # noqa: PLC0415 - takes half a second
+            from pullqueue.cloudtasks.servicer import Servicer  # noqa: PLC0415 - takes half a second
         except ModuleNotFoundError:
             raise ApiError(_MISSING_EXTRA, rpc_code="UNIMPLEMENTED") from None
-        return Service(self._state)
+        return Servicer(self._state)
 
 
 def _document(version: Version, root_url: str) -> Json:
@@ -177,7 +177,7 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
         else:
             message = _message(method, name)
         if method.name == "CreateQueue":
-            g.logged["queue"] = method.queue_of(message)
+            g.logged["queue"] = method.read_queue_name(message)
         if of_firebase:
             firebase.set_url(message, parts)
         # Before the call: one that is refused changes nothing.
@@ -323,7 +323,7 @@ def _unknown(version: Version, path: str = "") -> Response:
 
 
 def _refusal(error: PullQueueError) -> Response:
-    refused = service_error(error)
+    refused = as_service_error(error)
     response = _json(envelope(refused), refused.status)
     response.headers.update(refused.headers)
     return response

@@ -15,7 +15,7 @@ from pullqueue.cloudtasks.messages import (
     check_not_negative,
     check_range,
     has,
-    whole_seconds,
+    read_seconds,
 )
 from pullqueue.config.model import (
     DEFAULT_MAX_BACKOFF_SECONDS,
@@ -67,7 +67,7 @@ def read_retry(message: Message, field: str) -> RetryParameters:
         duration = getattr(message, name)
         part, shown = f"{field}.{name}", f"RetryConfig.{texts.camel_case(name)}"
         check_not_negative(duration.seconds - (duration.nanos < 0), shown, part, " seconds")
-        seconds = whole_seconds(duration, part, most=MAX_SECONDS)
+        seconds = read_seconds(duration, part, most=MAX_SECONDS)
         # Only the age limit is in whole seconds.
         fraction = 0 if name == "max_retry_duration" else duration.nanos / 1e9
         values[parameter] = seconds + fraction or None

@@ -19,7 +19,7 @@ from pullqueue.cloudtasks.errors import LOCALE, CloudTasksError, invalid
 from pullqueue.cloudtasks.http_target_messages import write_token
 from pullqueue.cloudtasks.messages import BASIC, FULL, Message, has, message_class, write_time
 from pullqueue.cloudtasks.methods import TASK
-from pullqueue.cloudtasks.queue_messages import target_of, write_routing
+from pullqueue.cloudtasks.queue_messages import read_target, write_routing
 from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
 from pullqueue.engine import verbs
 from pullqueue.engine.queue import Queue
@@ -41,17 +41,12 @@ _PUSH_REQUESTS: Final = ("app_engine_http_request", "http_request")
 _HTTP_BODY_METHODS: Final = ("POST", "PUT", "PATCH")
 _APP_ENGINE_BODY_METHODS: Final = ("POST", "PUT")
 _DEFAULT_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
-_HTTP_CODES: Final[Mapping[int, int]] = MappingProxyType(
-    {
-        **{row.http_status: getattr(code_pb2, name) for name, row in [*RPC_CODES.items()][::-1]},
-        416: code_pb2.OUT_OF_RANGE,
-        499: code_pb2.CANCELLED,
-    }
+_CODES: Final[Mapping[int, str]] = MappingProxyType(
+    {row.http_status: code for code, row in reversed(RPC_CODES.items())}
+    | {416: "OUT_OF_RANGE", 499: "CANCELLED"}
 )
 """The code that is shown for the HTTP status of an attempt."""
-_CLASS_CODES: Final[Mapping[int, int]] = MappingProxyType(
-    {4: code_pb2.FAILED_PRECONDITION, 5: code_pb2.INTERNAL}
-)
+_CLASS_CODES: Final = {4: "FAILED_PRECONDITION", 5: "INTERNAL"}
 """The same for all other statuses that begin with this digit; UNKNOWN for the rest."""
 _SECONDS: Final = range(-62_135_596_800, LAST_USEC // USEC_PER_SECOND + 1)
 """What a timestamp may hold: the years 1 to 9999."""
@@ -62,7 +57,7 @@ _GENERATED_NAME: Final = "0" * 20
 _unprintable = re.compile(r"[^!-~]+")
 
 
-def time_usec(message: Message, field: str) -> int:
+def read_time_usec(message: Message, field: str) -> int:
     """Return the microseconds since the epoch in a field; what is finer is cut off."""
     time = getattr(message, field)
     if time.seconds not in _SECONDS or not 0 <= time.nanos < 10**9:
@@ -72,7 +67,7 @@ def time_usec(message: Message, field: str) -> int:
     return int(time.ToMicroseconds())
 
 
-def new_task(call: Call, queue: Queue, task: Message) -> NewTask:
+def read_new_task(call: Call, queue: Queue, task: Message) -> NewTask:
     """Return the task that a message describes.
 
     Raises:
@@ -143,7 +138,7 @@ def _new_eta_usec(call: Call, queue: Queue, task: Message) -> int | None:
     """Return when a new task can be sent or leased; None: at once."""
     if not task.HasField("schedule_time"):
         return None
-    eta_usec, now_usec = time_usec(task, "schedule_time"), queue.now_usec()
+    eta_usec, now_usec = read_time_usec(task, "schedule_time"), queue.now_usec()
     if eta_usec <= now_usec:
         return None  # it has passed; the store decides when now is
     most = call.emulator.limits.eta_seconds_ahead
@@ -234,7 +229,7 @@ def _app_engine_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
         url,
         method,
         tuple(sorted(message.headers.items())),
-        target_of(message.app_engine_routing),
+        read_target(message.app_engine_routing),
         deadline_seconds=_deadline_seconds(call, task, most),
     )
     return body, request
@@ -383,9 +378,9 @@ def _write_outcome(message: Message, attempts: AttemptRecord) -> None:
     reason = None if status else attempts.reason or "no response before the deadline"
     if reason is not None and not reason.startswith("connection"):
         status = 504  # the next attempt names it as the previous response, too
-    code = _HTTP_CODES.get(status, _CLASS_CODES.get(status // 100, code_pb2.UNKNOWN))
-    message.code = code
-    message.message = f"{code_pb2.Code.Name(code)}({code}): HTTP status code {status}"
+    name = _CODES.get(status) or _CLASS_CODES.get(status // 100, "UNKNOWN")
+    message.code = code_pb2.Code.Value(name)
+    message.message = f"{name}({message.code}): HTTP status code {status}"
     if reason is not None:
         detail = message_class("v2", "LocalizedMessage")(locale=LOCALE, message=reason)
         message.details.add().Pack(detail)

@@ -12,11 +12,16 @@ from pullqueue.cloudtasks.messages import (
     FULL,
     Empty,
     Message,
-    page_of,
-    page_token,
-    whole_seconds,
+    encode_page_token,
+    parse_page,
+    read_seconds,
 )
-from pullqueue.cloudtasks.task_messages import insert_tasks, new_task, time_usec, write_tasks
+from pullqueue.cloudtasks.task_messages import (
+    insert_tasks,
+    read_new_task,
+    read_time_usec,
+    write_tasks,
+)
 from pullqueue.engine import verbs
 from pullqueue.engine.request_validation import METHODS_WITH_BODY
 from pullqueue.engine.store import fitting
@@ -40,7 +45,7 @@ _OLDEST_TAG: Final = re.compile(r"tag_function\s*=\s*oldest_tag\(\)")
 def list_tasks(call: Call) -> Message:
     """ListTasks: a page of tasks, leased or not, in order of schedule time."""
     response = call.message("ListTasksResponse")
-    size, start = page_of(call.request, _POSITION, most=_MAX_LISTED)
+    size, start = parse_page(call.request, _POSITION, most=_MAX_LISTED)
     after = (int(start[1]), int(start[2])) if start else None
     found = call.queue.list_tasks(size + 1, after=after)
     tasks = found[:size]
@@ -49,7 +54,7 @@ def list_tasks(call: Call) -> Message:
     write_tasks(call, tasks, response.tasks.add)
     if len(tasks) < len(found):
         last = tasks[-1]
-        response.next_page_token = page_token(f"{last.eta_usec} {last.sequence}")
+        response.next_page_token = encode_page_token(f"{last.eta_usec} {last.sequence}")
     return response
 
 
@@ -62,7 +67,7 @@ def create_task(call: Call) -> Message:
     """CreateTask: add a task."""
     if not call.request.HasField("task"):
         raise invalid("task is missing: send the task to add", field="task")
-    return _task_message(_inserted(call, call.request.task), call)
+    return _task_message(_insert(call, call.request.task), call)
 
 
 def buffer_task(call: Call) -> Message:
@@ -88,7 +93,7 @@ def buffer_task(call: Call) -> Message:
         sent.body = request.body.data
         sent.headers["Content-Type"] = request.body.content_type or _DEFAULT_CONTENT_TYPE
     response = call.message("BufferTaskResponse")
-    write_tasks(call, [_inserted(call, task)], lambda: response.task)
+    write_tasks(call, [_insert(call, task)], lambda: response.task)
     return response
 
 
@@ -133,12 +138,12 @@ def acknowledge_task(call: Call) -> Message:
 
 def renew_lease(call: Call) -> Message:
     """RenewLease: change the end of the caller's lease."""
-    return _modified(call, _lease_seconds(call))
+    return _modify(call, _lease_seconds(call))
 
 
 def cancel_lease(call: Call) -> Message:
     """CancelLease: release the task, which is then available at once."""
-    return _modified(call, 0)
+    return _modify(call, 0)
 
 
 def run_task(call: Call) -> Message:
@@ -159,15 +164,15 @@ def run_task(call: Call) -> Message:
     return _task_message(task, call)
 
 
-def _inserted(call: Call, task: Message) -> Task:
+def _insert(call: Call, task: Message) -> Task:
     """Add the task that a message describes and return it as it is stored."""
-    [result] = insert_tasks(call, call.queue, [new_task(call, call.queue, task)])
+    [result] = insert_tasks(call, call.queue, [read_new_task(call, call.queue, task)])
     if isinstance(result, CloudTasksError):
         raise result
     return result
 
 
-def _modified(call: Call, lease_seconds: int) -> Message:
+def _modify(call: Call, lease_seconds: int) -> Message:
     task = verbs.modify_lease(
         call.queue, call.name.task, lease_seconds, expected_eta_usec=_lease_end_usec(call)
     )
@@ -181,14 +186,14 @@ def _lease_end_usec(call: Call) -> int:
             "returned it",
             field="schedule_time",
         )
-    return time_usec(call.request, "schedule_time")
+    return read_time_usec(call.request, "schedule_time")
 
 
 def _lease_seconds(call: Call) -> int:
     request, field = call.request, "lease_duration"
     if not request.HasField(field):
         raise invalid(f'{field} is missing: use one such as "60s"', field=field)
-    return whole_seconds(request.lease_duration, field, most=call.emulator.limits.lease_seconds)
+    return read_seconds(request.lease_duration, field, most=call.emulator.limits.lease_seconds)
 
 
 def _tag_filter(text: str) -> tuple[bool, str | None]:

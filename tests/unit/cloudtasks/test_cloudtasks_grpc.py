@@ -8,11 +8,21 @@ from typing import Any
 
 import grpc
 import pytest
-from cloudtasks_api import LOCATION, MADE, PULL, PUSH, ApiRefused, Call, GrpcApi, RestApi, method_of
+from cloudtasks_api import (
+    LOCATION,
+    MADE,
+    PULL,
+    PUSH,
+    ApiRefused,
+    Call,
+    GrpcApi,
+    RestApi,
+    find_method,
+)
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock, ServerAddressError
-from pullqueue.cloudtasks.grpc_server import deadline_usec
+from pullqueue.cloudtasks.grpc_server import compute_deadline_usec
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
 from pullqueue.faults.declaration import Faults
@@ -95,7 +105,7 @@ def result(call: Call, name: str, fields: dict[str, Any]) -> dict[str, Any] | st
 def test_a_malformed_message(grpc_api: GrpcApi, name: str) -> None:
     """It is an INVALID_ARGUMENT, not a fault of the server."""
     with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: the request is not a valid"):
-        grpc_api.send(method_of(V2BETA2, name), b"\xff\xff\xff")
+        grpc_api.send(find_method(V2BETA2, name), b"\xff\xff\xff")
 
 
 def test_an_unknown_method(grpc_api: GrpcApi) -> None:
@@ -177,7 +187,7 @@ def test_stopping(server: Server, grpc_api: GrpcApi) -> None:
 @pytest.mark.parametrize(("seconds", "nanos"), [(0, 2 * 10**9), (10**12, 0)])
 def test_a_time_that_json_cannot_express(grpc_api: GrpcApi, seconds: int, nanos: int) -> None:
     """It is an INVALID_ARGUMENT with the name of its field."""
-    method = method_of(V2BETA2, "CancelLease")
+    method = find_method(V2BETA2, "CancelLease")
     message = message_class(method.version, method.request)(name=f"{PULL}/tasks/one")
     message.schedule_time.seconds, message.schedule_time.nanos = seconds, nanos
 
@@ -244,4 +254,4 @@ def test_a_latency_beyond_the_deadline(
 )
 def test_deadlines(remaining: float | None, deadline: float) -> None:
     """What a call has taken on its way is not taken from its deadline."""
-    assert deadline_usec(remaining) == deadline * 1e6
+    assert compute_deadline_usec(remaining) == deadline * 1e6

@@ -212,7 +212,7 @@ def test_a_batch(client: Client, path: str) -> None:
 
 @pytest.fixture
 def _without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("service", "discovery"):
+    for name in ("servicer", "discovery"):
         monkeypatch.setitem(sys.modules, f"pullqueue.cloudtasks.{name}", None)
 
 

@@ -11,7 +11,12 @@ from pullqueue.api.auth import Authorizer
 from pullqueue.api.resources import Project
 from pullqueue.cloudtasks import access, batches, queues, tasks, texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid, permission_denied, service_error
+from pullqueue.cloudtasks.errors import (
+    CloudTasksError,
+    as_service_error,
+    invalid,
+    permission_denied,
+)
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import VERSIONS
@@ -38,7 +43,7 @@ _WILDCARD: Final = "-"
 _log = logging.getLogger("pullqueue.server")
 
 
-class Service:
+class Servicer:
     """Carries out calls on one emulator. Safe under threads."""
 
     def __init__(self, state: ServerState) -> None:
@@ -70,13 +75,13 @@ class Service:
         try:
             return self._call(method, request, caller)
         except UnknownQueueError as error:
-            refused = service_error(error)
+            refused = as_service_error(error)
             if method.name == "DeleteQueue":
                 refused = CloudTasksError(
                     texts.NOT_FOUND, rpc_code="NOT_FOUND", advice=refused.explanation
                 )
         except PullQueueError as error:
-            refused = service_error(error)
+            refused = as_service_error(error)
         except Exception as error:
             _log.error("%s failed because of a bug in the emulator", method.name, exc_info=error)
             raise CloudTasksError(
@@ -115,7 +120,7 @@ class Service:
         access.check_permission(queue, call.caller, method.permission)
 
     def _resource(self, method: Method, request: Message) -> ResourceName:
-        text = method.resource_of(request)
+        text = method.read_resource(request)
         if not text:
             raise invalid(f"{method.field} is missing", field=method.field)
         name = ResourceName.parse(text, method.resource or "<project>", field=method.field)
