@@ -42,7 +42,7 @@ _HTTP_BODY_METHODS: Final = ("POST", "PUT", "PATCH")
 _APP_ENGINE_BODY_METHODS: Final = ("POST", "PUT")
 _DEFAULT_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _CODES: Final[Mapping[int, str]] = MappingProxyType(
-    {row.http_status: code for code, row in reversed(RPC_CODES.items())}
+    {row.http_status: code for code, row in [*RPC_CODES.items()][::-1]}
     | {416: "OUT_OF_RANGE", 499: "CANCELLED"}
 )
 """The code that is shown for the HTTP status of an attempt."""
