@@ -5,6 +5,7 @@ without a remark.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from datetime import timedelta
@@ -33,6 +34,7 @@ from pullqueue.server.app import create_app
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import run_tasks
 
+ROOT = Path(__file__).parents[3]
 QUEUE_YAML = """\
 queue:
 - name: mail
@@ -69,6 +71,17 @@ def test_every_key_of_a_queue_is_mapped_or_reported() -> None:
     mapped = {field.key for field in FIELDS} | LOST.keys() | {"name", "retry_parameters", "queue"}
 
     assert {*keys_at(TOP), *keys_at(QUEUE), *keys_at(RETRY)} == mapped | {"application"}
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    page = (ROOT / "docs" / "moving" / "leave-queues.md").read_text("utf-8")
+    lost = {key: value for key, value in LOST.items() if key != "bucket_size"}
+
+    for field in FIELDS:
+        message = f"`{field.message}`" if field.message else "none"
+        assert f"| `{field.key}` | {message} | {field.meaning} | {field.source} |" in page
+    for key, (text, source) in lost.items():
+        assert re.search(rf"\| `{key}`.* \| none \| {re.escape(text)} \| {source} \|", page)
 
 
 def test_json_has_the_fields_of_cloud_tasks_with_exact_units() -> None:
