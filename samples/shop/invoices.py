@@ -6,7 +6,7 @@ import logging
 import time
 
 from google.appengine.api import taskqueue
-from orders import orders
+from orders import Order
 
 
 def work() -> int:
@@ -14,8 +14,9 @@ def work() -> int:
     queue = taskqueue.Queue("invoices")
     tasks = queue.lease_tasks(lease_seconds=60, max_tasks=10)
     for task in tasks:
-        number = int(task.payload)
-        orders[number].invoice = f"invoice {number}: 1 {orders[number].item}"
+        order = Order.get_by_id(int(task.payload))
+        order.invoice = f"invoice: 1 {order.item}"
+        order.put()
         queue.delete_tasks(task)
     return len(tasks)
 

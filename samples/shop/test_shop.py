@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import invoices
 import pytest
-from orders import Order, orders, sold
+from google.appengine.ext import testbed
+from orders import Order, Sales
 from web import app
 
 from pullqueue import Emulator
@@ -16,10 +18,14 @@ pytestmark = pytest.mark.usefixtures("pullqueue_sdk", "pullqueue_clock")
 
 
 @pytest.fixture(autouse=True)
-def _no_orders() -> None:
+def _datastore() -> Iterator[None]:
     """Begin each test with an empty shop."""
-    orders.clear()
-    sold.clear()
+    bed = testbed.Testbed()
+    bed.activate()
+    bed.init_datastore_v3_stub()
+    bed.init_memcache_stub()
+    yield
+    bed.deactivate()
 
 
 def place_order(item: str) -> None:
@@ -30,13 +36,17 @@ def place_order(item: str) -> None:
 def test_an_order(pullqueue_emulator: Emulator) -> None:
     """The worker and the handlers do all that an order needs."""
     place_order("tea")
-    assert_added(pullqueue_emulator.queue("mails"), url="/tasks/mail", params={"order": 1})
+    order = Order.query().get()
+    assert_added(
+        pullqueue_emulator.queue("mails"), url="/tasks/mail", params={"order": order.key.id()}
+    )
 
     drain(pullqueue_emulator, invoices.work, app=app)
 
     assert_empty(pullqueue_emulator)
-    assert orders == {1: Order(item="tea", invoice="invoice 1: 1 tea", mails=1)}
-    assert sold == {"tea": 1}
+    order = order.key.get(use_cache=False)
+    assert (order.item, order.invoice, order.mails) == ("tea", "invoice: 1 tea", 1)
+    assert Sales.get_by_id("tea").count == 1
 
 
 def test_a_mail_waits_for_its_invoice(pullqueue_emulator: Emulator) -> None:
@@ -58,7 +68,7 @@ def test_an_order_that_is_never_invoiced(pullqueue_emulator: Emulator) -> None:
     attempts = run_tasks(pullqueue_emulator, app, queues=["mails"], until="empty")
 
     assert [attempt.outcome for attempt in attempts] == ["will retry"] * 5 + ["exhausted"]
-    assert orders[1].mails == 0
+    assert Order.query().get().mails == 0
 
 
 def test_a_deferred_call_counts_twice(
@@ -70,7 +80,19 @@ def test_a_deferred_call_counts_twice(
 
     run_tasks(pullqueue_emulator, app, queues=["default"], until="empty")
 
-    assert sold == {"tea": 2}
+    assert Sales.get_by_id("tea").count == 2
+
+
+def test_an_order_that_is_not_stored_has_no_tasks(
+    pullqueue_emulator: Emulator, pullqueue_faults: Faults
+) -> None:
+    """Order and tasks are one transaction: where the last task fails, nothing is left."""
+    pullqueue_faults.fail("add", queues=["invoices"])
+
+    assert app.test_client().post("/orders/tea").status_code == 500
+
+    assert Order.query().count() == 0
+    assert_empty(pullqueue_emulator)
 
 
 def test_only_app_engine_sends_mails() -> None:
