@@ -101,7 +101,8 @@ def race_test(
     `copies` of each run in threads of their own. With `app`, `send` or `deferred`, as in
     `run_tasks`, each push task that is due is an actor, too: of all queues or of `queues`, up to
     `max_concurrent_requests` of its queue at the same time. Time is an actor that moves the clock
-    to the next event, so that leases expire while a worker is slow; `clock=False` leaves it out.
+    to the next event, so that leases expire while a worker is slow. With `clock=False` it moves
+    only where nobody can go on: to the end of a sleep, or to the eta or retry of a push task.
 
     Only one actor runs at a time. It is stopped before each of its calls to a queue, or, with
     `services`, to another bundled service if App Engine's SDK uses the emulator; then any actor can

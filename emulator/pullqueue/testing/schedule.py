@@ -114,6 +114,11 @@ class RacingActor(Actor):
         """The number of changes when it leased in vain."""
         self.idle_steps = 0
 
+    @property
+    def is_blocked(self) -> bool:
+        """True if it has begun, and is neither over nor at a point."""
+        return self.thread is not None and not self.is_over and not self.gates
+
     def waits_for_change(self, changes: int) -> bool:
         """Return whether it would lease in vain again."""
         return self.idle_at == changes
@@ -380,8 +385,8 @@ class Schedule:
         asleep = [actor for actor in waiting if (actor.wakes_usec or 0) > now_usec]
         ready = [a for a in waiting if a not in asleep and not a.waits_for_change(self._changes)]
         ready += self._due_tasks()
-        event = self._emulator.next_change_usec() if self._moves_time else None
         options: dict[int, RacingActor | None] = {actor.number: actor for actor in ready}
+        event = self._next_event_usec(is_needed=not ready)
         if options:
             if event is not None or (asleep and self._moves_time):
                 options[TIME] = None
@@ -395,6 +400,14 @@ class Schedule:
             first = min(waiting, key=lambda actor: actor.idle_steps)
             options[first.number] = first
         return options
+
+    def _next_event_usec(self, *, is_needed: bool) -> int | None:
+        """Return when time changes anything; where it is left out, only what handlers wait for."""
+        if self._moves_time:
+            return self._emulator.next_change_usec()
+        is_blocked = any(actor.is_blocked for actor in self._actors)
+        usec = self._tasks.next_usec() if is_needed and not is_blocked else None
+        return usec if usec is not None and usec > self._clock.now_usec() else None
 
     def _due_tasks(self) -> list[RacingActor]:
         due: list[RacingActor] = []
@@ -413,7 +426,7 @@ class Schedule:
         """Move the clock to the next event, or the end of a sleep, whichever is first."""
         now_usec = self._clock.now_usec()
         times = [a.wakes_usec for a in self._actors if a.gates and a.wakes_usec is not None]
-        event = self._emulator.next_change_usec() if self._moves_time else None
+        event = self._next_event_usec(is_needed=True)
         times += [] if event is None else [event]
         target_usec = min(usec for usec in times if usec > now_usec)
         self._clock.move_to(from_usec(target_usec))

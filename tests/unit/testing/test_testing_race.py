@@ -496,6 +496,32 @@ def test_tasks_that_handlers_add_and_retries_are_actors(
     assert race_test(emulator, look, setup=setup, check=check, send=send, schedules=100) == 100
 
 
+def test_tasks_are_retried_without_time_as_an_actor(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    """Time moves to them when nobody else can go on; no lease and no deadline expires."""
+    seen: list[int] = []
+
+    def send(request: PushRequest) -> int:
+        seen.append(request.attempt)
+        queue.fetch_statistics()
+        return 200 if request.attempt == 2 else 503
+
+    def lease() -> None:
+        queue.lease_tasks(60, 1)
+
+    def setup() -> None:
+        seen.clear()
+        queue.add()
+        pushed.add()
+
+    def check() -> None:
+        assert seen == [1, 2]
+        assert queue.fetch_statistics().leased == 1
+
+    assert race_test(emulator, lease, setup=setup, check=check, send=send, clock=False) > 5
+
+
 def test_a_handler_can_miss_its_deadline(emulator: Emulator, pushed: Queue) -> None:
     """Its task is retried while it still runs, as in production."""
     seen: list[int] = []
