@@ -75,6 +75,7 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
         errors.ClockError: ErrorCodes("FAILED_PRECONDITION", 13),
         errors.ConfigFileError: ErrorCodes("UNAVAILABLE", 3, (500, "internalError")),
         errors.InvalidQueueConfigError: ErrorCodes("FAILED_PRECONDITION", 13),
+        errors.InvalidCronError: ErrorCodes("FAILED_PRECONDITION", 13),
         errors.UnknownQueueError: ErrorCodes("NOT_FOUND", 1),
         errors.InvalidQueueModeError: ErrorCodes("FAILED_PRECONDITION", 21),
         errors.QueueDisabledError: ErrorCodes("FAILED_PRECONDITION", 26),

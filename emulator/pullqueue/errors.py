@@ -31,6 +31,10 @@ class InvalidQueueConfigError(PullQueueError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+class InvalidCronError(PullQueueError):
+    """a cron.yaml is not valid"""
+
+
 class ConfigFileError(PullQueueError):
     """a queue.yaml cannot be read"""
 

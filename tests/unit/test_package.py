@@ -32,6 +32,7 @@ ORDER = (
     "engine",
     "stores",
     "push",
+    "cron",
     "faults",
     "api",
     "control",

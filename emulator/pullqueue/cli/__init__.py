@@ -20,7 +20,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from pullqueue.error_codes import EXIT_FAILURE, codes_of
-from pullqueue.errors import InvalidQueueConfigError, PullQueueError
+from pullqueue.errors import InvalidCronError, InvalidQueueConfigError, PullQueueError
 from pullqueue.text import closest, describe_os_error, escaped
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -30,6 +30,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "tasks": ".tasks",
         "requests": ".requests",
         "workers": ".workers",
+        "cron": ".cron",
         "server": ".operate",
         "wait": ".operate",
     },
@@ -183,7 +184,7 @@ def _report(error: Exception, *, as_json: bool) -> int:
                 usage = f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n\n"
         case PullQueueError():
             message, status = str(error), codes_of(error).exit_status
-            if isinstance(error, InvalidQueueConfigError):
+            if isinstance(error, InvalidQueueConfigError | InvalidCronError):
                 prefix = ""  # each line begins with the place of a finding
         case OSError(errno=errno.ENOSPC):
             message, status = (

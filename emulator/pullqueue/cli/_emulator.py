@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import click
+
 from pullqueue.cli._options import found_file
 from pullqueue.clock import ManualClock, SystemClock
 from pullqueue.limits import SERVED_TASKS, Limits
@@ -15,6 +17,7 @@ from pullqueue.services.hosting import ServiceOptions, Services
 
 if TYPE_CHECKING:
     from pullqueue.control.config_file import ConfigFile
+    from pullqueue.cron.file import CronJob
     from pullqueue.engine.emulator import Emulator
     from pullqueue.push.addresses import PushAddresses
 
@@ -37,6 +40,7 @@ class EmulatorOptions:
     consistency: str
     api_upstream: str | None
     push_to: PushAddresses
+    cron: Path | None
 
     @property
     def store_url(self) -> str:
@@ -44,6 +48,25 @@ class EmulatorOptions:
         if self.store is not None or self.data is None:
             return self.store or "memory"
         return f"sqlite:///{quote(str(self.data.resolve() / 'tasks.db'))}"
+
+    def cron_jobs(self) -> tuple[CronJob, ...]:
+        """Return the jobs of the cron.yaml that is named.
+
+        Raises:
+            UsageError: there is no address for them.
+            ConfigFileError: it cannot be read.
+            InvalidCronError: it is not valid.
+        """
+        if self.cron is None:
+            return ()
+        from pullqueue.cron.file import load_cron  # noqa: PLC0415 - imported when it runs
+
+        if not self.push_to:
+            raise click.UsageError(
+                "--cron requests the URLs of an app: name its address, as in --push-to "
+                "http://localhost:8080"
+            )
+        return load_cron(self.cron)
 
     def config_file(self) -> ConfigFile:
         """Return the queue.yaml that is named, or found."""

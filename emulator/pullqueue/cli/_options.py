@@ -337,6 +337,13 @@ def emulator_options(command: Command) -> Command:
             "TARGET, only those with this target. Repeatable. Default: push tasks are kept, not "
             "delivered.",
         ),
+        click.option(
+            "--cron",
+            type=click.Path(path_type=Path),
+            metavar="CRON_YAML",
+            help="File of cron jobs: their URLs are requested at the addresses of --push-to when "
+            "they are due. Default: none.",
+        ),
     )
     for option in reversed(options):
         command = option(command)

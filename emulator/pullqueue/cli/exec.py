@@ -118,7 +118,7 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     set_up_logs(log_format="text", log_level="warning")
-    file = options.config_file()
+    file, cron = options.config_file(), options.cron_jobs()
     emulator, services = options.open(file)
     server = Server(
         emulator,
@@ -127,6 +127,7 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
         api_upstream=options.api_upstream,
         config_file=file,
         push_to=options.push_to,
+        cron=cron,
     )
     check = partial(file.check, emulator, changes=True, now=False) if options.watch else None
     with closing(services), closing(emulator), server:
@@ -152,6 +153,10 @@ def _check_unused(url: str, options: EmulatorOptions) -> None:
     if options.push_to:
         raise click.UsageError(
             f'the server at "{url}" delivers push tasks: pass --push-to to it, or {instead}'
+        )
+    if options.cron is not None:
+        raise click.UsageError(
+            f'the server at "{url}" runs its own cron jobs: pass --cron to it, or {instead}'
         )
     for option in ("store", "data", "services"):
         if getattr(options, option) is not None:

@@ -143,7 +143,7 @@ def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
     # Else gRPC's core writes lines of its own to the error stream.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _service.set_up_logs(log_format=options.log_format, log_level=options.log_level)
-    file = options.config_file()
+    file, cron = options.config_file(), options.cron_jobs()
     emulator, services = options.open(file, max_tasks=options.max_tasks)
     with closing(services), closing(emulator):
         signals = _service.Signals(emulator)
@@ -158,6 +158,7 @@ def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
             config_file=file,
             host_names=options.host_names,
             push_to=options.push_to,
+            cron=cron,
         )
         signals.delivery = server.state.delivery
         with server:
@@ -215,6 +216,9 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
         say(f"Datastore and blobs are stored in {options.data}")
     if server.state.push_to:
         say(f"Push tasks are delivered to {server.state.push_to}")
+        if server.state.cron is not None:
+            count = len(server.state.cron.states)
+            say(f"{options.cron}: {count} cron job{'s' if count > 1 else ''}")
     elif push:
         say(
             f"Push tasks of App Engine are {KEPT}: pass {OPTION} to deliver them to an app; tasks "

@@ -17,6 +17,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice
 from pullqueue.control.clock import ClockMove, ClockStep, move_clock
+from pullqueue.control.cron import NewCronRun, run_cron_job
 from pullqueue.control.fault_registry import NewFault
 from pullqueue.control.history import clear_requests
 from pullqueue.control.models import EXHAUSTED, LeaseChange, LeaseRequest, Model, NewTasks
@@ -227,6 +228,12 @@ class Actions:
         if not moved.reached:
             text += f" Delivery takes longer: go on until {instant(moved.target)}."
         return Notice(text=text, details=details)
+
+    def run_cron(self, form: Form) -> str:
+        """Run a cron job now."""
+        job = form.text("job")
+        started = run_cron_job(self._state, NewCronRun(job=job)).started
+        return f"Job {job} is started." if started else f"Job {job} is running already."
 
     def reload(self, _form: Form) -> str:
         """Reload queue.yaml."""

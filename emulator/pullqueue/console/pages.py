@@ -25,6 +25,7 @@ from pullqueue.console.charts import CHART, RANGES, chart_of, overlay_of
 from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.clock import get_clock
+from pullqueue.control.cron import list_cron_jobs
 from pullqueue.control.history import (
     RequestQuery,
     get_history,
@@ -285,6 +286,10 @@ class Pages:
         """Return the page of the clock."""
         return self._page("clock", clock=get_clock(self._state))
 
+    def cron(self) -> Response:
+        """Return the page of the cron jobs."""
+        return self._page("cron", jobs=to_builtins(list_cron_jobs(self._state)))
+
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
         config = config_of(self._state, queues=[])  # they are not shown
@@ -446,6 +451,7 @@ class Pages:
         known = {
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},
             "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},
+            "has_cron": self._state.cron is not None,
             "notice": notice,
             "form": notice or Notice(text=""),
             "here": f"{request.path}?{kept}".rstrip("?"),

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, ManualClock, from_usec, to_usec
 from pullqueue.control import models
+from pullqueue.control.delivery import Delivery
 from pullqueue.control.models import Count, Maybe, Model, Time
 from pullqueue.control.operations import operation
 from pullqueue.control.progress import kept_of, progress_of
@@ -143,7 +144,7 @@ def _deliver_until(state: ServerState, clock: ManualClock, target_usec: int) -> 
     """Let time pass until then, and deliver push tasks meanwhile; end early if it takes long."""
     delivery = state.delivery
     end = perf_counter() + _DELIVERY_SECONDS
-    while delivery is not None and delivery.settle(end - perf_counter()):
+    while delivery is not None and _settle(state, delivery, end):
         if clock.now_usec() >= target_usec or perf_counter() >= end:
             return
         clock.move_to(from_usec(min(_next_usec(state, delivery.enforced_rate), target_usec)))
@@ -151,9 +152,20 @@ def _deliver_until(state: ServerState, clock: ManualClock, target_usec: int) -> 
         clock.move_to(from_usec(target_usec))
 
 
+def _settle(state: ServerState, delivery: Delivery, end: float) -> bool:
+    """Wait until neither cron jobs nor attempts are due or under way; False: that takes longer."""
+    if state.cron is not None and not state.cron.settle(end - perf_counter()):
+        return False
+    return delivery.settle(end - perf_counter())
+
+
 def _next_usec(state: ServerState, enforced_rate: Callable[[Queue], float]) -> int:
-    """Return when push tasks may start next, at the earliest; without any, the end of time."""
+    """Return when push tasks or cron jobs may start next, at the earliest; without any, the end of
+    time.
+    """
     now_usec, times = state.emulator.now_usec(), [LAST_USEC]
+    if state.cron is not None and (cron_usec := state.cron.next_usec()) is not None:
+        times.append(max(cron_usec, now_usec))
     for queue in state.emulator.queues:
         if not is_dispatched(queue):
             continue

@@ -13,6 +13,7 @@ from pullqueue.api.requests import read_body, served
 from pullqueue.control import (
     PREFIX,
     clock,
+    cron,
     history,
     metrics,
     openapi,
@@ -32,6 +33,7 @@ from pullqueue.limits import MIB
 MODULES: Final = (
     service,
     clock,
+    cron,
     queues,
     task_lists,
     workers,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from time import perf_counter
 
 from pullqueue.api.tokens import Tokens
 from pullqueue.clock import SystemClock
 from pullqueue.control.config_file import ConfigFile
+from pullqueue.control.cron_runner import CronRunner
 from pullqueue.control.delivery import Delivery
 from pullqueue.control.fault_registry import FaultRegistry
 from pullqueue.control.request_log import RequestLog
+from pullqueue.cron.file import CronJob
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.errors import InvalidTaskError
@@ -35,6 +37,7 @@ class ServerState:
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] | None = None,
         push_to: PushAddresses | None = None,
+        cron: Sequence[CronJob] = (),
         acl: bool = False,
     ) -> None:
         """Make the state of a server for an emulator.
@@ -42,7 +45,8 @@ class ServerState:
         `tokens` are those that callers need where the acl is enforced. `config_file` is the file
         of the configuration, if it can be reloaded. `host_names` are the names in Host headers
         that are answered, beside addresses and localhost; None answers to any. Push tasks are
-        delivered to `push_to`; None: they are not delivered. With `acl`, callers need a token.
+        delivered to `push_to`; None: they are not delivered. The jobs in `cron` are requested
+        there when they are due. With `acl`, callers need a token.
         """
         self.emulator = emulator
         self.tokens = tokens or Tokens(emulator.clock)
@@ -60,6 +64,8 @@ class ServerState:
         """Sends push tasks; None: this server does not, until it gets addresses."""
         if push_to is not None:
             self._make_delivery()
+        self.cron = CronRunner(cron, emulator, self.requests, self.push_to) if cron else None
+        """Runs the jobs of cron.yaml; None: there are none."""
         self.acl = acl
         """True if callers need a token, as `tokens` has them."""
         self.url = self.grpc_address = ""

@@ -88,7 +88,7 @@ class PushAddresses:
         """Return the address to which a task of a queue is sent, or what is missing to send it."""
         request = effective_request(task, settings)
         target = target_of(request, settings)
-        address = self._of(target)
+        address = self.of(target)
         if address is not None:
             return missing_extra(request) or address
         if not self._addresses and not request.is_http_target:
@@ -103,14 +103,14 @@ class PushAddresses:
     def find_url(self, url: str) -> SplitUrl | None:
         """Return the address to which an HTTP task is sent; None: it is kept."""
         split = split_url(url)
-        return None if split is None else self._of(split.origin)
+        return None if split is None else self.of(split.origin)
 
     def kept(self, settings: QueueSettings) -> str | None:
         """Return that tasks of a push queue are kept, and how to deliver them.
 
         None: they are not, or only those without a target; `missing` is exact.
         """
-        if self._of(settings.target) is not None:
+        if self.of(settings.target) is not None:
             return None
         if settings.target is None and any(map(_is_service, self._addresses)):
             return None
@@ -122,7 +122,7 @@ class PushAddresses:
         found = self.find(task, settings)
         return found if isinstance(found, str) else None
 
-    def _of(self, target: str | None) -> SplitUrl | None:
+    def of(self, target: str | None) -> SplitUrl | None:
         """Return the address of a service or an origin, or the default one of all services."""
         if target is not None and "://" in target:
             origin = SplitUrl(target)

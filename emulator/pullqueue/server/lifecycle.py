@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Self
 
 from pullqueue.address import DEFAULT_HOST
@@ -11,6 +11,7 @@ from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks.rest import CloudTasks
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import ServerState
+from pullqueue.cron.file import CronJob
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import PushAddresses
@@ -46,6 +47,7 @@ class Server:
         services: Services | None = None,
         api_upstream: str | None = None,
         push_to: PushAddresses | None = None,
+        cron: Sequence[CronJob] = (),
         threads: int = THREADS,
     ) -> None:
         """Make a server that does not listen yet.
@@ -56,8 +58,8 @@ class Server:
         header has an address, localhost, this machine's name or one of `host_names`.
         See `create_app` for `services` and `api_upstream`. With a `grpc_port` (0: a free one)
         Cloud Tasks is served over gRPC as well. Push tasks are delivered to `push_to`, while the
-        server listens; None: they are not delivered. `threads` requests are answered at the same
-        time.
+        server listens; None: they are not delivered. The jobs in `cron` are requested there when
+        they are due. `threads` requests are answered at the same time.
         """
         self.emulator = emulator
         self.tokens = Tokens(emulator.clock)
@@ -67,6 +69,7 @@ class Server:
             config_file=config_file,
             host_names=[host, socket.gethostname(), *host_names],
             push_to=push_to,
+            cron=cron,
             acl=acl,
         )
         self.services = services
@@ -105,6 +108,8 @@ class Server:
             self.state.own_ports = [self.port, *([self._grpc.port] if self._grpc else [])]
             if self.state.delivery is not None:
                 self.state.delivery.start(own_ports=self.state.own_ports)
+            if self.state.cron is not None:
+                self.state.cron.start(own_ports=self.state.own_ports)
             self._http.start()  # last: whoever gets a response finds the rest ready
         return self
 
@@ -136,6 +141,8 @@ class Server:
 
         Attempts to send push tasks have some seconds to end before that.
         """
+        if self.state.cron is not None:
+            self.state.cron.stop()
         if self.state.delivery is not None:
             self.state.delivery.stop()
         if self._grpc is not None:

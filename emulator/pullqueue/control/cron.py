@@ -1,0 +1,97 @@
+"""Operations on cron jobs: list them, and run one now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from pullqueue.api.errors import ApiError
+from pullqueue.clock import from_usec
+from pullqueue.control.cron_runner import JobState
+from pullqueue.control.models import Count, Model, Time
+from pullqueue.control.operations import operation
+from pullqueue.control.state import ServerState
+from pullqueue.text import did_you_mean, quoted
+
+
+class CronRun(Model):
+    """How the last run of a job ended."""
+
+    started: Time
+    status: Annotated[int | None, Meta(description="Null: there was no response.")]
+    reason: Annotated[str | None, Meta(description="What the failure was; null: it succeeded.")]
+
+
+class CronJobResource(Model):
+    """A job of cron.yaml."""
+
+    number: Count
+    name: Annotated[str, Meta(description="Its description, or else its URL.")]
+    url: str
+    schedule: str
+    timezone: str
+    target: str | None
+    next: Time
+    running: bool
+    retries: Annotated[Count, Meta(description="Attempts of the run that failed and is repeated.")]
+    last: CronRun | None
+
+
+class NewCronRun(Model):
+    """The job to run."""
+
+    job: Annotated[str, Meta(description="Its description, URL or number.")]
+
+
+class CronStarted(Model):
+    """Whether a run was started; if not, one is running already."""
+
+    started: bool
+
+
+@operation("GET", "/cron", key="jobs")
+def list_cron_jobs(state: ServerState) -> list[CronJobResource]:
+    """List the jobs of cron.yaml, with their next and last runs."""
+    return [] if state.cron is None else [_resource(each) for each in state.cron.states]
+
+
+@operation("POST", "/cron/run")
+def run_cron_job(state: ServerState, body: NewCronRun) -> CronStarted:
+    """Run a job now, past its schedule."""
+    if state.cron is None:
+        raise ApiError("the server has no cron.yaml: start it with --cron cron.yaml", status=404)
+    return CronStarted(started=state.cron.run_now(_found(state.cron.states, body.job)))
+
+
+def _found(states: list[JobState], wanted: str) -> JobState:
+    keys = ("name", "url", "number")
+    for key in keys:
+        found = [each for each in states if str(getattr(each.job, key)) == wanted]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            numbers = ", ".join(str(each.job.number) for each in found)
+            raise ApiError(f"several jobs have the {key} {quoted(wanted)}: use a number, {numbers}")
+    names = dict.fromkeys(each.job.name for each in states)
+    advice = did_you_mean(wanted, names) if names else "cron.yaml has none"
+    raise ApiError(f"there is no cron job {quoted(wanted)}: {advice}", status=404)
+
+
+def _resource(state: JobState) -> CronJobResource:
+    job, last = state.job, None
+    if state.last_usec is not None and not state.is_running:
+        started = from_usec(state.last_usec).isoformat()
+        last = CronRun(started=started, status=state.status, reason=state.reason)
+    return CronJobResource(
+        number=job.number,
+        name=job.name,
+        url=job.url,
+        schedule=job.schedule_text,
+        timezone=job.timezone,
+        target=job.target,
+        next=from_usec(state.next_usec).isoformat(),
+        running=state.is_running,
+        retries=0 if state.is_running else state.attempts,
+        last=last,
+    )

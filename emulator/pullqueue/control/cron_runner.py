@@ -1,0 +1,251 @@
+"""The cron jobs of a server: a thread that looks which are due, and one for each run."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from time import perf_counter
+
+from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.control.request_log import Request, RequestLog, excerpt, header_lines
+from pullqueue.cron.file import CronJob
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.events import Interface
+from pullqueue.push.addresses import OPTION, PushAddresses
+from pullqueue.push.http_sender import HttpSender
+from pullqueue.push.request import (
+    APP_ENGINE_USER_AGENT,
+    SOURCE_IP,
+    PushRequest,
+    PushResponse,
+    is_success,
+)
+from pullqueue.push.retry import backoff_seconds, may_retry
+from pullqueue.tasks import RetryParameters
+
+STOP_SECONDS = 5.0
+"""Time that runs have to end after the server was stopped."""
+_POLL_SECONDS = 0.1
+
+_log = logging.getLogger("pullqueue.cron")
+
+
+class JobState:
+    """One job, when it runs next, and how its last run ended."""
+
+    def __init__(self, job: CronJob, now: datetime) -> None:
+        """Run the job for the first time after `now`."""
+        self.job = job
+        self.next_usec = to_usec(job.next_time(now))
+        """When it runs next, or is repeated."""
+        self.is_running = False
+        self.attempts = 0
+        """Attempts of the run that has failed and is repeated; 0: none is."""
+        self.first_usec = 0
+        """When the first of them began."""
+        self.last_usec: int | None = None
+        """When it began to run last; None: it has not run yet."""
+        self.status: int | None = None
+        """The status of the last response; None: there was none."""
+        self.reason: str | None = None
+        """What the last failure was, in a few words."""
+
+
+class CronRunner:
+    """Requests the URLs of cron jobs when they are due on the clock of an emulator.
+
+    A job that is still running when it is due again is left out once. However often a job was due
+    since the last look, as after a jump of the clock, it runs once.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[CronJob],
+        emulator: Emulator,
+        requests: RequestLog,
+        addresses: PushAddresses,
+    ) -> None:
+        """Request jobs at the addresses of their targets; record each request."""
+        now = from_usec(emulator.now_usec())
+        self.states = [JobState(job, now) for job in jobs]
+        self._emulator = emulator
+        self._requests = requests
+        self._addresses = addresses
+        self._sender = HttpSender()
+        self._lock = threading.Condition()
+        """Of the states; notified when a run has ended."""
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pullqueue cron", daemon=True)
+
+    def start(self, *, own_ports: Iterable[int] = ()) -> None:
+        """Begin to look for due jobs; nothing is sent to `own_ports` of this machine."""
+        self._sender.own_ports = frozenset(own_ports)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Start no more runs, and wait for those under way, but not for long."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+        end = perf_counter() + STOP_SECONDS
+        with self._lock:
+            while self._running() and (left := end - perf_counter()) > 0:
+                self._lock.wait(left)
+        self._sender.close()
+
+    def next_usec(self) -> int | None:
+        """Return when the next job is due; None: all are running, or there are none."""
+        with self._lock:
+            return min(
+                (each.next_usec for each in self.states if not each.is_running), default=None
+            )
+
+    def settle(self, seconds: float) -> bool:
+        """Wait until no job is due or running; False: that takes longer."""
+        end = perf_counter() + seconds
+        with self._lock:
+            while not self._stopping.is_set():
+                self._wake.set()
+                now_usec = self._emulator.now_usec()
+                if not self._running() and all(each.next_usec > now_usec for each in self.states):
+                    return True
+                if (left := end - perf_counter()) <= 0:
+                    return False
+                self._lock.wait(min(left, _POLL_SECONDS))
+        return False
+
+    def run_now(self, state: JobState) -> bool:
+        """Run a job at once, past its schedule; False: it is running."""
+        with self._lock:
+            if state.is_running:
+                return False
+            self._begin(state)
+        return True
+
+    def _running(self) -> int:
+        return sum(each.is_running for each in self.states)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._start_due()
+            except Exception:  # noqa: BLE001 - the thread goes on, whatever happens
+                _log.exception("cron jobs cannot be started")
+            self._wake.wait(_POLL_SECONDS)
+            self._wake.clear()
+
+    def _start_due(self) -> None:
+        now_usec = self._emulator.now_usec()
+        with self._lock:
+            for state in self.states:
+                if state.next_usec > now_usec:
+                    continue
+                if not state.is_running:
+                    self._begin(state)
+                elif state.next_usec <= now_usec:  # it is left out
+                    state.next_usec = to_usec(state.job.next_time(from_usec(now_usec)))
+
+    def _begin(self, state: JobState) -> None:
+        """Start a run, of which the lock is held."""
+        now_usec = self._emulator.now_usec()
+        state.is_running = True
+        state.attempts += 1
+        state.last_usec = now_usec
+        if state.attempts == 1:
+            state.first_usec = now_usec
+        # Until it has ended, by which an interval is counted.
+        state.next_usec = to_usec(state.job.next_time(from_usec(now_usec)))
+        name = f"pullqueue cron {state.job.number}"
+        threading.Thread(target=self._carry_out, args=(state,), name=name, daemon=True).start()
+
+    def _carry_out(self, state: JobState) -> None:
+        response = PushResponse(None, reason="the request failed because of a bug")
+        try:
+            response = self._request(state)
+        except Exception:  # noqa: BLE001 - the job has failed, whatever it is
+            _log.exception("%s cannot be requested", state.job.url)
+        finally:
+            with self._lock:
+                self._end(state, response)
+                self._lock.notify_all()
+
+    def _request(self, state: JobState) -> PushResponse:
+        job = state.job
+        address = self._addresses.of(job.target)
+        if address is None:
+            target = "" if job.target is None else f"{job.target}="
+            example = OPTION.replace(" ", f" {target}", 1)
+            return PushResponse(None, reason=f"no address: start the server with {example}")
+        request = PushRequest(
+            method="GET",
+            url=job.url,
+            headers=cron_headers(),
+            body=b"",
+            target=job.target,
+            queue_name="",
+            task_name="",
+            attempt=state.attempts,
+            deadline_seconds=job.deadline_seconds,
+        )
+        origin = self._requests.origin(Interface.PUSH, str(address))
+        began = perf_counter()
+        response = self._sender.send(request, address)
+        path, _, query = job.url.partition("?")
+        logged = Request(
+            verb="GET",
+            path=path,
+            query=query,
+            headers=header_lines(request.headers),
+            status=response.status or 0,
+            milliseconds=round((perf_counter() - began) * 1000, 3),
+            response=excerpt(response.body or (response.reason or "").encode()),
+            method="cron",
+            client=origin.client,
+        )
+        self._requests.record(logged, origin=origin)
+        return response
+
+    def _end(self, state: JobState, response: PushResponse) -> None:
+        """Apply the end of a run to its job."""
+        job, now_usec = state.job, self._emulator.now_usec()
+        state.is_running = False
+        state.status = response.status
+        state.reason = None if is_success(response.status) else response.summary
+        if not is_success(response.status):
+            what = f"status {response.status}" if response.status else "no response"
+            _log.warning("cron job %s failed (%s: %s)", job.url, what, state.reason)
+        # Of an interval without a range it is counted from now on.
+        regular_usec = max(state.next_usec, to_usec(job.next_time(from_usec(now_usec))))
+        if is_success(response.status) or not _is_retried(state, now_usec):
+            state.attempts = 0
+            state.next_usec = regular_usec
+            return
+        pause_seconds = backoff_seconds(state.attempts, job.retry or RetryParameters())
+        retry_usec = now_usec + round(pause_seconds * USEC_PER_SECOND)
+        if retry_usec >= regular_usec and _has_times(job):
+            state.attempts = 0  # the next run comes first
+        state.next_usec = min(retry_usec, regular_usec) if _has_times(job) else retry_usec
+
+
+def _is_retried(state: JobState, now_usec: int) -> bool:
+    retry = state.job.retry
+    age_seconds = (now_usec - state.first_usec) / USEC_PER_SECOND
+    return retry is not None and may_retry(state.attempts, age_seconds, retry)
+
+
+def _has_times(job: CronJob) -> bool:
+    """Return whether a job runs at times of the day, however long the run before takes."""
+    return getattr(job.schedule, "start", True) is not None
+
+
+def cron_headers() -> dict[str, str]:
+    """Return the headers by which an app recognizes a request of App Engine's cron service."""
+    return {
+        "User-Agent": APP_ENGINE_USER_AGENT,
+        "X-Appengine-Cron": "true",
+        "X-AppEngine-User-IP": SOURCE_IP,
+    }

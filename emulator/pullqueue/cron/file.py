@@ -1,0 +1,323 @@
+"""cron.yaml: from its text to jobs; every fault is reported with its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from os import PathLike
+from typing import TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, describe, place_of
+from pullqueue.config.files import read_bytes
+from pullqueue.config.findings import Reports, UnreadableError
+from pullqueue.config.reader import decode, read_tree
+from pullqueue.config.values import as_integer, as_number, parse_age_limit
+from pullqueue.cron.schedule import Schedule, ScheduleError, next_time, parse_schedule
+from pullqueue.errors import InvalidCronError
+from pullqueue.tasks import RetryParameters
+from pullqueue.text import closest, did_you_mean, escaped, quoted
+
+_T = TypeVar("_T")
+
+_JOB_KEYS = (
+    "url",
+    "schedule",
+    "description",
+    "timezone",
+    "target",
+    "retry_parameters",
+    "attempt_deadline",
+)
+_RETRY_KEYS = (
+    "job_retry_limit",
+    "job_age_limit",
+    "min_backoff_seconds",
+    "max_backoff_seconds",
+    "max_doublings",
+)
+_MOST_RETRIES = 5
+"""Documented: `job_retry_limit` is at most 5."""
+_MOST_JOBS = 250
+"""Documented: a paid application has up to 250 jobs."""
+_DESCRIPTION_CHARACTERS = 499
+_TARGET = re.compile(r"(?:(?!-)[a-z\d-]{1,63}[.:])?(?!-)[a-z\d-]{1,100}")
+_DEADLINE = re.compile(r"(\d+(?:\.\d+)?)s")
+_DEFAULT_DEADLINE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CronJob:
+    """One job of a cron.yaml."""
+
+    number: int
+    """Its place in the file, from 1."""
+    url: str
+    """A path, with a query or without."""
+    schedule_text: str
+    schedule: Schedule
+    description: str = ""
+    zone: tzinfo = UTC
+    """That of the times of the day in its schedule."""
+    timezone: str = "UTC"
+    target: str | None = None
+    """The service that is called; None: the default one."""
+    retry: RetryParameters | None = None
+    """When a run that failed is repeated; None: it is not."""
+    deadline_seconds: float = _DEFAULT_DEADLINE_SECONDS
+    line: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its description, or else its URL."""
+        return self.description or self.url
+
+    def next_time(self, after: datetime) -> datetime:
+        """Return when it runs next after a time: the end of its last run, or the beginning."""
+        return next_time(self.schedule, after, self.zone)
+
+
+def load_cron(path: PathLike[str]) -> tuple[CronJob, ...]:
+    """Return the jobs of a cron.yaml.
+
+    Raises:
+        ConfigFileError: it cannot be read.
+        InvalidCronError: it is not valid; the message has each fault with its line.
+    """
+    return parse_cron(read_bytes(path), file=str(path))
+
+
+def parse_cron(text: bytes | str, *, file: str = "cron.yaml") -> tuple[CronJob, ...]:
+    """Return the jobs in the text of a cron.yaml.
+
+    Raises:
+        InvalidCronError: it is not valid; the message has each fault with its line.
+    """
+    reader = _Reader(text, file)
+    jobs = tuple(reader.jobs())
+    reader.check()
+    return jobs
+
+
+@dataclass(slots=True)
+class _Section:
+    """A mapping of the file, with the keys that it may have."""
+
+    node: Mapping
+    name: str
+
+    def value(self, key: str) -> Node | None:
+        """Return the value of a key; None: it is missing, or empty."""
+        pair = self.node.pair(key)
+        if pair is None or (isinstance(pair.value, Scalar) and pair.value.is_null):
+            return None
+        return pair.value
+
+
+@dataclass(slots=True)
+class _Fault:
+    """Something that is wrong, until all of the file is read."""
+
+    place: Place
+    message: str = field(compare=False)
+
+
+class _Reader:
+    """Reads one file, and collects what is wrong with it."""
+
+    def __init__(self, text: bytes | str, file: str) -> None:
+        reports: Reports = {}
+        self._source = decode(text, file, reports)
+        self._faults: list[_Fault] = []
+        self._root: Node | None = None
+        if not reports:
+            with suppress(UnreadableError):
+                self._root = read_tree(self._source, reports)
+        self._is_read = not reports
+        for report in (report for found in reports.values() for report in found):
+            self._fault(report.at, report.message)
+
+    def check(self) -> None:
+        """Raise if there is a fault.
+
+        Raises:
+            InvalidCronError: there is.
+        """
+        lines = []
+        for fault in sorted(self._faults, key=lambda fault: fault.place):
+            line, column = self._source.position(fault.place.start)
+            lines.append(f"{escaped(self._source.file)}:{line}:{column}: {fault.message}")
+        if lines:
+            raise InvalidCronError("\n".join(lines))
+
+    def jobs(self) -> Iterator[CronJob]:
+        """Yield the jobs, as far as they are valid."""
+        if not self._is_read:
+            return
+        if not isinstance(self._root, Mapping) or self._root.pair("cron") is None:
+            place = place_of(self._root) if self._root is not None else Place(0, 0)
+            self._fault(place, "there is no `cron:`: write it, and the jobs as a list under it")
+            return
+        self._check_keys(_Section(self._root, "cron.yaml"), ("cron", "application"))
+        jobs = _Section(self._root, "cron.yaml").value("cron")
+        if jobs is None:
+            return
+        if not isinstance(jobs, Sequence):
+            self._fault(place_of(jobs), f"`cron` is {describe(jobs)}: it must be a list of jobs")
+            return
+        if len(jobs.items) > _MOST_JOBS:
+            count = len(jobs.items)
+            self._fault(place_of(jobs), f"there are {count} jobs; the maximum is {_MOST_JOBS}")
+        for number, node in enumerate(jobs.items, start=1):
+            if not isinstance(node, Mapping):
+                message = f"a job is {describe(node)}: it must have `url` and `schedule`"
+                self._fault(place_of(node), message)
+            elif (job := self._job(_Section(node, f"job {number}"), number)) is not None:
+                yield job
+
+    def _job(self, section: _Section, number: int) -> CronJob | None:
+        self._check_keys(section, _JOB_KEYS)
+        url = self._read(section, "url", _url)
+        schedule = self._read(section, "schedule", _schedule)
+        zone = self._read(section, "timezone", _zone)
+        description = self._read(section, "description", _description)
+        target = self._read(section, "target", _target)
+        deadline = self._read(section, "attempt_deadline", _deadline)
+        retry = section.value("retry_parameters")
+        parameters = None if retry is None else self._retry(retry, section.name)
+        misspelt = {closest(pair.key.text, _JOB_KEYS) for pair in section.node.pairs}
+        for key in ("url", "schedule"):
+            if section.value(key) is None and key not in misspelt:
+                self._fault(place_of(section.node), f"{section.name} has no `{key}`: add one")
+        if url is None or schedule is None:
+            return None
+        return CronJob(
+            number=number,
+            url=url,
+            schedule=schedule,
+            schedule_text=_text(section.value("schedule")),
+            description=description or "",
+            zone=zone or UTC,
+            timezone=_text(section.value("timezone")) or "UTC",
+            target=target,
+            retry=parameters,
+            deadline_seconds=deadline or _DEFAULT_DEADLINE_SECONDS,
+            line=self._source.position(section.node.start)[0],
+        )
+
+    def _retry(self, node: Node, owner: str) -> RetryParameters | None:
+        if not isinstance(node, Mapping):
+            message = f"`retry_parameters` is {describe(node)}: it must have keys such as "
+            self._fault(place_of(node), f"{message}`job_retry_limit`")
+            return None
+        section = _Section(node, f"retry_parameters of {owner}")
+        self._check_keys(section, _RETRY_KEYS)
+        return RetryParameters(
+            task_retry_limit=self._read(section, "job_retry_limit", _retry_limit),
+            task_age_limit_seconds=self._read(section, "job_age_limit", _age_limit),
+            min_backoff_seconds=self._read(section, "min_backoff_seconds", _seconds),
+            max_backoff_seconds=self._read(section, "max_backoff_seconds", _seconds),
+            max_doublings=self._read(section, "max_doublings", _count),
+        )
+
+    def _check_keys(self, section: _Section, known: tuple[str, ...]) -> None:
+        for pair in section.node.pairs:
+            key = pair.key.text
+            if key not in known:
+                advice = did_you_mean(key, known)
+                message = f"{section.name} has no key {quoted(key)}: {advice}"
+                self._fault(place_of(pair.key), message)
+
+    def _read(self, section: _Section, key: str, parse: Callable[[Scalar], _T]) -> _T | None:
+        """Return the value of a key, parsed; None: it is missing, or not valid."""
+        node = section.value(key)
+        if node is None:
+            return None
+        if not isinstance(node, Scalar):
+            self._fault(place_of(node), f"`{key}` is {describe(node)}: it must be a single value")
+            return None
+        try:
+            return parse(node)
+        except ValueError as error:
+            self._fault(place_of(node), f"{key} {quoted(node.text)}: {error}")
+            return None
+
+    def _fault(self, place: Place, message: str) -> None:
+        self._faults.append(_Fault(place, message))
+
+
+def _text(node: Node | None) -> str:
+    return node.text if isinstance(node, Scalar) else ""
+
+
+def _url(scalar: Scalar) -> str:
+    if not re.fullmatch(r"/[!-~]*", scalar.text):
+        raise ValueError("use a path of the app, such as /tasks/summary")
+    return scalar.text
+
+
+def _schedule(scalar: Scalar) -> Schedule:
+    try:
+        return parse_schedule(scalar.text)
+    except ScheduleError as error:
+        raise ValueError(str(error)) from None
+
+
+def _zone(scalar: Scalar) -> tzinfo:
+    try:
+        return ZoneInfo(scalar.text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(
+            "there is no such time zone: use a name of the tz database, such as Europe/Berlin (on "
+            "a machine without one, pip install tzdata)"
+        ) from None
+
+
+def _description(scalar: Scalar) -> str:
+    if len(scalar.text) > _DESCRIPTION_CHARACTERS:
+        raise ValueError(f"it has {len(scalar.text)} characters; the maximum is 499")
+    return " ".join(scalar.text.split())
+
+
+def _target(scalar: Scalar) -> str:
+    if not _TARGET.fullmatch(scalar.text):
+        raise ValueError("use the name of a service or a version, such as worker")
+    return scalar.text.replace(":", ".")
+
+
+def _deadline(scalar: Scalar) -> float:
+    found = _DEADLINE.fullmatch(scalar.text)
+    if found is None or not float(found[1]):
+        raise ValueError("use a number of seconds, such as 180s")
+    return float(found[1])
+
+
+def _retry_limit(scalar: Scalar) -> int:
+    limit = _count(scalar)
+    if limit > _MOST_RETRIES:
+        raise ValueError(f"the maximum is {_MOST_RETRIES}")
+    return limit
+
+
+def _age_limit(scalar: Scalar) -> int:
+    seconds = parse_age_limit(scalar.text)
+    if seconds is None:
+        raise ValueError("use a number with a unit, such as 30m, 12h or 2d")
+    return seconds
+
+
+def _seconds(scalar: Scalar) -> float:
+    number = as_number(scalar)
+    if number is None or number < 0:
+        raise ValueError("use a number of seconds, 0 or more")
+    return number
+
+
+def _count(scalar: Scalar) -> int:
+    number = as_integer(scalar)
+    if number is None or number < 0:
+        raise ValueError("use a whole number, 0 or more")
+    return number

@@ -1,0 +1,265 @@
+"""Cron jobs of a server, requested from an app."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from control_client import ControlClient
+from push_app import PushApp, push_app, until
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.cron.file import parse_cron
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.server.lifecycle import Server
+
+
+@pytest.fixture
+def app() -> Iterator[PushApp]:
+    """An app that gets the requests."""
+    with push_app() as app:
+        yield app
+
+
+class Cron:
+    """A server with cron jobs, and its clock."""
+
+    def __init__(self, server: Server, clock: ManualClock) -> None:
+        self.client = ControlClient(server)
+        self.server = server
+        self.clock = clock
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the jobs as the route lists them."""
+        jobs: list[dict[str, Any]] = self.client.get("/cron").body["jobs"]
+        return jobs
+
+    def advance(self, seconds: float) -> None:
+        """Let time jump, and wait until nothing is due or running."""
+        self.clock.advance(seconds)
+        self.settle()
+
+    def settle(self) -> None:
+        assert self.server.state.cron is not None
+        assert self.server.state.cron.settle(60)
+
+
+@contextmanager
+def serving(app: PushApp, clock: ManualClock, jobs: str, *addresses: str) -> Iterator[Cron]:
+    """Serve the jobs of a cron.yaml, below its first line."""
+    emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+    push_to = PushAddresses(addresses or [app.url])
+    with Server(emulator, push_to=push_to, cron=parse_cron(f"cron:\n{jobs}")) as server:
+        yield Cron(server, clock)
+
+
+HOURLY = "- {url: /hourly, schedule: every 1 hours synchronized}\n"
+
+
+def test_a_job_is_requested_when_it_is_due(app: PushApp, clock: ManualClock) -> None:
+    """With the headers by which an app recognizes App Engine's cron service."""
+    with serving(app, clock, "- {url: '/tasks/sum?x=1', schedule: every 5 minutes}") as cron:
+        cron.advance(299)
+        assert app.received == []
+        cron.advance(1)
+
+        [request] = app.received
+        assert (request.method, request.path, request.body) == ("GET", "/tasks/sum?x=1", b"")
+        assert request.headers["X-Appengine-Cron"] == "true"
+        assert request.headers["User-Agent"] == (
+            "AppEngine-Google; (+http://code.google.com/appengine)"
+        )
+        [job] = cron.jobs()
+        assert job["next"] == "2026-01-01T00:10:00+00:00"
+        assert job["last"] == {
+            "started": "2026-01-01T00:05:00+00:00",
+            "status": 200,
+            "reason": None,
+        }
+        [logged] = cron.client.get("/requests?method=cron").body["requests"]
+        assert (logged["path"], logged["status"]) == ("/tasks/sum", 200)
+
+
+def test_a_target_has_its_own_address(app: PushApp, clock: ManualClock) -> None:
+    """One without an address of its own goes to the default one."""
+    jobs = "".join(
+        f"- {{url: /{name}, schedule: every 1 hours, target: {name}}}\n" for name in ("a", "b")
+    )
+    with push_app() as other, serving(app, clock, jobs, app.url, f"b={other.url}") as cron:
+        cron.advance(3600)
+
+        assert (app.paths(), other.paths()) == (["/a"], ["/b"])
+
+
+def test_a_job_without_an_address_says_what_is_missing(app: PushApp, clock: ManualClock) -> None:
+    jobs = "- {url: /a, schedule: every 1 hours, target: worker}"
+    with serving(app, clock, jobs, f"web={app.url}") as cron:
+        cron.advance(3600)
+
+        [job] = cron.jobs()
+        assert job["last"]["reason"] == (
+            "no address: start the server with --push-to worker=http://localhost:8080"
+        )
+        assert app.received == []
+
+
+def test_a_jump_of_the_clock_runs_a_job_once(app: PushApp, clock: ManualClock) -> None:
+    """However often it would have been due."""
+    with serving(app, clock, HOURLY) as cron:
+        cron.advance(10 * 3600 + 60)
+
+        assert app.paths() == ["/hourly"]
+        assert cron.jobs()[0]["next"] == "2026-01-01T11:00:00+00:00"
+
+
+def test_time_that_passes_with_delivery_runs_each(app: PushApp, clock: ManualClock) -> None:
+    """As with `clock advance --deliver`."""
+    times: list[timedelta] = []
+    start = clock.now()
+    app.on_request = lambda _: times.append(clock.now() - start)
+    with serving(app, clock, HOURLY) as cron:
+        moved = cron.client.post("/clock", {"advance": 3 * 3600 + 60, "deliver": True})
+
+        assert moved.body["reached"]
+        assert times == [timedelta(hours=hours) for hours in (1, 2, 3)]
+
+
+def test_an_interval_begins_when_the_run_has_ended(app: PushApp, clock: ManualClock) -> None:
+    with serving(app, clock, "- {url: /slow, schedule: every 10 minutes}") as cron:
+        clock.advance(600)
+        until(lambda: app.received)
+        assert cron.jobs()[0]["running"]
+        clock.advance(300)
+        app.released.set()
+        cron.settle()
+
+        assert cron.jobs()[0]["next"] == "2026-01-01T00:25:00+00:00"
+
+
+def test_a_job_that_still_runs_is_left_out_once(app: PushApp, clock: ManualClock) -> None:
+    """It is not run twice at the same time."""
+    with serving(app, clock, HOURLY.replace("/hourly", "/slow")) as cron:
+        clock.advance(3600)
+        until(lambda: app.received)
+        clock.advance(3600)
+        until(lambda: cron.jobs()[0]["next"] == "2026-01-01T03:00:00+00:00")
+        app.released.set()
+        cron.settle()
+
+        assert app.paths() == ["/slow"]
+        cron.advance(3600)
+        assert app.paths() == ["/slow", "/slow"]
+
+
+class TestFailures:
+    def test_a_failed_job_is_not_repeated(self, app: PushApp, clock: ManualClock) -> None:
+        """Unless it has retry_parameters."""
+        with serving(app, clock, "- {url: /status/503, schedule: every 1 hours}") as cron:
+            cron.advance(3600)
+            cron.advance(3599)
+
+            [job] = cron.jobs()
+            assert len(app.received) == 1
+            assert (job["last"]["status"], job["last"]["reason"]) == (503, "no /status/503")
+            assert job["retries"] == 0
+
+    def test_retry_parameters_apply(self, app: PushApp, clock: ManualClock) -> None:
+        """With the documented backoff, until the limit; then the schedule goes on."""
+        times: list[float] = []
+        start = clock.now()
+        app.on_request = lambda _: times.append((clock.now() - start).total_seconds() - 3600)
+        jobs = (
+            "- {url: /status/500, schedule: every 1 hours, retry_parameters: "
+            "{job_retry_limit: 3, min_backoff_seconds: 10, max_doublings: 1}}"
+        )
+        with serving(app, clock, jobs) as cron:
+            cron.client.post("/clock", {"advance": 3600 + 600, "deliver": True})
+
+            assert times == [0, 10, 30, 70]
+            assert cron.jobs()[0]["next"] == "2026-01-01T02:01:10+00:00"
+
+    def test_a_repetition_that_succeeds_is_the_last(self, app: PushApp, clock: ManualClock) -> None:
+        jobs = (
+            "- {url: /fails/1, schedule: every 1 hours, retry_parameters: {job_retry_limit: 5, "
+            "min_backoff_seconds: 10}}"
+        )
+        with serving(app, clock, jobs) as cron:
+            cron.advance(3600)
+            assert cron.jobs()[0]["retries"] == 1
+            cron.client.post("/clock", {"advance": 600, "deliver": True})
+
+            assert len(app.received) == 2
+            assert cron.jobs()[0]["retries"] == 0
+
+    def test_the_next_time_of_a_schedule_ends_repetitions(
+        self, app: PushApp, clock: ManualClock
+    ) -> None:
+        """It is a run of its own, with all of its retries."""
+        jobs = (
+            "- {url: /status/500, schedule: every 1 hours synchronized, retry_parameters: "
+            "{job_retry_limit: 1, min_backoff_seconds: 3000, max_doublings: 0}}"
+        )
+        with serving(app, clock, jobs) as cron:
+            cron.client.post("/clock", {"advance": 2 * 3600, "deliver": True})
+
+            assert len(app.received) == 3  # at 1:00, 1:50 and 2:00
+            assert cron.jobs()[0]["retries"] == 1
+
+
+class TestRunNow:
+    JOBS = (
+        "- {url: /a, description: first, schedule: every 1 hours}\n"
+        "- {url: /b, schedule: every 1 hours}\n"
+        "- {url: /b, description: third, schedule: every 2 hours}\n"
+    )
+
+    @pytest.mark.parametrize(("job", "path"), [("first", "/a"), ("/a", "/a"), ("3", "/b")])
+    def test_a_job_is_found(self, app: PushApp, clock: ManualClock, job: str, path: str) -> None:
+        """By its description, URL or number; it runs past its schedule."""
+        with serving(app, clock, self.JOBS) as cron:
+            assert cron.client.post("/cron/run", {"job": job}).body == {"started": True}
+            cron.settle()
+
+            assert app.paths() == [path]
+
+    @pytest.mark.parametrize(
+        ("job", "status", "message"),
+        [
+            ("frist", 404, 'there is no cron job "frist": did you mean "first"?'),
+            ("/c", 404, 'there is no cron job "/c": use one of first, /b, third'),
+        ],
+    )
+    def test_an_unknown_job(
+        self, app: PushApp, clock: ManualClock, job: str, status: int, message: str
+    ) -> None:
+        with serving(app, clock, self.JOBS) as cron:
+            refused = cron.client.post("/cron/run", {"job": job})
+
+            assert (refused.status, refused.message) == (status, message)
+
+    def test_an_ambiguous_url(self, app: PushApp, clock: ManualClock) -> None:
+        jobs = self.JOBS.replace("- {url: /b, schedule", "- {url: /b, description: 2nd, schedule")
+        with serving(app, clock, jobs) as cron:
+            refused = cron.client.post("/cron/run", {"job": "/b"})
+
+            assert refused.message == 'several jobs have the url "/b": use a number, 2, 3'
+
+    def test_a_running_job_is_not_started_again(self, app: PushApp, clock: ManualClock) -> None:
+        with serving(app, clock, "- {url: /slow, schedule: every 1 hours}") as cron:
+            assert cron.client.post("/cron/run", {"job": "/slow"}).body == {"started": True}
+            assert cron.client.post("/cron/run", {"job": "/slow"}).body == {"started": False}
+            app.released.set()
+            cron.settle()
+
+    def test_without_a_file(self, clock: ManualClock) -> None:
+        emulator = Emulator.from_text("queue: []", clock=clock)
+        with Server(emulator) as server:
+            client = ControlClient(server)
+
+            assert client.get("/cron").body == {"jobs": []}
+            assert client.post("/cron/run", {"job": "/a"}).message == (
+                "the server has no cron.yaml: start it with --cron cron.yaml"
+            )

@@ -1,0 +1,164 @@
+"""Reading cron.yaml."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from pullqueue import ConfigFileError, InvalidCronError, RetryParameters
+from pullqueue.cron.file import load_cron, parse_cron
+from pullqueue.cron.schedule import Interval
+
+DOCUMENTED = """\
+cron:
+- description: "daily summary job"
+  url: /tasks/summary
+  schedule: every 24 hours
+- description: "monday morning mailout"
+  url: /mail/weekly?kind=all
+  schedule: every monday 09:00
+  timezone: Australia/NSW
+- url: /tasks/retry
+  schedule: every 10 mins from 10:00 to 14:00
+  target: worker
+  attempt_deadline: 180s
+  retry_parameters:
+    job_retry_limit: 3
+    job_age_limit: 1d
+    min_backoff_seconds: 2.5
+    max_backoff_seconds: 60
+    max_doublings: 5
+"""
+
+
+def test_the_documented_examples_are_read() -> None:
+    """Every field of Google's reference."""
+    summary, mailout, retry = parse_cron(DOCUMENTED)
+
+    assert (summary.name, summary.url, summary.target) == (
+        "daily summary job",
+        "/tasks/summary",
+        None,
+    )
+    assert summary.schedule == Interval(seconds=86_400)
+    assert (summary.zone, summary.retry, summary.deadline_seconds) == (UTC, None, 600)
+    assert (mailout.zone, mailout.timezone) == (ZoneInfo("Australia/NSW"), "Australia/NSW")
+    # A Sunday in UTC: Sydney is 11 hours ahead in January.
+    after = datetime(2026, 1, 1, tzinfo=UTC)
+    assert mailout.next_time(after) == datetime(2026, 1, 4, 22, tzinfo=UTC)
+    assert (retry.number, retry.name, retry.target, retry.line) == (3, "/tasks/retry", "worker", 9)
+    assert retry.schedule == Interval(seconds=600, start=time(10), end=time(14))
+    assert retry.deadline_seconds == 180
+    assert retry.retry == RetryParameters(
+        task_retry_limit=3,
+        task_age_limit_seconds=86_400,
+        min_backoff_seconds=2.5,
+        max_backoff_seconds=60,
+        max_doublings=5,
+    )
+
+
+SECOND_LINES = "cron:\n- url: /a\n  schedule: every 1 hours\n"
+
+
+@pytest.mark.parametrize("text", ["cron:\n", "cron: []\n", "application: my-app\ncron:\n"])
+def test_a_file_may_have_no_jobs(text: str) -> None:
+    assert parse_cron(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "1:1: there is no `cron:`: write it, and the jobs as a list under it"),
+        ("queue: []", "1:1: there is no `cron:`: write it, and the jobs as a list under it"),
+        ("cron: 7", '1:7: `cron` is "7": it must be a list of jobs'),
+        ("cron: [7]", '1:8: a job is "7": it must have `url` and `schedule`'),
+        ("cron:\n- url: /a\n", "2:3: job 1 has no `schedule`: add one"),
+        ("cron:\n- schedule: every 1 hours\n", "2:3: job 1 has no `url`: add one"),
+        ("cron:\n- url: a\n  schedule: every 1 hours", '2:8: url "a": use a path of the app'),
+        (
+            "cron:\n- url: https://a.com/b\n  schedule: every 1 hours",
+            '2:8: url "https://a.com/b": use a path of the app',
+        ),
+        (
+            "cron:\n- url: /a\n  schedule: every hour",
+            '3:13: schedule "every hour": the number is missing: write `every 1 hours`',
+        ),
+        (
+            "cron:\n- url: /a\n  scedule: every 1 hours",
+            '3:3: job 1 has no key "scedule": did you mean "schedule"?',
+        ),
+        ("cron:\n- url: [/a]\n  schedule: every 1 hours", "2:8: `url` is a list: it must be a"),
+        (
+            "cron:\n- url: /a\n  schedule: every 1 hours\n  timezone: Berlin",
+            '4:13: timezone "Berlin": there is no such time zone: use a name of the tz database',
+        ),
+        (
+            "cron:\n- url: /a\n  schedule: every 1 hours\n  timezone: ../../etc/passwd",
+            '4:13: timezone "../../etc/passwd": there is no such time zone',
+        ),
+        (
+            "cron:\n- url: /a\n  schedule: every 1 hours\n  target: WORKER",
+            '4:11: target "WORKER": use the name of a service or a version',
+        ),
+        (
+            f"cron:\n- url: /a\n  schedule: every 1 hours\n  description: {'x' * 500}",
+            "the maximum is 499",
+        ),
+        (
+            "cron:\n- url: /a\n  schedule: every 1 hours\n  attempt_deadline: 3m",
+            '4:21: attempt_deadline "3m": use a number of seconds, such as 180s',
+        ),
+        (
+            "cron:\n- url: /a\n  schedule: every 1 hours\n  retry_parameters: 3",
+            '4:21: `retry_parameters` is "3": it must have keys such as `job_retry_limit`',
+        ),
+        *(
+            (
+                f"{SECOND_LINES}  retry_parameters: {{{key}: {value}}}",
+                message,
+            )
+            for key, value, message in (
+                ("job_retry_limit", "6", 'job_retry_limit "6": the maximum is 5'),
+                ("job_retry_limit", "-1", 'job_retry_limit "-1": use a whole number, 0 or more'),
+                ("job_age_limit", "1 day", 'job_age_limit "1 day": use a number with a unit'),
+                ("min_backoff_seconds", "x", 'min_backoff_seconds "x": use a number of seconds'),
+                ("max_doublings", "1.5x", 'max_doublings "1.5x": use a whole number, 0 or more'),
+                (
+                    "task_retry_limit",
+                    "3",
+                    'retry_parameters of job 1 has no key "task_',
+                ),
+            )
+        ),
+        ("cron:\n  - url: /a\n schedule: b", "3:"),
+        ("cron:\n- {url: /a, url: /b, schedule: every 1 hours}", "2:13: "),
+    ],
+)
+def test_a_fault_is_reported_with_its_line(text: str, message: str) -> None:
+    """And with what to do."""
+    with pytest.raises(InvalidCronError) as raised:
+        parse_cron(text)
+    [line] = str(raised.value).splitlines()
+    assert line.startswith("cron.yaml:")
+    assert message in line
+
+
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
+    """In the order of the file, which is named as the user did."""
+    path = tmp_path / "jobs.yaml"
+    path.write_text("cron:\n- url: a\n  schedule: b\n- schedule: c\n")
+
+    with pytest.raises(InvalidCronError) as raised:
+        load_cron(path)
+
+    places = [line.split(": ")[0] for line in str(raised.value).splitlines()]
+    assert places == [f"{path}:2:8", f"{path}:3:13", f"{path}:4:3", f"{path}:4:13"]
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigFileError, match=r"none\.yaml"):
+        load_cron(tmp_path / "none.yaml")
