@@ -48,6 +48,7 @@ PAGES = (
     "/queues/push",
     "/queues/push/tasks/task-push",
     "/exhausted",
+    "/workers",
     "/requests",
     "/requests/1",
     "/faults",
@@ -212,7 +213,9 @@ def test_every_page_can_be_read_by_all(
             assert violations(site.browser) == [], page
         for width in (1280, 1130, 1100, 960, 820, 390, 320):
             show(site.browser, width=width)
-            assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width
+            assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width, (
+                page
+            )
         assert "pwned" not in site.browser.title, page
         assert site.browser.find_elements(By.CSS_SELECTOR, "main img, main script") == []
         # A part that is replaced finds the control that had the focus by its id.

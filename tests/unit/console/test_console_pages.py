@@ -40,6 +40,7 @@ PAGES = (
     "/change/confirm?action=delete&task=pull/gone&task=pull/a",
     "/queues/pull/tasks/lost",
     "/exhausted",
+    "/workers",
     "/requests",
     "/requests/1",
     "/requests/clear",
