@@ -72,15 +72,15 @@ def call_as(client: Client, tokens: Tokens, version: Version) -> CallAs:
 
 
 class TestTokens:
-    def test_none(self, client: Client) -> None:
-        """Nothing can be called; the details say how to get a token."""
+    def test_nothing_can_be_called_without_a_token(self, client: Client) -> None:
         for path in (PULL, "projects/app/locations"):
             with refused("UNAUTHENTICATED", "Login Required") as caught:
                 RestApi(client).send("GET", path)
             assert caught.value.advice.startswith("the request has no access token: send one in")
 
-    def test_scopes(self, client: Client, tokens: Tokens) -> None:
-        """Those of the platform and of Cloud Tasks are accepted, not those of the older API."""
+    def test_tokens_for_the_platform_and_for_cloud_tasks_are_accepted(
+        self, client: Client, tokens: Tokens
+    ) -> None:
 
         def call(*scopes: str) -> dict[str, Any]:
             return RestApi(client, tokens.issue(WORKER, frozenset(scopes)).text)(
@@ -91,13 +91,13 @@ class TestTokens:
         with refused("PERMISSION_DENIED: Insufficient Permission"):
             call(*TASKQUEUE_SCOPES)
 
-    def test_one_that_is_not_valid(self, client: Client) -> None:
+    def test_a_token_that_is_not_valid_is_refused(self, client: Client) -> None:
         """It is refused, even if it looks like a signed one."""
         for text in ("a.b.c", "x"):
             with refused("UNAUTHENTICATED", "Invalid Credentials"):
                 RestApi(client, text)("GetQueue", name=PULL)
 
-    def test_one_that_its_holder_signed(self, client: Client) -> None:
+    def test_a_token_signed_by_its_holder_is_for_the_owner_of_the_key(self, client: Client) -> None:
         """It is for Cloud Tasks, and for nobody else than the owner of the key."""
         key = client.post("/_emulator/credentials", json={"email": WORKER}).get_json()
         now = SystemClock().now_usec() // 1_000_000
@@ -113,8 +113,7 @@ class TestTokens:
             with refused("UNAUTHENTICATED"):
                 call(**changes)
 
-    def test_in_the_query(self, client: Client, tokens: Tokens) -> None:
-        """REST takes the token as a parameter, too."""
+    def test_rest_takes_the_token_in_the_query_too(self, client: Client, tokens: Tokens) -> None:
         query = f"access_token={tokens.issue(WORKER, PLATFORM).text}"
 
         assert RestApi(client).send("GET", f"{PULL}?{query}")["name"] == PULL
@@ -122,8 +121,9 @@ class TestTokens:
 
 class TestAccess:
     @pytest.mark.parametrize("version", [V2BETA2, V2], ids=["v2beta2", "v2"])
-    def test_a_writer(self, call_as: CallAs, version: Version, emulator: Emulator) -> None:
-        """May create tasks, and nothing else."""
+    def test_a_writer_may_create_tasks_and_nothing_else(
+        self, call_as: CallAs, version: Version, emulator: Emulator
+    ) -> None:
         acl = (AclEntry(writer_email=WRITER),)
         emulator.create_queue(QueueSettings(name="push", acl=acl))
         call, queue, new = call_as(WRITER), PUSH, PUSH_TASK
@@ -147,15 +147,14 @@ class TestAccess:
             with refused("PERMISSION_DENIED", f"no permission {permission} on queue"):
                 call(method.name, **fields)
 
-    def test_somebody_else(self, call_as: CallAs) -> None:
-        """May do nothing with the queue, not even create tasks."""
+    def test_who_is_not_in_the_acl_may_do_nothing(self, call_as: CallAs) -> None:
         with refused("PERMISSION_DENIED", "add it as user_email or writer_email to the queue's"):
             call_as(OTHER)("CreateTask", parent=PULL, task={})
         with refused("PERMISSION_DENIED"):
             call_as(WORKER)("GetQueue", name=CLOSED)
 
     @pytest.mark.parametrize("version", [V2], ids=["v2"])
-    def test_a_push_queue_without_a_policy(self, call_as: CallAs) -> None:
+    def test_tasks_of_a_push_queue_without_a_policy_are_open_to_all(self, call_as: CallAs) -> None:
         """Its tasks are open to every caller with a token; the queue and its policy are not."""
         call, queue = call_as(OTHER), f"{LOCATION}/queues/default"
 
@@ -165,15 +164,16 @@ class TestAccess:
             with refused("PERMISSION_DENIED"):
                 call(method, name=queue)
 
-    def test_what_no_acl_is_about(self, call_as: CallAs) -> None:
-        """Whoever has a token may list queues and locations."""
+    def test_whoever_has_a_token_may_list_queues_and_locations(self, call_as: CallAs) -> None:
         call = call_as(OTHER)
 
         assert len(call("ListQueues", parent=LOCATION)["queues"]) == 2
         assert call("GetLocation", name=LOCATION)["locationId"] == "us-central1"
 
     @pytest.mark.parametrize("method", ["CreateQueue", "UpdateQueue"])
-    def test_the_creator_of_a_queue(self, call_as: CallAs, method: str) -> None:
+    def test_who_creates_a_queue_has_all_permissions_on_it(
+        self, call_as: CallAs, method: str
+    ) -> None:
         """Has all permissions on it, until its policy says otherwise, and nobody else has any."""
         location = {"parent": LOCATION} if method == "CreateQueue" else {}
         call_as(OTHER)(method, queue=NEW_QUEUE, **location)
@@ -186,7 +186,9 @@ class TestAccess:
         assert call_as(OTHER)("DeleteQueue", name=MADE) == {}
 
     @pytest.mark.parametrize("method", ["CreateQueue", "UpdateQueue"])
-    def test_creating_a_queue_of_somebody_else(self, call_as: CallAs, method: str) -> None:
+    def test_creating_a_queue_again_grants_no_rights_on_it(
+        self, call_as: CallAs, method: str
+    ) -> None:
         """Neither an existing queue nor the name of one just deleted becomes the caller's."""
         fields: dict[str, Any] = {"queue": {"name": PULL, "pullTarget": {}}}
         if method == "CreateQueue":
@@ -210,8 +212,9 @@ class TestAccess:
             (f"total_storage_limit: 1M\n{QUEUE_YAML}", "closed"),
         ],
     )
-    def test_an_upload(self, call_as: CallAs, emulator: Emulator, text: str, denied: str) -> None:
-        """It needs the permission to update each queue that it changes; otherwise nothing does."""
+    def test_an_upload_needs_the_permission_for_each_queue_that_it_changes(
+        self, call_as: CallAs, emulator: Emulator, text: str, denied: str
+    ) -> None:
         call_as(OTHER)("CreateQueue", parent=LOCATION, queue=NEW_QUEUE)
         before = emulator.config
 
@@ -223,7 +226,9 @@ class TestAccess:
                 call_as(WORKER)("UploadQueueYaml", **uploaded(text))
             assert emulator.config is before
 
-    def test_an_upload_of_the_same_file(self, call_as: CallAs) -> None:
+    def test_an_upload_of_the_same_file_needs_it_where_it_undoes_something(
+        self, call_as: CallAs
+    ) -> None:
         """It needs the permission where it undoes a policy or a pause."""
         same = uploaded(QUEUE_YAML)
         assert call_as(OTHER)("UploadQueueYaml", **same) == {}
@@ -235,15 +240,13 @@ class TestAccess:
         with refused("PERMISSION_DENIED"):
             call_as(WRITER)("UploadQueueYaml", **same)
 
-    def test_an_unknown_queue(self, call_as: CallAs) -> None:
-        """It is not found, as over v1beta2."""
+    def test_an_unknown_queue_is_not_found_rather_than_denied(self, call_as: CallAs) -> None:
         with refused("NOT_FOUND"):
             call_as(OTHER)("LeaseTasks", parent=MADE)
 
 
 class TestPolicies:
-    def test_the_acl_is_the_policy(self, call_as: CallAs) -> None:
-        """Users have one role, and writers have another."""
+    def test_users_of_the_acl_have_one_role_and_writers_another(self, call_as: CallAs) -> None:
         policy = call_as(WORKER)("GetIamPolicy", resource=PULL)
 
         assert policy["bindings"] == [
@@ -251,8 +254,9 @@ class TestPolicies:
             {"role": ENQUEUER, "members": [f"user:{WRITER}"]},
         ]
 
-    def test_a_policy_is_the_acl(self, call_as: CallAs, emulator: Emulator) -> None:
-        """It is valid until the next deployment."""
+    def test_a_policy_replaces_the_acl_until_the_next_deployment(
+        self, call_as: CallAs, emulator: Emulator
+    ) -> None:
         robot = "robot@app.iam.gserviceaccount.com"
         bindings = [
             {"role": ADMIN, "members": [f"serviceAccount:{robot}"]},
@@ -269,7 +273,9 @@ class TestPolicies:
         emulator.reconfigure(emulator.config)
         call_as(WORKER)("ListTasks", parent=PULL)
 
-    def test_a_queue_made_at_run_time(self, call_as: CallAs, emulator: Emulator) -> None:
+    def test_a_deployment_leaves_the_policy_of_a_created_queue(
+        self, call_as: CallAs, emulator: Emulator
+    ) -> None:
         """A deployment leaves its policy; without one, nobody has a permission any more."""
         call = call_as(WORKER)
         call("CreateQueue", parent=LOCATION, queue=NEW_QUEUE)
@@ -281,8 +287,7 @@ class TestPolicies:
         with refused("PERMISSION_DENIED", "as user_email to the queue's acl in queue.yaml"):
             call_as(OTHER)("SetIamPolicy", resource=MADE, policy={"bindings": BINDINGS})
 
-    def test_somebody_else_was_faster(self, call_as: CallAs) -> None:
-        """A policy with another etag is not set."""
+    def test_a_policy_with_another_etag_is_not_set(self, call_as: CallAs) -> None:
         call = call_as(WORKER)
         policy = call("GetIamPolicy", resource=PULL)
         call("SetIamPolicy", resource=PULL, policy={**policy, "bindings": policy["bindings"][:1]})
@@ -301,10 +306,9 @@ class TestPolicies:
             ({"role": ADMIN, "condition": {"title": "x"}}, "conditions are not supported"),
         ],
     )
-    def test_a_policy_that_is_not_valid(
+    def test_a_policy_that_is_not_valid_changes_nothing(
         self, call_as: CallAs, binding: dict[str, Any] | None, text: str
     ) -> None:
-        """It is refused, and nothing changes."""
         call = call_as(WORKER)
         before = call("GetIamPolicy", resource=PULL)
         fields = {} if binding is None else {"policy": {"bindings": [binding]}}
@@ -321,15 +325,16 @@ class TestPolicies:
             (OTHER, []),
         ],
     )
-    def test_permissions(self, call_as: CallAs, email: str, held: list[str]) -> None:
-        """Those of some that the caller has."""
+    def test_permissions_are_tested_for_the_caller(
+        self, call_as: CallAs, email: str, held: list[str]
+    ) -> None:
         asked = [f"cloudtasks.{name}" for name in ("tasks.create", "tasks.lease", "queues.delete")]
 
         answer = call_as(email)("TestIamPermissions", resource=PULL, permissions=asked)
 
         assert answer.get("permissions", []) == [f"cloudtasks.{name}" for name in held]
 
-    def test_without_restrictions(self, emulator: Emulator) -> None:
+    def test_without_an_acl_every_permission_is_granted(self, emulator: Emulator) -> None:
         """Every permission is granted, and the policy is shown nevertheless."""
         call = RestApi(Client(create_app(emulator)))
         asked = ["cloudtasks.tasks.lease"]
@@ -341,8 +346,7 @@ class TestPolicies:
         assert len(call("GetIamPolicy", resource=PULL)["bindings"]) == 2
 
 
-def test_the_log_of_rest(emulator: Emulator) -> None:
-    """A call is recorded with its method and queue, and its caller."""
+def test_a_call_over_rest_is_logged_with_its_method_queue_and_caller(emulator: Emulator) -> None:
     with Server(emulator, acl=True) as server:
         client = Client(create_app(emulator, state=server.state))
         RestApi(client, server.tokens.issue(WORKER, PLATFORM).text)("GetQueue", name=PULL)
@@ -354,8 +358,7 @@ def test_the_log_of_rest(emulator: Emulator) -> None:
     )
 
 
-def test_the_log_of_grpc(emulator: Emulator) -> None:
-    """A call is recorded by its method, with its caller and its token's owner, as JSON."""
+def test_a_call_over_grpc_is_logged_as_json_with_its_caller(emulator: Emulator) -> None:
     with Server(emulator, acl=True) as server:
         call = GrpcApi(server, server.tokens.issue(WORKER, PLATFORM).text)
         call("CreateTask", parent=PULL, task={"pullMessage": {"tag": "red"}})

@@ -27,8 +27,9 @@ def google(version: Version) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", ["$discovery/rest?version=", "discovery/v1/apis/cloudtasks/"])
-def test_the_methods(client: Client, google: dict[str, Any], version: Version, path: str) -> None:
-    """Paths, parameters, and messages in and out are Google's."""
+def test_paths_parameters_and_messages_are_those_of_google(
+    client: Client, google: dict[str, Any], version: Version, path: str
+) -> None:
     document = client.get(f"/{path}{version.name}" + ("" if "$" in path else "/rest")).get_json()
     ours, theirs = ({one["id"]: one for one in methods_of(each)} for each in (document, google))
 
@@ -47,7 +48,9 @@ def test_the_methods(client: Client, google: dict[str, Any], version: Version, p
                 assert known is None or parameter.get(key) == known.get(key), (identifier, name)
 
 
-def test_the_messages(client: Client, google: dict[str, Any], version: Version) -> None:
+def test_fields_of_messages_are_those_of_google(
+    client: Client, google: dict[str, Any], version: Version
+) -> None:
     """Their fields are Google's but for those that its document leaves out, and newer ones."""
     document = client.get(f"/$discovery/rest?version={version.name}").get_json()
     missing = {

@@ -102,14 +102,12 @@ def result(call: Call, name: str, fields: dict[str, Any]) -> dict[str, Any] | st
 
 
 @pytest.mark.parametrize("name", ["GetQueue", "UploadQueueYaml"])
-def test_a_malformed_message(grpc_api: GrpcApi, name: str) -> None:
-    """It is an INVALID_ARGUMENT, not a fault of the server."""
+def test_a_malformed_message_is_an_invalid_argument(grpc_api: GrpcApi, name: str) -> None:
     with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: the request is not a valid"):
         grpc_api.send(find_method(V2BETA2, name), b"\xff\xff\xff")
 
 
-def test_an_unknown_method(grpc_api: GrpcApi) -> None:
-    """It is unimplemented."""
+def test_an_unknown_method_is_unimplemented(grpc_api: GrpcApi) -> None:
     with pytest.raises(grpc.RpcError) as failure:
         grpc_api.channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/Stop")(b"")
 
@@ -117,8 +115,9 @@ def test_an_unknown_method(grpc_api: GrpcApi) -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "é" * 100_000, "\n\0\x7f" * 1000])
-def test_a_long_name(grpc_api: GrpcApi, text: str) -> None:
-    """The message of the error is cut, and is sent whatever characters it has."""
+def test_the_message_of_an_error_is_cut_whatever_characters_it_has(
+    grpc_api: GrpcApi, text: str
+) -> None:
     with pytest.raises(
         ApiRefused, match=r"INVALID_ARGUMENT: Queue name must be formatted: .*name is"
     ):
@@ -126,7 +125,9 @@ def test_a_long_name(grpc_api: GrpcApi, text: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("a b", 200), ("é" * 40, 5)], ids=["ASCII", "others"])
-def test_many_errors_of_a_queue_yaml(grpc_api: GrpcApi, name: str, count: int) -> None:
+def test_many_errors_of_a_queue_yaml_are_cut_to_what_fits(
+    grpc_api: GrpcApi, name: str, count: int
+) -> None:
     """The message is cut to what fits the metadata of a response, where é has six bytes."""
     text = "queue:\n" + f"- name: {name}\n" * count
     body = {"data": b64encode(text.encode()).decode()}
@@ -136,8 +137,9 @@ def test_many_errors_of_a_queue_yaml(grpc_api: GrpcApi, name: str, count: int) -
     assert 800 < len(str(refused.value)) < 2000
 
 
-def test_a_large_response(server: Server, emulator: Emulator) -> None:
-    """A lease may be larger than the 4 MB that clients accept by default."""
+def test_a_response_may_be_larger_than_clients_accept_by_default(
+    server: Server, emulator: Emulator
+) -> None:
     for _ in range(5):
         emulator.queue("pull").add(b"x" * 2**20)
     api = GrpcApi(server)
@@ -151,14 +153,14 @@ def test_a_large_response(server: Server, emulator: Emulator) -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(rest_body_bytes=1000)])
-def test_a_large_request(grpc_api: GrpcApi) -> None:
-    """What is larger than a request over REST may be is refused."""
+def test_a_request_that_is_too_large_is_refused(grpc_api: GrpcApi) -> None:
     with pytest.raises(ApiRefused, match="RESOURCE_EXHAUSTED"):
         grpc_api("GetQueue", name="x" * 2000)
 
 
-def test_the_port_for_rest(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """A client that uses gRPC there only reports that it is not HTTP/2; the log says what to do."""
+def test_grpc_on_the_port_for_rest_is_explained_in_the_log(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     address = f"{server.host}:{server.port}"
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError):
         channel.unary_unary("/google.cloud.tasks.v2.CloudTasks/GetQueue")(b"", timeout=60)
@@ -166,16 +168,14 @@ def test_the_port_for_rest(server: Server, caplog: pytest.LogCaptureFixture) -> 
     assert "a client uses gRPC on the port for REST: pass it the address of" in caplog.text
 
 
-def test_a_port_in_use(emulator: Emulator) -> None:
-    """One line says what to do."""
+def test_a_port_in_use_is_reported_with_what_to_do(emulator: Emulator) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = Server(emulator, grpc_port=taken.getsockname()[1])
         with pytest.raises(ServerAddressError, match="pass another --grpc-port"), server:
             pass
 
 
-def test_stopping(server: Server, grpc_api: GrpcApi) -> None:
-    """A server stops while clients are connected."""
+def test_a_server_stops_while_clients_are_connected(server: Server, grpc_api: GrpcApi) -> None:
     grpc_api("GetQueue", name=PULL)
     server.stop()
 
@@ -185,8 +185,9 @@ def test_stopping(server: Server, grpc_api: GrpcApi) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "nanos"), [(0, 2 * 10**9), (10**12, 0)])
-def test_a_time_that_json_cannot_express(grpc_api: GrpcApi, seconds: int, nanos: int) -> None:
-    """It is an INVALID_ARGUMENT with the name of its field."""
+def test_a_time_that_json_cannot_express_is_refused_with_its_field(
+    grpc_api: GrpcApi, seconds: int, nanos: int
+) -> None:
     method = find_method(V2BETA2, "CancelLease")
     message = message_class(method.version, method.request)(name=f"{PULL}/tasks/one")
     message.schedule_time.seconds, message.schedule_time.nanos = seconds, nanos
@@ -195,10 +196,9 @@ def test_a_time_that_json_cannot_express(grpc_api: GrpcApi, seconds: int, nanos:
         grpc_api.send(method, message.SerializeToString())
 
 
-def test_a_bug_of_the_emulator(
+def test_a_bug_of_the_emulator_is_internal_with_its_details_in_the_log(
     grpc_api: GrpcApi, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is INTERNAL without details, which are in the log."""
 
     def broken() -> None:
         raise ZeroDivisionError("secret detail")
@@ -236,7 +236,7 @@ def test_the_details_of_an_error_are_the_same_as_over_rest(
     assert refusals[0] == refusals[1]
 
 
-def test_a_latency_beyond_the_deadline(
+def test_a_latency_beyond_the_deadline_is_deadline_exceeded(
     grpc_api: GrpcApi, emulator: Emulator, clock: ManualClock
 ) -> None:
     """The caller, who waits 60 seconds here, learns that it took too long."""
@@ -252,6 +252,7 @@ def test_a_latency_beyond_the_deadline(
     ("remaining", "deadline"),
     [(9.999105, 10), (59.95, 60), (12.4999, 12.5), (0.2493, 0.25), (1e12, 1e9), (None, 1e9)],
 )
-def test_deadlines(remaining: float | None, deadline: float) -> None:
-    """What a call has taken on its way is not taken from its deadline."""
+def test_what_a_call_took_on_its_way_is_not_taken_from_its_deadline(
+    remaining: float | None, deadline: float
+) -> None:
     assert compute_deadline_usec(remaining) == deadline * 1e6

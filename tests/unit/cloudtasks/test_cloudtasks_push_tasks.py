@@ -84,7 +84,9 @@ def attempt(emulator: Emulator, status: int | None, reason: str | None = None) -
 
 class TestGetTask:
     @every_version
-    def test_an_app_engine_task(self, call: Call, version: Version, emulator: Emulator) -> None:
+    def test_an_app_engine_task_is_shown_with_its_defaults(
+        self, call: Call, version: Version, emulator: Emulator
+    ) -> None:
         """Defaults are filled in; BASIC hides the body and nothing else."""
         url, body = ("relativeUrl", "payload") if version is V2BETA2 else ("relativeUri", "body")
         message = {url: "/mail", body: BODY, "headers": {"X-Mixed": "a"}}
@@ -113,8 +115,9 @@ class TestGetTask:
         [task] = emulator.queue("push").list_tasks()
         assert task.request == HttpRequest("/mail", headers=(("X-Mixed", "a"),))
 
-    def test_an_http_task(self, call: Call) -> None:
-        """No Content-Type is set, and a User-Agent of the user is replaced."""
+    def test_an_http_task_has_no_content_type_and_the_agent_of_cloud_tasks(
+        self, call: Call
+    ) -> None:
         headers = {"content-type": "text/plain", "user-agent": "mine", "X-CloudTasks-X": "1"}
         full = create(call, http(body=BODY, headers=headers, oidcToken=EMAIL))
         basic = call("GetTask", name=ONE)["httpRequest"]
@@ -127,8 +130,7 @@ class TestGetTask:
             "oidcToken": EMAIL,
         }
 
-    def test_an_access_token(self, call: Call) -> None:
-        """Its scope is that of the whole platform unless the task names another."""
+    def test_an_access_token_is_for_the_whole_platform_by_default(self, call: Call) -> None:
         shown = create(call, http(oauthToken=EMAIL))["httpRequest"]
 
         assert shown["oauthToken"] == EMAIL | {"scope": SCOPE}
@@ -181,10 +183,9 @@ class TestCreateTask:
             ),
         ],
     )
-    def test_what_is_stored(
+    def test_a_task_is_stored_with_all_parts_of_its_message(
         self, call: Call, emulator: Emulator, task: dict[str, Any], request_: HttpRequest
     ) -> None:
-        """The request has the method, URL, target, token, deadline and retries of the message."""
         shown = create(call, task)
 
         [stored] = emulator.queue("push").list_tasks()
@@ -221,22 +222,22 @@ class TestCreateTask:
             (http() | {"retryConfig": {"maxAttempts": -2}}, "task.retry_config.max_attempts is -2"),
         ],
     )
-    def test_what_is_not_valid(
+    def test_what_is_not_valid_is_refused_and_not_stored(
         self, call: Call, emulator: Emulator, task: dict[str, Any], text: str
     ) -> None:
-        """It is refused, and nothing is stored."""
         with refused("INVALID_ARGUMENT", text):
             create(call, task)
         assert emulator.queue("push").list_tasks() == []
 
     @pytest.mark.parametrize("version", [V2BETA2], ids=["v2beta2"])
-    def test_a_pull_task(self, call: Call) -> None:
-        """It cannot be added to a push queue."""
+    def test_a_pull_task_cannot_be_added_to_a_push_queue(self, call: Call) -> None:
         with refused("INVALID_ARGUMENT", "push queue: set app_engine_http_request or http_request"):
             create(call, {"pullMessage": {}})
 
     @pytest.mark.parametrize("more", [0, 1])
-    def test_the_size_of_a_task(self, call: Call, emulator: Emulator, more: int) -> None:
+    def test_the_size_of_a_task_is_that_of_the_stored_one(
+        self, call: Call, emulator: Emulator, more: int
+    ) -> None:
         """It is that of the stored task; a generated name counts 20 characters."""
         task = http(body=b64encode(b"x" * (1_048_399 + more)).decode())
 
@@ -244,8 +245,7 @@ class TestCreateTask:
             call("CreateTask", parent=PUSH, task=task)
         assert len(emulator.queue("push").list_tasks()) == 1 - more
 
-    def test_a_name_in_use(self, call: Call) -> None:
-        """The message is that of production, which apps compare; the details say why."""
+    def test_a_name_in_use_has_the_message_of_production_and_a_reason(self, call: Call) -> None:
         create(call, http())
         with pytest.raises(ApiRefused) as exists:
             create(call, http())
@@ -282,7 +282,7 @@ def reason(text: str) -> dict[str, str]:
 
 class TestAttempts:
     @every_version
-    def test_counts_and_statuses(
+    def test_every_attempt_and_every_response_counts(
         self, call: Call, version: Version, emulator: Emulator, clock: ManualClock
     ) -> None:
         """Every attempt counts, and every response; the first shows when it began."""
@@ -361,8 +361,9 @@ class TestAttempts:
             "details": [reason("connection refused")],
         }
 
-    def test_a_running_task(self, call: Call, emulator: Emulator, clock: ManualClock) -> None:
-        """Its schedule time stays; it has no response yet, and can be deleted."""
+    def test_a_running_task_keeps_its_schedule_time_and_can_be_deleted(
+        self, call: Call, emulator: Emulator, clock: ManualClock
+    ) -> None:
         create(call, http())
         queue = emulator.queue("push")
         [task] = queue.list_tasks()
@@ -376,7 +377,7 @@ class TestAttempts:
 
 
 class TestRunTask:
-    def test_a_server_that_sends_nothing(self, call: Call, emulator: Emulator) -> None:
+    def test_a_run_makes_the_task_due_for_run_tasks(self, call: Call, emulator: Emulator) -> None:
         """The task is due at once, for `run_tasks`, and no attempt is used up."""
         create(call, http() | {"scheduleTime": "2026-01-02T00:00:00Z"})
         assert run_tasks(emulator, send=lambda _: 200) == []
@@ -386,7 +387,7 @@ class TestRunTask:
 
         assert (attempt.task.name, attempt.number) == (ONE.rpartition("/")[2], 1)
 
-    def test_past_schedule_time_and_pause(self, emulator: Emulator) -> None:
+    def test_a_run_ignores_schedule_time_and_pause(self, emulator: Emulator) -> None:
         """The task is sent at once; after a failure it waits for its retry."""
         with push_app() as app, Server(emulator, push_to=PushAddresses()) as server:
             call = GrpcApi(server, version=V2)
@@ -435,7 +436,7 @@ def failures(operation: dict[str, Any]) -> dict[str, int]:
 
 
 class TestBatches:
-    def test_some_tasks_of_a_batch_fail(self, call: Call, emulator: Emulator) -> None:
+    def test_a_batch_creates_the_tasks_that_are_valid(self, call: Call, emulator: Emulator) -> None:
         """The others are created, and the operation is done at once."""
         requests = [
             {"parent": PUSH, "task": {"name": ONE, **http()}, "responseView": "FULL"},
@@ -459,8 +460,9 @@ class TestBatches:
         assert exists["details"][0]["message"].startswith('task "one" of queue "push" exists:')
         assert len(emulator.queue("push").list_tasks()) == 2
 
-    def test_a_batch_that_succeeds(self, call: Call, emulator: Emulator) -> None:
-        """A hundred tasks are created and deleted again."""
+    def test_a_hundred_tasks_are_created_and_deleted_at_once(
+        self, call: Call, emulator: Emulator
+    ) -> None:
         requests = [{"task": http()}] * 100
 
         created = call("BatchCreateTasks", parent=PUSH, requests=requests)
@@ -472,8 +474,7 @@ class TestBatches:
         assert "error" not in deleted
         assert emulator.queue("push").list_tasks() == []
 
-    def test_a_batch_that_fails(self, call: Call) -> None:
-        """The operation has an error, and each task its own."""
+    def test_a_batch_without_success_is_an_error_with_one_for_each_task(self, call: Call) -> None:
         names = [ONE, f"{LOCATION}/queues/default/tasks/one"]
 
         operation = call("BatchDeleteTasks", parent=PUSH, names=names)
@@ -489,15 +490,15 @@ class TestBatches:
             ("BatchDeleteTasks", {"names": ["x"] * 1001}, "names is 1001 tasks: use 1 to 1000"),
         ],
     )
-    def test_the_size_of_a_batch(
+    def test_a_batch_has_one_to_a_hundred_tasks(
         self, call: Call, method: str, fields: dict[str, Any], text: str
     ) -> None:
-        """It has one task at least."""
         with refused("INVALID_ARGUMENT", text):
             call(method, parent=PUSH, **fields)
 
-    def test_the_limit_of_storage(self, call: Call, emulator: Emulator) -> None:
-        """As many tasks as fit are created."""
+    def test_a_batch_creates_as_many_tasks_as_fit_the_storage(
+        self, call: Call, emulator: Emulator
+    ) -> None:
         emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=100))
 
         operation = call("BatchCreateTasks", parent=PUSH, requests=[{"task": http()}] * 3)

@@ -46,8 +46,7 @@ def ids(page: dict[str, Any]) -> list[str]:
 
 
 class TestGetQueue:
-    def test_a_pull_queue(self, call: Call) -> None:
-        """Everything is shown but its statistics."""
+    def test_a_pull_queue_is_shown_without_its_statistics(self, call: Call) -> None:
         assert call("GetQueue", name=PULL) == PULL_QUEUE
 
     @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ class TestGetQueue:
         ],
         ids=["v2beta2", "v2beta3", "v2"],
     )
-    def test_a_push_queue(
+    def test_a_push_queue_is_shown_with_its_defaults(
         self, call: Call, rates: tuple[str, str], attempts: dict[str, Any], holder: str
     ) -> None:
         """What applies to it is shown: what queue.yaml sets, and the defaults."""
@@ -84,8 +83,9 @@ class TestGetQueue:
         assert {field: queue[field] for field in expected} == expected
         assert set(queue) - set(expected) <= {"taskTtl", "tombstoneTtl", "type"}
 
-    def test_the_statistics(self, call: Call, emulator: Emulator, clock: ManualClock) -> None:
-        """They are shown if the mask names them."""
+    def test_statistics_are_shown_if_the_mask_names_them(
+        self, call: Call, emulator: Emulator, clock: ManualClock
+    ) -> None:
         emulator.queue("pull").add(name="one")
         emulator.queue("pull").add(name="two", eta=clock.now())
         emulator.queue("pull").lease_tasks(60, 1)
@@ -101,8 +101,9 @@ class TestGetQueue:
 
     @pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
     @pytest.mark.parametrize("name", ["pull", "push"])
-    def test_in_v2beta3(self, call: Call, emulator: Emulator, name: str) -> None:
-        """Queues of both modes are shown, with their statistics."""
+    def test_queues_of_both_modes_are_shown_in_v2beta3(
+        self, call: Call, emulator: Emulator, name: str
+    ) -> None:
         emulator.queue(name).add(b"work")
         path = f"{LOCATION}/queues/{name}"
         queue = call("GetQueue", name=path)
@@ -118,8 +119,9 @@ class TestGetQueue:
             ("rateLimits.maxConcurrentTasks", {"name", "rateLimits"}),
         ],
     )
-    def test_a_mask(self, call: Call, mask: str, fields: set[str]) -> None:
-        """Only the fields that it names are returned, and the name."""
+    def test_only_the_fields_of_the_mask_are_returned_and_the_name(
+        self, call: Call, mask: str, fields: set[str]
+    ) -> None:
         assert set(call("GetQueue", name=PULL, readMask=mask)) == fields
 
     @pytest.mark.parametrize(
@@ -133,18 +135,17 @@ class TestGetQueue:
             "projects/app/locations/x/queue/pull",
         ],
     )
-    def test_a_malformed_name(self, grpc_api: GrpcApi, name: str) -> None:
+    def test_a_malformed_name_is_refused(self, grpc_api: GrpcApi, name: str) -> None:
         """It is refused; over REST most such names do not lead to a method."""
         with refused("INVALID_ARGUMENT", 'name is ".*": use projects/PROJECT/locations/LOCATION'):
             grpc_api("GetQueue", name=name)
 
-    def test_an_unknown_queue(self, call: Call) -> None:
-        """The message suggests a queue that exists."""
+    def test_an_unknown_queue_is_not_found_and_another_suggested(self, call: Call) -> None:
         with refused("NOT_FOUND", 'did you mean "pull"'):
             call("GetQueue", name=f"{LOCATION}/queues/pul")
 
     @in_v2
-    def test_pull_queues_in_v2(self, call: Call) -> None:
+    def test_v2_hides_pull_queues_and_can_purge_them(self, call: Call) -> None:
         """They are not listed, and the error names v2beta2; but they can be purged."""
         listed = call("ListQueues", parent=LOCATION, filter="state: RUNNING")
 
@@ -156,7 +157,7 @@ class TestGetQueue:
 
 
 class TestListQueues:
-    def test_pages(self, call: Call) -> None:
+    def test_pages_are_in_the_order_of_names(self, call: Call) -> None:
         """They are in the order of names; a token leads to the next page of the same list."""
         first = call("ListQueues", parent=LOCATION, pageSize=2)
         last = call("ListQueues", parent=LOCATION, pageSize=2, pageToken=first["nextPageToken"])
@@ -178,18 +179,17 @@ class TestListQueues:
             ("app_engine_http_target: *", ["push"]),
         ],
     )
-    def test_filters(self, call: Call, text: str, found: list[str]) -> None:
-        """Of the filters of Google's page, these work."""
+    def test_the_filters_of_googles_page_select_queues(
+        self, call: Call, text: str, found: list[str]
+    ) -> None:
         assert ids(call("ListQueues", parent=LOCATION, filter=text)) == found
 
     @pytest.mark.parametrize("text", ["x", "state=STOPPED", "state!=RUNNING", "pull_target:x"])
-    def test_other_filters(self, call: Call, text: str) -> None:
-        """The message says which there are."""
+    def test_other_filters_are_refused_with_those_that_exist(self, call: Call, text: str) -> None:
         with refused("INVALID_ARGUMENT", "use name:TEXT"):
             call("ListQueues", parent=LOCATION, filter=text)
 
-    def test_statistics_of_all(self, call: Call) -> None:
-        """The mask is applied to each queue."""
+    def test_the_mask_applies_to_each_queue(self, call: Call) -> None:
         page = call("ListQueues", parent=LOCATION, readMask="stats")
 
         assert [set(queue) for queue in page["queues"]] == [{"name", "stats"}] * 3
@@ -206,7 +206,9 @@ class TestCreateQueue:
             ({"rateLimits": {"maxConcurrentTasks": 7}, "state": "PAUSED", "purgeTime": NOW}, {}),
         ],
     )
-    def test_a_pull_queue(self, call: Call, fields: dict[str, Any], shown: dict[str, Any]) -> None:
+    def test_a_created_pull_queue_has_the_lifetimes_of_cloud_tasks(
+        self, call: Call, fields: dict[str, Any], shown: dict[str, Any]
+    ) -> None:
         """Tasks live 31 days, names an hour by default; what only Cloud Tasks sets is ignored."""
         created = create(call, pullTarget={}, **fields)
 
@@ -214,8 +216,9 @@ class TestCreateQueue:
         assert created == PULL_QUEUE | defaults | shown
         assert call("GetQueue", name=MADE) == created
 
-    def test_a_push_queue(self, call: Call, emulator: Emulator) -> None:
-        """Its settings are those of queue.yaml."""
+    def test_a_created_push_queue_has_the_settings_of_queue_yaml(
+        self, call: Call, emulator: Emulator
+    ) -> None:
         limits = {"maxTasksDispatchedPerSecond": 2.5, "maxBurstSize": 4, "maxConcurrentTasks": 6}
         retry = {"maxAttempts": 5, "maxRetryDuration": "60s", "minBackoff": "1s", "maxDoublings": 2}
         retry["maxBackoff"] = "120s"
@@ -252,7 +255,9 @@ class TestCreateQueue:
             ),
         ],
     )
-    def test_a_queue_of_v2(self, call: Call, fields: dict[str, Any], shown: dict[str, Any]) -> None:
+    def test_a_queue_of_v2_has_the_defaults_of_production(
+        self, call: Call, fields: dict[str, Any], shown: dict[str, Any]
+    ) -> None:
         """It has the defaults of production, and can be sent back as it is shown."""
         created = create(call, **fields)
 
@@ -314,7 +319,7 @@ class TestCreateQueue:
         assert "default" in ids(call("ListQueues", parent=LOCATION))
 
     @in_v2
-    def test_a_version_without_a_service(self, call: Call) -> None:
+    def test_a_version_without_a_service_is_one_of_the_default_service(self, call: Call) -> None:
         """It is one of the default service; a host that is sent is ignored."""
         created = create(call, appEngineRoutingOverride={"version": "v2", "host": "ignored"})
 
@@ -323,8 +328,9 @@ class TestCreateQueue:
         assert created["appEngineRoutingOverride"] == override
 
     @in_v2
-    def test_names_of_tasks_in_v2(self, call: Call, emulator: Emulator) -> None:
-        """They can be used again after a day, not after an hour."""
+    def test_names_of_tasks_of_v2_are_reserved_for_a_day(
+        self, call: Call, emulator: Emulator
+    ) -> None:
         create(call)
         assert emulator.queue("made").settings.tombstone_seconds == 86_400
 
@@ -342,8 +348,9 @@ class TestCreateQueue:
             (TARGET | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}}, "is nan: use 0 to"),
         ],
     )
-    def test_what_is_not_valid(self, call: Call, fields: dict[str, Any], text: str) -> None:
-        """It is refused, and nothing is created."""
+    def test_what_is_not_valid_is_refused_and_not_created(
+        self, call: Call, fields: dict[str, Any], text: str
+    ) -> None:
         target: dict[str, Any] = {} if {*TARGET} & set(fields) else {"pullTarget": {}}
 
         with refused("INVALID_ARGUMENT", text):
@@ -367,8 +374,9 @@ class TestCreateQueue:
             ({"stackdriverLoggingConfig": {"samplingRatio": 1.5}}, "ratio is 1.5: use 0 to 1"),
         ],
     )
-    def test_what_is_not_valid_in_v2(self, call: Call, fields: dict[str, Any], text: str) -> None:
-        """It is refused, and nothing is created."""
+    def test_what_is_not_valid_in_v2_is_refused_and_not_created(
+        self, call: Call, fields: dict[str, Any], text: str
+    ) -> None:
         with refused("INVALID_ARGUMENT", text):
             create(call, **fields)
         with refused("NOT_FOUND"):
@@ -379,7 +387,7 @@ class TestCreateQueue:
         [(V2BETA2, "ALREADY_EXISTS"), (V2, "FAILED_PRECONDITION")],
         ids=["v2beta2", "v2"],
     )
-    def test_a_name_in_use(self, call: Call, code: str) -> None:
+    def test_a_name_in_use_or_of_a_deleted_queue_is_refused(self, call: Call, code: str) -> None:
         """It is reserved after the queue was deleted, too, with another code in v2.
 
         Messages begin as in production, which apps compare.
@@ -404,8 +412,9 @@ class TestCreateQueue:
 
 class TestUpdateQueue:
     @pytest.mark.parametrize("mask", [None, "retryConfig", "retryConfig.maxAttempts", "*"])
-    def test_some_fields_or_all(self, call: Call, emulator: Emulator, mask: str | None) -> None:
-        """The retry limit of queue.yaml is replaced until it is reloaded."""
+    def test_an_update_replaces_a_setting_of_queue_yaml_until_it_is_reloaded(
+        self, call: Call, emulator: Emulator, mask: str | None
+    ) -> None:
         fields = {} if mask is None else {"updateMask": mask}
         queue = {"name": LIMITED, "retryConfig": {"maxAttempts": 5}, "state": "DISABLED"}
 
@@ -429,7 +438,7 @@ class TestUpdateQueue:
         assert call("UpdateQueue", queue=updated) == updated
 
     @in_v2
-    def test_in_v2(self, call: Call) -> None:
+    def test_in_v2_the_burst_follows_the_rate_and_the_state_stays(self, call: Call) -> None:
         """The burst follows the rate; without a mask all fields change; the state stays."""
         create(call, stackdriverLoggingConfig={"samplingRatio": 1})
         call("PauseQueue", name=MADE)
@@ -442,16 +451,14 @@ class TestUpdateQueue:
         assert masked["rateLimits"] == RATES | {"maxDispatchesPerSecond": 1.0, "maxBurstSize": 10}
         assert every == V2_QUEUE | {"state": "PAUSED"}
 
-    def test_a_limit_of_a_push_queue(self, call: Call) -> None:
-        """One limit changes, the others stay."""
+    def test_a_mask_changes_one_limit_of_a_push_queue(self, call: Call) -> None:
         queue = {"name": PUSH, "rateLimits": {"maxBurstSize": 20}}
 
         updated = call("UpdateQueue", queue=queue, updateMask="rateLimits.maxBurstSize")
 
         assert list(updated["rateLimits"].values()) == [5.0, 20, 3]
 
-    def test_a_queue_that_is_not_there(self, call: Call) -> None:
-        """It is created."""
+    def test_an_update_creates_a_queue_that_is_missing(self, call: Call) -> None:
         created = call("UpdateQueue", queue={"name": MADE, "pullTarget": {}})
 
         assert call("GetQueue", name=MADE) == created
@@ -464,7 +471,9 @@ class TestUpdateQueue:
             ({"updateMask": "httpTarget"}, "http_target is set, and the queue is a pull queue"),
         ],
     )
-    def test_what_is_not_valid(self, call: Call, fields: dict[str, Any], text: str) -> None:
+    def test_an_update_that_is_not_valid_is_refused(
+        self, call: Call, fields: dict[str, Any], text: str
+    ) -> None:
         """Neither a mask without a known field, nor an HTTP target, even of a pull queue."""
         queue = {"name": PULL, "httpTarget": {"uriOverride": {"host": "x"}}}
         with refused("INVALID_ARGUMENT", text):
@@ -473,22 +482,21 @@ class TestUpdateQueue:
 
 class TestPause:
     @pytest.mark.parametrize("name", ["pull", "push"])
-    def test_pause_and_resume(self, call: Call, name: str) -> None:
-        """The queue is returned."""
+    def test_pause_and_resume_return_the_queue(self, call: Call, name: str) -> None:
         queue = f"{LOCATION}/queues/{name}"
 
         assert call("PauseQueue", name=queue)["state"] == "PAUSED"
         assert ids(call("ListQueues", parent=LOCATION, filter="state=PAUSED")) == [name]
         assert call("ResumeQueue", name=queue)["state"] == "RUNNING"
 
-    def test_nothing_is_leased(self, call: Call) -> None:
-        """The code is that of a state, which another call changes."""
+    def test_a_lease_from_a_paused_queue_is_a_failed_precondition(self, call: Call) -> None:
         call("PauseQueue", name=PULL)
         with refused("FAILED_PRECONDITION", 'queue "pull" is paused'):
             call("LeaseTasks", parent=PULL, leaseDuration="60s")
 
-    def test_a_queue_that_left_queue_yaml(self, call: Call, emulator: Emulator) -> None:
-        """It is disabled until it is resumed."""
+    def test_a_queue_that_left_queue_yaml_is_disabled_until_it_is_resumed(
+        self, call: Call, emulator: Emulator
+    ) -> None:
         emulator.reconfigure(QueueConfig())
 
         assert call("GetQueue", name=PULL)["state"] == "DISABLED"
@@ -498,8 +506,7 @@ class TestPause:
 
 
 class TestUpload:
-    def test_a_queue_yaml(self, call: Call) -> None:
-        """It is applied as a deployment: what it does not list is disabled, created queues too."""
+    def test_an_upload_disables_what_it_does_not_list(self, call: Call) -> None:
         create(call, pullTarget={})
         body = {"data": b64encode(TEXT).decode()}
 
@@ -509,7 +516,7 @@ class TestUpload:
         assert (running, disabled) == (["new"], ["limited", "made", "pull", "push"])
         assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
 
-    def test_one_with_errors(self, call: Call) -> None:
+    def test_an_upload_with_errors_changes_nothing(self, call: Call) -> None:
         """Nothing changes, and the message is the linter's."""
         body = {"data": b64encode(b"queue:\n- name: new\n  mode: sideways\n").decode()}
 
@@ -517,13 +524,14 @@ class TestUpload:
             call("UploadQueueYaml", appId="app", httpBody=body)
         assert "new" not in ids(call("ListQueues", parent=LOCATION))
 
-    def test_an_empty_application(self, call: Call) -> None:
-        """It is required."""
+    def test_an_upload_needs_an_application(self, call: Call) -> None:
         with refused("INVALID_ARGUMENT", "app_id is missing"):
             call("UploadQueueYaml", appId="", httpBody={})
 
     @pytest.mark.parametrize("path", ["api/queue/update", "v2beta2/api/queue/update"])
-    def test_the_file_itself_over_http(self, client: Client, emulator: Emulator, path: str) -> None:
+    def test_an_upload_can_be_the_file_itself(
+        self, client: Client, emulator: Emulator, path: str
+    ) -> None:
         """As `curl --data-binary @queue.yaml` sends it, also to the URL without a version."""
         kind = "application/x-www-form-urlencoded"
 
@@ -532,14 +540,13 @@ class TestUpload:
 
 
 class TestOtherMethods:
-    def test_purge(self, call: Call, emulator: Emulator) -> None:
-        """All tasks are deleted, and the queue is returned."""
+    def test_a_purge_deletes_all_tasks(self, call: Call, emulator: Emulator) -> None:
         emulator.queue("pull").add()
 
         assert call("PurgeQueue", name=PULL)["purgeTime"] == NOW
         assert emulator.queue("pull").list_tasks() == []
 
-    def test_locations(self, call: Call, client: Client) -> None:
+    def test_one_location_is_listed_and_any_can_be_used(self, call: Call, client: Client) -> None:
         """One is listed, any can be used; Google's definition of their service names v1."""
         listed = call("ListLocations", name="projects/app")
 

@@ -32,7 +32,9 @@ def test_a_body_may_be_left_out(call: RestApi, text: str) -> None:
         {"leaseDuration": "60s", "maxTasks": 1.0, "responseView": "FULL"},
     ],
 )
-def test_the_json_of_protobuf(call: RestApi, emulator: Emulator, body: dict[str, Any]) -> None:
+def test_json_is_read_as_protobuf_defines_it(
+    call: RestApi, emulator: Emulator, body: dict[str, Any]
+) -> None:
     """Names in either case, numbers as text, enums by number, null for what is absent."""
     emulator.queue("pull").add(b"\xff\xfe")
 
@@ -58,8 +60,9 @@ def test_the_json_of_protobuf(call: RestApi, emulator: Emulator, body: dict[str,
         (b"[]", "the body is JSON, but not an object"),
     ],
 )
-def test_a_body_that_is_not_valid(call: RestApi, body: Any, text: str) -> None:
-    """The status is INVALID_ARGUMENT, and the message names the field."""
+def test_a_body_that_is_not_valid_is_refused_with_the_field(
+    call: RestApi, body: Any, text: str
+) -> None:
     with refused("INVALID_ARGUMENT", text):
         call.send("POST", f"{PULL}/tasks:lease", body)
 
@@ -71,32 +74,31 @@ def test_a_body_that_is_not_valid(call: RestApi, body: Any, text: str) -> None:
         ("pull_message", "d29 yaw=="),
     ],
 )
-def test_a_payload_that_is_not_base64(
+def test_a_payload_that_is_not_base64_is_refused(
     call: RestApi, emulator: Emulator, field: str, payload: str
 ) -> None:
-    """It is refused: no character of it is ignored."""
     with refused("INVALID_ARGUMENT", re.escape(f'payload is "{payload}": it must be base64')):
         call.send("POST", f"{PULL}/tasks", {"task": {field: {"payload": payload}}})
     assert emulator.queue("pull").list_tasks() == []
 
 
 @pytest.mark.parametrize("payload", ["++//", "--__", "d29yaw==", "d29yaw", ""])
-def test_base64(call: RestApi, emulator: Emulator, payload: str) -> None:
-    """Either alphabet is accepted, with or without padding."""
+def test_base64_is_accepted_in_either_alphabet_with_or_without_padding(
+    call: RestApi, emulator: Emulator, payload: str
+) -> None:
     call.send("POST", f"{PULL}/tasks", {"task": {"pullMessage": {"payload": payload}}})
 
     assert emulator.queue("pull").list_tasks()[0].payload in (b"\xfb\xef\xff", b"work", b"")
 
 
 @pytest.mark.parametrize("body", [b'{"a":' + b"[" * 100_000, b'{"data": "***"}', b"\xff"])
-def test_an_upload_that_is_not_valid(call: RestApi, body: bytes) -> None:
+def test_an_upload_without_json_is_the_file(call: RestApi, body: bytes) -> None:
     """What is not a JSON object with a file is read as the file."""
     with refused("INVALID_ARGUMENT", "queue.yaml:1:"):
         call.send("POST", "api/queue/update?appId=app", body)
 
 
-def test_the_field_that_an_error_is_about(call: RestApi) -> None:
-    """It is in the details, as Google's APIs have it."""
+def test_the_details_name_the_field_that_is_not_valid(call: RestApi) -> None:
     with refused("INVALID_ARGUMENT") as caught:
         call.send("POST", f"{PULL}/tasks:lease", {})
 
@@ -114,8 +116,7 @@ def test_the_field_that_an_error_is_about(call: RestApi) -> None:
         "readMask=retryConfig,task_ttl",
     ],
 )
-def test_masks_in_a_query(call: RestApi, query: str) -> None:
-    """Both spellings of a field are accepted."""
+def test_masks_in_a_query_have_either_spelling(call: RestApi, query: str) -> None:
     assert set(call.send("GET", f"{PULL}?{query}")) == {"name", "retryConfig", "taskTtl"}
 
 
@@ -133,7 +134,9 @@ def test_masks_in_a_query(call: RestApi, query: str) -> None:
         ),
     ],
 )
-def test_a_query_that_is_not_valid(call: RestApi, emulator: Emulator, verb: str, path: str) -> None:
+def test_a_query_that_is_not_valid_is_refused_before_the_call(
+    call: RestApi, emulator: Emulator, verb: str, path: str
+) -> None:
     """Unknown parameters and values are refused before the call: no task is leased."""
     emulator.queue("pull").add(b"1")
 
@@ -142,14 +145,13 @@ def test_a_query_that_is_not_valid(call: RestApi, emulator: Emulator, verb: str,
     assert emulator.queue("pull").fetch_statistics().leased == 0
 
 
-def test_parameters_of_every_api(call: RestApi) -> None:
-    """They are accepted."""
+def test_parameters_of_every_api_are_accepted(call: RestApi) -> None:
     enums = "$alt=json;enum-encoding=string"
     for query in ("key=x", "quotaUser=x", "$.xgafv=1", "alt=json", enums, "uploadType="):
         assert call.send("GET", f"{PULL}?{query}")["state"] == "RUNNING", query
 
 
-def test_enums_as_numbers(call: RestApi) -> None:
+def test_enums_are_numbers_if_that_is_asked_for(call: RestApi) -> None:
     """Google's client for Python asks for them."""
     assert call.send("GET", f"{PULL}?%24alt=json%3Benum-encoding%3Dint")["state"] == 1
 
@@ -161,13 +163,13 @@ def test_enums_as_numbers(call: RestApi) -> None:
         ("name,retryConfig/maxAttempts", {"retryConfig": {}}),
     ],
 )
-def test_partial_responses(call: RestApi, fields: str, answer: dict[str, Any]) -> None:
-    """`fields` chooses what is returned."""
+def test_fields_chooses_what_is_returned(
+    call: RestApi, fields: str, answer: dict[str, Any]
+) -> None:
     assert call.send("GET", f"{PULL}?fields={fields}") == {"name": PULL, **answer}
 
 
-def test_indented_by_default(client: Client) -> None:
-    """A response is indented unless `prettyPrint` is false, as with Google's APIs."""
+def test_responses_are_indented_unless_pretty_print_is_false(client: Client) -> None:
     url = f"/v2beta2/{LOCATION}"
 
     assert client.get(url).data.startswith(b'{\n "name"')
@@ -187,14 +189,15 @@ def test_indented_by_default(client: Client) -> None:
         ("PATCH", f"{LOCATION}/cmekConfig", "UNIMPLEMENTED"),
     ],
 )
-def test_a_url_of_no_method(call: RestApi, verb: str, path: str, code: str) -> None:
-    """It is not found, or is that of a method that no client library has."""
+def test_a_url_of_no_method_is_not_found_or_unimplemented(
+    call: RestApi, verb: str, path: str, code: str
+) -> None:
     with refused(code):
         call.send(verb, path)
 
 
 @pytest.mark.parametrize("path", ["/batch", "/batch/cloudtasks/v2beta2"])
-def test_a_batch(client: Client, path: str) -> None:
+def test_a_batch_calls_the_service_for_each_part(client: Client, path: str) -> None:
     """Its parts are calls of the service, and errors have the envelope of this API."""
     parts = [
         f'POST /v2beta2/{PULL}/tasks HTTP/1.1\r\n\r\n{{"task": {{}}}}',
@@ -218,8 +221,7 @@ def _without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_without_extra")
 @pytest.mark.parametrize("path", [f"/v2beta2/{PULL}", "/$discovery/rest?version=v2"])
-def test_without_the_extra(client: Client, path: str) -> None:
-    """Calls and the document are not implemented, and the message says what to install."""
+def test_without_the_extra_calls_report_what_to_install(client: Client, path: str) -> None:
     answer = client.get(path)
 
     assert answer.status_code == 501
@@ -228,8 +230,7 @@ def test_without_the_extra(client: Client, path: str) -> None:
 
 
 @pytest.mark.usefixtures("_without_extra")
-def test_grpc_without_the_extra(emulator: Emulator) -> None:
-    """A server with gRPC does not start."""
+def test_without_the_extra_a_server_with_grpc_does_not_start(emulator: Emulator) -> None:
     with pytest.raises(PullQueueError, match="Cloud Tasks needs an extra"):
         Server(emulator, grpc_port=0).start()
 
@@ -244,8 +245,7 @@ with Server(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n")):
 """
 
 
-def test_what_is_not_used_is_not_imported() -> None:
-    """A server that nobody asks for Cloud Tasks starts without Google's client."""
+def test_a_server_without_calls_does_not_import_googles_client() -> None:
     done = completed([sys.executable, "-c", UNUSED])
 
     assert done.stdout == "[]\n", done.stderr

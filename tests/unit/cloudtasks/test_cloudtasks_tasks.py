@@ -34,7 +34,7 @@ def lease(call: Call, **fields: Any) -> list[str]:
 
 
 class TestCreateTask:
-    def test_the_answer_is_the_task_without_its_payload(
+    def test_the_response_is_the_task_without_its_payload(
         self, call: Call, emulator: Emulator
     ) -> None:
         """BASIC is the view unless FULL is asked for; the engine has the same task."""
@@ -53,8 +53,9 @@ class TestCreateTask:
         assert call("GetTask", name=ONE, responseView="FULL")["pullMessage"] == message
         assert "payload" not in call("GetTask", name=ONE)["pullMessage"]
 
-    def test_a_task_without_a_message(self, call: Call, emulator: Emulator) -> None:
-        """Its payload is empty."""
+    def test_a_task_without_a_message_has_an_empty_payload(
+        self, call: Call, emulator: Emulator
+    ) -> None:
         call("CreateTask", parent=PULL, task={})
         assert emulator.queue("pull").list_tasks()[0].payload == b""
 
@@ -66,7 +67,9 @@ class TestCreateTask:
             ("1969-12-31T23:59:59Z", NOW),
         ],
     )
-    def test_a_schedule_time(self, call: Call, given: str, shown: str) -> None:
+    def test_a_schedule_time_is_kept_to_the_microsecond(
+        self, call: Call, given: str, shown: str
+    ) -> None:
         """It is kept to the microsecond; one that has passed means now."""
         assert create(call, "one", scheduleTime=given)["scheduleTime"] == shown
 
@@ -81,8 +84,9 @@ class TestCreateTask:
             ({"name": f"{PULL}/tasks/a.b"}, "task.name is"),
         ],
     )
-    def test_what_is_not_valid(self, call: Call, task: dict[str, Any] | None, text: str) -> None:
-        """The message says what is wrong, and nothing is stored."""
+    def test_what_is_not_valid_is_refused_and_not_stored(
+        self, call: Call, task: dict[str, Any] | None, text: str
+    ) -> None:
         with refused("INVALID_ARGUMENT", text):
             call("CreateTask", parent=PULL, task=task)
 
@@ -123,7 +127,9 @@ class TestLeaseTasks:
             (" ", ["a", "b", "c", "d", "e", "f", "g"]),
         ],
     )
-    def test_filters(self, call: Call, emulator: Emulator, text: str, names: list[str]) -> None:
+    def test_filters_lease_tasks_of_one_tag(
+        self, call: Call, emulator: Emulator, text: str, names: list[str]
+    ) -> None:
         """Of one tag, quoted or not, or of the oldest task's; untagged tasks form a group.
 
         Only older interfaces can set an empty tag.
@@ -139,13 +145,13 @@ class TestLeaseTasks:
         "text",
         ["red", "tag:red", 'tag="red', 'tag="red" x', "tag_function=newest_tag()", "tags=red"],
     )
-    def test_a_filter_that_is_not_valid(self, call: Call, text: str) -> None:
-        """The message shows the forms there are."""
+    def test_a_filter_that_is_not_valid_is_refused_with_the_forms(
+        self, call: Call, text: str
+    ) -> None:
         with refused("INVALID_ARGUMENT", "filter is .*use tag=TAG"):
             lease(call, filter=text)
 
-    def test_a_tag_that_looks_like_a_function(self, call: Call) -> None:
-        """It is refused, since it is probably meant as one; in quotes it is a tag."""
+    def test_a_tag_that_looks_like_a_function_needs_quotes(self, call: Call) -> None:
         create(call, "one", pullMessage={"tag": "oldest_tag()"})
 
         with refused("INVALID_ARGUMENT", "looks like a function: use tag_function=oldest_tag"):
@@ -162,8 +168,9 @@ class TestLeaseTasks:
             ({"filter": f"tag={'x' * 501}"}, "tag has 501 characters"),
         ],
     )
-    def test_out_of_bounds(self, call: Call, fields: dict[str, Any], text: str) -> None:
-        """What is out of range is refused and leases nothing."""
+    def test_what_is_out_of_range_leases_nothing(
+        self, call: Call, fields: dict[str, Any], text: str
+    ) -> None:
         create(call, "one")
         with refused("INVALID_ARGUMENT", text):
             lease(call, **fields)
@@ -171,7 +178,9 @@ class TestLeaseTasks:
         assert lease(call) == ["one"]
 
     @pytest.mark.parametrize("limits", [Limits(leases_per_second=10)])
-    def test_ten_calls_a_second(self, call: Call, emulator: Emulator, clock: ManualClock) -> None:
+    def test_the_eleventh_lease_in_a_second_is_refused(
+        self, call: Call, emulator: Emulator, clock: ManualClock
+    ) -> None:
         """The eleventh is refused, through whatever interface the others were made."""
         for _ in range(5):
             verbs.lease(emulator.queue("pull"), 60, 1)
@@ -186,10 +195,9 @@ class TestLeaseTasks:
         ("error", "code"),
         [(TransientError, "UNAVAILABLE"), (DeadlineExceededError, "DEADLINE_EXCEEDED")],
     )
-    def test_a_fault(
+    def test_a_fault_refuses_one_call_with_its_status(
         self, call: Call, emulator: Emulator, error: type[Exception], code: str
     ) -> None:
-        """The call is refused once, with the status that Google's clients know."""
         Faults(emulator).fail("lease_tasks", error, times=1)
 
         with refused(code):
@@ -197,7 +205,7 @@ class TestLeaseTasks:
         assert lease(call) == []
 
     @pytest.mark.parametrize("limits", [Limits(lease_payload_bytes=2000)])
-    def test_payloads(self, call: Call, emulator: Emulator) -> None:
+    def test_payloads_that_do_not_fit_a_response_stay(self, call: Call, emulator: Emulator) -> None:
         """What does not fit a response stays, but without payloads everything fits."""
         for name in ("a", "b", "c"):
             emulator.queue("pull").add(b"x" * 1000, name=name)
@@ -209,8 +217,7 @@ class TestLeaseTasks:
 class TestHeldLeases:
     """Acknowledge, renew and cancel."""
 
-    def test_acknowledge(self, call: Call, emulator: Emulator) -> None:
-        """The task is done, and is deleted."""
+    def test_acknowledging_deletes_the_task(self, call: Call, emulator: Emulator) -> None:
         create(call, "one")
         [task] = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
 
@@ -219,7 +226,9 @@ class TestHeldLeases:
         kinds = [event.kind.value for event in emulator.queue("pull").history("one")]
         assert kinds == ["added", "leased", "deleted"]
 
-    def test_renew_and_cancel(self, call: Call, clock: ManualClock) -> None:
+    def test_renewing_and_cancelling_return_the_new_schedule_time(
+        self, call: Call, clock: ManualClock
+    ) -> None:
         """Renewed for whole seconds from now, or available at once: the answer has the new time."""
         create(call, "one")
         [task] = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
@@ -244,7 +253,7 @@ class TestHeldLeases:
             (f"{PUSH}/tasks/one", NOW, "FAILED_PRECONDITION"),
         ],
     )
-    def test_a_lease_that_is_not_held(
+    def test_a_lease_that_is_not_held_cannot_be_changed(
         self, call: Call, method: str, name: str, time: str | None, code: str
     ) -> None:
         """It is refused, and the task stays leased; a push queue has no leases."""
@@ -258,14 +267,12 @@ class TestHeldLeases:
 
 
 class TestOtherMethods:
-    def test_run(self, call: Call) -> None:
-        """It is for push tasks only."""
+    def test_a_pull_task_cannot_be_run(self, call: Call) -> None:
         create(call, "one")
         with refused("INVALID_ARGUMENT", "is a pull task"):
             call("RunTask", name=ONE)
 
-    def test_list(self, call: Call) -> None:
-        """Pages lead through all tasks in order, leased ones included."""
+    def test_pages_lead_through_all_tasks_leased_ones_included(self, call: Call) -> None:
         for name in "abcde":
             create(call, name)
         lease(call, maxTasks=1)
@@ -279,8 +286,9 @@ class TestOtherMethods:
         assert token == ""
 
     @pytest.mark.parametrize("limits", [Limits(lease_payload_bytes=2000)])
-    def test_list_with_payloads(self, call: Call, emulator: Emulator) -> None:
-        """A page ends where payloads would exceed the size of one response."""
+    def test_a_page_ends_where_payloads_exceed_a_response(
+        self, call: Call, emulator: Emulator
+    ) -> None:
         for name in ("a", "b", "c"):
             emulator.queue("pull").add(b"x" * 1000, name=name)
 
@@ -293,12 +301,10 @@ class TestOtherMethods:
     @pytest.mark.parametrize(
         "token", ["x", "é", "MS0", "LTE=", "\n", "OTk5OTk5OTk5OTk5OTk5OTk5OTkgMQ=="]
     )
-    def test_a_page_token_that_is_not_valid(self, call: Call, token: str) -> None:
-        """Only the token of a response is accepted."""
+    def test_only_the_page_token_of_a_response_is_accepted(self, call: Call, token: str) -> None:
         with refused("INVALID_ARGUMENT", "page_token is"):
             call("ListTasks", parent=PULL, pageToken=token)
 
-    def test_a_page_size_that_is_not_valid(self, call: Call) -> None:
-        """It must not be negative."""
+    def test_a_negative_page_size_is_refused(self, call: Call) -> None:
         with refused("INVALID_ARGUMENT", "page_size is -1: use 0 to 2147483647"):
             call("ListTasks", parent=PULL, pageSize=-1)

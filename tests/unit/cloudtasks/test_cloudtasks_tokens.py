@@ -47,7 +47,7 @@ def fetched(server: Server, path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("given", "audience"), [({}, URL), ({"audience": "me"}, "me")])
-def test_an_id_token(
+def test_an_id_token_is_signed_for_the_audience_or_the_url(
     call: Call, server: Server, emulator: Emulator, given: dict[str, str], audience: str
 ) -> None:
     """It is signed with the server's key, for the audience or else the URL of the task."""
@@ -67,7 +67,9 @@ def test_an_id_token(
         id_token.verify_token(text, Request(), "somebody else", keys)
 
 
-def test_an_id_token_by_key_in_pem(call: Call, server: Server, emulator: Emulator) -> None:
+def test_an_id_token_is_verified_by_the_key_in_pem(
+    call: Call, server: Server, emulator: Emulator
+) -> None:
     """It is verified, and refused, with the errors that Google's certificates lead to."""
     request = sent(call, emulator, oidcToken={"serviceAccountEmail": WORKER})
     text = request.headers["Authorization"].removeprefix("Bearer ")
@@ -80,15 +82,16 @@ def test_an_id_token_by_key_in_pem(call: Call, server: Server, emulator: Emulato
         id_token.verify_token("junk", Request(), URL, keys)
 
 
-def test_the_issuer(server: Server) -> None:
-    """The tokens of a server name its own address."""
+def test_the_issuer_is_the_address_of_the_server(server: Server) -> None:
     configuration = fetched(server, "/.well-known/openid-configuration")
 
     assert configuration["issuer"] == server.url == server.state.signer.issuer
     assert configuration["jwks_uri"] == f"{server.url}/oauth2/v3/certs"
 
 
-def test_an_access_token(call: Call, server: Server, emulator: Emulator) -> None:
+def test_an_access_token_is_opaque_and_valid_at_its_server(
+    call: Call, server: Server, emulator: Emulator
+) -> None:
     """It is opaque; that of a server is valid there, for its scope."""
     request = sent(call, emulator, oauthToken={"serviceAccountEmail": WORKER})
     task = HttpRequest(URL, token=RequestToken("oauth_token", WORKER, "scope"))
@@ -100,14 +103,15 @@ def test_an_access_token(call: Call, server: Server, emulator: Emulator) -> None
     assert (found.email, found.scopes) == (WORKER, frozenset({"scope"}))
 
 
-def test_a_header_of_the_user(call: Call, emulator: Emulator) -> None:
-    """Without a token it is passed on."""
+def test_a_header_of_the_user_is_passed_on_without_a_token(call: Call, emulator: Emulator) -> None:
     request = sent(call, emulator, headers={"Authorization": "Basic mine"})
 
     assert request.headers["Authorization"] == "Basic mine"
 
 
-def test_without_the_extra(call: Call, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_tasks_with_tokens_stay(
+    call: Call, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The task stays, `run` is refused, and each message says what to install."""
     monkeypatch.setitem(sys.modules, "jwt", None)
     needed = r"its token needs an extra: pip install"
