@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Request, Response, g
 
 from pullqueue.api import encoding, fields, handlers
 from pullqueue.api.auth import Authorizer, Right
 from pullqueue.api.handlers import RequestContext, Result
-from pullqueue.api.requests import Parameters, as_form, read_body, served
+from pullqueue.api.requests import Parameters, as_form, current_request, read_body, served
 from pullqueue.api.resources import Project
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
@@ -79,10 +79,11 @@ def _view(version: str, route: Route) -> Callable[..., Response]:
     default = known if version == "v1beta1" else {}
 
     def view(project: str, taskqueue: str, task: str = "") -> Response:
+        request = current_request()
         emulator, authorizer = served(Emulator), served(Authorizer)
         g.logged = {"method": route.method_id, "queue": taskqueue}
         body = read_body()
-        parameters = Parameters(request.query_string, as_form(body))
+        parameters = Parameters(request.query_string, as_form(body, request.content_type))
         parameters.check_format()
         indented = parameters.boolean("prettyPrint", default=True)
         selector = parameters.text("fields")
@@ -98,12 +99,14 @@ def _view(version: str, route: Route) -> Callable[..., Response]:
             data=body,
         )
         authorizer.check(token, context.queue, route.right)
-        return _response(route.handle(context), mask, indented=indented)
+        return _response(request, route.handle(context), mask, indented=indented)
 
     return view
 
 
-def _response(result: Result, mask: fields.FieldMask, *, indented: bool) -> Response:
+def _response(
+    request: Request, result: Result, mask: fields.FieldMask, *, indented: bool
+) -> Response:
     if result.body is None:
         response = Response(status=204, headers=result.headers)
         del response.headers["Content-Type"]
@@ -111,7 +114,7 @@ def _response(result: Result, mask: fields.FieldMask, *, indented: bool) -> Resp
     resource = fields.apply_mask(result.body, mask) if mask else result.body
     body = encoding.encode(resource, indented=indented)
     response = Response(body, headers=result.headers, content_type=encoding.JSON_TYPE)
-    if _accepts_gzip():
+    if _accepts_gzip(request):
         g.response_body = body
         response.set_data(encoding.zipped(body))
         response.headers["Content-Encoding"] = "gzip"
@@ -119,7 +122,7 @@ def _response(result: Result, mask: fields.FieldMask, *, indented: bool) -> Resp
     return response
 
 
-def _accepts_gzip() -> bool:
+def _accepts_gzip(request: Request) -> bool:
     """Return whether the client asks for zipped responses in both headers (reference)."""
     agent = request.headers.get("User-Agent", "")
     return "gzip" in agent and request.accept_encodings.quality("gzip") > 0

@@ -21,7 +21,6 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     # With another policy browsers could omit the origin by which forms are checked.
     "Referrer-Policy": "same-origin",

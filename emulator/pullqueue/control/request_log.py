@@ -15,7 +15,8 @@ from time import perf_counter
 from typing import Annotated, Any, Final
 from urllib.parse import unquote_plus
 
-from flask import Response, g, request
+from flask import Request as HttpRequest
+from flask import Response, g
 from msgspec import Meta, field
 from msgspec.structs import replace
 
@@ -242,13 +243,14 @@ class RequestLog:
             return Origin(Interface.CONTROL, _named(agent))
         return self.origin(Interface.REST, agent)
 
-    def record_response(self, response: Response) -> None:
+    def record_response(self, request: HttpRequest, response: Response) -> None:
         """Record the current request, unless it is to the emulator's own routes."""
         caller = current_caller()
         if caller is None or caller.origin.request is None:
             return
-        email = g.get("caller")
-        sent = g.get("response_body")
+        facts = vars(g)
+        email = facts.get("caller")
+        sent = facts.get("response_body")
         if sent is None:
             sent = b"" if response.is_streamed else response.get_data()
         recorded = Request(
@@ -259,11 +261,13 @@ class RequestLog:
             agent=request.headers.get("User-Agent", "") if email else caller.origin.client,
             caller=email,
             status=response.status_code,
-            milliseconds=_milliseconds(perf_counter() - g.started),
-            body=excerpt(g.get("body", b""), total=None if "body" in g else g.get("zipped_bytes")),
+            milliseconds=_milliseconds(perf_counter() - facts["started"]),
+            body=excerpt(
+                facts.get("body", b""), total=None if "body" in facts else facts.get("zipped_bytes")
+            ),
             response=excerpt(sent),
         )
-        for name, value in _excerpts(g.get("logged", {})).items():  # what the view knows better
+        for name, value in _excerpts(facts.get("logged", {})).items():  # what the view knows better
             setattr(recorded, name, value)
         self.record(recorded, origin=caller.origin, touched=caller.touched)
 
@@ -276,7 +280,7 @@ def excerpt(data: bytes, *, total: int | None = None) -> Bytes:
     beginning = data[:_EXCERPT_BYTES]
     # Few bodies contain any, and to search them all with the pattern costs as much as a view.
     lowered = beginning.lower()
-    if any(text in lowered for text in (b"_token=", b"authorization", b"private key")):
+    if b"_token=" in lowered or b"authorization" in lowered or b"private key" in lowered:
         beginning = _CREDENTIALS.sub(rb"\1\2" + _HIDDEN.encode(), beginning)
     return Bytes.of(beginning, total=len(data) if total is None else total)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
+from http import HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from flask import Flask, Request, Response, g, redirect, request
+from flask import Flask, Request, Response, g, redirect
 
 from pullqueue.api import batch, discovery, oauth, routes
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import register_error_handlers
-from pullqueue.api.requests import SERVED_KEY, served
+from pullqueue.api.requests import SERVED_KEY, current_request, served
 from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks import rest as cloudtasks
 from pullqueue.cloudtasks.rest import CloudTasks
@@ -124,18 +125,21 @@ def flask_app() -> Flask:
 
 
 def _begin() -> None:
+    request = current_request()
     g.started = perf_counter()
     if interface := _INTERFACES.get(request.blueprint or ""):
         amend_origin(interface=interface)
     request.max_content_length = served(Emulator).limits.rest_body_bytes
-    origins.check(served(ServerState))
+    origins.check(served(ServerState), request)
 
 
 def _finish(response: Response) -> Response:
-    response.status = status_line(response.status_code)
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    request = current_request()
+    if response.status_code != HTTPStatus.OK:
+        response.status = status_line(response.status_code)
+    response.headers.add("X-Content-Type-Options", "nosniff")
     state = served(ServerState)
-    state.requests.record_response(response)
+    state.requests.record_response(request, response)
     if state.delivery is not None and request.method != "GET":
         state.delivery.wake()
     return response

@@ -12,7 +12,7 @@ import re
 from hmac import compare_digest
 from ipaddress import ip_address
 
-from flask import request
+from flask import Request
 
 from pullqueue.api.errors import ApiError
 from pullqueue.control.state import TOKEN_FIELD, TOKEN_HEADER, ServerState
@@ -35,8 +35,8 @@ _GRPC_REFUSED = (
 _log = logging.getLogger("pullqueue.server")
 
 
-def check(state: ServerState) -> None:
-    """Refuse the current request if it names another server or comes from another site's page."""
+def check(state: ServerState, request: Request) -> None:
+    """Refuse a request if it names another server or comes from another site's page."""
     if request.method == "PRI":  # how HTTP/2 begins
         _log.warning(_GRPC_REFUSED)  # the client reports only that this is not HTTP/2
         raise ApiError(_GRPC_REFUSED, reason="badRequest")
@@ -48,7 +48,7 @@ def check(state: ServerState) -> None:
         if target := _ABSOLUTE.match(request.environ.get("REQUEST_URI", "")):
             _check_host(target[1], names)
     if request.method not in _SAFE_VERBS:
-        _check_origin(host, state.token)
+        _check_origin(request, host, state.token)
 
 
 def _check_host(header: str, names: frozenset[str]) -> None:
@@ -75,7 +75,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _check_origin(host: str, token: str) -> None:
+def _check_origin(request: Request, host: str, token: str) -> None:
     origin = request.headers.get("Origin")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         raise _forbidden(f"it comes from a page of {quoted(origin)}")
@@ -84,12 +84,12 @@ def _check_origin(host: str, token: str) -> None:
         raise _forbidden(f"it comes from a page of another site ({quoted(fetched)})")
     from_browser = origin is not None or fetched is not None
     if from_browser and request.path.startswith(_PROTECTED):
-        given = request.headers.get(TOKEN_HEADER) or _token_of_form()
+        given = request.headers.get(TOKEN_HEADER) or _token_of_form(request)
         if not compare_digest(given.encode(), token.encode()):
             raise _forbidden("it has no token, or the token of an earlier start of the server")
 
 
-def _token_of_form() -> str:
+def _token_of_form(request: Request) -> str:
     request.max_form_memory_size = _FORM_BYTES
     request.max_content_length = MAX_BODY_BYTES  # files go to disk, and fields have their limit
     return request.form.get(TOKEN_FIELD, "")
