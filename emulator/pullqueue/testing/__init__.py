@@ -25,7 +25,12 @@ from pullqueue.testing.describing import describe
 from pullqueue.testing.drain import drain, drain_async
 from pullqueue.testing.emulation import Emulation, emulation
 from pullqueue.testing.freezing import ProcessClock, freeze
-from pullqueue.testing.interrupt import WorkerInterrupt, WorkerKilled, WorkerStopped
+from pullqueue.testing.interrupt import (
+    HandlerKilled,
+    WorkerInterrupt,
+    WorkerKilled,
+    WorkerStopped,
+)
 from pullqueue.testing.live_server import LiveServer
 from pullqueue.testing.race import RaceTestError, race_test
 from pullqueue.testing.record import record_calls
@@ -41,6 +46,7 @@ __all__ = [
     "Fault",
     "Faults",
     "FixtureClock",
+    "HandlerKilled",
     "JsonPayload",
     "LiveServer",
     "MovableClock",

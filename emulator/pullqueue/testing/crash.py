@@ -17,7 +17,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.name_source import random_names
 from pullqueue.errors import DeadlineExceededError
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.testing.arguments import check_flag, check_is_emulator, refuse_lazy
+from pullqueue.testing.arguments import check_flag, check_is_emulator, refuse_lazy, verify
 from pullqueue.testing.clock import expire_leases, sleeping
 from pullqueue.testing.describing import describe
 from pullqueue.testing.drain import Worker, drain
@@ -194,20 +194,22 @@ class _Trial:
         planned = list(injector.planned())
         if not planned:
             raise AssertionError("crash_test: the worker makes no call to a queue")
-        self._verify()
+        error = verify(self._check)
+        if error is not None:
+            raise error
         return planned
 
     def crash(self, plan: _Plan) -> CrashFailure | None:
         """Run with a crash, and return what is wrong after it, if anything."""
         self._begin()
         injector = _CrashInjector(plan)
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             self._run_until_crash(injector)
             if injector.crashed is not None:
                 expire_leases(self._emulator)
                 self._run_worker(self._worker or _no_worker, errors="retry")
-                self._verify()
+                error = verify(self._check)
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
             error = raised
         if injector.crashed is None and error is None:
@@ -259,12 +261,6 @@ class _Trial:
             self._injector = None
         if injector.worker.has_ended:
             injector.drop_dead()
-
-    def _verify(self) -> None:
-        result = self._check()
-        refuse_lazy(result, "check")
-        if result is False:
-            raise AssertionError("check returned False")
 
     # -- what an observer does ---------------------------------------------------------------------
 
@@ -369,7 +365,7 @@ class _CrashInjector:
                 drop_requests()
                 gc.collect()
 
-    def failure(self, error: Exception, state: str) -> CrashFailure:
+    def failure(self, error: BaseException, state: str) -> CrashFailure:
         """Return what is reported of a crash."""
         crash, hit = self.plan.crash or Crash.BEFORE, self.crashed or self.worker
         calls = tuple(str(point) for point in self.points if point.actor is hit)

@@ -27,6 +27,7 @@ from pullqueue.testing.arguments import (
     check_maximum,
     refuse_lazy,
     selected_queues,
+    verify,
 )
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe
@@ -291,7 +292,7 @@ class _Race:
         if isinstance(error, Refusal):
             raise error.error
         if error is None:
-            error = self._verify()
+            error = verify(self._check)
         if error is None:
             return tuple(schedule.choices)
         raise RaceTestError(
@@ -301,14 +302,6 @@ class _Race:
             number=self.count,
             state=describe(emulator),
         ) from error
-
-    def _verify(self) -> Exception | None:
-        try:
-            result = self._check()
-        except Exception as error:  # noqa: BLE001 - whatever it raises
-            return error
-        refuse_lazy(result, "check")
-        return AssertionError("check returned False") if result is False else None
 
     # -- what an observer does ---------------------------------------------------------------------
 

@@ -19,7 +19,15 @@ from pullqueue.errors import NameInUseError, PullQueueError
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import HttpRequest
-from pullqueue.testing import Faults, RaceTestError, assert_empty, race_test, run_tasks
+from pullqueue.testing import (
+    CrashTestError,
+    Faults,
+    RaceTestError,
+    assert_empty,
+    crash_test,
+    race_test,
+    run_tasks,
+)
 from pullqueue.testing.live_server import live_server
 
 
@@ -388,6 +396,28 @@ def test_a_named_task_is_a_lock(emulator: Emulator, queue: Queue) -> None:
         emulator, claim, setup=winners.clear, check=lambda: len(winners) == 1, copies=3
     )
     assert number > 6
+
+
+def test_check_can_fail_as_a_test_of_pytest_does(emulator: Emulator, queue: Queue) -> None:
+    """`pytest.fail` raises what is not an `Exception`."""
+    done: list[int] = []
+
+    def work() -> None:
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+        done.append(1)
+
+    def check() -> None:
+        if len(done) != 1:
+            pytest.fail(f"done {len(done)} times")
+
+    def setup() -> None:
+        done.clear()
+        queue.add()
+
+    with pytest.raises(RaceTestError, match="Failed: done 2 times"):
+        race_test(emulator, work, setup=setup, check=check, copies=2)
+    with pytest.raises(CrashTestError, match="Failed: done 0 times"):
+        crash_test(emulator, work, setup=setup, check=check)
 
 
 def test_faults_apply(emulator: Emulator, queue: Queue) -> None:
