@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from executing import EXEC, SHOW_ENVIRONMENT, Execute, python
+from executing import EXEC, QUEUE_YAML, SHOW_ENVIRONMENT, Execute, python
 from linting import run_pullqueue
 from programs import completed, running
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cli.serve import report_tasks_left
 from pullqueue.sdk.environment import variables_for
+from pullqueue.stores import open_store
 from pullqueue.testing import Faults, exhaust
 
 ADD = """
@@ -236,3 +238,56 @@ def test_the_server_knows_the_program_and_its_process(execute: Execute) -> None:
 
     pid, workers = json.loads(output)
     assert workers == [[f"worker.py (pid {pid})", 1]]
+
+
+def test_a_manual_clock(execute: Execute) -> None:
+    """Time stops for the queues, and not for the command, until the command moves it."""
+    program = (
+        f"{ADD}\nimport time\n"
+        "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/clock'\n"
+        "def now(data=None): return json.load(urllib.request.urlopen(url, data, 60))['now']\n"
+        "before, real = now(), time.time()\n"
+        "while time.time() == real: pass\n"
+        "print(now() == before, now(b'{\"advance\": 60}') > before)\n"
+    )
+    status, output, errors = execute("--clock", "manual", *python(program))
+
+    assert (status, output) == (0, "True True\n"), errors
+    hint = errors.splitlines()[2]
+    assert re.fullmatch(
+        r"The clock is manual, at \S+: move it with `pullqueue clock advance 60 --url http\S+`",
+        hint,
+    )
+
+
+def test_tasks_are_kept_in_a_store(execute: Execute, app_folder: Path) -> None:
+    """By `--store`, or beside the datastore in the folder of `--data`; nothing is reported lost."""
+    for number, options in enumerate([("--store", "sqlite:///mine.db"), ("--data", "new/data")]):
+        for _ in range(2):
+            status, _, errors = execute(*options, *python(ADD))
+            assert (status, "deleted with this server" in errors) == (0, False), errors
+        path = ("mine.db", "new/data/tasks.db")[number]
+        emulator = Emulator.from_text(QUEUE_YAML, store=open_store(f"sqlite:///{path}"))
+        assert len(emulator.queue("pull").list_tasks()) == 2
+        emulator.close()
+
+    done = run_pullqueue("exec", "--data", "queue.yaml", "--", "true")
+    assert (done.exit_code, "'queue.yaml' is a file" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--store", "memory"), ("--data", "data"), ("--services", "none"), ("--clock", "manual")],
+)
+def test_options_of_the_server_are_refused_with_a_running_one(option: str, value: str) -> None:
+    done = run_pullqueue("exec", "--url", "127.0.0.1:1", option, value, "--", "true")
+
+    assert done.exit_code == 2
+    assert f"pass {option} to it, or leave out --url" in done.stderr
+
+
+def test_services_that_do_not_exist(app_folder: Path) -> None:
+    done = run_pullqueue("exec", "--services", "memcache,datastore", "--", "true")
+
+    assert done.exit_code == 2
+    assert 'service "datastore" does not exist: did you mean "datastore_v3"?' in done.stderr

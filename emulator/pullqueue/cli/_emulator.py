@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import click
 
+from pullqueue.address import DEFAULT_PORT
 from pullqueue.cli._options import found_file
-from pullqueue.clock import ManualClock, SystemClock
+from pullqueue.clock import ManualClock, SystemClock, from_usec
 from pullqueue.limits import SERVED_TASKS, Limits
 from pullqueue.services import DEFAULT_SERVICES
 from pullqueue.services.hosting import ServiceOptions, Services
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pullqueue.cron.file import CronJob
     from pullqueue.engine.emulator import Emulator
     from pullqueue.push.addresses import PushAddresses
+    from pullqueue.server.lifecycle import Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,3 +113,12 @@ class EmulatorOptions:
             eventual=self.consistency == "eventual",
             project=self.project,
         )
+
+
+def hint_at_manual_clock(server: Server) -> str | None:
+    """Return the time of a server whose clock is manual, and how to move it; None: it is not."""
+    if not isinstance(server.emulator.clock, ManualClock):
+        return None
+    now = from_usec(server.emulator.now_usec()).isoformat()
+    url = "" if server.port == DEFAULT_PORT else f" --url {server.url}"
+    return f"The clock is manual, at {now}: move it with `pullqueue clock advance 60{url}`"

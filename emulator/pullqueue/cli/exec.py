@@ -14,7 +14,7 @@ import click
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
 from pullqueue.cli._client import Client, FailedError
-from pullqueue.cli._emulator import EmulatorOptions
+from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
 from pullqueue.cli._options import checked, emulator_options
 from pullqueue.cli._output import say
 from pullqueue.cli.serve import report_tasks_left
@@ -133,8 +133,8 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
     with closing(services), closing(emulator), server:
         say(f"pullqueue listening on {server.url}", err=True)
         say(f"pullqueue console: {server.url}/console/", err=True)
-        if hint:
-            say(hint, err=True)
+        for line in filter(None, (hint, hint_at_manual_clock(server))):
+            say(line, err=True)
         address = f"{server.host}:{server.port}"
         status = _run(command, variables_for(address, project=options.project), check)
         if options.store_url == "memory":
@@ -158,11 +158,16 @@ def _check_unused(url: str, options: EmulatorOptions) -> None:
         raise click.UsageError(
             f'the server at "{url}" runs its own cron jobs: pass --cron to it, or {instead}'
         )
-    for option in ("store", "data", "services"):
-        if getattr(options, option) is not None:
+    for option, value in (
+        ("store", options.store),
+        ("data", options.data),
+        ("services", options.services),
+        ("clock", options.clock if options.clock != "system" else None),
+    ):
+        if value is not None:
             raise click.UsageError(
-                f'the server at "{url}" has stores and services of its own: pass --{option} to '
-                f"it, or {instead}"
+                f'the server at "{url}" has a store, services and a clock of its own: '
+                f"pass --{option} to it, or {instead}"
             )
 
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_PROJECT, is_loopback
-from pullqueue.cli._emulator import EmulatorOptions
+from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
 from pullqueue.cli._options import checked, emulator_options
 from pullqueue.cli._output import say
 from pullqueue.cli._port_file import port_file as locked_port_file
-from pullqueue.clock import ManualClock, from_usec
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import SERVED_TASKS
 from pullqueue.push.addresses import KEPT, OPTION
@@ -224,10 +223,8 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
             f"Push tasks of App Engine are {KEPT}: pass {OPTION} to deliver them to an app; tasks "
             "with an HTTP target on this machine are delivered"
         )
-    if isinstance(emulator.clock, ManualClock):
-        now = from_usec(emulator.now_usec()).isoformat()
-        url = "" if server.port == DEFAULT_PORT else f" --url {server.url}"
-        say(f"The clock is manual, at {now}: move it with `pullqueue clock advance 60{url}`")
+    if hint := hint_at_manual_clock(server):
+        say(hint)
     loopback = is_loopback(host)
     say(f"Console: {server.url}/console/{', from this machine only' if loopback else ''}")
     if not loopback:
