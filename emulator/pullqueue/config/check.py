@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ from pullqueue.config.view import View
 from pullqueue.text import escaped
 
 _MAX_LINES = 5
-_INDEX = re.compile(r"\[\d+\]")
 
 _Found = dict[Rule, list[Report]]
 
@@ -107,7 +105,7 @@ def _merged(reports: list[Report], source: Source) -> Iterator[Report]:
     """Merge all advice of one rule on a key into one finding."""
     by_key: dict[str, list[Report]] = {}
     for report in sorted(reports, key=lambda report: report.at):
-        key = _INDEX.sub("", report.path).rpartition(".")[2]
+        key = next((part for part in reversed(report.path) if isinstance(part, str)), "")
         by_key.setdefault(key, []).append(report)
     for first, *others in by_key.values():
         lines = sorted({source.position(report.at.start)[0] for report in others})
@@ -131,7 +129,7 @@ def _finding(rule: Rule, severity: Severity, report: Report, source: Source) -> 
         rule=rule.name,
         severity=severity,
         message=escaped(report.message),
-        key_path=report.path,
+        path=report.path,
         hint=report.hint and escaped(report.hint),
         labels=tuple(
             Label(*source.position(at.start), *source.position(at.end), escaped(text))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from pullqueue.config.document import Path
 from pullqueue.config.schema import Schema, queue_schema
 from pullqueue.text import closest
-
-Path = tuple[str | int, ...]
 
 TOP: Path = ()
 QUEUE: Path = ("queue", 0)
@@ -46,12 +45,6 @@ _SAME_VALUE = {
     "age_limit": "task_age_limit",
 }
 """Other names, and the keys that take the same value."""
-
-
-def path_text(path: Path) -> str:
-    """Return a path as messages show it: `queue[0].rate`."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return "".join(parts).removeprefix(".")
 
 
 def level_of(path: Path) -> Path:

@@ -13,6 +13,16 @@ from pullqueue.text import shorten
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
+Path = tuple[str | int, ...]
+"""The keys and indexes that lead to a value: `("queue", 0, "rate")`."""
+
+
+def path_text(path: Path) -> str:
+    """Return a path as messages show it: `queue[0].rate`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return "".join(parts).removeprefix(".")
+
+
 class Place(NamedTuple):
     """A range of a file's text, in code points."""
 

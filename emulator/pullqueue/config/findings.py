@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from pullqueue.config.document import Place
+from pullqueue.config.document import Path, Place, path_text
 from pullqueue.text import escaped
 
 
@@ -57,7 +57,7 @@ class Report(NamedTuple):
 
     at: Place
     message: str
-    path: str = ""
+    path: Path = ()
     hint: str | None = None
     labels: Labels = ()
     fix: Fix | None = None
@@ -98,14 +98,19 @@ class Finding(NamedTuple):
     severity: Severity
     message: str
     """One line, without control characters: what is wrong, and what to do."""
-    key_path: str = ""
-    """Where in the data, as `queue[0].rate`; empty for a fault of the whole file."""
+    path: Path = ()
+    """The keys and indexes that lead there; empty for a fault of the whole file."""
     hint: str | None = None
     """What else may help."""
     labels: tuple[Label, ...] = ()
     """Other places that belong to the fault."""
     fix: Fix | None = None
     """How to fix it, where that is known."""
+
+    @property
+    def key_path(self) -> str:
+        """Where in the data, as `queue[0].rate`; empty for a fault of the whole file."""
+        return path_text(self.path)
 
     def __str__(self) -> str:
         place = f"{escaped(self.file)}:{self.line}:{self.column}"

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from jsonschema import Draft202012Validator, ValidationError, validators
 from jsonschema.protocols import Validator
 
-from pullqueue.config.dialects import BACKOFFS, INTEGERS, RETRY_INTEGERS, path_text
+from pullqueue.config.dialects import BACKOFFS, INTEGERS, RETRY_INTEGERS
 from pullqueue.config.document import (
     Mapping,
     Node,
     Pair,
+    Path,
     Place,
     Scalar,
     ScalarValue,
@@ -52,7 +53,7 @@ class Violation(NamedTuple):
     """The value, or the mapping."""
     key: Scalar | None
     """The value's key; None for the root and for items of a list."""
-    path: tuple[str | int, ...]
+    path: Path
     keyword: str
     """The keyword of the schema that is not satisfied."""
     schema: Schema
@@ -75,14 +76,9 @@ class Violation(NamedTuple):
         """The limit that the schema adds to the format."""
         return advice_in(self.schema)[1]
 
-    @property
-    def where(self) -> str:
-        """The path as messages and findings show it."""
-        return path_text(self.path)
-
     def report(self, message: str, *, hint: str | None = None, fix: Fix | None = None) -> Report:
         """Return a report on the value."""
-        return Report(self.place, message, self.where, hint=hint, fix=fix)
+        return Report(self.place, message, self.path, hint=hint, fix=fix)
 
     @property
     def name(self) -> str:
@@ -105,7 +101,7 @@ class UnknownKey(NamedTuple):
 
     mapping: Mapping
     pair: Pair
-    path: tuple[str | int, ...]
+    path: Path
 
     @property
     def name(self) -> str:

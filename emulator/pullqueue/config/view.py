@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, place_of
+from pullqueue.config.document import Mapping, Node, Path, Place, Scalar, Sequence, place_of
 from pullqueue.config.findings import Fix, Labels, Report
 from pullqueue.config.reader import ParseResult
 from pullqueue.config.settings import Settings
@@ -19,7 +19,7 @@ class Entry:
 
     __slots__ = ("is_null", "key", "path", "scalar", "value")
 
-    def __init__(self, key: Scalar, value: Node, path: str) -> None:
+    def __init__(self, key: Scalar, value: Node, path: Path) -> None:
         """Look at the value once: every rule asks for it."""
         self.key = key
         self.value = value
@@ -73,13 +73,12 @@ class Entry:
 class Section:
     """One mapping of the format."""
 
-    def __init__(self, node: Mapping, path: str = "") -> None:
+    def __init__(self, node: Mapping, path: Path = ()) -> None:
         """Index the keys of a mapping."""
         self.node = node
         self.path = path
-        prefix = f"{path}." if path else ""
         self.entries = {
-            pair.key.text: Entry(pair.key, pair.value, prefix + pair.key.text)
+            pair.key.text: Entry(pair.key, pair.value, (*path, pair.key.text))
             for pair in node.pairs
         }
 
@@ -105,7 +104,7 @@ class Section:
         if entry is None or not isinstance(entry.value, Sequence):
             return []
         return [
-            Section(item, f"{entry.path}[{index}]")
+            Section(item, (*entry.path, index))
             for index, item in enumerate(entry.value.items)
             if isinstance(item, Mapping)
         ]
@@ -176,7 +175,7 @@ class View:
     @cached_property
     def queue_at(self) -> dict[str | int, QueueNode]:
         """The queues by their index in the list."""
-        return {int(queue.path[len("queue[") : -1]): queue for queue in self.queues}
+        return {queue.path[1]: queue for queue in self.queues}
 
     @property
     def pull_queues(self) -> list[QueueNode]:

@@ -17,11 +17,10 @@ from pullqueue.config.dialects import (
     RETRY,
     RETRY_INTEGERS,
     TOP,
-    Path,
     keys_at,
     level_with,
 )
-from pullqueue.config.document import Scalar
+from pullqueue.config.document import Path, Scalar
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.tree import assign_type
 from pullqueue.text import shorten

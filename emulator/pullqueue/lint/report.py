@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +9,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pullqueue.config.check import CheckResult, check, checked_rules
-from pullqueue.config.document import Source
+from pullqueue.config.document import Path as KeyPath
+from pullqueue.config.document import Source, path_text
 from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.settings import Settings
 from pullqueue.text import escaped
-
-_QUEUE = re.compile(r"queue\[(\d+)\]")
 
 
 class LintOptions(NamedTuple):
@@ -124,11 +122,12 @@ def keyed(result: CheckResult) -> list[tuple[Finding, str]]:
     """Return each finding with its key: its path, with the queue's name instead of its index."""
     queues = result.view.queue_at if result.view else {}
 
-    def named(match: re.Match[str]) -> str:
-        queue = queues.get(int(match[1]))
-        return f"queue[{queue.name}]" if queue and queue.name else match[0]
+    def key(path: KeyPath) -> str:
+        queue = queues.get(path[1]) if path[:1] == ("queue",) and len(path) > 1 else None
+        named = (f"queue[{queue.name}]", *path[2:]) if queue and queue.name else path
+        return path_text(named)
 
-    return [(f, _QUEUE.sub(named, f.key_path, count=1)) for f in result.findings]
+    return [(finding, key(finding.path)) for finding in result.findings]
 
 
 def _without_known(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pullqueue import config as queue_yaml
 from pullqueue.clock import Clock, ManualClock, MovableClock
+from pullqueue.config.document import path_text
 from pullqueue.config.files import read_bytes
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
@@ -273,7 +273,8 @@ def queue_config(
         config = _parse(json.dumps(tree), file="queues", profile=profile)  # JSON is YAML
     except InvalidQueueConfigError as error:
         # Lines and columns of the text that was generated here would mean nothing to the user.
-        places = [re.sub("^queue", "queues", problem.key_path) for problem in error.problems]
+        paths = [problem.path for problem in error.problems]
+        places = [path_text(("queues", *p[1:]) if p[:1] == ("queue",) else p) for p in paths]
         texts = [f"{place}: {p.message}" for place, p in zip(places, error.problems, strict=True)]
         error.args = ("\n".join(texts),)
         raise

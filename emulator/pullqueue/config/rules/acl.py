@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pullqueue.config.document import Sequence
+from pullqueue.config.document import Path, Sequence
 from pullqueue.config.edits import delete_item, delete_pair, split_pair
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, edit_fix
@@ -119,7 +119,7 @@ def acl_duplicate(view: View) -> Iterator[Report]:
 
     Source: advice of this program; App Engine accepts it.
     """
-    first: dict[tuple[str, str, str | None], Entry] = {}
+    first: dict[tuple[Path, str, str | None], Entry] = {}
     for queue, section, entry in _addresses(view):
         other = first.setdefault((queue.path, entry.key.text, entry.text), entry)
         if other is not entry:

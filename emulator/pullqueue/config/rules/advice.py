@@ -210,7 +210,7 @@ def pull_to_pubsub(view: View) -> Iterator[Report]:
             f"{queue.title} is a pull queue, which Cloud Tasks does not have: move it to Pub/Sub, "
             "which has no leases by tag and no unique task names"
         )
-        yield Report(at=queue.entries["mode"].place, message=message, path=f"{queue.path}.mode")
+        yield queue.entries["mode"].report(message)
 
 
 @Rule("QY508", severity=Severity.INFO, opt_in=True, once=True)
@@ -235,7 +235,7 @@ def bucket_size_default(view: View) -> Iterator[Report]:
     """
     sized = {queue.path for queue in view.queues if queue.get("bucket_size")}
     for entry, per_second in rates(view):
-        if per_second > _HIGH_RATE and entry.path.rpartition(".")[0] not in sized:
+        if per_second > _HIGH_RATE and entry.path[:-1] not in sized:
             message = (
                 f"a rate of {entry.shown} starts at most 5 tasks at once: set "
                 f"`bucket_size: {round(per_second / 5)}`, or as many as may start together"
@@ -272,7 +272,7 @@ def queue_removed(view: View) -> Iterator[Report]:
             "reached: empty it first, or keep it"
         )
         at = entry.key_place if entry else view.top.place
-        yield Report(at=at, message=message, path="queue")
+        yield Report(at=at, message=message, path=("queue",))
 
 
 @Rule("QY510")
@@ -307,4 +307,4 @@ def mode_changed(view: View) -> Iterator[Report]:
         )
         entry = queue.get("mode") or queue.get("rate")
         at = entry.place if entry else queue.title_place
-        yield Report(at, message, f"{queue.path}.mode")
+        yield Report(at, message, (*queue.path, "mode"))

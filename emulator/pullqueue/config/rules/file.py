@@ -378,7 +378,7 @@ def no_queues(view: View) -> Iterator[Report]:
         if not view.shape.unknown_keys:
             yield Report(at=view.top.place, message=f"`queue` is missing: {advice}")
     elif entry is not None and view.settings.strict and _is_empty(entry.value):
-        yield Report(at=entry.key_place, message=f"`queue` is empty: {advice}", path="queue")
+        yield Report(at=entry.key_place, message=f"`queue` is empty: {advice}", path=("queue",))
 
 
 def _is_empty(value: Node) -> bool:

@@ -13,15 +13,13 @@ from pullqueue.config.dialects import (
     QUEUE,
     RETRY,
     TOP,
-    Path,
     keys_at,
     level_of,
     level_with,
     meant_key,
-    path_text,
     schema_at,
 )
-from pullqueue.config.document import Mapping, Pair, Scalar, Sequence, describe, place_of
+from pullqueue.config.document import Mapping, Pair, Path, Scalar, Sequence, describe, place_of
 from pullqueue.config.edits import delete_pair, rename_key
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import UNSAFE, Rule, edit_fix
@@ -88,7 +86,7 @@ def _unknown(unknown: UnknownKey) -> Report:
     return Report(
         at=place_of(unknown.pair.key),
         message=message,
-        path=path_text(unknown.path),
+        path=unknown.path,
         hint=_hint(key, level),
         fix=fix,
     )
@@ -159,7 +157,7 @@ def misplaced_key(view: View) -> Iterator[Report]:
             yield Report(
                 at=place_of(unknown.pair.key),
                 message=f"`{unknown.name}` is not allowed {where}: it belongs {LEVEL_NAMES[home]}",
-                path=path_text(unknown.path),
+                path=unknown.path,
                 hint=_acl_hint(unknown) if home == ACL_ENTRY else None,
                 fix=_move_fix(view, unknown, home),
             )
@@ -236,7 +234,7 @@ def missing_name(view: View) -> Iterator[Report]:
             if above and list(above.entries) == ["name"]:
                 hint = "if these keys belong to the queue above, remove the dash"
         message = "the queue has no name: add one, for example `name: mail-queue`"
-        yield Report(at=at, message=message, path=violation.where, hint=hint)
+        yield Report(at=at, message=message, path=violation.path, hint=hint)
 
 
 def is_explained(queue: Section, key: str) -> bool:

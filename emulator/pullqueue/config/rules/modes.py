@@ -55,7 +55,7 @@ def push_key_on_pull(view: View) -> Iterator[Report]:
         yield Report(
             at=violation.key_place,
             message=f"`{key}` is {violation.advice}",
-            path=violation.where,
+            path=violation.path,
             labels=((queue.entries["mode"].place, "the queue is a pull queue"),),
             fix=edit_fix(f"remove `{key}`", _removal(view, queue, key)),
         )
@@ -138,7 +138,7 @@ def push_without_rate(view: View) -> Iterator[Report]:
             message = f"{queue.title} has an `acl` but no `rate`: add `mode: pull`"
             line = "mode: pull"
         fix = _add_line(view, queue, line)
-        yield Report(at=at, message=message, path=violation.where, fix=fix)
+        yield Report(at=at, message=message, path=violation.path, fix=fix)
 
 
 def _add_line(view: View, queue: QueueNode, line: str) -> Fix | None:

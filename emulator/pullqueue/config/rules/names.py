@@ -74,7 +74,7 @@ def name_length(view: View) -> Iterator[Report]:
 
     Source: documentation; `taskqueue.Queue` of the Python SDK.
     """
-    wrong = {violation.where for violation in view.violations(name_format.code)}
+    wrong = {violation.path for violation in view.violations(name_format.code)}
     for queue, entry in _named(view):
         length = len(queue.name or "")
         if length > _MAX_NAME and entry.path not in wrong:
@@ -195,4 +195,6 @@ def default_queue_pull(view: View) -> Iterator[Report]:
     for queue in view.pull_queues:
         if queue.name == "default":
             message = "`default` must be a push queue: use another name for the pull queue"
-            yield Report(at=queue.entries["mode"].place, message=message, path=f"{queue.path}.mode")
+            yield Report(
+                at=queue.entries["mode"].place, message=message, path=(*queue.path, "mode")
+            )

@@ -52,8 +52,10 @@ def report_jsonl(report: RunReport) -> str:
 def _objects(report: RunReport) -> Iterator[dict[str, Any]]:
     for file in report.files:
         for finding in file.findings:
+            fields = finding._asdict()
             yield {
-                **finding._asdict(),
+                **{("key_path" if name == "path" else name): fields[name] for name in fields},
+                "key_path": finding.key_path,
                 "severity": finding.severity.value,
                 "labels": [label._asdict() for label in finding.labels],
                 "fix": _fix(finding, file.source),
