@@ -19,7 +19,7 @@ from cloudtasks_api import ApiRefused, Call, GrpcApi, HttpClient, RestApi
 from push_app import Control, PushApp, Received, push_app, until
 
 from pullqueue import Emulator, Limits, ManualClock
-from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS
+from pullqueue.cloudtasks.versions import V2, V2BETA2, VERSIONS
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 
@@ -30,12 +30,15 @@ CLOSED = "http://127.0.0.1:9"
 FACTS = yaml.safe_load((Path(__file__).parents[2] / "docs" / "conformance.yaml").read_text())[
     "facts"
 ]
+NOT_IN_V2BETA2 = ("CreateQueue", "dispatchDeadline", "appEngine", "answers")
+"""Words of facts that v2beta2 has in another form."""
 CASES = [
     pytest.param(
         fact, version, transport, id=f"{fact['call']}, {fact['when']}-{version}-{transport}"
     )
     for fact in FACTS
-    for version in fact.get("versions", ["v2", "v2beta3"])
+    for version in fact.get("versions", VERSIONS)
+    if version != "v2beta2" or not any(name in str(fact) for name in NOT_IN_V2BETA2)
     for transport in ("gRPC", "REST")
     if fact.get("transport", transport) == transport
 ]
@@ -71,18 +74,19 @@ class Replay:
             else RestApi(HttpClient(server.url), version=VERSIONS[version])
         )
         self._control = Control(server.url)
-        self._old_api = GrpcApi(server, version=V2BETA2)
+        self._v2 = RestApi(HttpClient(server.url), version=V2)
+        self._v2beta2 = RestApi(HttpClient(server.url), version=V2BETA2)
         self._fact = fact
 
     def call(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         """Call a method with a request of the table."""
-        api = self._old_api if name == "UploadQueueYaml" else self._api
+        api = self._v2beta2 if name == "UploadQueueYaml" else self._api
         return api(name, **self._filled(request))
 
     def prepare(self) -> None:
         """Create the queue, and what was there before the call."""
         queue = {"name": QUEUE, "retryConfig": self._fact.get("retry", {})}
-        self.call("CreateQueue", {"parent": LOCATION, "queue": queue})
+        self._v2("CreateQueue", parent=LOCATION, queue=queue)
         for step in self._fact.get("before", []):
             [(name, request)] = step.items()
             self.call(name, request)

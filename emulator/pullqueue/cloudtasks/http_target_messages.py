@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
+from urllib.parse import quote
 
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.messages import Message, check_range
@@ -11,6 +13,8 @@ from pullqueue.tasks import RequestToken
 from pullqueue.text import is_email, quoted
 
 _LARGEST_PORT: Final = 65_535
+_is_host = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII).fullmatch
+_not_in_a_url = re.compile(r"[^!-~]+|#")
 _FIELD: Final = "queue.http_target"
 
 
@@ -29,9 +33,9 @@ def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | No
     if message.http_method not in methods:
         field = f"{_FIELD}.http_method"
         raise invalid(f"{field} is {message.http_method}: use a name of HttpMethod", field=field)
-    if uri.HasField("host") and not uri.host:
+    if uri.HasField("host") and not _is_host(uri.host):
         field = f"{_FIELD}.uri_override.host"
-        raise invalid(f"{field} is empty: name a host, or leave it out", field=field)
+        raise invalid(f"{field} is {quoted(uri.host)}: use the name of a host", field=field)
     if uri.HasField("port"):
         check_range(uri.port, 0, _LARGEST_PORT, f"{_FIELD}.uri_override.port")
     scheme = "http" if uri.scheme == uri.Scheme.Value("HTTP") else "https"
@@ -39,8 +43,8 @@ def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | No
         scheme=scheme if uri.HasField("scheme") else None,
         host=uri.host if uri.HasField("host") else None,
         port=int(uri.port) if uri.HasField("port") else None,
-        path=uri.path_override.path if uri.HasField("path_override") else None,
-        query=uri.query_override.query_params if uri.HasField("query_override") else None,
+        path=_encode(uri.path_override.path) if uri.HasField("path_override") else None,
+        query=_encode(uri.query_override.query_params) if uri.HasField("query_override") else None,
         if_not_exists=uri.uri_override_enforce_mode
         == uri.UriOverrideEnforceMode.Value("IF_NOT_EXISTS"),
         method=methods[message.http_method].name if message.http_method else None,
@@ -84,6 +88,11 @@ def write_token(message: Message, token: RequestToken | None) -> None:
     written = getattr(message, token.kind)
     written.service_account_email = token.email
     setattr(written, "scope" if token.kind == "oauth_token" else "audience", token.detail)
+
+
+def _encode(part: str) -> str:
+    """Return a part of a URL with what is not valid there percent-encoded, as in URLs of tasks."""
+    return _not_in_a_url.sub(lambda match: quote(match[0], safe=""), part)
 
 
 def _check_headers(headers: tuple[tuple[str, str], ...], most: int) -> None:

@@ -94,7 +94,10 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("target", "text"),
         [
-            ({"uriOverride": {"host": ""}}, "uri_override.host is empty"),
+            *(
+                ({"uriOverride": {"host": host}}, "uri_override.host is .*: use the name of a host")
+                for host in ("", "a b", "a/b", "a?b", "x@y", "a\r\nb", "a:b")
+            ),
             ({"uriOverride": {"port": "-1"}}, "uri_override.port is -1: use 0 to 65535"),
             ({"httpMethod": 99}, "http_method is 99"),
             ({"oidcToken": {"audience": "me"}}, "service_account_email is missing"),
@@ -141,6 +144,17 @@ class TestSettings:
 )
 def test_each_part_of_a_url_is_overridden(target: HttpTarget, url: str, expected: str) -> None:
     assert override_url(url, target) == expected
+
+
+def test_paths_and_queries_are_encoded(call: Call, emulator: Emulator) -> None:
+    """Neither can add a header to the request."""
+    path, query = {"path": "/a b\r\nX: 1#é"}, {"queryParams": "q=1 2"}
+    create(call, uriOverride={"host": "b.net", "pathOverride": path, "queryOverride": query})
+    add(call, "https://a.net")
+
+    [attempt] = run_tasks(emulator, send=lambda _: 200)
+
+    assert attempt.request.url == "https://b.net/a%20b%0D%0AX:%201%23%C3%A9?q=1%202"
 
 
 @pytest.mark.parametrize(
