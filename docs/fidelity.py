@@ -1,5 +1,7 @@
 """Write the tables of the reference: from `fidelity.csv`, and from `conformance.yaml`.
 
+The README has the score of the second.
+
 python docs/fidelity.py            write them into their pages
 python docs/fidelity.py --check    fail if a page is out of date
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable
 from itertools import groupby
@@ -39,13 +42,18 @@ def fidelity() -> str:
     return "\n\n".join(parts)
 
 
+def score() -> str:
+    """Return how many of the recorded facts are the same here: `72 of 74`."""
+    facts = yaml.safe_load((DOCS / "conformance.yaml").read_text("utf-8"))["facts"]
+    return f"{sum('ours' not in fact for fact in facts)} of {len(facts)}"
+
+
 def conformance() -> str:
     """Return the score, and each fact that was recorded, with its witness."""
     data = yaml.safe_load((DOCS / "conformance.yaml").read_text("utf-8"))
     facts, witnesses = data["facts"], data["witnesses"]
-    same = sum("ours" not in fact for fact in facts)
     lines = [
-        f"**{same} of {len(facts)}** recorded answers and deliveries are the same here.",
+        f"**{score()}** recorded answers and deliveries are the same here.",
         "",
         "| call | when | production | here | witness |",
         "|---|---|---|---|---|",
@@ -92,17 +100,22 @@ def updated(text: str, table: str) -> str:
     return f"{head}{START}\n{table}\n{END}{tail}"
 
 
+def with_score(text: str, score: str) -> str:
+    """Return the README with the present score."""
+    return re.sub(r"\d+ of \d+ the same", f"{score} the same", text)
+
+
 def main(arguments: list[str]) -> int:
     """Write or check the pages and return the exit status."""
     status = 0
-    for name, table in PAGES.items():
-        page = DOCS / "reference" / name
+    pages = [(DOCS / "reference" / name, updated, table()) for name, table in PAGES.items()]
+    for page, update, generated in [*pages, (DOCS.parent / "README.md", with_score, score())]:
         text = page.read_text("utf-8")
-        new = updated(text, table())
+        new = update(text, generated)
         if new == text:
             continue
         if "--check" in arguments:
-            print(f"{name}: its table is out of date: run python docs/fidelity.py")
+            print(f"{page.name} is out of date: run python docs/fidelity.py")
             status = 1
         else:
             page.write_text(new, "utf-8")
