@@ -79,9 +79,13 @@ class Client:
 
     def put(self, name: str = "", count: int = 0, transaction: Any = None) -> Any:
         """Store an entity with a number and return its key."""
+        return self.put_key(self.key(name), count, transaction)
+
+    def put_key(self, key: Any, count: int = 0, transaction: Any = None) -> Any:
+        """Store an entity of a key with a number and return the key."""
         request = datastore_pb.PutRequest()
         entity = request.entity.add()
-        entity.key.CopyFrom(self.key(name))
+        entity.key.CopyFrom(key)
         entity.entity_group.SetInParent()
         entity.property.add(name="count", multiple=False).value.int64Value = count
         if transaction is not None:

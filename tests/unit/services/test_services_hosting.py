@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,7 +135,7 @@ def test_a_reset_keeps_entities_unless_asked(serve: Serve) -> None:
     assert (client.get("a"), value_of(client)) == (None, None)
 
 
-def test_a_reset_deletes_the_files(serve: Serve, tmp_path: Any) -> None:
+def test_a_reset_deletes_the_files(serve: Serve, tmp_path: Path) -> None:
     server = serve(data=tmp_path)
     Client(server.url).put("a", 1)
     (tmp_path / "blobs").mkdir()
@@ -172,6 +174,36 @@ def test_the_app_is_where_push_tasks_are_sent(serve: Serve) -> None:
     assert list(names.module) == ["default", "worker"]
     assert host.hostname == f"localhost:{port + 1}"
     assert login.login_url.endswith(f"continue=http%3A//localhost%3A{port}/mine")
+
+
+# Google's stub leaves the file that it reads to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_blobs_are_in_the_folder_of_data(serve: Serve, tmp_path: Path) -> None:
+    """Their stub keeps what it knows of them in the datastore of the server, under its app."""
+    client = Client(serve(data=tmp_path).url)
+    blobs = api("blobstore.blobstore_service_pb2")
+    storage = api("blobstore.file_blob_storage").FileBlobStorage(str(tmp_path / "blobs"), APP)
+    url = client.call(
+        "blobstore",
+        "CreateUploadURL",
+        blobs.CreateUploadURLRequest(success_path="/done"),
+        blobs.CreateUploadURLResponse(),
+    ).url
+    assert url.startswith("http://localhost:8080/_ah/upload/")
+    storage.StoreBlob("mine", BytesIO(b"picture"))
+    info = client.key("mine", kind="__BlobInfo__")
+    client.put_key(info)
+    asked = blobs.FetchDataRequest(blob_key="mine", start_index=0, end_index=3)
+
+    found = client.call("blobstore", "FetchData", asked, blobs.FetchDataResponse())
+    assert found.data == b"pict"
+    deletion = blobs.DeleteBlobRequest(blob_key=["mine"])
+    client.call("blobstore", "DeleteBlob", deletion, blobs.FetchDataResponse())
+
+    assert client.get_key(info) is None
+    with pytest.raises(RefusedError) as refused:
+        client.call("blobstore", "FetchData", asked, blobs.FetchDataResponse())
+    assert refused.value.code == blobs.BlobstoreServiceError.BLOB_NOT_FOUND
 
 
 def test_the_names_of_services() -> None:
