@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from pullqueue.sdk.imports import apiproxy_rpc
+from pullqueue.sdk.imports import apiproxy_rpc, apiproxy_stub_map
+from pullqueue.sdk.stub import DATASTORE
 
 Intercept: TypeAlias = Callable[["ServiceCall", Callable[[], object]], object]
 """Takes a call and what carries it out; what it raises is raised where the call is made."""
@@ -48,6 +49,13 @@ def intercepted(intercept: Intercept) -> Iterator[None]:
 
     with patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", make_call):
         yield
+
+
+def clear_cache() -> None:
+    """Clear what ndb has cached in this thread, as at the beginning of each request."""
+    tasklets = sys.modules.get("google.appengine.ext.ndb.tasklets")
+    if tasklets is not None and apiproxy_stub_map.apiproxy.GetStub(DATASTORE) is not None:
+        tasklets.get_context().clear_cache()
 
 
 def drop_requests() -> None:

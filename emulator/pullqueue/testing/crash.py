@@ -22,7 +22,14 @@ from pullqueue.testing.clock import expire_leases, sleeping
 from pullqueue.testing.describing import describe
 from pullqueue.testing.drain import Worker, drain
 from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
-from pullqueue.testing.points import Actor, Point, current_actor, drop_requests, observed
+from pullqueue.testing.points import (
+    Actor,
+    Point,
+    clear_cache,
+    current_actor,
+    drop_requests,
+    observed,
+)
 from pullqueue.testing.run_tasks import App, Sender, SendFunction
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -194,6 +201,7 @@ class _Trial:
         planned = list(injector.planned())
         if not planned:
             raise AssertionError("crash_test: the worker makes no call to a queue")
+        clear_cache()
         error = verify(self._check)
         if error is not None:
             raise error
@@ -209,6 +217,7 @@ class _Trial:
             if injector.crashed is not None:
                 expire_leases(self._emulator)
                 self._run_worker(self._worker or _no_worker, errors="retry")
+                clear_cache()
                 error = verify(self._check)
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
             error = raised
@@ -278,7 +287,10 @@ class _Trial:
         self, request: PushRequest, call_next: Callable[[], PushResponse]
     ) -> PushResponse:
         """Send the request of a push task."""
-        return self._injector.at_attempt(request, call_next) if self._injector else call_next()
+        if self._injector is not None:
+            return self._injector.at_attempt(request, call_next)
+        clear_cache()
+        return call_next()
 
 
 @contextmanager
@@ -404,6 +416,7 @@ class _CrashInjector:
         self.attempts.append(handler)
         response: PushResponse | None = None
         before, self.current = self.current, handler
+        clear_cache()
         with handler.acting():
             try:
                 response = call_next()

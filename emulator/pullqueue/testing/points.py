@@ -158,6 +158,14 @@ def drop_requests() -> None:
         rpcs.drop_requests()
 
 
+def clear_cache() -> None:
+    """Clear what libraries have cached in this thread: neither a request nor a check sees it."""
+    if "pullqueue.sdk.rpcs" in sys.modules:
+        from pullqueue.sdk import rpcs  # noqa: PLC0415 - is loaded
+
+        rpcs.clear_cache()
+
+
 @contextmanager
 def _threads_of_actors() -> Iterator[None]:
     """Make the calls of threads, in the block, those of the actor that has started them."""

@@ -32,7 +32,7 @@ from pullqueue.testing.arguments import (
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe
 from pullqueue.testing.interrupt import WorkerStopped
-from pullqueue.testing.points import Actor, Point, current_actor, observed
+from pullqueue.testing.points import Actor, Point, clear_cache, current_actor, observed
 from pullqueue.testing.run_tasks import App, Sender, SendFunction
 from pullqueue.testing.schedule import Choice, DueTask, RacingActor, Refusal, Schedule
 from pullqueue.text import quoted
@@ -292,6 +292,7 @@ class _Race:
         if isinstance(error, Refusal):
             raise error.error
         if error is None:
+            clear_cache()
             error = verify(self._check)
         if error is None:
             return tuple(schedule.choices)

@@ -144,7 +144,7 @@ def test_a_later_handler_does_not_continue_the_tasklets_of_a_dead_one(
         pushed.add()
 
     def check() -> None:
-        values = [ndb.Key(Account, name).get(use_cache=False).value for name in "ab"]
+        values = [ndb.Key(Account, name).get().value for name in "ab"]
         assert all(1 <= value <= 2 for value in values)
         assert len({id(context) for context in seen}) == len(seen)
 
@@ -153,6 +153,27 @@ def test_a_later_handler_does_not_continue_the_tasklets_of_a_dead_one(
 
     # Where only its response is lost, the instance lives, and has the context of the thread.
     assert [failure.crash for failure in caught.value.failures] == [Crash.RESPONSE_LOST]
+
+
+def test_a_handler_begins_without_a_cache(emulator: Emulator, app: App) -> None:
+    """What setup has put is read from the datastore, as in a request of its own."""
+    without_crash = [True]
+
+    def setup() -> None:
+        app.setup()
+        Account(id="charge").put()
+
+    def send(_: PushRequest) -> int:
+        app.charge_wrongly()
+        return 200
+
+    def check() -> bool:
+        return bool(without_crash and without_crash.pop())
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=setup, check=check, send=send)
+
+    assert "datastore_v3.Get 1 key of kind Account" in caught.value.failures[-1].calls
 
 
 def test_a_worker_with_transactional_tasks(emulator: Emulator, queue: Queue, pushed: Queue) -> None:

@@ -62,7 +62,7 @@ def run(emulator: Emulator, count: Callable[[], object], **options: Any) -> int:
         return 200
 
     def check() -> None:
-        assert ndb.Key(Counter, "all").get(use_cache=False).visits == 2
+        assert ndb.Key(Counter, "all").get().visits == 2
 
     return race_test(emulator, setup=setup, check=check, send=send, clock=False, **options)
 
