@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pullqueue import errors
 
@@ -14,6 +14,10 @@ EXIT_USAGE = 2
 """An argument, or a value in it, is not valid."""
 EXIT_FAILURE = 3
 """There is no server, a file cannot be used, or the command has a bug."""
+
+
+LOCALIZED_MESSAGE = "type.googleapis.com/google.rpc.LocalizedMessage"
+"""The type of a detail that has the emulator's advice, beside a message of production."""
 
 
 class RpcCode(NamedTuple):
@@ -109,6 +113,16 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
     }
 )
 """Through the SDK, quota and deadline are exceptions of their own, not codes (`pullqueue.sdk`)."""
+
+
+def advice_in(error: Mapping[str, Any]) -> str | None:
+    """Return the advice in an `error` of a response, or None.
+
+    Raises:
+        TypeError, AttributeError, LookupError: it is not an error of this server.
+    """
+    found = (each for each in error.get("details", ()) if each.get("@type") == LOCALIZED_MESSAGE)
+    return next((str(each["message"]) for each in found), None)
 
 
 def codes_of(error: errors.PullQueueError) -> ErrorCodes:

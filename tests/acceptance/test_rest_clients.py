@@ -131,13 +131,18 @@ def lifecycle(api: Any) -> dict[str, Any]:
     }
 
 
-def test_python(server: Server, key: Path) -> None:
-    """Google's API client, built from the description of the server."""
+def discovered(server: Server, key: Path) -> Any:
+    """Return Google's API client for Python, built from the description of the server."""
     credentials = Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
         str(key), scopes=["https://www.googleapis.com/auth/taskqueue"]
     )
     url = f"{server.url}/discovery/v1/apis/{{api}}/{{apiVersion}}/rest"
-    with build("taskqueue", "v1beta2", credentials=credentials, discoveryServiceUrl=url) as api:
+    return build("taskqueue", "v1beta2", credentials=credentials, discoveryServiceUrl=url)
+
+
+def test_python(server: Server, key: Path) -> None:
+    """Google's API client, built from the description of the server."""
+    with discovered(server, key) as api:
         reported = lifecycle(api)
 
     check_lifecycle(reported)
@@ -222,3 +227,16 @@ def test_the_sample(tmp_path: Path) -> None:
         "",
     ]
     assert emulator.queue("words").list_tasks() == []
+
+
+def test_python_shows_production_s_text_and_the_advice(
+    server: Server, key: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "pullqueue.server")
+    with discovered(server, key) as api, pytest.raises(HttpError) as excinfo:
+        api.tasks().delete(**IN_QUEUE, task="never").execute()
+
+    advice = 'task "never" of queue "pull-queue" does not exist'
+    assert excinfo.value.reason == "The task name is invalid."
+    assert advice in str(excinfo.value)
+    assert f"refused, 400: The task name is invalid. ({advice})" in caplog.text

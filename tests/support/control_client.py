@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
 
+from pullqueue.error_codes import advice_in
 from pullqueue.server.lifecycle import Server
 
 
@@ -23,8 +24,8 @@ class Reply(NamedTuple):
     @property
     def message(self) -> str:
         """The text of a refusal."""
-        detail = self.body["error"]["errors"][0]
-        return str(detail.get("debugInfo") or detail["message"])
+        error = self.body["error"]
+        return advice_in(error) or str(error["message"])
 
 
 class ControlClient:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from flask import Flask, Response
+from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from pullqueue.api import messages
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
-from pullqueue.error_codes import RPC_CODES, codes_of, rpc_code_of
+from pullqueue.error_codes import LOCALIZED_MESSAGE, RPC_CODES, codes_of, rpc_code_of
 from pullqueue.errors import PullQueueError, TaskLeaseExpiredError, UnknownQueueError
+
+LOCALE = "en-US"
 
 _log = logging.getLogger("pullqueue.server")
 
@@ -43,7 +45,7 @@ class ApiError(PullQueueError):
         """Store what the envelope contains; without a code and a status it is INVALID_ARGUMENT.
 
         `message` is the text of the real service where that is known; `explanation` then states
-        what exactly was wrong, and is sent as `debugInfo`.
+        what exactly was wrong and what to do: among the details, which Google's clients print.
         """
         self.rpc_code = rpc_code or rpc_code_of(status or 400)
         self.status = status or RPC_CODES[self.rpc_code].http_status
@@ -78,13 +80,18 @@ class ApiError(PullQueueError):
         detail: Json = {"domain": "global", "reason": self.reason, "message": str(self)}
         if self.location is not None:
             detail |= {"locationType": self.location_type, "location": self.location}
-        if self.explanation is not None:
-            detail["debugInfo"] = self.explanation
         error = {"errors": [detail], "code": self.status, "message": str(self)}
+        if self.explanation is not None:
+            error["details"] = [localized(self.explanation)]
         if with_rpc_code:
             error["status"] = self.rpc_code
         body = encode({"error": error})
         return Response(body, self.status, self.headers, content_type=JSON_TYPE)
+
+
+def localized(advice: str) -> Json:
+    """Return the detail of an error that has the emulator's advice."""
+    return {"@type": LOCALIZED_MESSAGE, "locale": LOCALE, "message": advice}
 
 
 def register_error_handlers(app: Flask) -> None:
@@ -92,7 +99,13 @@ def register_error_handlers(app: Flask) -> None:
 
     @app.errorhandler(PullQueueError)
     def refuse(error: PullQueueError) -> Response:
-        return ApiError.of(error).response()
+        refusal = ApiError.of(error)
+        if refusal.explanation is not None:
+            _log.info(
+                "%s %s refused, %d: %s (%s)",
+                *(request.method, request.path, refusal.status, refusal, refusal.explanation),
+            )
+        return refusal.response()
 
     @app.errorhandler(HTTPException)
     def refuse_request(error: HTTPException) -> Response:

@@ -11,7 +11,7 @@ import click
 
 from pullqueue.address import ADDRESS_VARIABLE
 from pullqueue.cli.connection import BrokenResponseError, Connection, Json, NoResponseError
-from pullqueue.error_codes import EXIT_FAILURE, EXIT_USAGE
+from pullqueue.error_codes import EXIT_FAILURE, EXIT_USAGE, advice_in
 
 _TIMEOUT_SECONDS = 60.0
 
@@ -98,8 +98,8 @@ class Client:
                 return FailedError(f"{self.url} is not ready: {answer['reason']}")
             error = answer["error"]
             message = error["message"]
-            # The message may be that of the real service; the details are in `debugInfo`.
-            details = str(error["errors"][0].get("debugInfo") or message)
+            # The message may be that of the real service.
+            details = advice_in(error) or str(message)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return self._not_pullqueue()
         if message == HTTPStatus.NOT_FOUND.phrase:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pullqueue.api.encoding import Json
-from pullqueue.api.errors import ApiError
+from pullqueue.api.errors import ApiError, localized
 from pullqueue.cloudtasks import texts
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import (
@@ -21,7 +21,6 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 
-LOCALE: Final = "en-US"
 _TYPE: Final = "type.googleapis.com/google.rpc."
 _TEXTS: Final[Mapping[type[PullQueueError], str]] = MappingProxyType(
     {
@@ -61,8 +60,7 @@ class CloudTasksError(ApiError):
     def details(self) -> list[Json]:
         """The details as JSON: production's, and the advice; else the field that is not valid."""
         if self.explanation:
-            advice = {"@type": f"{_TYPE}LocalizedMessage", "locale": LOCALE}
-            return [*self.own_details, advice | {"message": self.explanation}]
+            return [*self.own_details, localized(self.explanation)]
         if self.location is None or self.rpc_code != "INVALID_ARGUMENT":
             return self.own_details
         violations = [{"field": self.location, "description": str(self)}]
@@ -90,8 +88,11 @@ def permission_denied(project: str, *, advice: str) -> CloudTasksError:
         "service": "cloudtasks.googleapis.com",
     }
     info = {"@type": f"{_TYPE}ErrorInfo", "reason": "CONSUMER_INVALID", "domain": "googleapis.com"}
-    message = {"@type": f"{_TYPE}LocalizedMessage", "locale": LOCALE, "message": text}
-    details: list[Json] = [info | {"metadata": metadata}, message, help_detail(texts.CONSOLE_HELP)]
+    details: list[Json] = [
+        info | {"metadata": metadata},
+        localized(text),
+        help_detail(texts.CONSOLE_HELP),
+    ]
     return CloudTasksError(text, rpc_code="PERMISSION_DENIED", advice=advice, details=details)
 
 

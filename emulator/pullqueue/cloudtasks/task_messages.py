@@ -12,10 +12,11 @@ from urllib.parse import quote
 from google.rpc import code_pb2
 
 from pullqueue.address import split_url
+from pullqueue.api.errors import LOCALE
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import LOCALE, CloudTasksError, invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.http_target_messages import write_token
 from pullqueue.cloudtasks.messages import BASIC, FULL, Message, has, message_class, write_time
 from pullqueue.cloudtasks.methods import TASK

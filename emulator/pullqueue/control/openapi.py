@@ -7,7 +7,7 @@ from functools import cache
 from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, field
 
 import pullqueue
 from pullqueue.api.encoding import Json
@@ -26,7 +26,14 @@ class ErrorDetail(Model):
     message: str
     locationType: Maybe[str] = UNSET  # noqa: N815 - Google's names
     location: Maybe[str] = UNSET
-    debugInfo: Maybe[str] = UNSET  # noqa: N815 - the same
+
+
+class Advice(Model):
+    """What was wrong and what to do, where the message is a text of production."""
+
+    type: Annotated[str, Meta(description="google.rpc.LocalizedMessage")] = field(name="@type")
+    locale: str
+    message: str
 
 
 class ErrorEnvelope(Model):
@@ -35,6 +42,7 @@ class ErrorEnvelope(Model):
     errors: list[ErrorDetail]
     code: Count
     message: str
+    details: Maybe[list[Advice]] = UNSET
     status: Annotated[Maybe[str], Meta(description="A code of google.rpc.Code.")] = UNSET
 
 

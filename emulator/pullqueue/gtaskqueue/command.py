@@ -21,6 +21,7 @@ from pullqueue.cli.connection import (
     NoResponseError,
     server_url,
 )
+from pullqueue.error_codes import advice_in
 
 _TIMEOUT_SECONDS = 60
 
@@ -184,7 +185,7 @@ def _refusal(body: bytes) -> ApiError | None:
     """Return the service's message with its details, if it was the service that responded."""
     try:
         error = json.loads(body)["error"]
-        details = error["errors"][0].get("debugInfo")
+        details = advice_in(error)
         return ApiError(f"{error['message']}{f' ({details})' if details else ''}")
     except (ValueError, LookupError, TypeError, AttributeError):
         return None

@@ -13,6 +13,7 @@ from commands import shown_on_terminal
 from odd_servers import always_answering, answering
 
 from pullqueue.cli import main
+from pullqueue.error_codes import LOCALIZED_MESSAGE
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\r\u202e"
 NOT_SAFE = "[^\n\x20-\x7e…]"
@@ -23,7 +24,7 @@ def evil(names: str) -> dict[str, object]:
     return dict.fromkeys(names.split(), EVIL)
 
 
-ERROR = evil("message") | {"errors": [evil("debugInfo")]}
+ERROR = evil("message") | {"details": [{"@type": LOCALIZED_MESSAGE, **evil("message")}]}
 _TIME = "2026-01-01T00:00:00+00:00"
 _PULL_TASK = {
     **evil("name queue tag state retry_count retry_limit"),

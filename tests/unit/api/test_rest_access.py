@@ -74,7 +74,7 @@ class TestAcl:
         response = guarded.get(f"{ROOT}/pull", headers=bearer(tokens, WORKER))
 
         assert refusal(response) == (403, "forbidden", "Forbidden")
-        assert response.get_json()["error"]["errors"][0]["debugInfo"] == (
+        assert response.get_json()["error"]["details"][0]["message"] == (
             '"worker@example.com" is not a user_email in the acl of queue "pull": '
             "add it there in queue.yaml"
         )

@@ -266,8 +266,8 @@ class TestGzip:
         """Its sender learns what is missing."""
         response = call("POST", "pull/tasks", data=ZIPPED, content_type=content_type)
 
-        (detail,) = response.get_json()["error"]["errors"]
-        assert "the body is gzip: send Content-Encoding: gzip with it" in detail["debugInfo"]
+        (detail,) = response.get_json()["error"]["details"]
+        assert "the body is gzip: send Content-Encoding: gzip with it" in detail["message"]
 
     @pytest.mark.parametrize(
         ("coding", "data"),
@@ -353,6 +353,6 @@ class TestRefusals:
         """Beside the text of the real service is what exactly was wrong."""
         response = call("POST", "pull/tasks", json={"payloadBase64": "a+b"})
 
-        assert response.get_json()["error"]["errors"][0]["debugInfo"] == (
+        assert response.get_json()["error"]["details"][0]["message"] == (
             "payloadBase64 is not URL-safe base64: use only A-Z a-z 0-9 - _"
         )
