@@ -129,7 +129,7 @@ def test_the_report_of_tasks(
 def test_its_environment(execute: Execute) -> None:
     """It names the server in every way that clients look for it, and is not production's."""
     signs = {"GAE_ENV", "GAE_SERVICE", "GAE_INSTANCE", "GAE_APPLICATION", "SERVER_SOFTWARE"}
-    signs |= {"GOOGLE_CLOUD_PROJECT", "APPENGINE_RUNTIME"}
+    signs |= {"APPENGINE_RUNTIME"}
     _, output, _ = execute(
         *python(SHOW_ENVIRONMENT), PYTHONPATH="/before", APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="true"
     )
@@ -147,6 +147,8 @@ def test_its_environment(execute: Execute) -> None:
     assert reported["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
     assert signs & (reported.keys() - os.environ.keys()) == set()
     assert reported["GAE_PARTITION"] == "dev"
+    assert reported["GOOGLE_CLOUD_PROJECT"] == "my-app"
+    assert reported["APPLICATION_ID"] == "dev~my-app"
 
 
 def test_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +161,12 @@ def test_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert variables["APPLICATION_ID"] == "dev~mine"
     monkeypatch.setenv("GAE_APPLICATION", "s~mine")
     assert variables_for("127.0.0.1:8124")["APPLICATION_ID"] == "s~mine"
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT")
+    variables = variables_for("127.0.0.1:8124")
+    assert (variables["GOOGLE_CLOUD_PROJECT"], variables["GAE_PARTITION"]) == ("mine", "s")
+    monkeypatch.setenv("APPLICATION_ID", "example.com:first")
+    variables = variables_for("127.0.0.1:8124")
+    assert variables["APPLICATION_ID"] == variables["GAE_LONG_APP_ID"] == "example.com:first"
 
 
 @pytest.mark.parametrize(("project", "app_id"), [("shop", "dev~shop"), ("s~shop", "s~shop")])

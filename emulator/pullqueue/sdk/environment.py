@@ -63,24 +63,23 @@ def _local_app(project: str | None) -> dict[str, str]:
     standard error with them. Go and Java put the partition before the id of the app; Python's SDK
     reads APPLICATION_ID, so that all of them see the same entities.
     """
-    partition, app = _app(project)
+    app_id = default_app_id(project)
+    partition, _, app = app_id.rpartition("~")
     local = {
         "RUN_WITH_DEVAPPSERVER": "1",
-        "GAE_PARTITION": partition,
+        "GAE_PARTITION": partition or "dev",
         "GAE_LONG_APP_ID": app,
         "GAE_MODULE_NAME": "default",
         "GAE_MODULE_VERSION": "1",
         "GAE_MINOR_VERSION": "1",
         "GAE_MODULE_INSTANCE": "0",
+        "GOOGLE_CLOUD_PROJECT": app,
     }
-    names = [name for name in local if name.startswith("GAE_M") and name in os.environ]
-    local |= {name: os.environ[name] for name in names}
-    local[sitecustomize.APP_ID_VARIABLE] = default_app_id(project)
-    if project:
-        local["GOOGLE_CLOUD_PROJECT"] = app
-        if "GAE_APPLICATION" in os.environ:
-            local["GAE_APPLICATION"] = local[sitecustomize.APP_ID_VARIABLE]
-    return local
+    if not project:
+        local |= {name: os.environ[name] for name in local if name in os.environ}
+    elif "GAE_APPLICATION" in os.environ:
+        local["GAE_APPLICATION"] = app_id
+    return local | {sitecustomize.APP_ID_VARIABLE: app_id}
 
 
 def default_app_id(project: str | None = None) -> str:
@@ -89,13 +88,7 @@ def default_app_id(project: str | None = None) -> str:
         for name in (sitecustomize.APP_ID_VARIABLE, "GAE_APPLICATION"):
             if given := os.environ.get(name):
                 return given
-    return "~".join(_app(project))
-
-
-def _app(project: str | None) -> tuple[str, str]:
-    """Return partition and id of an app without one."""
-    if project:
-        partition, _, app = project.rpartition("~")
-        return partition or "dev", app
-    app = os.environ.get("GAE_LONG_APP_ID", os.environ.get("GOOGLE_CLOUD_PROJECT", DEFAULT_PROJECT))
-    return os.environ.get("GAE_PARTITION", "dev"), app
+        names = ("GAE_LONG_APP_ID", "GOOGLE_CLOUD_PROJECT")
+        project = next(filter(None, map(os.environ.get, names)), DEFAULT_PROJECT)
+        return f"{os.environ.get('GAE_PARTITION', 'dev')}~{project}"
+    return project if "~" in project else f"dev~{project}"

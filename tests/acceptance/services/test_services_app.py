@@ -17,7 +17,8 @@ import pytest
 from executing import EXEC
 from programs import completed, running
 from push_app import until
-from served import free_port, serving
+from served import SERVE, free_port, serving
+from services_client import Client
 from stores import LONG
 
 from pullqueue.services.journal import Journal
@@ -110,6 +111,25 @@ def test_kill_9_loses_nothing_that_was_acknowledged(folder: Path) -> None:
     journal = Journal(folder / "data" / "datastore.db")
     assert journal.tasks() == []
     journal.close()
+
+
+def test_a_command_deletes_the_data(folder: Path) -> None:
+    """A reset with `--services`, and no other one; the banner names the folder."""
+    with serving("--data", "data", folder=folder) as served:
+        client, command = Client(served.url), (sys.executable, "-m", "pullqueue", "reset", "--yes")
+        client.put("a", 1)
+        completed([*command, "--url", served.url], cwd=folder, check=True)
+        assert client.get("a") == 1
+        completed([*command, "--services", "--url", served.url], cwd=folder, check=True)
+        assert client.get("a") is None
+        second = completed([*SERVE, "--port", "0", "--data", "data"], cwd=folder)
+        served.process.terminate()
+        output, _ = served.process.communicate(timeout=60)
+
+    assert "Datastore and blobs are stored in data\n" in output
+    assert f"Tasks are stored in sqlite:///{folder / 'data' / 'tasks.db'}\n" in output
+    assert (second.returncode, second.stderr.count("\n")) == (3, 1), second.stderr
+    assert 'data/datastore.db" is in use by another server: stop it' in second.stderr
 
 
 def test_python_and_the_server_agree_on_the_project(folder: Path) -> None:
