@@ -2,23 +2,31 @@
 
 The app is one of Flask whose handler does nothing. Costs of `run_tasks` are seconds of the
 processor; those of a server, and of the loop of http.client beside it, are seconds on the wall.
+Run as a module with a port it is a worker that leases tasks over REST.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from http.client import HTTPConnection
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
+from typing import Any
 
 import flask
 from werkzeug.test import Client
 
 from benchmarks.measuring import Figure, Options, Turn, compare, timed
-from benchmarks.servers import emulator_and_empty_views
+from benchmarks.servers import emulator_and_empty_views, running
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.address import DEFAULT_HOST as HOST
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate
@@ -40,9 +48,19 @@ AS_FAST_AS_POSSIBLE = QueueSettings(
     name="web", mode=QueueMode.PUSH, rate=Rate(count=1_000_000, unit="s"), bucket_size=MAX_TASKS
 )
 
+FAST_AND_PULL = """\
+queue:
+- name: web
+  rate: 500/s
+- name: pull
+  mode: pull
+"""
+WORKERS = 8
+
 AT_MOST_A_CALL = 2.0
 GROWTH = 1.5
 SPEED_OF_A_LOOP = 0.5
+SPEED_BESIDE_WORKERS = 0.5
 
 app = flask.Flask(__name__)
 pause = threading.Event()
@@ -71,6 +89,16 @@ def measure(options: Options) -> Iterator[Figure]:
                         peer_value=peer_value * 1e6,
                         at_least=SPEED_OF_A_LOOP,
                     )
+        with beside_workers(views.empty_port, tasks) as (busy, alone):
+            for value, peer_value in compare(busy, alone, rounds=options.rounds).values():
+                yield Figure(
+                    what=f"a task of a queue of 500/s, SQLite, beside {WORKERS} REST workers",
+                    value=value * 1e6,
+                    unit="us",
+                    peer="without them",
+                    peer_value=peer_value * 1e6,
+                    at_least=SPEED_BESIDE_WORKERS,
+                )
 
 
 def _run_tasks(tasks: int, waiting: int, rounds: int) -> Iterator[Figure]:
@@ -154,6 +182,82 @@ def served(port: int, tasks: int, waiting: int) -> Iterator[Turn]:
         yield turn
 
 
+@contextmanager
+def beside_workers(app_port: int, tasks: int) -> Iterator[tuple[Turn, Turn]]:
+    """Yield what delivers tasks while workers are busy, and while they are not."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "queue.yaml")
+        file.write_text(FAST_AND_PULL)
+        arguments = ["-m", "pullqueue", "serve", str(file), "--port", "0"]
+        arguments += ["--store", f"sqlite:///{folder}/tasks.db", "--no-lease-rate-limit"]
+        arguments += ["--push-to", f"http://{HOST}:{app_port}"]
+        with running(arguments, stdout=subprocess.PIPE) as server:
+            port = int(first_line(server).rpartition(":")[2])
+
+            def alone() -> Mapping[str, float]:
+                return {"task": deliver_over_http(port, tasks) / tasks}
+
+            def busy() -> Mapping[str, float]:
+                with ExitStack() as stack:
+                    work = ["-m", "benchmarks.push", str(port)]
+                    workers = [
+                        stack.enter_context(running(work, stdout=subprocess.PIPE))
+                        for _ in range(WORKERS)
+                    ]
+                    for worker in workers:
+                        first_line(worker)
+                    return alone()
+
+            yield busy, alone
+
+
+def first_line(process: subprocess.Popen[bytes]) -> str:
+    """Return the first line that a process prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().decode()
+
+
+def deliver_over_http(port: int, tasks: int) -> float:
+    """Add tasks to a server and return how long it takes to deliver them, in seconds."""
+    connection = HTTPConnection(HOST, port)
+
+    def call(verb: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+        data = None if body is None else json.dumps(body)
+        connection.request(verb, f"/_emulator/queues/web{path}", data)
+        return json.load(connection.getresponse())
+
+    def deliver() -> None:
+        call("POST", "/resume")
+        while call("GET", "")["queue"]["tasks"]:
+            pause.wait(0.02)
+
+    call("POST", "/pause")
+    for _ in range(tasks // BATCH):
+        request = {"url": EMPTY_VIEW.url}
+        call("POST", "/tasks", {"tasks": [{"payload": BODY.decode(), "request": request}] * BATCH})
+    seconds = timed({"all": (1, deliver)})["all"]
+    connection.close()
+    return seconds
+
+
+def work(port: int) -> None:
+    """Add, lease and delete tasks over REST until the process is ended."""
+    connection = HTTPConnection(HOST, port)
+    tasks = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
+
+    def call(verb: str, path: str, body: str | None = None) -> bytes:
+        connection.request(verb, path, body, {"Content-Type": "application/json"})
+        return connection.getresponse().read()
+
+    for number in count():
+        call("POST", tasks, '{"payloadBase64": "eA=="}')
+        leased = json.loads(call("POST", f"{tasks}/lease?numTasks=1&leaseSecs=60"))
+        for task in leased.get("items", ()):
+            call("DELETE", f"{tasks}/{task['id']}")
+        if number == 0:
+            print("busy", flush=True)
+
+
 def bare_loop(port: int, tasks: int) -> Mapping[str, float]:
     """Send the same requests one after the other."""
     connection = HTTPConnection(HOST, port)
@@ -165,3 +269,7 @@ def bare_loop(port: int, tasks: int) -> Mapping[str, float]:
     costs = timed({"task": (tasks, send)})
     connection.close()
     return costs
+
+
+if __name__ == "__main__":
+    work(int(sys.argv[1]))

@@ -49,13 +49,14 @@ class Served(NamedTuple):
 @contextmanager
 def emulator_and_empty_views() -> Iterator[Served]:
     """Run the emulator, over REST and gRPC, and the empty views."""
-    with _process(["-m", "benchmarks.servers"], stdout=subprocess.PIPE) as process:
+    with running(["-m", "benchmarks.servers"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield Served(process.pid, *json.loads(process.stdout.readline()))
 
 
 @contextmanager
-def _process(arguments: Sequence[str], *, stdout: int) -> Iterator[subprocess.Popen[bytes]]:
+def running(arguments: Sequence[str], *, stdout: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run Python with some arguments until the block ends."""
     process = subprocess.Popen(
         [sys.executable, *arguments], stdout=stdout, stderr=subprocess.DEVNULL
     )
@@ -125,7 +126,7 @@ def moto() -> Iterator[tuple[Served, SqsCall]]:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
     arguments = ["-m", "moto.server", "-H", HOST, "-p", str(port)]
-    with _process(arguments, stdout=subprocess.DEVNULL) as process, requests.Session() as session:
+    with running(arguments, stdout=subprocess.DEVNULL) as process, requests.Session() as session:
         # Reading the proxies from the environment takes longer than a request to the emulator.
         session.trust_env = False
         url = f"http://{HOST}:{port}/"

@@ -336,13 +336,13 @@ def test_a_store_that_fails(app: PushApp, tmp_path: Path, caplog: pytest.LogCapt
     with closing(emulator), Server(emulator, push_to=PushAddresses([app.url])), closing(file):
         queue.add(name="t1")
         until(lambda: "the result of an attempt cannot be stored" in caplog.text)
-        until(lambda: "push tasks cannot be delivered" in caplog.text)
+        until(lambda: 'queue "once" cannot be delivered' in caplog.text)
         file.execute("ALTER TABLE lost RENAME TO tasks")
         clock.advance(60)
         until(lambda: not queue.list_tasks())
 
     assert len(app.received) == 2
-    assert caplog.text.count("push tasks cannot be delivered: the store's file: no such table") == 1
+    assert caplog.text.count('queue "once" cannot be delivered: the store') == 1
 
 
 def test_tasks_without_end(app: PushApp) -> None:

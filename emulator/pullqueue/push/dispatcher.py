@@ -124,6 +124,7 @@ class Dispatcher:
         rates: bool = True,
         throttle: bool = False,
         lease_seconds: float | None = None,
+        late_seconds: float = 0,
         app_host: str | None = None,
         signer: TokenSigner | None = None,
     ) -> None:
@@ -131,13 +132,15 @@ class Dispatcher:
 
         `rates`: respect rate, bucket_size and max_concurrent_requests. `throttle`: slow a queue
         down after status 503. `lease_seconds`: how long a task is leased while it runs; None: its
-        deadline. `app_host` is the host of the app in requests; None: it is not known. `signer`
-        makes the tokens that tasks ask for.
+        deadline. `late_seconds`: how much later than intended a busy machine may look for due
+        tasks, and still start as many. `app_host` is the host of the app in requests; None: it is
+        not known. `signer` makes the tokens that tasks ask for.
         """
         self._emulator = emulator
         self._rates = rates
         self._throttle = throttle
         self._lease_seconds = lease_seconds
+        self._late_seconds = late_seconds
         self._app_host = app_host
         self._signer = signer or TokenSigner()
         self._lock = threading.Lock()
@@ -179,13 +182,18 @@ class Dispatcher:
 
     def reserve(self, task: Task) -> None:
         """Count an attempt that is to start at once, in another thread; `release` it after that."""
+        queue = self._emulator.queue(task.queue_name)
         with self._lock:
             self._reserved.add((task.queue_name, task.name))
+            self._bucket(queue).take()
 
     def release(self, task: Task) -> None:
-        """End the reservation of an attempt, which has started or cannot start."""
+        """End the reservation of an attempt that could not start; nothing, if it has started."""
+        key = (task.queue_name, task.name)
         with self._lock:
-            self._reserved.discard((task.queue_name, task.name))
+            if key in self._reserved:
+                self._reserved.discard(key)
+                _buckets[self._emulator][task.queue_name].refund()
 
     @bypass_interceptors()
     def next_usec(self, queue: Queue) -> int | None:
@@ -337,10 +345,11 @@ class Dispatcher:
         )
         running = RunningAttempt(queue, started, request, leased=leased)
         with self._lock:
-            if takes_token:
+            key = (queue.name, task.name)
+            if takes_token and key not in self._reserved:
                 self._bucket(queue).take()
-            self._running[queue.name, task.name] = running
-            self._reserved.discard((queue.name, task.name))
+            self._running[key] = running
+            self._reserved.discard(key)
         return running
 
     def _is_running(self, task: Task) -> bool:
@@ -355,9 +364,9 @@ class Dispatcher:
         if not self._rates:
             return sys.maxsize
         slots = queue.settings.effective_concurrent_requests - self.counts[queue.name]
+        now_usec = self._emulator.now_usec()
         with self._lock:
-            reserved = sum(name == queue.name for name, _ in self._reserved)
-            tokens = self._bucket(queue).count(self._emulator.now_usec()) - reserved
+            tokens = self._bucket(queue).count(now_usec, late_seconds=self._late_seconds)
         return min(tokens, slots)
 
     def _bucket(self, queue: Queue) -> TokenBucket:

@@ -39,16 +39,27 @@ class TokenBucket:
         """The tasks a second that are permitted now."""
         return self._full_rate * self._throttle
 
-    def count(self, now_usec: int) -> int:
-        """Return how many attempts may start now."""
+    def count(self, now_usec: int, *, late_seconds: float = 0) -> int:
+        """Return how many attempts may start now.
+
+        Who asks `late_seconds` later than intended gets what an empty bucket would have given until
+        then, though it does not hold that much.
+        """
         elapsed_seconds = max(0, now_usec - self._now_usec) / USEC_PER_SECOND
-        self._tokens = min(self._tokens + elapsed_seconds * self.rate, self._size)
+        most = float(self._size)
+        if self._tokens < _ALMOST_ONE:
+            most = max(most, min(late_seconds, elapsed_seconds) * self.rate)
+        self._tokens = min(self._tokens + elapsed_seconds * self.rate, most)
         self._now_usec = now_usec
         return max(0, int(self._tokens / _ALMOST_ONE))
 
     def take(self) -> None:
         """Take a token."""
         self._tokens -= 1
+
+    def refund(self) -> None:
+        """Put a token back that was not used."""
+        self._tokens += 1
 
     def next_usec(self, now_usec: int) -> int:
         """Return when the next attempt may start, which may be now."""

@@ -116,6 +116,26 @@ class TestWhatMayStart:
         dispatcher.finish(first, OK)
         assert names(dispatcher.startable(web, 9)) == ["c"]
 
+    def test_attempts_that_are_reserved(self, emulator: Emulator, web: Queue) -> None:
+        """They take a slot and a token before they start; one that cannot start returns both."""
+        add(web, *"abc")
+        dispatcher = Dispatcher(emulator)
+        first, second = dispatcher.startable(web, 9)
+        for task in (first, second):
+            dispatcher.reserve(task)
+
+        assert (dispatcher.counts["web"], dispatcher.startable(web, 9)) == (2, [])
+        running = dispatcher.start(first)
+        dispatcher.release(first)
+        web.delete_tasks(second)
+        assert dispatcher.start(second) is None
+        dispatcher.release(second)
+        assert dispatcher.running == [running]
+        assert names(dispatcher.startable(web, 9)) == ["c"]
+        dispatcher.reserve(web.get_task("c"))
+        dispatcher.release(web.get_task("c"))
+        assert Dispatcher(emulator).allowance(web) == 2  # one token of three is used
+
     def test_without_rates(self, emulator: Emulator, web: Queue) -> None:
         """Neither tokens nor slots limit a dispatcher without `rates`."""
         add(web, *"abcdef")

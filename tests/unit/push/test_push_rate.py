@@ -123,3 +123,25 @@ def test_successes_end_that() -> None:
 
     assert rates[:5] == pytest.approx([5, 5, 5, 5.5, 6.05])
     assert rates[-1] == 10
+
+
+def test_who_is_late_loses_nothing_of_an_empty_bucket() -> None:
+    """Up to a limit; and a bucket that was not empty holds no more than its size."""
+    bucket = TokenBucket(settings(100, bucket_size=2), 0)
+    for _ in range(2):
+        bucket.take()
+
+    assert bucket.count(100_000, late_seconds=0.25) == 10
+    assert bucket.count(200_000, late_seconds=0.25) == 2
+    for _ in range(2):
+        bucket.take()
+    assert bucket.count(60_200_000, late_seconds=0.25) == 25
+    assert bucket.count(60_300_000) == 2
+
+
+def test_a_token_that_was_not_used() -> None:
+    bucket = TokenBucket(settings(1, bucket_size=2), 0)
+    bucket.take()
+    bucket.refund()
+
+    assert bucket.count(0) == 2
