@@ -7,6 +7,7 @@ import inspect
 import re
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from random import Random
@@ -135,14 +136,14 @@ def race_test(
     check_is_emulator(emulator, then="actors")
     for name, value in (("schedules", schedules), ("copies", copies), ("max_calls", max_calls)):
         check_maximum(value, name)
-    check_maximum(seed, "seed", least=0)
     check_maximum(preemptions, "preemptions", least=0)
+    check_maximum(seed, "seed", least=0)
     check_flag(clock, "clock")
     check_flag(services, "services")
     sender = Sender(app, send, deferred=deferred)
-    selected = selected_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else []
     if queues is not None and not sender.is_set:
         raise TypeError("queues are those whose push tasks are sent: pass app=, send= or deferred=")
+    selected = selected_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else []
     race = _Race(
         emulator,
         _named(actors, copies, has_tasks=sender.is_set),
@@ -151,19 +152,12 @@ def race_test(
         make_tasks=lambda: _PushTasks(emulator, sender, selected),
         options={"moves_time": clock, "max_calls": max_calls},
     )
-    moved, names = movable_clock(emulator), emulator.names
-    try:
-        with (
-            sleeping(moved, moved.advance),
-            environ_restored(),
-            observed(emulator, race, services=services),
-        ):
-            if replay is not None:
-                race.run(_parse_replay(replay), is_replay=True)
-            else:
-                _explore(race, preemptions=preemptions, schedules=schedules, seed=seed)
-    finally:
-        emulator.names = names
+    planned = None if replay is None else _parse_replay(replay)
+    with race.running(services=services):
+        if planned is not None:
+            race.run(planned, is_replay=True)
+        else:
+            _explore(race, preemptions=preemptions, schedules=schedules, seed=seed)
     return race.count
 
 
@@ -268,6 +262,21 @@ class _Race:
         self._options = options
         self._schedule: Schedule | None = None
         self._nobody = Actor("the test", WorkerStopped)
+
+    @contextmanager
+    def running(self, *, services: bool) -> Iterator[None]:
+        """Stop actors at their points, and let time move where they sleep, in the block."""
+        emulator = self._emulator
+        clock, names = movable_clock(emulator), emulator.names
+        try:
+            with (
+                sleeping(clock, clock.advance),
+                environ_restored(),
+                observed(emulator, self, services=services),
+            ):
+                yield
+        finally:
+            emulator.names = names
 
     def run(self, plan: list[int], *, is_replay: bool = False) -> tuple[Choice, ...]:
         """Run the schedule that begins with some choices, and return all of its choices.

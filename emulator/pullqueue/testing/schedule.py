@@ -221,7 +221,7 @@ class Schedule:
             progress, cpu_seconds = self._progress, process_time()
             if quiet and quiet % _BLOCKED_CHECKS == 0:
                 is_stuck = idle >= _BLOCKED_CHECKS or quiet >= _BUSY_CHECKS
-                self._go_on_without_blocked(is_stuck=is_stuck)
+                self._go_on_without_blocked(progress, is_stuck=is_stuck)
 
     @property
     def current(self) -> RacingActor | None:
@@ -247,8 +247,10 @@ class Schedule:
     def sleep(self, actor: RacingActor, seconds: float) -> None:
         """Let others go on until the clock has reached the end of a sleep."""
         actor.wakes_usec = self._clock.now_usec() + duration_usec(seconds)
+        if seconds <= 0:
+            actor.idle_at = self._changes
         self._wait(actor, can_go_on=False)
-        actor.wakes_usec = None
+        actor.wakes_usec = actor.idle_at = None
         self._record(actor, f"has slept {timedelta(seconds=seconds)}")
 
     def _wait(self, actor: RacingActor, *, can_go_on: bool = True) -> None:
@@ -447,8 +449,10 @@ class Schedule:
 
     # -- actors that are blocked outside their points ----------------------------------------------
 
-    def _go_on_without_blocked(self, *, is_stuck: bool) -> None:
+    def _go_on_without_blocked(self, progress: int, *, is_stuck: bool) -> None:
         with self._mutex:
+            if progress != self._progress:  # it has just gone on
+                return
             self._hand_over(None)
             if is_stuck and self._turn is None and not self._ended.is_set():
                 self._is_stuck = True

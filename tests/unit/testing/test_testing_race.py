@@ -348,6 +348,20 @@ def test_a_sleep_lets_others_go_on(emulator: Emulator, queue: Queue, clock: Manu
     race_test(emulator, *actors, setup=order.clear, check=check_without_time, **options)
 
 
+def test_a_sleep_of_no_time_lets_others_go_on(emulator: Emulator, queue: Queue) -> None:
+    ready = threading.Event()
+
+    def wait() -> None:
+        while not ready.is_set():
+            time.sleep(0)  # noqa: TID251 - lets others go on
+
+    def get_ready() -> None:
+        queue.fetch_statistics()
+        ready.set()
+
+    race_test(emulator, wait, get_ready, setup=ready.clear, check=ready.is_set)
+
+
 def test_coroutine_functions_are_actors(emulator: Emulator, ledger: Ledger) -> None:
     async def work() -> None:
         await asyncio.to_thread(ledger.book_first)
