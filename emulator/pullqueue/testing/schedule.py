@@ -39,7 +39,7 @@ _IDLE_STEPS = 2
 _CHECK_SECONDS = 0.5
 _BLOCKED_CHECKS = 4
 """An actor that reaches no point during this many checks is blocked."""
-_IDLE_CPU_SECONDS = 0.02
+_IDLE_CPU_SECONDS = 0.002
 _BUSY_CHECKS = 40
 """If nobody else can go on and the process uses more CPU time than that between checks, the actor
 is busy, and stuck only after this many checks."""
