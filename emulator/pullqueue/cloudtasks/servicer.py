@@ -37,6 +37,10 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
 _REMEMBERED: Final = 1000
 """How much advice is not logged again."""
 
+_ORDINARY: Final = frozenset(
+    {texts.TASK_EXISTS, texts.TASK_DELETED, texts.TASK_GONE, texts.NOT_FOUND}
+)
+"""Errors that apps expect, as they use names of tasks to add each task once."""
 _WILDCARD: Final = "-"
 """Other APIs of Google have it for all locations."""
 
@@ -101,9 +105,12 @@ class Servicer:
         return response
 
     def _log_advice(self, method: Method, refused: CloudTasksError) -> None:
-        """Log the advice of an error, once: a client may show only the text of production."""
+        """Log the advice of an error, once: a client may show only the text of production.
+
+        Apps expect some errors of tasks; those are in the request log only.
+        """
         advice = refused.explanation
-        if not advice or advice in self._logged:
+        if not advice or advice in self._logged or str(refused) in _ORDINARY:
             return
         if len(self._logged) == _REMEMBERED:
             self._logged.clear()

@@ -303,6 +303,19 @@ class TestBufferTask:
         assert created["name"] == f"{TASKS}/{task.name}"
         assert task.name == "one" or "one" not in path
 
+    @pytest.mark.parametrize("verb", ["GET", "POST"])
+    def test_a_page_of_another_site_cannot_add_tasks(
+        self, call: Call, client: Client, emulator: Emulator, verb: str
+    ) -> None:
+        """An image in such a page is a GET without the header Origin."""
+        create(call, uriOverride={"host": "api.example.com"})
+        headers = {"Sec-Fetch-Site": "cross-site"}
+
+        response = client.open(f"/v2/{MADE}/tasks:buffer", method=verb, headers=headers)
+
+        assert response.status_code == 403
+        assert emulator.queue("made").list_tasks() == []
+
     def test_a_queue_without_a_url_is_refused(self, call: Call) -> None:
         create(call, httpMethod="PUT")
         with refused("FAILED_PRECONDITION", "set http_target.uri_override.host"):
