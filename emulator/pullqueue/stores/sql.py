@@ -1,4 +1,4 @@
-"""The store in SQL: the operations that are the same in every database.
+"""What a store in SQL does: the operations that are the same in every database.
 
 Their statements are in `sqlite.sql` and `postgres.sql`, under the same names.
 """
@@ -7,34 +7,20 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Generic, TypeVar
 from uuid import uuid4
 
-from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import (
-    MINUTE_USEC,
-    Event,
-    EventKind,
-    Flow,
-    Operation,
-    events_of,
-    find_last_leases,
-)
+from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
-from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
     Insertion,
     QueueContents,
     QueueRecord,
-    QueueStatistics,
-    TaskFilter,
-    TaskStore,
     with_attempts,
 )
 from pullqueue.errors import (
@@ -44,33 +30,26 @@ from pullqueue.errors import (
     TombstonedTaskError,
     TransientError,
 )
-from pullqueue.limits import KIB, Limits
+from pullqueue.limits import KIB
 from pullqueue.stores.rows import (
     Row,
     attempted,
-    decode_tag,
     encode,
-    encode_tag,
     finished_of,
     is_storable,
-    kind_of,
-    operation_of,
-    record_of,
     row_of,
     task_of,
 )
-from pullqueue.stores.session import Session, Target, retried
+from pullqueue.stores.session import Target, retried
+from pullqueue.stores.sql_reading import HOUR_SECONDS, S, SqlReader
 from pullqueue.tasks import (
     AttemptOutcome,
     AttemptRecord,
     DeleteResult,
     NewTask,
     Task,
-    TaskState,
 )
 
-_HOUR_SECONDS = 3600
-_MINUTE_SECONDS = 60
 _TRIM_AFTER = 5_000
 """The records of a queue are trimmed after operations on so many of its tasks."""
 _ROWS_TRIMMED = 4 * _TRIM_AFTER
@@ -80,27 +59,10 @@ _CHECK_BYTES = 64 * KIB
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 
-S = TypeVar("S", bound=Session)
-
-
-class SqlStore(TaskStore, Generic[S]):
+class SqlStore(SqlReader[S]):
     """A store in a database, with sessions of its own kind."""
 
-    def __init__(self, *, clock: Clock, limits: Limits, names: NameSource) -> None:
-        self._clock = clock
-        self._limits = limits
-        self._names = names
-        self._tombstone_usec = limits.tombstone_seconds * USEC_PER_SECOND
-        self._touched: Counter[str] = Counter()
-
     # -- what each database does in its own way --------------------------------------------------
-
-    @abstractmethod
-    def _reading(self, *, unlimited: bool = False) -> AbstractContextManager[S]:
-        """Return a session for reading, in which no task is past the end of its last lease.
-
-        With `unlimited` it may take any time.
-        """
 
     @abstractmethod
     def _writing(self, *, unlimited: bool = False) -> AbstractContextManager[S]:
@@ -120,14 +82,6 @@ class SqlStore(TaskStore, Generic[S]):
     @abstractmethod
     def _drop_queue(self, session: S, queue_name: str) -> None:
         """Delete everything of a queue but its record."""
-
-    @abstractmethod
-    def _catch_up(self, session: S) -> None:
-        """Delete the tasks that are past the end of their last lease."""
-
-    @abstractmethod
-    def _totals(self, session: S, queue_name: str | None) -> tuple[int, int]:
-        """Return how many tasks a queue has, and their size; None: all queues together."""
 
     @abstractmethod
     def _store(self, session: S, target: Target, named: Sequence[NewTask]) -> list[Task]:
@@ -157,125 +111,6 @@ class SqlStore(TaskStore, Generic[S]):
     @abstractmethod
     def _restored(self, session: S) -> None:
         """Update totals and numbering after tasks were restored."""
-
-    # -- questions -------------------------------------------------------------------------------
-
-    def get(self, queue_name: str, task_name: str) -> Task:
-        with self._reading() as session:
-            return self._get(session, queue_name, task_name)
-
-    def _get(self, session: S, queue_name: str, task_name: str) -> Task:
-        row = None
-        if is_storable(task_name):
-            row = session.row("get", queue=queue_name, name=task_name, now_usec=session.now_usec)
-        if row is None:
-            raise task_errors.unknown_task(queue_name, task_name)
-        if row[0] is None:
-            raise task_errors.tombstoned_task(queue_name, task_name)
-        return task_of(row)
-
-    def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
-        state, tag = task_filter.state, task_filter.tag
-        with self._reading() as session:
-            is_due = state is TaskState.AVAILABLE
-            waiting = None if state is None or is_due else state.value
-            after_usec, after_sequence = task_filter.after or (_FIRST, _FIRST)
-            rows = session.rows(
-                "list" if tag is None else "list_by_tag",
-                queue=queue_name,
-                **({} if tag is None else {"tag": encode_tag(tag)}),
-                first_usec=_FIRST if waiting is None else session.now_usec + 1,
-                last_usec=session.now_usec if is_due else _LAST,
-                state=waiting,
-                after_usec=after_usec,
-                after_sequence=after_sequence,
-                rows=limit,
-            )
-        return list(map(task_of, rows))
-
-    def count_tags(self, queue_name: str, *, limit: int) -> dict[str, int]:
-        with self._reading() as session:
-            rows = session.rows("count_tags", queue=queue_name, rows=limit)
-        return {decode_tag(tag) or "": count for tag, count in rows}
-
-    def statistics(self, queue_name: str) -> QueueStatistics:
-        queue = {"queue": queue_name}
-        with self._reading() as session, session.snapshot():
-            tasks, stored_bytes = self._totals(session, queue_name)
-            ((future, *waiting),) = session.rows("future", **queue, now_usec=session.now_usec)
-            scheduled, leased, running, retrying = map(int, waiting)
-            first = session.row("first_eta", **queue)
-            second = session.now_usec // USEC_PER_SECOND
-            since = {"minute": second - _MINUTE_SECONDS, "hour": second - _HOUR_SECONDS}
-            exhausted = session.row("count_exhausted", **queue) or (0,)
-            minute, hour = session.row("leased_since", **queue, **since) or (0, 0)
-        return QueueStatistics(
-            tasks=tasks,
-            available=tasks - future,
-            leased=leased,
-            scheduled=scheduled,
-            running=running,
-            retrying=retrying,
-            exhausted=exhausted[0],
-            oldest_eta_usec=None if first is None else first[0],
-            leased_last_minute=int(minute),
-            leased_last_hour=int(hour),
-            bytes_stored=stored_bytes,
-        )
-
-    def exhausted(self, queue_name: str) -> list[Task]:
-        with self._reading() as session:
-            return list(map(task_of, session.rows("exhausted", queue=queue_name)))
-
-    def remove_exhausted(self, queue_name: str, task_names: Iterable[str]) -> int:
-        with self._writing() as session:
-            self._catch_up(session)
-            names = session.listed([name for name in task_names if is_storable(name)])
-            return session.change("remove_exhausted", queue=queue_name, names=names)
-
-    def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
-        with self._reading() as session:
-            operations = list(map(operation_of, session.rows("events", queue=queue_name)))
-            now_usec = session.now_usec
-        return events_of(_latest(operations, self._limits.events_kept), now_usec, task_name)
-
-    def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
-        kind = EventKind.LEASED
-        with self._reading() as session:
-            rows = session.rows("events_of_kind", queue=queue_name, kind=kind)
-            return find_last_leases(map(operation_of, rows), task_names)
-
-    def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
-        with self._reading() as session:
-            since_usec = session.now_usec - last_usec
-            rows = session.rows("count_events", queue=queue_name, since_usec=since_usec)
-        return Counter({kind_of(row): int(row[1]) for row in rows})
-
-    def flow(self, queue_name: str, *, since_usec: int) -> Flow:
-        first_usec = since_usec // MINUTE_USEC * MINUTE_USEC
-        with self._reading() as session:
-            rows = session.rows(
-                "flow", queue=queue_name, first_usec=first_usec, minute_usec=MINUTE_USEC
-            )
-        flow: defaultdict[int, Counter[EventKind]] = defaultdict(Counter)
-        for kind, minute, count in rows:
-            flow[int(minute) * MINUTE_USEC][kind_of([kind])] += int(count)
-        return dict(sorted(flow.items()))
-
-    def next_change_usec(self, queue_name: str) -> int | None:
-        with self._reading() as session:
-            eta = session.row("next_eta", queue=queue_name, now_usec=session.now_usec)
-            end = session.row("next_end", queue=queue_name)
-        return min((row[0] for row in (eta, end) if row and row[0] is not None), default=None)
-
-    def last_lease_end_usec(self, queue_name: str) -> int | None:
-        with self._reading() as session:
-            row = session.row("last_lease_end", queue=queue_name, now_usec=session.now_usec)
-        return None if row is None else int(row[0])
-
-    def bytes_stored(self) -> int:
-        with self._reading() as session:
-            return self._totals(session, None)[1]
 
     # -- adding ----------------------------------------------------------------------------------
 
@@ -509,6 +344,12 @@ class SqlStore(TaskStore, Generic[S]):
         task = self._get(session, queue_name, task_name)
         return task_errors.lease_lost(task, session.now_usec)
 
+    def remove_exhausted(self, queue_name: str, task_names: Iterable[str]) -> int:
+        with self._writing() as session:
+            self._catch_up(session)
+            names = session.listed([name for name in task_names if is_storable(name)])
+            return session.change("remove_exhausted", queue=queue_name, names=names)
+
     # -- names, limits, records ------------------------------------------------------------------
 
     def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:
@@ -536,9 +377,6 @@ class SqlStore(TaskStore, Generic[S]):
         # Not for reading: whether tasks are past their end makes no difference to records.
         with self._writing() as session:
             return self._queue_records(session)
-
-    def _queue_records(self, session: S) -> dict[str, QueueRecord]:
-        return {queue_name: record_of(row) for queue_name, *row in session.rows("queue_records")}
 
     def change_queue_record(
         self, queue_name: str, *, paused: bool | None = None, settings: QueueSettings | None = None
@@ -587,7 +425,7 @@ class SqlStore(TaskStore, Generic[S]):
         excess = int(recorded[0]) - self._limits.events_kept
         if excess > 0:
             session.change("trim_events", queue=queue_name, excess=excess, rows=_ROWS_TRIMMED)
-        second = session.now_usec // USEC_PER_SECOND - _HOUR_SECONDS
+        second = session.now_usec // USEC_PER_SECOND - HOUR_SECONDS
         session.change("trim_leased", queue=queue_name, second=second)
         session.change("trim_tombstones", now_usec=session.now_usec, rows=_ROWS_TRIMMED)
 
@@ -611,25 +449,6 @@ class SqlStore(TaskStore, Generic[S]):
         with self._replacing() as session:
             self._restored(session)
 
-    def export(self) -> dict[str, QueueContents]:
-        contents: defaultdict[str, QueueContents] = defaultdict(
-            lambda: QueueContents([], [], {}, [])
-        )
-        with self._reading(unlimited=True) as session, session.snapshot():
-            now_usec = session.now_usec
-            for task in map(task_of, session.rows("all_tasks")):
-                contents[task.queue_name].tasks.append(task)
-            for task in map(task_of, session.rows("all_exhausted")):
-                contents[task.queue_name].exhausted.append(task)
-            for queue_name, name, free_usec in session.rows("all_tombstones", now_usec=now_usec):
-                contents[queue_name].tombstones[name] = free_usec
-            since = now_usec // USEC_PER_SECOND - _HOUR_SECONDS
-            for queue_name, second, tasks in session.rows("all_leased", second=since):
-                contents[queue_name].leased.append((second, int(tasks)))
-            for queue_name, record in self._queue_records(session).items():
-                contents[queue_name] = contents[queue_name]._replace(record=record)
-        return dict(contents)
-
     def restore(
         self, contents: Mapping[str, QueueContents], *, retentions: Mapping[str, Retention]
     ) -> None:
@@ -650,13 +469,3 @@ class SqlStore(TaskStore, Generic[S]):
                 session.change_many("restore_tombstone", tombstones)
                 limit = retentions.get(queue_name, Retention())
                 self._set_retention(session, queue_name, limit)
-
-
-def _latest(operations: Sequence[Operation], kept: int) -> Sequence[Operation]:
-    """Return the latest operations that have no more than `kept` events; one always stays."""
-    events = 0
-    for position in range(len(operations) - 1, -1, -1):
-        events += len(operations[position].names)
-        if events > kept:
-            return operations[position + 1 :] or operations[position:]
-    return operations

@@ -35,7 +35,7 @@ TASKS_PER_QUEUE = 2_000
 def test_every_statement_is_used(database: str) -> None:
     """And every statement that is used exists."""
     folder = Path(stores.__file__).parent
-    code = "".join((folder / f"{name}.py").read_text() for name in ("sql", database))
+    code = "".join((folder / f"{name}.py").read_text() for name in ("sql", "sql_reading", database))
     known = {"sqlite": SQLITE, "postgres": POSTGRES}[database]
 
     used = {name for name in known if f'"{name}"' in code}

@@ -1,0 +1,225 @@
+"""What a store in SQL answers: the questions that are the same in every database.
+
+Their statements are in `sqlite.sql` and `postgres.sql`, under the same names.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import Generic, TypeVar
+
+from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.engine import task_errors
+from pullqueue.engine.events import (
+    MINUTE_USEC,
+    Event,
+    EventKind,
+    Flow,
+    Operation,
+    events_of,
+    find_last_leases,
+)
+from pullqueue.engine.name_source import NameSource
+from pullqueue.engine.store import (
+    QueueContents,
+    QueueRecord,
+    QueueStatistics,
+    TaskFilter,
+    TaskStore,
+)
+from pullqueue.limits import Limits
+from pullqueue.stores.rows import (
+    decode_tag,
+    encode_tag,
+    is_storable,
+    kind_of,
+    operation_of,
+    record_of,
+    task_of,
+)
+from pullqueue.stores.session import Session
+from pullqueue.tasks import Task, TaskState
+
+HOUR_SECONDS = 3600
+_MINUTE_SECONDS = 60
+_FIRST, _LAST = -(2**63), 2**63 - 1
+
+S = TypeVar("S", bound=Session)
+
+
+class SqlReader(TaskStore, Generic[S]):
+    """The part of a store in a database that reads, with sessions of the database's own kind."""
+
+    def __init__(self, *, clock: Clock, limits: Limits, names: NameSource) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._names = names
+        self._tombstone_usec = limits.tombstone_seconds * USEC_PER_SECOND
+        self._touched: Counter[str] = Counter()
+
+    # -- what each database does in its own way --------------------------------------------------
+
+    @abstractmethod
+    def _reading(self, *, unlimited: bool = False) -> AbstractContextManager[S]:
+        """Return a session for reading, in which no task is past the end of its last lease.
+
+        With `unlimited` it may take any time.
+        """
+
+    @abstractmethod
+    def _catch_up(self, session: S) -> None:
+        """Delete the tasks that are past the end of their last lease."""
+
+    @abstractmethod
+    def _totals(self, session: S, queue_name: str | None) -> tuple[int, int]:
+        """Return how many tasks a queue has, and their size; None: all queues together."""
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def get(self, queue_name: str, task_name: str) -> Task:
+        with self._reading() as session:
+            return self._get(session, queue_name, task_name)
+
+    def _get(self, session: S, queue_name: str, task_name: str) -> Task:
+        row = None
+        if is_storable(task_name):
+            row = session.row("get", queue=queue_name, name=task_name, now_usec=session.now_usec)
+        if row is None:
+            raise task_errors.unknown_task(queue_name, task_name)
+        if row[0] is None:
+            raise task_errors.tombstoned_task(queue_name, task_name)
+        return task_of(row)
+
+    def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
+        state, tag = task_filter.state, task_filter.tag
+        with self._reading() as session:
+            is_due = state is TaskState.AVAILABLE
+            waiting = None if state is None or is_due else state.value
+            after_usec, after_sequence = task_filter.after or (_FIRST, _FIRST)
+            rows = session.rows(
+                "list" if tag is None else "list_by_tag",
+                queue=queue_name,
+                **({} if tag is None else {"tag": encode_tag(tag)}),
+                first_usec=_FIRST if waiting is None else session.now_usec + 1,
+                last_usec=session.now_usec if is_due else _LAST,
+                state=waiting,
+                after_usec=after_usec,
+                after_sequence=after_sequence,
+                rows=limit,
+            )
+        return list(map(task_of, rows))
+
+    def count_tags(self, queue_name: str, *, limit: int) -> dict[str, int]:
+        with self._reading() as session:
+            rows = session.rows("count_tags", queue=queue_name, rows=limit)
+        return {decode_tag(tag) or "": count for tag, count in rows}
+
+    def statistics(self, queue_name: str) -> QueueStatistics:
+        queue = {"queue": queue_name}
+        with self._reading() as session, session.snapshot():
+            tasks, stored_bytes = self._totals(session, queue_name)
+            ((future, *waiting),) = session.rows("future", **queue, now_usec=session.now_usec)
+            scheduled, leased, running, retrying = map(int, waiting)
+            first = session.row("first_eta", **queue)
+            second = session.now_usec // USEC_PER_SECOND
+            since = {"minute": second - _MINUTE_SECONDS, "hour": second - HOUR_SECONDS}
+            exhausted = session.row("count_exhausted", **queue) or (0,)
+            minute, hour = session.row("leased_since", **queue, **since) or (0, 0)
+        return QueueStatistics(
+            tasks=tasks,
+            available=tasks - future,
+            leased=leased,
+            scheduled=scheduled,
+            running=running,
+            retrying=retrying,
+            exhausted=exhausted[0],
+            oldest_eta_usec=None if first is None else first[0],
+            leased_last_minute=int(minute),
+            leased_last_hour=int(hour),
+            bytes_stored=stored_bytes,
+        )
+
+    def exhausted(self, queue_name: str) -> list[Task]:
+        with self._reading() as session:
+            return list(map(task_of, session.rows("exhausted", queue=queue_name)))
+
+    def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
+        with self._reading() as session:
+            operations = list(map(operation_of, session.rows("events", queue=queue_name)))
+            now_usec = session.now_usec
+        return events_of(_latest(operations, self._limits.events_kept), now_usec, task_name)
+
+    def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
+        kind = EventKind.LEASED
+        with self._reading() as session:
+            rows = session.rows("events_of_kind", queue=queue_name, kind=kind)
+            return find_last_leases(map(operation_of, rows), task_names)
+
+    def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
+        with self._reading() as session:
+            since_usec = session.now_usec - last_usec
+            rows = session.rows("count_events", queue=queue_name, since_usec=since_usec)
+        return Counter({kind_of(row): int(row[1]) for row in rows})
+
+    def flow(self, queue_name: str, *, since_usec: int) -> Flow:
+        first_usec = since_usec // MINUTE_USEC * MINUTE_USEC
+        with self._reading() as session:
+            rows = session.rows(
+                "flow", queue=queue_name, first_usec=first_usec, minute_usec=MINUTE_USEC
+            )
+        flow: defaultdict[int, Counter[EventKind]] = defaultdict(Counter)
+        for kind, minute, count in rows:
+            flow[int(minute) * MINUTE_USEC][kind_of([kind])] += int(count)
+        return dict(sorted(flow.items()))
+
+    def next_change_usec(self, queue_name: str) -> int | None:
+        with self._reading() as session:
+            eta = session.row("next_eta", queue=queue_name, now_usec=session.now_usec)
+            end = session.row("next_end", queue=queue_name)
+        return min((row[0] for row in (eta, end) if row and row[0] is not None), default=None)
+
+    def last_lease_end_usec(self, queue_name: str) -> int | None:
+        with self._reading() as session:
+            row = session.row("last_lease_end", queue=queue_name, now_usec=session.now_usec)
+        return None if row is None else int(row[0])
+
+    def bytes_stored(self) -> int:
+        with self._reading() as session:
+            return self._totals(session, None)[1]
+
+    # -- everything ------------------------------------------------------------------------------
+
+    def _queue_records(self, session: S) -> dict[str, QueueRecord]:
+        return {queue_name: record_of(row) for queue_name, *row in session.rows("queue_records")}
+
+    def export(self) -> dict[str, QueueContents]:
+        contents: defaultdict[str, QueueContents] = defaultdict(
+            lambda: QueueContents([], [], {}, [])
+        )
+        with self._reading(unlimited=True) as session, session.snapshot():
+            now_usec = session.now_usec
+            for task in map(task_of, session.rows("all_tasks")):
+                contents[task.queue_name].tasks.append(task)
+            for task in map(task_of, session.rows("all_exhausted")):
+                contents[task.queue_name].exhausted.append(task)
+            for queue_name, name, free_usec in session.rows("all_tombstones", now_usec=now_usec):
+                contents[queue_name].tombstones[name] = free_usec
+            since = now_usec // USEC_PER_SECOND - HOUR_SECONDS
+            for queue_name, second, tasks in session.rows("all_leased", second=since):
+                contents[queue_name].leased.append((second, int(tasks)))
+            for queue_name, record in self._queue_records(session).items():
+                contents[queue_name] = contents[queue_name]._replace(record=record)
+        return dict(contents)
+
+
+def _latest(operations: Sequence[Operation], kept: int) -> Sequence[Operation]:
+    """Return the latest operations that have no more than `kept` events; one always stays."""
+    events = 0
+    for position in range(len(operations) - 1, -1, -1):
+        events += len(operations[position].names)
+        if events > kept:
+            return operations[position + 1 :] or operations[position:]
+    return operations
