@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pullqueue.config.document import Source
@@ -46,16 +48,25 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:
     return CheckResult(findings, result.source, view)
 
 
-def checked_rules(settings: Settings) -> dict[Rule, Severity]:
+def checked_rules(settings: Settings) -> Mapping[Rule, Severity]:
     """Return the rules to check, with their severities."""
-    levels: dict[Rule, Severity] = {}
+    return _checked_rules(settings.profile, settings.at_least, *settings.levels.items())
+
+
+@lru_cache
+def _checked_rules(
+    profile: str, at_least: Severity, *levels: tuple[str, Severity | None]
+) -> Mapping[Rule, Severity]:
+    """Return the same for all files with the same settings: it takes a fifth of a check."""
+    chosen = dict(levels)
+    checked: dict[Rule, Severity] = {}
     for rule in all_rules():
-        level = settings.levels.get(rule.name, rule.level(settings.profile))
+        level = chosen.get(rule.name, rule.level(profile))
         if level is None and not rule.suppressible:
             level = rule.severity
-        if level is not None and level.reaches(settings.at_least):
-            levels[rule] = level
-    return levels
+        if level is not None and level.reaches(at_least):
+            checked[rule] = level
+    return MappingProxyType(checked)
 
 
 def _reports(rule: Rule, result: ParseResult, view: View | None) -> list[Report]:

@@ -131,7 +131,7 @@ def find_inputs(
     `force_exclude` only if a search would have found them.
 
     Raises:
-        ConfigFileError: a path does not exist, or is a link out of the project.
+        ConfigFileError: a path does not exist, or a folder is a link out of the project.
     """
     found: dict[Path, Input] = {}
     notes: list[str] = []
@@ -143,10 +143,8 @@ def find_inputs(
                 found.setdefault(file, Input(file, searched=True))
         elif not os.path.lexists(path):
             raise ConfigFileError(f'cannot read "{escaped(name)}": no such file or directory')
-        else:
-            real_path(path)
-            if not force_exclude or _would_find(path, exclude, notes):
-                found[path] = Input(path, searched=force_exclude)
+        elif not force_exclude or _would_find(path, exclude, notes):
+            found[path] = Input(path, searched=force_exclude)
     return Inputs(list(found.values()), notes)
 
 
@@ -189,6 +187,7 @@ def _would_find(path: Path, exclude: Sequence[Patterns], notes: list[str]) -> bo
     file = absolute(path)
     if _excluded(file, exclude):
         return False
+    real_path(path)  # its beginning is read
     root = work_tree(file.parent)
     if root is not None:
         folders = [folder for folder in file.parents if folder.is_relative_to(root)][:-1]
