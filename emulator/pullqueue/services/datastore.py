@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import sqlite3
 import warnings
 from typing import Any
 
@@ -56,7 +55,7 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
 
     def __init__(self, journal: Journal | None, *, eventual: bool, project: str | None) -> None:
         self._journal = journal
-        self._project = project
+        self._project = project and full_app_id.project_id(project)
         self._numbers = itertools.count(random.SystemRandom().getrandbits(60))
         self._changed: dict[str, StoredEntity | None] = {}
         """What is not in the journal yet."""
@@ -133,7 +132,7 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
             return []
         try:
             numbers = self._journal.write(self._changed, changed, tasks)
-        except sqlite3.Error as error:
+        except self._journal.errors as error:
             self._failure = str(error)
         self._check_journal()
         self._changed, self._counters = {}, counters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import StoreError
 from pullqueue.sdk.environment import default_app_id
 from pullqueue.services import DATASTORE, DEFAULT_SERVICES
+from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:
     from pullqueue.push.addresses import PushAddresses
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _IN_PROCESS = frozenset({"blobstore", "images"})
 """The services whose stubs call the datastore by the SDK's client."""
 _DEFAULT_HOST = "localhost:8080"
+
+_log = logging.getLogger("pullqueue.services")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +72,8 @@ class Services:
         try:
             data.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f'folder "{data}" cannot be made: {error.strerror}') from error
+            reason = describe_os_error(error)
+            raise StoreError(f'folder "{data}" cannot be made: {reason}') from error
         self.blobs = data / "blobs"
         if DATASTORE in self.names:
             from pullqueue.services.journal import Journal  # noqa: PLC0415 - imports sqlite3
@@ -135,8 +140,13 @@ class Services:
         """Return a block in which the stub of a service can call the datastore and the blobs."""
         if service not in _IN_PROCESS:
             return nullcontext()
-        from pullqueue.services.stubs import client_of  # noqa: PLC0415 - imports the SDK
+        from pullqueue.sdk.imports import apiproxy_errors  # noqa: PLC0415 - imports the SDK
+        from pullqueue.services.stubs import client_of  # noqa: PLC0415 - the same
 
+        if DATASTORE not in self.names:
+            raise apiproxy_errors.FeatureNotEnabledError(
+                f"the service {service} needs {DATASTORE}: name it in --services, too"
+            )
         return client_of(self, self._stub("blobstore") if "blobstore" in self.names else None)
 
     def tasks(self) -> list[tuple[int, bytes]]:
@@ -145,14 +155,20 @@ class Services:
 
     def delete_tasks(self, numbers: Sequence[int]) -> None:
         """Delete tasks from the journal, once their queue has them."""
-        if self.journal is not None and numbers:
+        if self.journal is None or not numbers:
+            return
+        try:
             self.journal.delete_tasks(numbers)
+        except self.journal.errors as error:
+            # At the next start they are added again, unless the queue knows their names.
+            _log.warning("tasks of a committed transaction stay in the journal: %s", error)
 
     def reset(self) -> None:
         """Delete the data of all services."""
         with ExitStack() as stack:
-            for lock in self._locks.values():
-                stack.enter_context(lock)
+            # Stubs that call others are first: one that waits for the datastore has its own lock.
+            for name in sorted(self.names, key=lambda name: name not in _IN_PROCESS):
+                stack.enter_context(self._locks[name])
             self._stubs.clear()
             if self.journal is not None:
                 self.journal.clear()

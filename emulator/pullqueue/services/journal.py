@@ -42,6 +42,9 @@ class StoredEntity(NamedTuple):
 class Journal:
     """The file of a datastore, which one process at a time can open. Thread-safe."""
 
+    errors = sqlite3.Error
+    """What its methods raise where the file cannot be written."""
+
     def __init__(self, path: Path) -> None:
         """Open the file, or make it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -82,6 +83,8 @@ def client_of(services: Services, blobstore: Any) -> Iterator[None]:
 
     Some stubs write to the datastore by it.
     """
+    # They ask who is signed in, for which the SDK needs a domain. Nobody is.
+    os.environ.setdefault("AUTH_DOMAIN", "gmail.com")
     stubs = apiproxy_stub_map.APIProxyStubMap()
     stubs.RegisterStub(DATASTORE, _LocalDatastore(services))
     if blobstore is not None:

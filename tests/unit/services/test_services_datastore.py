@@ -168,8 +168,9 @@ class TestApps:
         with pytest.raises(RefusedError, match="cannot access app"):
             one.get_key(one.key("a"), two.begin())
 
-    def test_only_that_of_the_project_is_answered(self, serve: Serve) -> None:
-        url = serve(project="mine").url
+    @pytest.mark.parametrize("project", ["mine", "s~mine"])
+    def test_only_that_of_the_project_is_answered(self, serve: Serve, project: str) -> None:
+        url = serve(project=project).url
         Client(url, "s~mine").put("a", 1)
         Client(url, "dev~mine").put("a", 1)
 

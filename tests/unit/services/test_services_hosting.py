@@ -178,8 +178,12 @@ def test_the_app_is_where_push_tasks_are_sent(serve: Serve) -> None:
 
 # Google's stub leaves the file that it reads to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_blobs_are_in_the_folder_of_data(serve: Serve, tmp_path: Path) -> None:
+def test_blobs_are_in_the_folder_of_data(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their stub keeps what it knows of them in the datastore of the server, under its app."""
+    monkeypatch.setenv("AUTH_DOMAIN", "")  # so that it is restored
+    monkeypatch.delenv("AUTH_DOMAIN")
     client = Client(serve(data=tmp_path).url)
     blobs = api("blobstore.blobstore_service_pb2")
     storage = api("blobstore.file_blob_storage").FileBlobStorage(str(tmp_path / "blobs"), APP)
@@ -204,6 +208,14 @@ def test_blobs_are_in_the_folder_of_data(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(RefusedError) as refused:
         client.call("blobstore", "FetchData", asked, blobs.FetchDataResponse())
     assert refused.value.code == blobs.BlobstoreServiceError.BLOB_NOT_FOUND
+
+
+def test_blobs_need_the_datastore(serve: Serve) -> None:
+    client = Client(serve(names=frozenset({"blobstore"})).url)
+    asked = api("blobstore.blobstore_service_pb2").CreateUploadURLRequest(success_path="/done")
+
+    with pytest.raises(RefusedError, match="blobstore needs datastore_v3: name it in --services"):
+        client.call("blobstore", "CreateUploadURL", asked, memcache.MemcacheGetResponse())
 
 
 def test_the_names_of_services() -> None:
