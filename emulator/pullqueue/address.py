@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
@@ -102,6 +103,11 @@ def _is_host(host: str) -> bool:
             return False
     labels = host.removesuffix(".").split(".")
     return len(host) <= _HOST_CHARACTERS and all(map(_is_label, labels))
+
+
+def known_app_host() -> str | None:
+    """Return the host that the app has in production, if the environment has it."""
+    return os.environ.get(APP_HOST_VARIABLE)
 
 
 def is_host_and_port(text: str) -> bool:

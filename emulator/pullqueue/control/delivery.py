@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 
-from pullqueue.address import APP_HOST_VARIABLE, SplitUrl
+from pullqueue.address import SplitUrl, known_app_host
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
 from pullqueue.control.request_log import Request, RequestLog, excerpt, header_lines
 from pullqueue.engine.emulator import Emulator
@@ -83,7 +82,7 @@ class Delivery:
             lease_seconds=_LEASE_SECONDS,
             # By a clock that is moved, what passes at once is not the time of a busy machine.
             late_seconds=_LATE_SECONDS if isinstance(emulator.clock, SystemClock) else 0,
-            app_host=os.environ.get(APP_HOST_VARIABLE),
+            app_host=known_app_host(),
             signer=signer,
         )
         self._sender = HttpSender()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pullqueue.address import APP_HOST_VARIABLE
+from pullqueue.address import known_app_host
 from pullqueue.clock import duration_usec, movable_clock, to_usec
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine.emulator import Emulator
@@ -264,7 +263,9 @@ class _FunctionSender:
                 f"send returned {quoted(status)}: it must return a status, such as 200, or an "
                 "object with status_code or status_int"
             )
-        return PushResponse(int(status), _body_of(result))
+        found = getattr(result, "headers", {})
+        wait, location = str(found.get("Retry-After", "")), str(found.get("Location", ""))
+        return PushResponse(int(status), _body_of(result), retry_after=wait, location=location)
 
 
 def _body_of(response: object) -> bytes:
@@ -318,8 +319,7 @@ class TaskRunner:
         self._due: list[Task] = []
         """Read ahead, the one to be sent next at the end."""
         self._errors = errors
-        app_host = os.environ.get(APP_HOST_VARIABLE)
-        self._dispatcher = Dispatcher(emulator, rates=rates, app_host=app_host)
+        self._dispatcher = Dispatcher(emulator, rates=rates, app_host=known_app_host())
         self._max_attempts = max_attempts
         self._limit_name = limit_name
 

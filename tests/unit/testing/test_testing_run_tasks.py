@@ -168,6 +168,26 @@ class TestWhatIsRun:
 
 
 class TestSend:
+    def test_headers_that_the_service_reads(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """Of an HTTP target: a redirect is followed, and Retry-After respected."""
+        request = HttpRequest("https://api.example/a")
+        verbs.insert(web, [NewTask(request=request)], absolute_urls=True)
+        paths: list[str] = []
+
+        def send(request: PushRequest) -> Any:
+            paths.append(request.path)
+            if request.path == "/a":
+                return SimpleNamespace(status_code=307, headers={"Location": "/b"})
+            return SimpleNamespace(status_code=429, headers={"Retry-After": "70"})
+
+        [attempt] = run_tasks(emulator, send=send)
+        [task] = web.list_tasks()
+
+        assert (paths, attempt.status) == (["/a", "/b"], 429)
+        assert task.eta == clock.now() + timedelta(seconds=70)
+
     @pytest.mark.parametrize(
         "result",
         [
