@@ -115,6 +115,7 @@ def _handler(service: Servicer, method: Method) -> Callable[[bytes, Any], bytes]
         except ConnectionCut as cut:
             context.abort(grpc.StatusCode.UNAVAILABLE, str(cut))
         encoded: bytes = response.SerializeToString()
+        shown = encode(envelope(refused)) if refused else _format_message(response, encoded)
         request = Request(
             agent=agent,
             method=method.method_id,
@@ -126,18 +127,21 @@ def _handler(service: Servicer, method: Method) -> Callable[[bytes, Any], bytes]
             status=refused.status if refused else HTTPStatus.OK,
             milliseconds=round((perf_counter() - started) * 1000, 3),
             body=excerpt(_format_message(message, data)),
-            response=excerpt(
-                encode(envelope(refused)) if refused else _format_message(response, encoded)
-            ),
+            response=excerpt(shown),
         )
         service.requests.record(request, origin=origin, touched=touched)
         if refused:
-            status = build_status(_shortened(refused))
-            context.set_trailing_metadata(((_DETAILS_KEY, status.SerializeToString()),))
-            context.abort(grpc.StatusCode[refused.rpc_code], status.message)
+            _abort(context, refused)
         return encoded
 
     return handle
+
+
+def _abort(context: Any, error: CloudTasksError) -> None:  # noqa: ANN401 - grpc has no types
+    """End a call with an error and its details."""
+    status = build_status(_shortened(error))
+    context.set_trailing_metadata(((_DETAILS_KEY, status.SerializeToString()),))
+    context.abort(grpc.StatusCode[error.rpc_code], status.message)
 
 
 def compute_deadline_usec(remaining_seconds: float | None) -> int:

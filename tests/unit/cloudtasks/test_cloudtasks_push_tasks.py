@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, PUSH, ApiRefused, Call, GrpcApi, refused
+from cloudtasks_api import PUSH, ApiRefused, Call, GrpcApi, refused
 from push_app import Received, push_app, until
 
 from pullqueue import (
@@ -427,81 +426,3 @@ class TestRunTask:
             assert shown["lastAttempt"]["responseTime"] == "2026-01-01T00:00:00.200Z"
             assert shown["scheduleTime"] == "2026-01-01T00:00:00.500Z"
             call.channel.close()
-
-
-def failures(operation: dict[str, Any]) -> dict[str, int]:
-    """Return the codes of the requests of a batch that failed, by their places."""
-    failed = operation["metadata"]["failedRequests"]
-    return {place: status["code"] for place, status in failed.items()}
-
-
-class TestBatches:
-    def test_a_batch_creates_the_tasks_that_are_valid(self, call: Call, emulator: Emulator) -> None:
-        """The others are created, and the operation is done at once."""
-        requests = [
-            {"parent": PUSH, "task": {"name": ONE, **http()}, "responseView": "FULL"},
-            {"task": {"name": ONE, **http()}},
-            {"task": {}},
-            {"parent": f"{LOCATION}/queues/default", "task": http()},
-            {"task": app_engine("//host")},
-            {"task": app_engine()},
-        ]
-
-        operation = call("BatchCreateTasks", parent=PUSH, requests=requests)
-
-        assert operation["done"] is True
-        assert operation["name"].startswith(f"{LOCATION}/operations/")
-        assert [task["view"] for task in operation["response"]["tasks"]] == ["FULL", "BASIC"]
-        metadata = operation["metadata"]
-        assert (metadata["state"], metadata["startTime"]) == ("PARTIALLY_SUCCEEDED", NOW)
-        assert failures(operation) == {"1": 6, "2": 3, "3": 3, "4": 3}
-        exists = metadata["failedRequests"]["1"]
-        assert exists["message"] == "Requested entity already exists"
-        assert exists["details"][0]["message"].startswith('task "one" of queue "push" exists:')
-        assert len(emulator.queue("push").list_tasks()) == 2
-
-    def test_a_hundred_tasks_are_created_and_deleted_at_once(
-        self, call: Call, emulator: Emulator
-    ) -> None:
-        requests = [{"task": http()}] * 100
-
-        created = call("BatchCreateTasks", parent=PUSH, requests=requests)
-        names = [task["name"] for task in created["response"]["tasks"]]
-        deleted = call("BatchDeleteTasks", parent=PUSH, names=names)
-
-        assert len(set(names)) == 100
-        assert created["metadata"]["state"] == deleted["metadata"]["state"] == "SUCCEEDED"
-        assert "error" not in deleted
-        assert emulator.queue("push").list_tasks() == []
-
-    def test_a_batch_without_success_is_an_error_with_one_for_each_task(self, call: Call) -> None:
-        names = [ONE, f"{LOCATION}/queues/default/tasks/one"]
-
-        operation = call("BatchDeleteTasks", parent=PUSH, names=names)
-
-        assert operation["error"]["code"] == 10
-        assert failures(operation) == {"0": 5, "1": 3}
-
-    @pytest.mark.parametrize(
-        ("method", "fields", "text"),
-        [
-            ("BatchCreateTasks", {}, "requests is 0 tasks: use 1 to 100"),
-            ("BatchCreateTasks", {"requests": [{}] * 101}, "requests is 101 tasks"),
-            ("BatchDeleteTasks", {"names": ["x"] * 1001}, "names is 1001 tasks: use 1 to 1000"),
-        ],
-    )
-    def test_a_batch_has_one_to_a_hundred_tasks(
-        self, call: Call, method: str, fields: dict[str, Any], text: str
-    ) -> None:
-        with refused("INVALID_ARGUMENT", text):
-            call(method, parent=PUSH, **fields)
-
-    def test_a_batch_creates_as_many_tasks_as_fit_the_storage(
-        self, call: Call, emulator: Emulator
-    ) -> None:
-        emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=100))
-
-        operation = call("BatchCreateTasks", parent=PUSH, requests=[{"task": http()}] * 3)
-
-        assert failures(operation) == {"2": 8}
-        assert len(emulator.queue("push").list_tasks()) == 2

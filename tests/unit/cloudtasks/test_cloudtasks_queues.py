@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, refused
-from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cloudtasks.versions import V2, V2BETA2, V2BETA3
-from pullqueue.config.model import QueueConfig
 
 LIMITED = f"{LOCATION}/queues/limited"
 TARGET: dict[str, Any] = {"appEngineHttpTarget": {}}
@@ -478,109 +476,3 @@ class TestUpdateQueue:
         queue = {"name": PULL, "httpTarget": {"uriOverride": {"host": "x"}}}
         with refused("INVALID_ARGUMENT", text):
             call("UpdateQueue", queue=queue, **fields)
-
-
-class TestPause:
-    @pytest.mark.parametrize("name", ["pull", "push"])
-    def test_pause_and_resume_return_the_queue(self, call: Call, name: str) -> None:
-        queue = f"{LOCATION}/queues/{name}"
-
-        assert call("PauseQueue", name=queue)["state"] == "PAUSED"
-        assert ids(call("ListQueues", parent=LOCATION, filter="state=PAUSED")) == [name]
-        assert call("ResumeQueue", name=queue)["state"] == "RUNNING"
-
-    def test_a_lease_from_a_paused_queue_is_a_failed_precondition(self, call: Call) -> None:
-        call("PauseQueue", name=PULL)
-        with refused("FAILED_PRECONDITION", 'queue "pull" is paused'):
-            call("LeaseTasks", parent=PULL, leaseDuration="60s")
-
-    def test_a_queue_that_left_queue_yaml_is_disabled_until_it_is_resumed(
-        self, call: Call, emulator: Emulator
-    ) -> None:
-        emulator.reconfigure(QueueConfig())
-
-        assert call("GetQueue", name=PULL)["state"] == "DISABLED"
-        with refused("FAILED_PRECONDITION", "is disabled, since it is no longer in"):
-            call("LeaseTasks", parent=PULL, leaseDuration="60s")
-        assert call("ResumeQueue", name=PULL)["state"] == "RUNNING"
-
-
-class TestUpload:
-    def test_an_upload_disables_what_it_does_not_list(self, call: Call) -> None:
-        create(call, pullTarget={})
-        body = {"data": b64encode(TEXT).decode()}
-
-        assert call("UploadQueueYaml", appId="app", httpBody=body) == {}
-        running = ids(call("ListQueues", parent=LOCATION, filter="state=RUNNING"))
-        disabled = ids(call("ListQueues", parent=LOCATION, filter="state=DISABLED"))
-        assert (running, disabled) == (["new"], ["limited", "made", "pull", "push"])
-        assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
-
-    def test_an_upload_with_errors_changes_nothing(self, call: Call) -> None:
-        """Nothing changes, and the message is the linter's."""
-        body = {"data": b64encode(b"queue:\n- name: new\n  mode: sideways\n").decode()}
-
-        with refused("INVALID_ARGUMENT", "queue.yaml:3:.*sideways"):
-            call("UploadQueueYaml", appId="app", httpBody=body)
-        assert "new" not in ids(call("ListQueues", parent=LOCATION))
-
-    def test_an_upload_needs_an_application(self, call: Call) -> None:
-        with refused("INVALID_ARGUMENT", "app_id is missing"):
-            call("UploadQueueYaml", appId="", httpBody={})
-
-    @pytest.mark.parametrize("path", ["api/queue/update", "v2beta2/api/queue/update"])
-    def test_an_upload_can_be_the_file_itself(
-        self, client: Client, emulator: Emulator, path: str
-    ) -> None:
-        """As `curl --data-binary @queue.yaml` sends it, also to the URL without a version."""
-        kind = "application/x-www-form-urlencoded"
-
-        assert client.post(f"/{path}?appId=app", data=TEXT, content_type=kind).data == b"{}\n"
-        assert next(queue.name for queue in emulator.queues) == "new"
-
-
-class TestOtherMethods:
-    def test_a_purge_deletes_all_tasks(self, call: Call, emulator: Emulator) -> None:
-        emulator.queue("pull").add()
-
-        assert call("PurgeQueue", name=PULL)["purgeTime"] == NOW
-        assert emulator.queue("pull").list_tasks() == []
-
-    def test_one_location_is_listed_and_any_can_be_used(self, call: Call, client: Client) -> None:
-        """One is listed, any can be used; Google's definition of their service names v1."""
-        listed = call("ListLocations", name="projects/app")
-
-        assert [location["name"] for location in listed["locations"]] == [LOCATION]
-        assert client.get("/v1/projects/app/locations").get_json() == listed
-        assert call("GetLocation", name="projects/app/locations/x")["locationId"] == "x"
-        name = "projects/app/locations/x/queues/pull"
-        assert call("GetQueue", name=name)["name"] == name
-
-
-class TestProjectAndLocation:
-    @pytest.fixture
-    def emulator(self) -> Emulator:
-        """Return an emulator of one project in one location."""
-        text = "queue:\n- name: pull\n  mode: pull\n"
-        return Emulator.from_text(text, project="s~app", location="us-central1")
-
-    def test_another_project_is_denied_as_in_production(self, call: Call) -> None:
-        assert call("GetQueue", name=PULL)["name"] == PULL
-        denied = "Permission denied on resource project other. .*is not served here, only"
-        with refused("PERMISSION_DENIED", denied):
-            call("ListQueues", parent="projects/other/locations/us-central1")
-
-    @pytest.mark.parametrize(
-        ("method", "field", "name"),
-        [
-            ("ListQueues", "parent", "projects/app/locations/us-centra1"),
-            ("GetQueue", "name", "projects/app/locations/us-centra1/queues/pull"),
-            ("GetLocation", "name", "projects/app/locations/us-centra1"),
-        ],
-    )
-    def test_another_location_is_not_valid(
-        self, call: Call, method: str, field: str, name: str
-    ) -> None:
-        text = r"Location 'us-centra1' is not a valid location\. Use ListLocations to list valid "
-        with refused("INVALID_ARGUMENT", f"{text}locations.*use the location us-central1"):
-            call(method, **{field: name})
