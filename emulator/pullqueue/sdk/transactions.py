@@ -20,6 +20,7 @@ _MAX_TRANSACTIONS = 1000
 
 _Error = messages.TaskQueueServiceError
 _ADDED_BEFORE = (_Error.TASK_ALREADY_EXISTS, _Error.TOMBSTONED_TASK)
+_TEMPORARY = (_Error.TRANSIENT_ERROR, _Error.INTERNAL_ERROR)
 _Transaction = type(messages.TaskQueueAddRequest().transaction)
 
 _log = logging.getLogger("pullqueue.sdk")
@@ -73,17 +74,21 @@ class TransactionalStub(EmulatorStub):
             add.ClearField("transaction")
         return adds
 
-    def add_committed(self, adds: Iterable[Any]) -> None:
-        """Add the tasks of a transaction that was committed.
+    def add_committed(self, adds: Iterable[Any]) -> list[bool]:
+        """Add the tasks of a transaction that was committed; return which need not be tried again.
 
         Those that are there already are left alone: before a crash, they were added.
         """
-        for add in adds:
-            try:
-                with bypass_interceptors():
-                    self.MakeSyncCall(SERVICE, "Add", add, messages.TaskQueueAddResponse())
-            except apiproxy_errors.Error as error:
-                if getattr(error, "application_error", None) not in _ADDED_BEFORE:
-                    name = add.task_name.decode()
-                    text = 'task "%s" of a committed transaction is not added: %s'
-                    _log.warning(text, name, error)
+        return [self._add_committed(add) for add in adds]
+
+    def _add_committed(self, add: Any) -> bool:
+        try:
+            with bypass_interceptors():
+                self.MakeSyncCall(SERVICE, "Add", add, messages.TaskQueueAddResponse())
+        except apiproxy_errors.Error as error:
+            code = getattr(error, "application_error", None)
+            if code not in _ADDED_BEFORE:
+                name = add.task_name.decode()
+                _log.warning('task "%s" of a committed transaction is not added: %s', name, error)
+            return code not in _TEMPORARY
+        return True

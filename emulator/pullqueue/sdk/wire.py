@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from http.client import HTTPConnection, HTTPException
+from itertools import compress
 from typing import Any, Protocol
 
 from pullqueue.clock import USEC_PER_SECOND
@@ -92,9 +93,9 @@ class CallServer:
         self._stub = TransactionalStub.over(emulator)
         self._stub.has_datastore = upstream is not None or DATASTORE in self._hosted
         if services is not None:
-            for number, data in services.tasks():
-                self._stub.add_committed([messages.TaskQueueAddRequest.FromString(data)])
-                services.delete_tasks([number])
+            numbers_and_tasks = services.tasks()
+            adds = [messages.TaskQueueAddRequest.FromString(task) for _, task in numbers_and_tasks]
+            self._add_committed(adds, [number for number, _ in numbers_and_tasks])
 
     def answer(self, data: bytes, logged: dict[str, Any], deadline: str | None = None) -> bytes:
         """Answer a serialized request with a serialized response.
@@ -183,8 +184,13 @@ class CallServer:
             problem = f"Google's stub of {service} failed: {type(error).__name__}: {error}"
             raise apiproxy_errors.RPCFailedError(problem) from error
         if tasks:
-            self._stub.add_committed(adds)
-            self._services.delete_tasks(numbers)
+            self._add_committed(adds, numbers)
+
+    def _add_committed(self, adds: Sequence[Any], numbers: Sequence[int]) -> None:
+        """Add the tasks of commits to their queues, and delete them where services keep them."""
+        added = self._stub.add_committed(adds)
+        if self._services is not None:
+            self._services.delete_tasks([*compress(numbers, added)])
 
     def _answer_alone(self, request: Any) -> bytes:
         """Return the response to a request for a service that is neither hosted nor upstream.

@@ -16,7 +16,10 @@ from services_client import Client, RefusedError, datastore_pb, messages
 from pullqueue import Emulator
 from pullqueue.errors import StoreError
 from pullqueue.server.lifecycle import Server
+from pullqueue.services.hosting import ServiceOptions, Services
 from pullqueue.services.journal import Journal
+from pullqueue.stores import open_store
+from pullqueue.tasks import NewTask
 
 Serve = Callable[..., Server]
 BAD_REQUEST = datastore_pb.Error.BAD_REQUEST
@@ -255,6 +258,36 @@ class TestJournal:
             assert sorted(task.name for task in queue.list_tasks()) == ["missing", "there"]
         with closing(Journal(tmp_path / "datastore.db")) as journal:
             assert journal.tasks() == []
+
+    def test_tasks_that_the_store_of_the_queue_refuses_are_added_later(
+        self, tmp_path: Path
+    ) -> None:
+        """The commit was acknowledged, so its task is added when the server starts again."""
+
+        def emulator() -> Emulator:
+            store = open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
+            return Emulator.from_text("queue: [{name: pull, mode: pull}]", store=store)
+
+        def server(emulator: Emulator) -> Server:
+            options = ServiceOptions(data=tmp_path)
+            services = ends.enter_context(closing(Services(options, clock=emulator.clock)))
+            return ends.enter_context(Server(emulator, services=services))
+
+        with ExitStack() as ends:
+            first = ends.enter_context(closing(emulator()))
+            first.queue("pull").add_many([NewTask(payload=bytes(4096))] * 100)
+            client = Client(server(first).url)
+            transaction = client.begin()
+            client.put("a", 1, transaction)
+            (name,) = client.add(transaction)
+            with no_larger_file_than(tmp_path / "tasks.db-wal"):
+                client.commit(transaction)
+            assert name not in [task.name for task in first.queue("pull").list_tasks()]
+
+        with ExitStack() as ends:
+            second = ends.enter_context(closing(emulator()))
+            server(second)
+            assert second.queue("pull").get_task(name).name == name
 
     def test_a_commit_leaves_no_task_in_it(self, serve: Serve, tmp_path: Path) -> None:
         with ExitStack() as server:
