@@ -142,17 +142,7 @@ def crash_test(
         run = partial(run, queues=[queue for queue in emulator.queues if queue.is_push] or None)
     modes = [QueueMode.PULL] * (worker is not None) + [QueueMode.PUSH] * has_app
     trial = _Trial(emulator, worker, setup=setup, check=check, run=run)
-    clock, names = movable_clock(emulator), emulator.names
-    try:
-        with (
-            sleeping(clock, clock.advance),
-            _old_objects_left_out(),
-            observed(emulator, trial, services=services),
-        ):
-            planned = trial.without_crash(modes)
-            failures = [failure for failure in map(trial.crash, planned) if failure is not None]
-    finally:
-        emulator.names = names
+    failures = trial.failures(modes, services=services)
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
     return trial.crashes
@@ -189,6 +179,21 @@ class _Trial:
         self._injector: _CrashInjector | None = None
         """What gets the points now; None: no crash can happen."""
         self._test = Actor("the test", WorkerKilled)
+
+    def failures(self, modes: list[QueueMode], *, services: bool) -> list[CrashFailure]:
+        """Run without a crash, then with each, and return what fails; `modes` are those to run."""
+        emulator = self._emulator
+        clock, names = movable_clock(emulator), emulator.names
+        try:
+            with (
+                sleeping(clock, clock.advance),
+                _old_objects_left_out(),
+                observed(emulator, self, services=services),
+            ):
+                found = map(self.crash, self.without_crash(modes))
+                return [failure for failure in found if failure is not None]
+        finally:
+            emulator.names = names
 
     def without_crash(self, modes: list[QueueMode]) -> list[_Plan]:
         """Run without a crash, and return the crashes that there can be."""
