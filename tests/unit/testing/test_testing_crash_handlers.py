@@ -18,13 +18,14 @@ from flask import Flask
 from programs import completed
 
 from pullqueue import Emulator, Queue
-from pullqueue.errors import DeadlineExceededError, NameInUseError
+from pullqueue.errors import DeadlineExceededError, NameInUseError, TransientError
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import (
     Crash,
     CrashTestError,
+    Faults,
     assert_empty,
     crash_test,
     drain,
@@ -382,6 +383,21 @@ def test_a_worker_and_an_app_are_crashed_in_one_count(
     crashes = crash_test(emulator, work, setup=queue.add, check=lambda: True, send=send)
 
     assert crashes == 3 * 4 + 1
+
+
+def test_faults_apply_beside_crashes(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
+    """The first add fails in the run without a crash, which is raised there."""
+
+    def send(_: PushRequest) -> int:
+        queue.add()
+        return 200
+
+    with Faults(emulator) as faults:
+        faults.fail("add", queues=["work"], times=1)
+        with pytest.raises(TransientError):
+            crash_test(emulator, setup=pushed.add, check=lambda: True, send=send)
+        faults.fail("add", queues=["work"], times=1, after=1)  # in the first run with a crash
+        assert crash_test(emulator, setup=pushed.add, check=lambda: True, send=send) == 4
 
 
 def test_what_cannot_be_tested_is_refused_with_what_to_pass(

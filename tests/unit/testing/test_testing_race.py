@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import requests
+from fastapi import FastAPI
 from flask import Flask
 
 from pullqueue import Emulator, ManualClock, NewTask, Queue
@@ -29,6 +31,10 @@ from pullqueue.testing import (
     run_tasks,
 )
 from pullqueue.testing.live_server import live_server
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # starlette's, of the library on which its client is built
+    from fastapi.testclient import TestClient
 
 
 class Ledger:
@@ -485,6 +491,39 @@ def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:
         'task "one": responds: status 200, succeeded',
     )
     assert run(preemptions=0) == 2
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+def test_handlers_of_fastapi_by_its_client(emulator: Emulator, pushed: Queue, kind: str) -> None:
+    """Their calls come from event loops and threads of the client, in the context of the actor."""
+    shared: dict[str, int] = {}
+    app = FastAPI()
+
+    def count() -> None:
+        value = shared.get("value", 0)
+        pushed.fetch_statistics()
+        shared["value"] = value + 1
+
+    async def count_async() -> None:
+        count()
+
+    app.post("/count")(count_async if kind == "coroutine" else count)
+    client = TestClient(app)
+
+    def setup() -> None:
+        shared.clear()
+        for name in ("one", "two"):
+            pushed.add(name=name, request=HttpRequest("/count"))
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(
+            emulator,
+            setup=setup,
+            check=lambda: shared["value"] == 2,
+            send=lambda r: client.request(r.method, r.url, content=r.body),
+            clock=False,
+        )
+    assert sum("preempts" in step for step in caught.value.schedule) == 1
 
 
 def test_no_more_handlers_than_the_queue_permits(clock: ManualClock) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sdk_calls import ndb, testbed
+from sdk_calls import deferred, ndb, testbed
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
@@ -90,3 +90,24 @@ def test_an_update_in_a_transaction_is_kept(emulator: Emulator) -> None:
 @pytest.mark.usefixtures("pushed")
 def test_services_can_be_left_out(emulator: Emulator) -> None:
     assert run(emulator, visit, services=False) == 2  # who begins, and nothing else
+
+
+def test_deferred_functions_are_actors(emulator: Emulator, pushed: Queue) -> None:
+    def setup() -> None:
+        Counter(id="all").put()
+        for _ in range(2):
+            deferred.defer(visit, _queue=pushed.name)
+
+    with pytest.raises(RaceTestError, match="assert 1 == 2"):
+        race_test(
+            emulator,
+            setup=setup,
+            check=lambda: check_visits(2),
+            deferred=True,
+            clock=False,
+        )
+
+
+def check_visits(count: int) -> None:
+    """Check the number of visits."""
+    assert ndb.Key(Counter, "all").get().visits == count
