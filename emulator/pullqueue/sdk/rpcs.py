@@ -100,6 +100,10 @@ def _memcache_details(request: Any) -> str:
     return f"{count} key{'' if count == 1 else 's'}" if count else ""
 
 
+def _urlfetch_details(request: Any) -> str:
+    return _text(request.Url)
+
+
 def _no_details(_: object) -> str:
     return ""
 
@@ -107,6 +111,7 @@ def _no_details(_: object) -> str:
 _DETAILS: dict[str, Callable[[Any], str]] = {
     "datastore_v3": _datastore_details,
     "memcache": _memcache_details,
+    "urlfetch": _urlfetch_details,
 }
 
 
