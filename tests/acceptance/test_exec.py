@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -14,6 +16,7 @@ import pytest
 from executing import EXEC, QUEUE_YAML, SHOW_ENVIRONMENT, Execute, python
 from linting import run_pullqueue
 from programs import completed, running
+from push_app import until
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cli.serve import report_tasks_left
@@ -187,6 +190,50 @@ def test_a_command_that_a_signal_ends(execute: Execute) -> None:
     program = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
     assert execute(*python(program))[0] == 128 + signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
+@pytest.mark.parametrize("ignores", [False, True], ids=["", "ignores SIGTERM"])
+def test_a_program_ends_with_its_children_if_exec_is_killed(
+    app_folder: Path,
+    ignores: bool,  # noqa: FBT001
+) -> None:
+    """They share its standard output, which ends when the last of them has ended."""
+    program = f"""
+import signal, subprocess, sys, time
+if {ignores}:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "print('child', flush=True); input()"])
+print("parent", flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen(
+        [*EXEC, *python(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as exec_:
+        assert exec_.stdout is not None
+        try:
+            lines = {exec_.stdout.readline(), exec_.stdout.readline()}
+            until(lambda: "_watcher.py" in ps_of(exec_.pid))
+        finally:
+            exec_.kill()
+
+        assert lines == {"parent\n", "child\n"}
+        assert exec_.stdout.read() == ""
+
+
+def ps_of(pid: int) -> str:
+    """Return the commands of a process's children."""
+    table = subprocess.run(
+        ["ps", "-ww", "-o", "args=", "--ppid", str(pid)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return table.stdout
 
 
 def test_a_command_that_is_not_there(execute: Execute, app_folder: Path) -> None:

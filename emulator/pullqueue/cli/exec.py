@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
+from pullqueue.cli import _watcher
 from pullqueue.cli._client import Client, FailedError
 from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
 from pullqueue.cli._options import checked, emulator_options
@@ -213,13 +215,31 @@ def _run(
             return _NOT_EXECUTABLE
         signals.forward_to(process)
         status = None
-        while status is None:
-            try:
-                status = process.wait(_CHECK_SECONDS if check else None)
-            except subprocess.TimeoutExpired:
-                if check:
-                    check()
+        with _watched(process):
+            while status is None:
+                try:
+                    status = process.wait(_CHECK_SECONDS if check else None)
+                except subprocess.TimeoutExpired:
+                    if check:
+                        check()
     return status if status >= 0 else _SIGNALLED - status
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End a program with its children should this process be killed in the block."""
+    if os.name != "posix":
+        yield
+        return
+    command = [sys.executable, "-I", "-S", _watcher.__file__, str(process.pid)]
+    null = subprocess.DEVNULL
+    watcher = subprocess.Popen(  # noqa: S603 - a file of this package
+        command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True
+    )
+    with watcher:
+        yield
+        with suppress(OSError):  # somebody has ended it
+            watcher.communicate(b".")
 
 
 class _ForwardedSignals(ExitStack):
