@@ -30,6 +30,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "tasks": ".tasks",
         "requests": ".requests",
         "workers": ".workers",
+        "activity": ".operate",
         "cron": ".cron",
         "server": ".operate",
         "wait": ".operate",

@@ -227,6 +227,25 @@ class _SavedQueues(msgspec.Struct):
     queues: dict[str, _SavedQueue]
 
 
+@click.command
+@click.option("--limit", type=click.IntRange(1, 1_000), default=20, help="Maximum number.")
+@server_options
+def activity(*, limit: int, client: Client) -> None:
+    """List what operators did to the server.
+
+    These are pauses, purges, faults, moves of the clock and the like, by commands, the console and
+    the control routes, the latest first. A reset does not delete them. What apps and workers did is
+    shown by `pullqueue requests`.
+    """
+    answer = client.get("/activity", limit=limit)
+    rows = [
+        [when(each["time"]), each["text"], each["interface"], each["client"]]
+        for each in answer["activity"]
+    ]
+    head = ("TIME (UTC)", "ACTION", "INTERFACE", "CLIENT")
+    show(answer, Table(head, rows, "nothing was done yet", ("CLIENT", "ACTION"), ("INTERFACE",)))
+
+
 @click.group
 def snapshot() -> None:
     """Save the contents of all queues to a file, and load it.

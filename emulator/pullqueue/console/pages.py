@@ -35,7 +35,13 @@ from pullqueue.control.history import (
 )
 from pullqueue.control.models import EXHAUSTED, TaskResource, Tasks
 from pullqueue.control.operations import parse_query
-from pullqueue.control.overview import get_server, get_summary, summary_of
+from pullqueue.control.overview import (
+    ActivityQuery,
+    get_server,
+    get_summary,
+    list_activity,
+    summary_of,
+)
 from pullqueue.control.push import get_delivery
 from pullqueue.control.queue_resource import QueueResource
 from pullqueue.control.queues import (
@@ -93,6 +99,8 @@ _INTERFACES = [
     each.value for each in Interface if each not in (Interface.CONTROL, Interface.CONSOLE)
 ]
 """Interfaces of which requests are recorded."""
+_ACTIONS = 20
+"""Maximum number of actions on the page of the server."""
 _MAX_LISTED = 10
 """Maximum number of tasks that are listed before they are deleted."""
 
@@ -293,7 +301,9 @@ class Pages:
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
         config = config_of(self._state, queues=[])  # they are not shown
-        return self._page("server", config=config, server=get_server(self._state))
+        activity = list_activity(self._state, ActivityQuery(limit=_ACTIONS))
+        server = get_server(self._state)
+        return self._page("server", config=config, server=server, activity=activity)
 
     def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""

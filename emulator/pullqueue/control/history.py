@@ -220,7 +220,9 @@ def _contains(logged: Request, text: str) -> bool:
 @operation("DELETE", "/requests", key="deleted")
 def clear_requests(state: ServerState) -> Count:
     """Delete the record of the requests."""
-    return state.requests.clear()
+    deleted = state.requests.clear()
+    state.activity.record(f"deleted the record of {deleted} requests")
+    return deleted
 
 
 @operation("GET", "/requests/{number}", key="request")

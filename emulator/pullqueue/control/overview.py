@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta
 
 import pullqueue
 from pullqueue.clock import from_usec
+from pullqueue.control.activity import Action
 from pullqueue.control.clock import ClockResource, get_clock
 from pullqueue.control.fault_registry import FaultResource
 from pullqueue.control.models import Count, Maybe, Model, Positive, Time
@@ -17,6 +18,7 @@ from pullqueue.control.operations import operation
 from pullqueue.control.progress import kept_of
 from pullqueue.control.queues import shown_queues, statistics_of
 from pullqueue.control.state import ServerState
+from pullqueue.control.task_lists import Limit
 from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
@@ -103,6 +105,12 @@ class FlowMinute(Model):
         return cls(time=from_usec(usec).isoformat(), **numbers)
 
 
+class ActivityQuery(Model):
+    """How many actions to return."""
+
+    limit: Limit = 100
+
+
 class FlowQuery(Model):
     """Which minutes to return."""
 
@@ -136,6 +144,12 @@ def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics
         if push
         else None,
     )
+
+
+@operation("GET", "/activity", key="activity")
+def list_activity(state: ServerState, query: ActivityQuery) -> list[Action]:
+    """List what operators did, the latest first; a reset deletes none of it."""
+    return state.activity.latest()[: query.limit]
 
 
 @operation("GET", "/server")

@@ -79,9 +79,12 @@ def run_task(state: ServerState, queue: str, task: str) -> Started:
     """Start an attempt of a push task now, past its eta, the queue's rate and a pause."""
     found = current_task(state.emulator.queue(queue), task)
     try:
-        return Started(state.run_now(found))
+        started = state.run_now(found)
     except InvalidTaskError as error:  # nothing in the request is wrong
         raise ApiError(str(error), rpc_code="FAILED_PRECONDITION") from None
+    if started:
+        state.activity.record(f"ran task {task} of queue {queue}")
+    return Started(started)
 
 
 @operation("POST", "/push_to", key="push_to")

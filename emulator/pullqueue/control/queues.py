@@ -39,7 +39,7 @@ from pullqueue.errors import (
     TombstonedTaskError,
     UnknownTaskError,
 )
-from pullqueue.tasks import DeleteResult, NewTask, Task, not_deleted
+from pullqueue.tasks import DeleteResult, NewTask, Task, count_tasks, not_deleted
 from pullqueue.text import quoted
 
 _QUEUE = "/queues/{queue}"
@@ -86,13 +86,16 @@ def get_queue(state: ServerState, queue: str) -> QueueResource:
 @operation("POST", f"{_QUEUE}/purge", key="deleted")
 def purge_queue(state: ServerState, queue: str) -> models.Count:
     """Delete all tasks of a queue."""
-    return state.emulator.queue(queue).purge()
+    deleted = state.emulator.queue(queue).purge()
+    state.activity.record(f"purged queue {queue}: {count_tasks(deleted)} deleted")
+    return deleted
 
 
 @operation("POST", f"{_QUEUE}/pause", key="queue")
 def pause_queue(state: ServerState, queue: str) -> QueueResource:
     """Pause a queue: its tasks are neither leased nor sent until it is resumed."""
     state.emulator.queue(queue).pause()
+    state.activity.record(f"paused queue {queue}")
     return get_queue(state, queue)
 
 
@@ -100,6 +103,7 @@ def pause_queue(state: ServerState, queue: str) -> QueueResource:
 def resume_queue(state: ServerState, queue: str) -> QueueResource:
     """Resume a paused queue."""
     state.emulator.queue(queue).resume()
+    state.activity.record(f"resumed queue {queue}")
     return get_queue(state, queue)
 
 
@@ -194,6 +198,9 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
         changed, failed = _delete(found, names)
     else:
         changed, failed = _release(found, names)
+    if changed:
+        done = {"delete": "deleted", "release": "released", "requeue": "requeued"}[body.action]
+        state.activity.record(f"{done} {count_tasks(changed)} of queue {queue}")
     return Changed(changed=changed, failed=dict(islice(failed.items(), MAX_FAILED)))
 
 

@@ -135,13 +135,17 @@ def reload_config(state: ServerState) -> Changes:
             "with `pullqueue serve FILE`",
             rpc_code="FAILED_PRECONDITION",
         )
-    return file.reload(state.emulator)
+    changes = file.reload(state.emulator)
+    state.activity.record(f"reloaded {state.emulator.config.file}: {changes}")
+    return changes
 
 
 @operation("POST", "/reset", key="reset")
 def reset(state: ServerState, body: ResetRequest) -> bool:
     """Delete tasks, names, history, requests, faults, queues created; keep queue.yaml and clock."""
     state.reset(keep_queues=body.keep_queues, services=body.services)
+    kept = ", but for the queues created at run time" if body.keep_queues else ""
+    state.activity.record(f"reset the server{kept}")
     return True
 
 
@@ -154,13 +158,17 @@ def list_faults(state: ServerState) -> list[FaultResource]:
 @operation("POST", "/faults", key="fault")
 def set_fault(state: ServerState, body: NewFault) -> FaultResource:
     """Set a fault: calls of the app fail, lose their response, take time or lease nothing."""
-    return state.faults.set(body)
+    fault = state.faults.set(body)
+    state.activity.record(f"set fault {fault.number}: {fault.kind}")
+    return fault
 
 
 @operation("DELETE", "/faults", key="deleted")
 def clear_faults(state: ServerState) -> Count:
     """Remove all faults."""
-    return state.faults.clear()
+    removed = state.faults.clear()
+    state.activity.record(f"removed all faults: {removed}")
+    return removed
 
 
 @operation("DELETE", "/faults/{number}", key="deleted")
@@ -171,6 +179,7 @@ def remove_fault(state: ServerState, number: str) -> Count:
         advice = f"use one of {numbers}" if numbers else "none is set"
         message = f"there is no fault {quoted(number)}: {advice}"
         raise ApiError(message, status=404)
+    state.activity.record(f"removed fault {number}")
     return 1
 
 

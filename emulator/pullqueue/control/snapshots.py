@@ -22,7 +22,7 @@ from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.engine.validation import check_new_tasks, queue_name
 from pullqueue.errors import InvalidQueueSettingsError, InvalidTaskError, PullQueueError
 from pullqueue.limits import Limits
-from pullqueue.tasks import AttemptRecord, NewTask, Push, Task
+from pullqueue.tasks import AttemptRecord, NewTask, Push, Task, count_tasks
 from pullqueue.text import quoted, shorten
 
 
@@ -121,6 +121,7 @@ def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> L
         raise _damaged(error) from None
     state.snapshot_loaded = from_usec(now_usec)
     tasks = sum(len(each.tasks) for each in contents.values())
+    state.activity.record(f"loaded a snapshot: {count_tasks(tasks)}")
     return LoadedSnapshot(tasks=tasks, warning=warning)
 
 

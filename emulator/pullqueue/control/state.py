@@ -9,6 +9,7 @@ from time import perf_counter
 
 from pullqueue.api.tokens import Tokens
 from pullqueue.clock import SystemClock
+from pullqueue.control.activity import ActivityLog
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.cron_runner import CronRunner
 from pullqueue.control.delivery import Delivery
@@ -56,6 +57,7 @@ class ServerState:
         )
         self.requests = RequestLog(emulator)
         self.faults = FaultRegistry(emulator)
+        self.activity = ActivityLog(emulator)
         self.push_to = PushAddresses() if push_to is None else push_to
         """Where push tasks are sent."""
         self.signer = TokenSigner(lambda email, scopes: self.tokens.issue(email, scopes).text)
@@ -126,7 +128,7 @@ class ServerState:
         return self.delivery
 
     def reset(self, *, keep_queues: bool = False, services: bool = False) -> None:
-        """Delete tasks, names, history, requests and faults; keep queue.yaml and clock.
+        """Delete tasks, names, history, requests and faults; keep queue.yaml, clock and activity.
 
         Queues created at run time are deleted as well, unless `keep_queues` is true. With
         `services`, the data of App Engine's other services are deleted, such as the datastore's.

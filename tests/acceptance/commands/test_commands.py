@@ -553,3 +553,13 @@ def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator:
     assert run("workers").out.splitlines()[1].split()[:3] == ["worker/1", "1", "0"]
     assert json.loads(run("workers --json").out)["workers"][0]["queues"] == ["pull"]
     assert run("tasks get pull a").err == "leased by worker/1 since 2026-01-01 00:00:00\n"
+
+
+def test_activity_outlives_a_reset(run: Run) -> None:
+    assert run("activity").out == "nothing was done yet\n"
+    run("pause pull")
+    run("reset --yes")
+
+    shown = run("activity").out.splitlines()
+    assert [line.split("  ")[1] for line in shown[1:]] == ["reset the server", "paused queue pull"]
+    assert json.loads(run("activity --json").out)["activity"][0]["client"] == "pullqueue command"

@@ -81,6 +81,7 @@ ANSWER = {
         }
     ],
     "reached": True,
+    "activity": [{**evil("text interface client"), "time": _TIME}],
     "workers": [
         {
             **evil("client leased expired calls failed last_method"),
@@ -117,6 +118,7 @@ COMMANDS = [
     "tasks requeue pull a",
     "tasks failures",
     "workers",
+    "activity",
     "tasks purge pull --yes",
     "tasks purge pull",
     "reload",

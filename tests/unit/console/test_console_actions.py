@@ -437,3 +437,12 @@ def test_a_payload_that_is_not_json(console: ConsoleClient, state: ServerState) 
     assert "not valid JSON (" in page
     assert "correct it, or choose text" in page
     assert state.emulator.queue("pull").list_tasks() == []
+
+
+def test_the_page_of_the_server_lists_what_was_done(console: ConsoleClient) -> None:
+    console.send("/queues/pull/pause")
+    console.send("/server/reset")
+
+    text = console.text("/server")
+    assert "reset the server console" in text
+    assert "paused queue pull console" in text
