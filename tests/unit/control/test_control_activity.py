@@ -39,7 +39,7 @@ def test_actions_are_recorded_and_logged(
     assert caplog.messages[0] == "paused queue pull (control)"
 
 
-def test_what_was_refused_or_changed_nothing_is_no_action(control: ControlClient) -> None:
+def test_what_was_refused_or_changed_nothing_is_not_recorded(control: ControlClient) -> None:
     control.post("/queues/nowhere/pause")
     control.post("/queues/pull/change", {"action": "delete", "tasks": ["gone"]})
     control.post("/clock", {"advance": -1})
