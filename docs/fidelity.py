@@ -9,10 +9,9 @@ python docs/fidelity.py --check    fail if a page is out of date
 from __future__ import annotations
 
 import csv
-import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -52,20 +51,21 @@ def conformance() -> str:
     """Return the score, and each fact that was recorded, with its witness."""
     data = yaml.safe_load((DOCS / "conformance.yaml").read_text("utf-8"))
     facts, witnesses = data["facts"], data["witnesses"]
-    lines = [
-        f"**{score()}** recorded answers and deliveries are the same here.",
-        "",
-        "| call | when | production | here | witness |",
-        "|---|---|---|---|---|",
-    ]
-    for fact in facts:
-        ours = "the same" if "ours" not in fact else f"{_answer(fact['ours'])}: {fact['why']}"
-        witness = witnesses[fact["witness"]]
-        if other := fact.get("disagrees"):
-            witness += f"; another one, {witnesses[other['witness']]}, has: {_answer(other)}"
-        cells = (f"`{fact['call']}`", fact["when"], _answer(fact), ours, witness)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    lines = [f"**{score()}** recorded answers and deliveries are the same here.", ""]
+    for title, same in (("different here", False), ("the same here", True)):
+        lines += [f"## What is {title}", "", "| call | production | witness |", "|---|---|---|"]
+        for fact in facts:
+            if ("ours" not in fact) is not same:
+                continue
+            answer = _answer(fact)
+            if not same:
+                answer += f"; here {_answer(fact['ours'])}: {fact['why']}"
+            witness = witnesses[fact["witness"]]
+            if other := fact.get("disagrees"):
+                witness += f"; {witnesses[other['witness']]} disagrees: {_answer(other)}"
+            lines.append(f"| `{fact['call']}`: {fact['when']} | {answer} | {witness} |")
+        lines.append("")
+    return "\n".join(lines[:-1])
 
 
 def _answer(fact: dict[str, Any]) -> str:
@@ -74,19 +74,29 @@ def _answer(fact: dict[str, Any]) -> str:
     if "code" in fact or fact.get("call", "delivery") != "delivery":
         parts.append(f"`{fact.get('code', 'OK')}`")
     if "text" in fact:
-        parts.append(fact["text"].replace("<", "&lt;"))
+        # A line can break before each part of a name.
+        parts.append(fact["text"].replace("/<", "/&#8203;<").replace("<", "&lt;"))
     if "details" in fact:
         kinds = [detail["@type"].rpartition(".")[2] for detail in fact["details"]]
         parts.append(f"(details: {', '.join(kinds)})")
-    if fact.get("shows"):
-        shown = json.dumps(fact["shows"]).replace("null", "absent").replace('"any"', "set")
-        parts.append(f"`{shown}`")
+    parts += [f"`{name}`: {value};" for name, value in _flat(fact.get("shows", {}))]
     if "wait" in fact:
         parts.append(f"the next attempt is {fact['wait']} s after the response")
     for name, values in fact.get("headers", {}).items():
         shown = ", ".join("none" if value is None else value or "empty" for value in values)
         parts.append(f"`{name}`: {shown};")
     return " ".join(parts).rstrip(";")
+
+
+def _flat(fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each field of a message with its path; long names in one piece would widen the page."""
+    for name, value in fields.items():
+        if isinstance(value, dict) and name != "headers":
+            yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, dict):
+            yield f"{prefix}{name}", ", ".join(f"{key}: {each}" for key, each in value.items())
+        else:
+            yield f"{prefix}{name}", {None: "absent", "any": "set"}.get(value, str(value))
 
 
 PAGES: dict[str, Callable[[], str]] = {"fidelity.md": fidelity, "conformance.md": conformance}
