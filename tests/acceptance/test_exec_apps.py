@@ -170,3 +170,58 @@ def test_the_switch_to_cloud_tasks(execute: Execute) -> None:
 
     assert status == 0, errors
     assert reported == "4 4\nTrue\n"
+
+
+VERIFIES = """
+import json, os, threading, urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from google.auth import exceptions
+from google.auth.transport.requests import Request
+from google.oauth2 import id_token
+
+tokens = []
+
+class App(BaseHTTPRequestHandler):
+    def do_POST(self):
+        tokens.append(self.headers["Authorization"].removeprefix("Bearer "))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+app = HTTPServer(("127.0.0.1", 0), App)
+url = f"http://127.0.0.1:{app.server_port}/work"
+token = {"serviceAccountEmail": "a@example.com"}
+body = {"task": {"httpRequest": {"url": url, "oidcToken": token}}}
+address = os.environ["CLOUD_TASKS_EMULATOR_HOST"]
+parent = "projects/p/locations/us-central1/queues/push"
+urllib.request.urlopen(urllib.request.Request(
+    f"http://{address}/v2/{parent}/tasks", json.dumps(body).encode(),
+    {"Content-Type": "application/json"}))
+app.handle_request()
+
+claims = id_token.verify_oauth2_token(tokens[0], Request(), url)
+print(claims["email"], claims["iss"])
+print(id_token.verify_token(tokens[0], Request(), audience=url)["email"])
+head, claims, signature = tokens[0].split(".")
+for token, audience in ((tokens[0], "https://other"), (f"{head}.{claims}.{signature[::-1]}", url)):
+    try:
+        id_token.verify_oauth2_token(token, Request(), audience)
+    except ValueError as error:
+        print(type(error).__name__)
+"""
+
+
+def test_code_that_verifies_tokens_runs_unchanged(execute: Execute, app_folder: Path) -> None:
+    """With google-auth; a wrong audience and a changed token are refused."""
+    (app_folder / "queue.yaml").write_text("queue: [{name: push, rate: 5/s}]\n")
+
+    status, output, errors = execute(*python(VERIFIES))
+
+    assert status == 0, errors
+    first, second, *refused = output.splitlines()
+    assert first == "a@example.com https://accounts.google.com"
+    assert second == "a@example.com"
+    assert len(refused) == 2
