@@ -37,8 +37,7 @@ class TestAdd:
         assert held.retry_count == 1
         assert held.eta_usec == interface.emulator.clock.now_usec() + MINUTE * 1_000_000
 
-    def test_names_are_generated(self, interface: Interface) -> None:
-        """Tasks without a name get different ones."""
+    def test_tasks_without_a_name_get_different_ones(self, interface: Interface) -> None:
         generated = {interface.add(b"") for _ in range(5)}
 
         assert len(generated) == 5
@@ -192,16 +191,16 @@ class TestLease:
 
 
 class TestLeaseByTag:
-    def test_one_tag(self, interface: Interface) -> None:
-        """Only tasks of the tag asked for are leased."""
+    def test_a_lease_by_tag_takes_only_tasks_of_the_tag(self, interface: Interface) -> None:
         for name, tag in (("a", "red"), ("b", "blue"), ("c", "red"), ("d", None)):
             interface.add(b"", name=name, tag=tag)
 
         assert names(interface.lease_by_tag(MINUTE, 10, "red")) == ["a", "c"]
         assert names(interface.lease_by_tag(MINUTE, 10, "red")) == []
 
-    def test_the_oldest_tag(self, interface: Interface) -> None:
-        """Without a tag, the tag of the first available task is leased, all of it."""
+    def test_a_lease_by_tag_without_one_takes_that_of_the_first_task(
+        self, interface: Interface
+    ) -> None:
         for name, tag in (("a", "red"), ("b", "blue"), ("c", "red")):
             interface.add(b"", name=name, tag=tag)
 
@@ -225,8 +224,9 @@ class TestLeaseByTag:
 
 
 class TestModify:
-    def test_extend(self, interface: Interface) -> None:
-        """A lease is counted again from now, and the retry count stays."""
+    def test_an_extended_lease_counts_from_now_and_keeps_the_retry_count(
+        self, interface: Interface
+    ) -> None:
         interface.add(b"", name="one")
         (held,) = interface.lease(MINUTE, 1)
         interface.advance(50)
@@ -241,8 +241,7 @@ class TestModify:
         assert still_held == []
         assert names(interface.lease(MINUTE, 1)) == ["one"]
 
-    def test_extend_again_and_again(self, interface: Interface) -> None:
-        """Each new end is what the next change must name."""
+    def test_each_extension_must_name_the_end_before(self, interface: Interface) -> None:
         interface.add(b"")
         (held,) = interface.lease(MINUTE, 1)
 
@@ -252,8 +251,7 @@ class TestModify:
 
         assert again.eta_usec == interface.emulator.clock.now_usec() + 20 * 1_000_000
 
-    def test_release(self, interface: Interface) -> None:
-        """A lease that is changed to 0 seconds ends at once."""
+    def test_a_lease_changed_to_0_seconds_ends_at_once(self, interface: Interface) -> None:
         interface.add(b"", name="one")
         (held,) = interface.lease(MINUTE, 1)
 
@@ -262,8 +260,7 @@ class TestModify:
 
         assert (again.name, again.retry_count) == ("one", 2)
 
-    def test_a_lapsed_lease(self, interface: Interface) -> None:
-        """A lease that has ended cannot be changed, at its very end too."""
+    def test_a_lease_cannot_be_changed_from_its_very_end_on(self, interface: Interface) -> None:
         interface.add(b"")
         (held,) = interface.lease(MINUTE, 1)
         interface.advance(MINUTE)
@@ -283,8 +280,7 @@ class TestModify:
 
         assert interface.modify(theirs, 10).retry_count == 2
 
-    def test_too_long(self, interface: Interface) -> None:
-        """A lease cannot be extended beyond a week from now."""
+    def test_a_lease_cannot_be_extended_beyond_a_week_from_now(self, interface: Interface) -> None:
         interface.add(b"")
         (held,) = interface.lease(MINUTE, 1)
 
@@ -293,8 +289,7 @@ class TestModify:
 
 
 class TestDelete:
-    def test_a_held_task(self, interface: Interface) -> None:
-        """A deleted task never comes back."""
+    def test_a_leased_task_that_is_deleted_never_comes_back(self, interface: Interface) -> None:
         interface.add(b"", name="one")
         interface.lease(MINUTE, 1)
 
@@ -305,8 +300,7 @@ class TestDelete:
         assert interface.lease(MINUTE, 1) == []
         assert interface.count() == 0
 
-    def test_no_lease_is_needed(self, interface: Interface) -> None:
-        """A task can be deleted before it was leased, and after its lease has ended."""
+    def test_a_task_can_be_deleted_before_and_after_its_lease(self, interface: Interface) -> None:
         interface.add(b"", name="never-leased")
         interface.add(b"", name="lapsed")
         interface.lease(1, 2)
@@ -315,8 +309,7 @@ class TestDelete:
         assert interface.delete("never-leased")
         assert interface.delete("lapsed")
 
-    def test_what_is_not_there(self, interface: Interface) -> None:
-        """Deleting what never was, or was deleted before, changes nothing."""
+    def test_deleting_what_is_not_there_changes_nothing(self, interface: Interface) -> None:
         interface.add(b"", name="one")
         interface.delete("one")
 
@@ -377,8 +370,7 @@ class TestRetryLimit:
         with interface.refuses(NameInUseError):
             interface.add(b"", name="one", queue="limited")
 
-    def test_a_limit_of_zero(self, interface: Interface) -> None:
-        """With a limit of 0 a task is deleted at the first attempt to lease it."""
+    def test_a_limit_of_0_deletes_a_task_at_the_first_lease(self, interface: Interface) -> None:
         interface.add(b"", queue="never")
 
         assert interface.count(queue="never") == 1
@@ -397,18 +389,15 @@ class TestRetryLimit:
 
 
 class TestQueues:
-    def test_an_unknown_queue(self, interface: Interface) -> None:
-        """A queue that queue.yaml does not have is refused."""
+    def test_a_queue_that_is_not_in_queue_yaml_is_refused(self, interface: Interface) -> None:
         with interface.refuses(UnknownQueueError):
             interface.add(b"", queue="nowhere")
 
-    def test_a_push_queue(self, interface: Interface) -> None:
-        """Tasks cannot be leased from a push queue."""
+    def test_tasks_of_a_push_queue_cannot_be_leased(self, interface: Interface) -> None:
         with interface.refuses(InvalidQueueModeError):
             interface.lease(MINUTE, 1, queue="push")
 
-    def test_queues_are_apart(self, interface: Interface) -> None:
-        """One name may be in two queues, and each has its own tasks."""
+    def test_two_queues_can_have_tasks_of_one_name(self, interface: Interface) -> None:
         interface.add(b"1", name="same")
         interface.add(b"2", name="same", queue="limited")
         interface.delete("same")
@@ -427,8 +416,7 @@ class TestPush:
         assert push.listed() == [task]
         assert push.count(queue=PUSH) == 1
 
-    def test_order_is_eta(self, push: PushInterface) -> None:
-        """Tasks are in order of their etas, and without an eta are due at once."""
+    def test_push_tasks_are_in_order_of_their_etas(self, push: PushInterface) -> None:
         now = push.emulator.clock.now()
         later = push.add(b"", queue=PUSH, eta=now + timedelta(seconds=1))
         generated = push.add(b"", queue=PUSH)
@@ -475,8 +463,7 @@ class TestPush:
 
         assert push.count(queue=PUSH) == 0
 
-    def test_delete(self, push: PushInterface) -> None:
-        """A deleted task is gone, once; others stay."""
+    def test_a_deleted_push_task_is_gone_and_others_stay(self, push: PushInterface) -> None:
         push.add(b"", queue=PUSH, name="one")
         push.add(b"", queue=PUSH, name="two")
 
@@ -486,8 +473,7 @@ class TestPush:
 
         assert [task.name for task in push.listed()] == ["two"]
 
-    def test_purge(self, push: PushInterface) -> None:
-        """It deletes the tasks of this queue, due or not, and the queue can be used."""
+    def test_a_purge_deletes_push_tasks_due_or_not(self, push: PushInterface) -> None:
         push.add(b"")
         push.add(b"", queue=PUSH)
         push.add(b"", queue=PUSH, eta=push.emulator.clock.now() + timedelta(days=1))
@@ -499,8 +485,7 @@ class TestPush:
         push.add(b"", queue=PUSH)
         assert push.count(queue=PUSH) == 1
 
-    def test_leases_are_refused(self, push: PushInterface) -> None:
-        """A push task can neither be leased nor have its eta changed."""
+    def test_a_push_task_cannot_be_leased_or_extended(self, push: PushInterface) -> None:
         push.add(b"", queue=PUSH, name="one")
         (before,) = push.listed()
 

@@ -40,7 +40,7 @@ class TestAcl:
             ("stranger@example.com", (403, 403)),
         ],
     )
-    def test_who_may_call_what(
+    def test_calls_that_the_acl_does_not_permit_change_nothing(
         self,
         guarded: Client,
         tokens: Tokens,
@@ -48,7 +48,6 @@ class TestAcl:
         email: str,
         statuses: tuple[int, int],
     ) -> None:
-        """What an entry of the acl does not permit is refused, and changes nothing."""
         headers, body = bearer(tokens, email), {"payloadBase64": ""}
         got = guarded.get(f"{ROOT}/limited", headers=headers)
         inserted = guarded.post(f"{ROOT}/limited/tasks", json=body, headers=headers)
@@ -79,14 +78,12 @@ class TestAcl:
             "add it there in queue.yaml"
         )
 
-    def test_off(self, client: Client) -> None:
-        """Without acl, tokens are not looked at."""
+    def test_tokens_are_ignored_without_auth_acl(self, client: Client) -> None:
         response = client.get(f"{ROOT}/limited", headers={"Authorization": "Bearer whatever"})
 
         assert response.status_code == 200
 
-    def test_discovery_is_open(self, guarded: Client) -> None:
-        """The discovery document needs no token."""
+    def test_the_discovery_document_needs_no_token(self, guarded: Client) -> None:
         assert guarded.get("/discovery/v1/apis/taskqueue/v1beta2/rest").status_code == 200
 
 
@@ -94,16 +91,18 @@ class TestToken:
     @pytest.mark.parametrize(
         "form", ["access_token={}", "oauth_token={}", "Bearer {}", "bearer {}", "OAuth {}"]
     )
-    def test_where_it_may_be(self, guarded: Client, tokens: Tokens, form: str) -> None:
-        """In the query, or in the header: the scheme is Bearer, or OAuth as it was once."""
+    def test_a_token_is_read_from_the_query_or_the_header(
+        self, guarded: Client, tokens: Tokens, form: str
+    ) -> None:
         sent = form.format(tokens.issue(WORKER).text)
         query, headers = ("", {"Authorization": sent}) if " " in sent else (sent, {})
 
         assert guarded.get(f"{ROOT}/limited?{query}", headers=headers).status_code == 200
 
     @pytest.mark.parametrize("headers", [{}, {"Authorization": "Basic eDp5"}])
-    def test_none(self, guarded: Client, headers: dict[str, str]) -> None:
-        """Without a token the answer is 401 and says how to authenticate."""
+    def test_a_request_without_a_token_learns_how_to_authenticate(
+        self, guarded: Client, headers: dict[str, str]
+    ) -> None:
         response = guarded.get(f"{ROOT}/limited?key=an-api-key", headers=headers)
 
         assert refusal(response) == (401, "required", "Login Required")
@@ -112,8 +111,9 @@ class TestToken:
             'Bearer realm="https://accounts.google.com/"'
         )
 
-    def test_what_is_not_valid(self, guarded: Client, tokens: Tokens, clock: ManualClock) -> None:
-        """Only what this server issued as a token, without a change, is valid."""
+    def test_only_tokens_of_this_server_are_valid(
+        self, guarded: Client, tokens: Tokens, clock: ManualClock
+    ) -> None:
         issued = tokens.issue("nobody@example.com", frozenset({SCOPE})).text
         prefix, signed = issued[: len("pullqueue-")], issued[len("pullqueue-") :]
         claims, _, signature = signed.partition(".")
@@ -128,8 +128,9 @@ class TestToken:
             assert refusal(response) == (401, "authError", "Invalid Credentials")
             assert 'error="invalid_token"' in response.headers["WWW-Authenticate"]
 
-    def test_an_hour(self, guarded: Client, tokens: Tokens, clock: ManualClock) -> None:
-        """A token is good for an hour by the emulator's clock."""
+    def test_a_token_expires_after_an_hour_of_the_emulator_s_clock(
+        self, guarded: Client, tokens: Tokens, clock: ManualClock
+    ) -> None:
         headers = bearer(tokens, WORKER)
 
         clock.advance(3599.999999)
@@ -151,8 +152,9 @@ class TestToken:
             ("https://www.googleapis.com/auth/drive", 403),
         ],
     )
-    def test_scopes(self, guarded: Client, tokens: Tokens, scope: str, status: int) -> None:
-        """One of the scopes must be for this API."""
+    def test_a_token_needs_a_scope_of_this_api(
+        self, guarded: Client, tokens: Tokens, scope: str, status: int
+    ) -> None:
         headers = bearer(tokens, WORKER, scope)
 
         response = guarded.get(f"{ROOT}/limited", headers=headers)
@@ -172,8 +174,7 @@ class TestToken:
 
         assert "HTTP/1.1 200 OK" in response.text
 
-    def test_for_a_shell(self, guarded: Client) -> None:
-        """/_emulator/token issues a token for any address."""
+    def test_the_token_route_issues_a_token_for_any_address(self, guarded: Client) -> None:
         answer = guarded.get("/_emulator/token?email=worker@example.com").get_json()
         headers = {"Authorization": f"Bearer {answer['access_token']}"}
 
@@ -181,14 +182,16 @@ class TestToken:
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
 
     @pytest.mark.parametrize("query", ["", "email=", "email=x", "email=@", "email=x@"])
-    def test_for_no_address(self, guarded: Client, query: str) -> None:
-        """What is not an address gets no token."""
+    def test_the_token_route_refuses_what_is_not_an_address(
+        self, guarded: Client, query: str
+    ) -> None:
         response = guarded.get(f"/_emulator/token?{query}")
 
         assert refusal(response)[:2] == (400, "invalidParameter")
 
-    def test_tokeninfo(self, guarded: Client, tokens: Tokens, clock: ManualClock) -> None:
-        """What a token is worth can be asked, as of Google; an unknown one is an OAuth error."""
+    def test_tokeninfo_describes_a_token_as_google_does(
+        self, guarded: Client, tokens: Tokens, clock: ManualClock
+    ) -> None:
         text = tokens.issue(WORKER, frozenset({SCOPE})).text
         clock.advance(100)
 

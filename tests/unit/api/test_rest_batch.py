@@ -90,8 +90,7 @@ def test_calls_are_answered_in_order(client: Client, emulator: Emulator, path: s
     assert emulator.queue("pull").list_tasks() == []
 
 
-def test_headers_of_a_part(client: Client) -> None:
-    """A part may name the whole address; its own headers count, and parts are never zipped."""
+def test_a_part_has_headers_of_its_own_and_is_never_zipped(client: Client) -> None:
     request = (
         f"POST http://www.googleapis.com{ROOT}/pull HTTP/1.1\r\nX-HTTP-Method-Override: GET\r\n"
         "User-Agent: x (gzip)\r\nAccept-Encoding: gzip\r\n\r\n"
@@ -101,8 +100,7 @@ def test_headers_of_a_part(client: Client) -> None:
     assert inner(answer)[1]["id"] == "projects/s~app/taskqueues/pull"
 
 
-def test_what_is_zipped(client: Client) -> None:
-    """The whole may be, and its parts never: each would be unzipped up to the limit of a body."""
+def test_a_batch_can_be_zipped_but_not_its_parts(client: Client) -> None:
     request = f"POST {ROOT}/pull/tasks HTTP/1.1\r\nContent-Encoding: gzip\r\n\r\n"
 
     (answer,) = send(client, part(f'{request}{{"payloadBase64": ""}}'), zipped=True)
@@ -121,8 +119,9 @@ def test_what_is_zipped(client: Client) -> None:
         ("GET http://[bad HTTP/1.1\r\n\r\n", "HTTP/1.1 400 Bad Request"),
     ],
 )
-def test_odd_parts(client: Client, request_text: str, status: str) -> None:
-    """What is not a call of the API is refused in its place."""
+def test_a_part_that_is_not_a_call_is_refused_in_its_place(
+    client: Client, request_text: str, status: str
+) -> None:
     (answer,) = send(client, part(request_text))
 
     line, body = inner(answer)
@@ -130,8 +129,7 @@ def test_odd_parts(client: Client, request_text: str, status: str) -> None:
     assert body["error"]["errors"][0]["domain"] == "global"
 
 
-def test_a_part_in_parts(client: Client) -> None:
-    """A multipart within a multipart is refused in its place."""
+def test_a_multipart_within_a_multipart_is_refused_in_its_place(client: Client) -> None:
     head = "--sep\r\nContent-Type: multipart/mixed; boundary=in\r\n\r\n"
     (answer,) = send(client, f"{head}--in\r\n\r\nx\r\n--in--\r\n")
 
@@ -160,8 +158,9 @@ def test_a_thousand_calls_and_no_more(client: Client, emulator: Emulator) -> Non
         ("", "x"),
     ],
 )
-def test_an_invalid_batch(client: Client, content_type: str, data: str) -> None:
-    """A body without parts is refused as a whole."""
+def test_a_batch_without_parts_is_refused_whole(
+    client: Client, content_type: str, data: str
+) -> None:
     response = client.post("/batch", data=data, content_type=content_type)
 
     assert response.status_code == 400

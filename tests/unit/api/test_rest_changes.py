@@ -47,10 +47,9 @@ class TestChangeLease:
             ({"leaseTimestamp": "5"}, "The task lease has expired."),
         ],
     )
-    def test_update_refused(
+    def test_an_update_must_name_the_current_lease(
         self, call: Call, held: dict[str, Any], change: dict[str, Any], message: str
     ) -> None:
-        """An update must say which lease it means, and that must be the current one."""
         response = call("POST", "pull/tasks/one?newLeaseSeconds=120", json={**held, **change})
 
         assert refusal(response)[::2] == (400, message)
@@ -58,8 +57,9 @@ class TestChangeLease:
         assert unchanged["leaseTimestamp"] == held["leaseTimestamp"]
 
     @pytest.mark.parametrize("body", [b"", b"  "])
-    def test_update_without_a_body(self, call: Call, held: dict[str, Any], body: bytes) -> None:
-        """An update without a task is refused."""
+    def test_an_update_without_a_task_is_refused(
+        self, call: Call, held: dict[str, Any], body: bytes
+    ) -> None:
         response = call("POST", f"pull/tasks/{held['id']}?newLeaseSeconds=120", data=body)
 
         assert refusal(response) == (400, "required", "The request body must contain a task.")
@@ -98,10 +98,9 @@ class TestChangeLease:
             ({"queueName": "pull", "leaseTimestamp": "5"}, "The task lease has expired."),
         ],
     )
-    def test_patch_refused(
+    def test_a_patch_changes_nothing_but_the_lease_it_names(
         self, call: Call, held: dict[str, Any], body: dict[str, Any], message: str
     ) -> None:
-        """A patch changes nothing but the lease, and only the one it names."""
         path = f"pull/tasks/{held['id']}?newLeaseSeconds=30"
 
         assert refusal(call("PATCH", path, json=body))[::2] == (400, message)
@@ -117,8 +116,7 @@ class TestChangeLease:
 
 
 class TestDelete:
-    def test_a_task(self, call: Call) -> None:
-        """Success is 204 and nothing; unknown and deleted tasks have an invalid name."""
+    def test_a_delete_answers_204_and_400_for_a_task_that_is_not_there(self, call: Call) -> None:
         call("POST", "pull/tasks", json={"payloadBase64": "", "id": "one"})
 
         response = call("DELETE", "pull/tasks/one")

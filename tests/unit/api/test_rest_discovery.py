@@ -22,8 +22,9 @@ class TestDocument:
     @pytest.mark.parametrize(
         ("version", "revision", "count"), [("v1beta1", "20120501", 5), ("v1beta2", "20160428", 8)]
     )
-    def test_it_points_here(self, client: Client, version: str, revision: str, count: int) -> None:
-        """Root, base and batch addresses are those the client reached the server at."""
+    def test_the_document_has_the_address_by_which_it_was_asked_for(
+        self, client: Client, version: str, revision: str, count: int
+    ) -> None:
         served = client.get(
             DOCUMENT.format(version=version), base_url="http://some.host:99"
         ).get_json()
@@ -37,8 +38,7 @@ class TestDocument:
         assert served["batchPath"] == f"batch/taskqueue/{version}"
         assert len(list(methods_of(served))) == count
 
-    def test_the_newer_address(self, client: Client) -> None:
-        """/$discovery/rest returns the same document, v1beta2 if no version is named."""
+    def test_the_newer_address_returns_the_same_document(self, client: Client) -> None:
         assert client.get("/$discovery/rest?version=v1beta2").get_json() == document(client)
         assert client.get("/$discovery/rest").get_json() == document(client)
         assert client.get("/$discovery/rest?version=v1beta1").get_json() == document(
@@ -53,15 +53,13 @@ class TestDocument:
             "/$discovery/rest?version=v9",
         ],
     )
-    def test_unknown_apis(self, client: Client, path: str) -> None:
-        """Other APIs are not found."""
+    def test_the_document_of_an_unknown_api_is_not_found(self, client: Client, path: str) -> None:
         response = client.get(path)
 
         assert response.status_code == 404
         assert response.get_json()["error"]["errors"][0]["reason"] == "notFound"
 
-    def test_the_directory(self, client: Client) -> None:
-        """The list names all APIs and where their documents are."""
+    def test_the_directory_lists_all_apis_and_their_documents(self, client: Client) -> None:
         items = client.get("/discovery/v1/apis").get_json()["items"]
 
         assert [(item["id"], item["preferred"]) for item in items] == [
@@ -80,8 +78,7 @@ class TestDocument:
         ("query", "count"),
         [("name=taskqueue", 2), ("name=drive", 0), ("preferred=true", 4), ("preferred=false", 5)],
     )
-    def test_a_narrowed_directory(self, client: Client, query: str, count: int) -> None:
-        """The list can be narrowed."""
+    def test_the_directory_can_be_narrowed(self, client: Client, query: str, count: int) -> None:
         assert len(client.get(f"/discovery/v1/apis?{query}").get_json()["items"]) == count
 
 

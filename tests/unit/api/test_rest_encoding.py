@@ -29,8 +29,7 @@ def test_what_the_library_writes(value: dict[str, Any]) -> None:
     assert encode(value, indented=False).decode() == json.dumps(value, separators=(",", ":"))
 
 
-def test_zipped() -> None:
-    """A zipped answer is the same each time, and comes back whole."""
+def test_a_zipped_answer_is_the_same_each_time() -> None:
     body = b"x" * 1000
 
     assert zipped(body) == zipped(body)

@@ -38,8 +38,7 @@ VALUE: dict[str, Any] = {
         (" kind , items/id ", {"kind": "k", "items": [{"id": 1}, {"id": 2}]}),
     ],
 )
-def test_what_is_selected(selector: str, expected: dict[str, Any]) -> None:
-    """Commas, slashes, brackets and stars select as the reference has it."""
+def test_a_selector_selects_as_the_reference_says(selector: str, expected: dict[str, Any]) -> None:
     assert apply_mask(VALUE, parse_mask(selector, KNOWN)) == expected
 
 
@@ -65,8 +64,7 @@ def test_what_is_selected(selector: str, expected: dict[str, Any]) -> None:
         ("x" * 1000, "x" * 200),
     ],
 )
-def test_a_bad_selector(selector: str, part: str) -> None:
-    """What is malformed, or no field of the answer, is named, however long or deep it is."""
+def test_a_bad_selector_is_refused_with_the_part_that_is_wrong(selector: str, part: str) -> None:
     with pytest.raises(ApiError) as excinfo:
         parse_mask(selector, KNOWN)
 
@@ -82,8 +80,9 @@ def test_the_fields_of_the_methods() -> None:
     assert known_fields("v1beta2", "tasks.delete") == {}
 
 
-def test_a_partial_response(client: Client, emulator: Emulator) -> None:
-    """Only the fields asked for are sent; a refusal is whole, whatever was selected."""
+def test_a_partial_response_has_only_the_fields_asked_for(
+    client: Client, emulator: Emulator
+) -> None:
     emulator.queue("pull").add(b"hi", name="one", tag="red")
 
     response = client.get(f"{ROOT}/pull/tasks?fields=items(id,tag)")

@@ -233,8 +233,9 @@ def client(emulator: Emulator) -> Client:
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", DOCUMENTS)
-def test_calls_over_rest(client: Client, emulator: Emulator, version: str) -> None:
-    """Whatever a client sends, the answer is the API's; what is refused has changed nothing."""
+def test_any_call_over_rest_is_answered_by_the_api(
+    client: Client, emulator: Emulator, version: str
+) -> None:
     calls, statuses = RandomCalls(version), set()
     for number in range(REQUESTS):
         if number % REQUESTS_OF_A_ROUND == 0:
@@ -251,8 +252,7 @@ def test_calls_over_rest(client: Client, emulator: Emulator, version: str) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", VERSIONS)
-def test_calls_over_grpc(emulator: Emulator, version: str) -> None:
-    """Every status is one that the service means."""
+def test_any_call_over_grpc_has_a_status_of_the_service(emulator: Emulator, version: str) -> None:
     calls, codes = RandomCalls(version), set()
     with Server(emulator) as server:
         api = GrpcApi(server)
@@ -283,10 +283,9 @@ def test_calls_over_grpc(emulator: Emulator, version: str) -> None:
     ),
     body=st.binary(max_size=60) | st.sampled_from([b"--a\r\n\r\nGET / HTTP/1.1\r\n\r\n--a--"]),
 )
-def test_any_request(
+def test_any_request_gets_an_answer_that_clients_can_read(
     client: Client, verb: str, path: str, headers: dict[str, str], body: bytes
 ) -> None:
-    """Any verb on any path with any body gets an answer that a client of the API can read."""
     response = client.open(
         "/" + quote(path.lstrip("/"), safe="/$"), method=verb, headers=headers, data=body
     )
@@ -311,10 +310,9 @@ odd_value: st.SearchStrategy[Any] = st.recursive(
     head=st.dictionaries(st.sampled_from(["alg", "kid", "typ", "crit", "b64"]), odd_value),
     garbage=st.binary(max_size=20),
 )
-def test_any_assertion(
+def test_no_assertion_of_another_key_gets_a_token(
     client: Client, claims: dict[str, Any], head: dict[str, Any], garbage: bytes
 ) -> None:
-    """No assertion that the emulator did not make a key for is worth a token, or a fault."""
     parts = (json.dumps(head).encode(), json.dumps(claims).encode(), garbage)
     assertion = ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
     body = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}

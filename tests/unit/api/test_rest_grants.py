@@ -69,8 +69,7 @@ def ask(
     return client.post("/token", **{encoding: body})
 
 
-def test_the_key_file(key: dict[str, Any]) -> None:
-    """It is a service account's, and points at the emulator and its project."""
+def test_a_key_file_points_at_the_emulator_and_its_project(key: dict[str, Any]) -> None:
     assert key["type"] == "service_account"
     assert key["client_email"] == "worker@example.com"
     assert key["token_uri"] == "http://localhost/token"
@@ -91,7 +90,7 @@ def test_the_key_file(key: dict[str, Any]) -> None:
         ("jwt.algorithms", "GET", "oauth2/v3/certs", {}),
     ],
 )
-def test_without_the_extra(
+def test_without_the_extra_a_key_is_refused_with_what_to_install(
     guarded: Client,
     monkeypatch: pytest.MonkeyPatch,
     *,
@@ -100,7 +99,6 @@ def test_without_the_extra(
     path: str,
     options: dict[str, Any],
 ) -> None:
-    """The refusal names what to install; tokens need no extra."""
     monkeypatch.setitem(sys.modules, missing, None)
     refused = guarded.open(f"/{path}", method=verb, **options)
 
@@ -175,15 +173,17 @@ def test_claims_that_do_not_hold(
     assert response.get_json()["error_description"]
 
 
-def test_another_key(guarded: Client, key: dict[str, Any], other_key: dict[str, Any]) -> None:
-    """A key signs for no other key's address."""
+def test_a_key_signs_only_for_its_own_address(
+    guarded: Client, key: dict[str, Any], other_key: dict[str, Any]
+) -> None:
     forged = {**other_key, "private_key_id": key["private_key_id"]}
 
     assert ask(guarded, forged, claims(key)).get_json()["error"] == "invalid_grant"
 
 
-def test_an_unknown_key(guarded: Client, key: dict[str, Any]) -> None:
-    """A key of an earlier run is reported with how to replace it."""
+def test_a_key_of_an_earlier_run_is_refused_with_how_to_replace_it(
+    guarded: Client, key: dict[str, Any]
+) -> None:
     response = ask(guarded, key, claims(key), kid="unknown")
 
     assert "pullqueue credentials" in response.get_json()["error_description"]
@@ -202,10 +202,9 @@ def test_a_key_that_is_not_named_and_not_known(
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "HS256", "RS512", ""])
 @pytest.mark.parametrize("signature", [b"", b"x" * 256])
-def test_no_signature(
+def test_an_algorithm_other_than_rs256_is_refused(
     guarded: Client, key: dict[str, Any], algorithm: str, signature: bytes
 ) -> None:
-    """Another algorithm than RS256, `none` first of all, is worth nothing."""
     head = json.dumps({"alg": algorithm, "kid": key["private_key_id"]}).encode()
     parts = (head, json.dumps(claims(key)).encode(), signature)
     unsigned = ".".join(base64.urlsafe_b64encode(each).decode().rstrip("=") for each in parts)
@@ -223,8 +222,7 @@ def test_no_signature(
         ({"grant_type": JWT_BEARER, "assertion": "x.y.z"}, "invalid_grant"),
     ],
 )
-def test_an_invalid_grant(guarded: Client, body: dict[str, str], code: str) -> None:
-    """Other grants, and assertions that are none, are OAuth errors."""
+def test_other_grants_are_oauth_errors(guarded: Client, body: dict[str, str], code: str) -> None:
     response = guarded.post("/token", data=body)
 
     assert (response.status_code, response.get_json()["error"]) == (400, code)

@@ -26,15 +26,13 @@ class TestGetAndList:
         assert all("payloadBase64" not in item for item in listed["items"])
         assert {item["queueName"] for item in listed["items"]} == {"pull"}
 
-    def test_a_hundred_at_most(self, call: Call, emulator: Emulator) -> None:
-        """There is no paging: the first hundred are given."""
+    def test_list_returns_the_first_hundred_tasks(self, call: Call, emulator: Emulator) -> None:
         for _ in range(101):
             emulator.queue("pull").add(b"")
 
         assert len(answer(call("GET", "pull/tasks"))["items"]) == 100
 
-    def test_a_missing_task(self, call: Call) -> None:
-        """Unknown and deleted tasks are not found."""
+    def test_unknown_and_deleted_tasks_are_not_found(self, call: Call) -> None:
         call("POST", "pull/tasks", json={"payloadBase64": "", "id": "one"})
         call("DELETE", "pull/tasks/one")
 
@@ -53,14 +51,14 @@ class TestGetAndList:
 
 
 class TestQueue:
-    def test_without_statistics(self, call: Call) -> None:
-        """Only with getStats are there numbers."""
+    def test_a_queue_has_statistics_only_with_get_stats(self, call: Call) -> None:
         plain = {"kind": "taskqueues#taskqueue", "id": "projects/s~app/taskqueues/pull"}
 
         assert answer(call("GET", "pull")) == answer(call("GET", "pull?getStats=false")) == plain
 
-    def test_with_statistics(self, call: Call, clock: ManualClock) -> None:
-        """Leased tasks count, and the oldest task, if there is any, is in seconds."""
+    def test_statistics_count_leased_tasks_and_show_the_oldest(
+        self, call: Call, clock: ManualClock
+    ) -> None:
         empty = answer(call("GET", "pull?getStats=true"))["stats"]
         for _ in range(3):
             call("POST", "pull/tasks", json={"payloadBase64": ""})
@@ -75,8 +73,7 @@ class TestQueue:
             "leasedLastHour": "2",
         }
 
-    def test_limit_and_acl(self, call: Call) -> None:
-        """What queue.yaml says of leases and people is shown."""
+    def test_a_queue_shows_its_retry_limit_and_acl(self, call: Call) -> None:
         queue = answer(call("GET", "limited"))
 
         assert queue["maxLeases"] == 2
@@ -89,8 +86,9 @@ class TestQueue:
         ("verb", "path"),
         [("GET", ""), ("GET", "/tasks"), ("GET", "/tasks/x"), ("DELETE", "/tasks/x")],
     )
-    def test_unknown_and_push_queues(self, call: Call, verb: str, path: str) -> None:
-        """A queue that is not there is not found; a push queue is refused."""
+    def test_an_unknown_queue_is_not_found_and_a_push_queue_refused(
+        self, call: Call, verb: str, path: str
+    ) -> None:
         unknown = refusal(call(verb, f"nowhere{path}"))
         push = refusal(call(verb, f"push{path}"))
 
@@ -118,8 +116,7 @@ class TestProjects:
 
         assert answer(queue)["id"] == f"projects/{shown}/taskqueues/pull"
 
-    def test_one_project(self) -> None:
-        """An emulator of one project knows no other."""
+    def test_an_emulator_of_one_project_knows_no_other(self) -> None:
         client = Client(create_app(Emulator(CONFIG, project="s~mine")))
         root = "/taskqueue/v1beta2/projects"
 
@@ -150,8 +147,9 @@ class TestVersion1:
     @pytest.mark.parametrize(
         ("verb", "path"), [("POST", "/tasks"), ("POST", "/tasks/one"), ("PATCH", "/tasks/one")]
     )
-    def test_it_changes_nothing(self, client: Client, verb: str, path: str) -> None:
-        """v1beta1 has no insert, update and patch."""
+    def test_v1beta1_has_no_insert_update_and_patch(
+        self, client: Client, verb: str, path: str
+    ) -> None:
         response = client.open(f"{self.ROOT}{path}", method=verb, json={"payloadBase64": ""})
 
         assert refusal(response) == (405, "httpMethodNotAllowed", "Method Not Allowed")

@@ -32,8 +32,9 @@ class TestBodies:
             (FORM, "utf-8"),
         ],
     )
-    def test_json_under_any_name(self, call: Call, content_type: str | None, charset: str) -> None:
-        """A body that is JSON is accepted, in any charset, even if curl calls it a form."""
+    def test_a_json_body_is_accepted_in_any_charset_and_content_type(
+        self, call: Call, content_type: str | None, charset: str
+    ) -> None:
         body = '{"payloadBase64": "", "tag": "é"}'.encode(charset)
         response = call("POST", "pull/tasks", data=body, content_type=content_type)
 
@@ -58,18 +59,16 @@ class TestBodies:
             (TASK.encode(), "application/json; charset=no-such"),
         ],
     )
-    def test_invalid_json(
+    def test_a_body_that_is_not_json_is_a_parse_error(
         self, call: Call, body: bytes, content_type: str | None, emulator: Emulator
     ) -> None:
-        """Broken JSON and UTF-8, hostile nesting and forms are parse errors and store nothing."""
         response = call("POST", "pull/tasks", data=body, content_type=content_type)
 
         assert refusal(response) == (400, "parseError", "Parse Error")
         assert emulator.queue("pull").list_tasks() == []
 
     @pytest.mark.parametrize("body", ["[]", "5", '"text"', "null", "[1, 2]"])
-    def test_json_without_an_object(self, call: Call, body: str) -> None:
-        """A task is an object."""
+    def test_a_body_that_is_not_an_object_is_refused(self, call: Call, body: str) -> None:
         response = call("POST", "pull/tasks", data=body, content_type="application/json")
 
         assert refusal(response) == (400, "invalid", "The request body must contain a task.")
@@ -83,8 +82,7 @@ class TestBodies:
 
         assert response.status_code == (400 if "ud800" in value else 200)
 
-    def test_an_oversized_body(self, emulator: Emulator) -> None:
-        """A body over the limit is 413."""
+    def test_a_body_over_the_limit_is_413(self, emulator: Emulator) -> None:
         small = Emulator(CONFIG, limits=Limits(rest_body_bytes=100))
         client = Client(create_app(small))
 
@@ -124,15 +122,13 @@ class TestParameters:
         assert len(response.get_json()["items"]) == 1
 
     @pytest.mark.parametrize("query", ["tag=%FF", "tag=\xe9"])
-    def test_invalid_utf8(self, client: Client, query: str) -> None:
-        """Parameters are UTF-8."""
+    def test_parameters_that_are_not_utf8_are_refused(self, client: Client, query: str) -> None:
         environ = {"QUERY_STRING": query}
         response = client.get(f"{ROOT}/pull", environ_overrides=environ)
 
         assert refusal(response)[:2] == (400, "badRequest")
 
-    def test_too_many(self, call: Call) -> None:
-        """A thousand parameters are enough."""
+    def test_more_than_a_thousand_parameters_are_refused(self, call: Call) -> None:
         response = call("GET", "pull", query_string="&".join(["a=1"] * 1001))
 
         assert refusal(response)[:2] == (400, "badRequest")
@@ -150,16 +146,16 @@ class TestParameters:
             ("getStats=odd", "Invalid boolean value: 'odd'."),
         ],
     )
-    def test_what_is_not_valid(self, call: Call, query: str, message: str) -> None:
-        """Only JSON is given, and never a script; flags are true or false."""
+    def test_common_parameters_that_are_not_valid_are_refused(
+        self, call: Call, query: str, message: str
+    ) -> None:
         assert refusal(call("GET", "pull", query_string=query)) == (
             400,
             "invalidParameter",
             message,
         )
 
-    def test_pretty_or_not(self, call: Call) -> None:
-        """Answers are indented by default."""
+    def test_answers_are_indented_unless_asked_otherwise(self, call: Call) -> None:
         pretty = call("GET", "pull?prettyPrint=true").text
         compact = call("GET", "pull?prettyPrint=false").text
 
@@ -175,8 +171,7 @@ class TestVerbs:
         assert call("POST", path, data=TASK).get_json()["id"] == "one"
         assert call("GET", path).status_code == 200
 
-    def test_override(self, call: Call, emulator: Emulator) -> None:
-        """A POST can represent another verb, its parameters in a form."""
+    def test_a_post_can_represent_another_verb(self, call: Call, emulator: Emulator) -> None:
         emulator.queue("pull").add(b"", name="one")
         emulator.queue("pull").lease_tasks(60, 1)
 
@@ -192,42 +187,36 @@ class TestVerbs:
         assert (patched.status_code, deleted.status_code) == (200, 204)
 
     @pytest.mark.parametrize("verb", ["NONSENSE", "PUT"])
-    def test_override_to_nothing_known(self, call: Call, verb: str) -> None:
-        """An override is routed like any verb."""
+    def test_an_override_by_an_unknown_verb_is_405(self, call: Call, verb: str) -> None:
         response = call("POST", "pull/tasks", headers={"X-HTTP-Method-Override": verb})
 
         assert refusal(response) == (405, "httpMethodNotAllowed", "Method Not Allowed")
         assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
 
-    def test_override_by_head(self, call: Call) -> None:
-        """The answer to a POST has its body, or the client would take the next one for it."""
+    def test_an_override_by_head_has_a_body(self, call: Call) -> None:
         response = call("POST", "pull", headers={"X-HTTP-Method-Override": "HEAD"})
 
         assert response.get_json()["kind"] == "taskqueues#taskqueue"
 
-    def test_override_of_other_verbs(self, call: Call) -> None:
-        """Only a POST can represent something else."""
+    def test_only_a_post_can_be_overridden(self, call: Call) -> None:
         response = call("GET", "pull/tasks", headers={"X-HTTP-Method-Override": "POST"})
 
         assert response.status_code == 200
 
-    def test_head(self, call: Call) -> None:
-        """HEAD is GET without the body."""
+    def test_head_is_get_without_the_body(self, call: Call) -> None:
         head, get = call("HEAD", "pull"), call("GET", "pull")
 
         assert (head.status_code, head.data) == (200, b"")
         assert head.headers["Content-Length"] == str(len(get.data))
 
-    def test_options(self, call: Call) -> None:
-        """OPTIONS returns the methods of a path."""
+    def test_options_returns_the_methods_of_a_path(self, call: Call) -> None:
         response = call("OPTIONS", "pull/tasks/one")
 
         assert (response.status_code, response.data) == (200, b"")
         allowed = response.headers["Allow"].split(", ")
         assert sorted(allowed) == ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST"]
 
-    def test_a_task_called_lease(self, call: Call) -> None:
-        """A task may be called lease: all but its update reach it, which is the method's path."""
+    def test_a_task_called_lease_can_be_used_but_not_updated(self, call: Call) -> None:
         call("POST", "pull/tasks", json={"payloadBase64": "", "id": "lease"})
 
         leased = call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60").get_json()
@@ -250,10 +239,9 @@ class TestGzip:
             ("curl/8 gzip", None, None),
         ],
     )
-    def test_both_headers_must_ask(
+    def test_an_answer_is_zipped_if_both_headers_ask_for_it(
         self, call: Call, agent: str, encoding: str | None, sent: str | None
     ) -> None:
-        """An answer is zipped for clients that ask for it twice."""
         headers = {"User-Agent": agent} | ({"Accept-Encoding": encoding} if encoding else {})
         response = call("GET", "pull", headers=headers)
 
@@ -273,14 +261,12 @@ class TestGzip:
         ("coding", "data"),
         [("gzip", ZIPPED), ("GZip", ZIPPED), ("x-gzip", ZIPPED), ("identity", TASK)],
     )
-    def test_a_zipped_body(self, call: Call, coding: str, data: bytes | str) -> None:
-        """Bodies may be zipped, as Google's clients for Java and .NET send them all."""
+    def test_a_zipped_body_is_unzipped(self, call: Call, coding: str, data: bytes | str) -> None:
         response = call("POST", "pull/tasks", data=data, headers={"Content-Encoding": coding})
 
         assert response.get_json()["id"] == "one"
 
-    def test_nothing_zipped(self, call: Call) -> None:
-        """The same clients zip the body of a call that has none."""
+    def test_a_zipped_body_can_be_empty(self, call: Call) -> None:
         path, headers = "pull/tasks/lease?numTasks=1&leaseSecs=60", {"Content-Encoding": "gzip"}
 
         assert call("POST", path, data=gzip.compress(b""), headers=headers).status_code == 200
@@ -297,10 +283,9 @@ class TestGzip:
         ],
         ids=["plain", "cut off", "spoilt", "more behind it", "br", "too large"],
     )
-    def test_what_cannot_be_unzipped(
+    def test_a_body_that_cannot_be_unzipped_is_refused(
         self, call: Call, emulator: Emulator, *, body: bytes, coding: str, status: int, message: str
     ) -> None:
-        """It is refused, and nothing is stored."""
         response = call("POST", "pull/tasks", data=body, headers={"Content-Encoding": coding})
 
         assert refusal(response)[0] == status
@@ -321,16 +306,14 @@ class TestRefusals:
             "/%00/%FF",
         ],
     )
-    def test_unknown_routes(self, client: Client, path: str) -> None:
-        """What is not there is not found, in the envelope, with a hint where the routes are."""
+    def test_an_unknown_route_is_not_found_with_a_hint(self, client: Client, path: str) -> None:
         response = client.get(path)
 
         assert refusal(response)[:2] == (404, "notFound")
         assert "/_emulator/openapi.json list the routes" in response.text
 
     @pytest.mark.parametrize("path", ["pull/tasks/a%2Fb", "pull/tasks/%F0%9F", "p%20q/tasks"])
-    def test_odd_names_in_paths(self, call: Call, path: str) -> None:
-        """Names that cannot be are not found."""
+    def test_names_that_no_task_can_have_are_not_found(self, call: Call, path: str) -> None:
         assert refusal(call("GET", path))[0] == 404
 
     def test_a_fault_of_our_own(
@@ -349,8 +332,7 @@ class TestRefusals:
         assert "secret" not in response.text
         assert "ZeroDivisionError: secret detail" in caplog.text
 
-    def test_an_explanation(self, call: Call) -> None:
-        """Beside the text of the real service is what exactly was wrong."""
+    def test_the_details_of_an_error_say_what_exactly_was_wrong(self, call: Call) -> None:
         response = call("POST", "pull/tasks", json={"payloadBase64": "a+b"})
 
         assert response.get_json()["error"]["details"][0]["message"] == (

@@ -33,8 +33,9 @@ class TestInsert:
         }
 
     @pytest.mark.parametrize("given", [{}, {"id": ""}, {"id": None}])
-    def test_a_name_is_generated(self, call: Call, given: dict[str, Any]) -> None:
-        """Without an id, or with an empty one, the name is 16 hexadecimal digits."""
+    def test_an_insert_without_an_id_generates_16_hexadecimal_digits(
+        self, call: Call, given: dict[str, Any]
+    ) -> None:
         generated = answer(call("POST", "pull/tasks", json={"payloadBase64": "", **given}))["id"]
 
         assert len(generated) == 16
@@ -53,8 +54,7 @@ class TestInsert:
     @pytest.mark.parametrize(
         ("sent", "stored"), [("asdf123", "asdf120="), ("_-8=", "_-8="), ("_-8", "_-8="), ("", "")]
     )
-    def test_base64_is_repaired(self, call: Call, sent: str, stored: str) -> None:
-        """Missing padding is added and stray bits are dropped."""
+    def test_base64_without_padding_is_accepted(self, call: Call, sent: str, stored: str) -> None:
         task = answer(call("POST", "pull/tasks", json={"payloadBase64": sent}))
 
         assert task["payloadBase64"] == stored
@@ -62,8 +62,9 @@ class TestInsert:
     @pytest.mark.parametrize(
         "sent", ["a+b=", "a/b=", "a#b", "a", "äääa", "a b", "a===", "YQ==YQ=="]
     )
-    def test_other_base64_is_refused(self, call: Call, sent: str, emulator: Emulator) -> None:
-        """Only the URL-safe alphabet is taken."""
+    def test_base64_of_another_alphabet_is_refused(
+        self, call: Call, sent: str, emulator: Emulator
+    ) -> None:
         response = call("POST", "pull/tasks", json={"payloadBase64": sent})
 
         assert refusal(response) == (400, "invalid", "Invalid payloadBase64 value.")
@@ -95,8 +96,7 @@ class TestInsert:
         assert (status, text[: len(message)]) == (400, message)
         assert emulator.queue("pull").list_tasks() == []
 
-    def test_a_taken_name(self, call: Call) -> None:
-        """A name is taken while its task is there, and after."""
+    def test_a_name_is_refused_while_its_task_exists_and_after(self, call: Call) -> None:
         body = {"payloadBase64": "", "id": "one"}
         answer(call("POST", "pull/tasks", json=body))
 
@@ -106,8 +106,7 @@ class TestInsert:
 
         assert existing == deleted == (400, "invalid", "Task name already taken: one")
 
-    def test_the_storage_limit(self, call: Call) -> None:
-        """An insert that passes total_storage_limit is a quota error."""
+    def test_an_insert_over_the_storage_limit_is_a_quota_error(self, call: Call) -> None:
         response = [
             call("POST", "pull/tasks", json={"payloadBase64": "QUFB" * 300_000}) for _ in range(6)
         ][-1]
@@ -154,8 +153,9 @@ class TestLease:
         ("name", "query"),
         [("leaseSecs", "leaseSecs=9"), ("numTasks", "numTasks=1"), ("tag", "tag=9&tag=5")],
     )
-    def test_parameter_with_two_values(self, call: Call, name: str, query: str) -> None:
-        """Nothing is leased; the same value twice is one."""
+    def test_a_parameter_with_two_values_leases_nothing(
+        self, call: Call, name: str, query: str
+    ) -> None:
         call("POST", "pull/tasks", json={"payloadBase64": ""})
         lease = "pull/tasks/lease?numTasks=5&leaseSecs=5&groupByTag=true"
         refused = call("POST", f"{lease}&{query}")
@@ -174,8 +174,7 @@ class TestLease:
             ("&groupByTag=True&tag=blue", ["b"]),
         ],
     )
-    def test_tags(self, call: Call, query: str, ids: list[str]) -> None:
-        """groupByTag is read as the word it is, and tag narrows it."""
+    def test_group_by_tag_leases_by_tag(self, call: Call, query: str, ids: list[str]) -> None:
         for name, tag in (("a", "red"), ("b", "blue"), ("c", "red")):
             call("POST", "pull/tasks", json={"payloadBase64": "", "id": name, "tag": tag})
 
@@ -196,8 +195,9 @@ class TestLease:
             ("tag", "red", 'tag "red" is given without groupByTag: add groupByTag=true'),
         ],
     )
-    def test_bad_parameters(self, call: Call, name: str, value: str | None, message: str) -> None:
-        """A parameter that is missing or wrong is named."""
+    def test_a_bad_parameter_is_named(
+        self, call: Call, name: str, value: str | None, message: str
+    ) -> None:
         query = {"numTasks": "1", "leaseSecs": "1", name: value}
         response = call("POST", "pull/tasks/lease", query_string=query)
 

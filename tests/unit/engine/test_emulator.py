@@ -47,14 +47,12 @@ def test_every_app_has_a_default_queue(emulator: Emulator) -> None:
     assert emulator.queue("default").mode is QueueMode.PUSH
 
 
-def test_failures_show_names(emulator: Emulator) -> None:
-    """Of the queues of an emulator, and of a queue."""
+def test_reports_show_the_names_of_queues(emulator: Emulator) -> None:
     shown = "Emulator(file='queue.yaml', queues=['pull-queue', 'other', 'default'])"
     assert (repr(emulator), repr(emulator.queue("other"))) == (shown, "Queue('other')")
 
 
-def test_an_unknown_queue(emulator: Emulator) -> None:
-    """The message offers the nearest name, or all of queue.yaml."""
+def test_an_unknown_queue_is_refused_with_the_nearest_name(emulator: Emulator) -> None:
     with pytest.raises(UnknownQueueError, match='did you mean "pull-queue"') as excinfo:
         emulator.queue("pull_queue")
     with pytest.raises(
@@ -126,16 +124,18 @@ class TestSharedStore:
             ["running", "running", "paused"],
         ]
 
-    def test_a_purge(self, emulators: list[Emulator], clock: ManualClock) -> None:
-        """Its time is known to all emulators."""
+    def test_the_time_of_a_purge_reaches_all_emulators(
+        self, emulators: list[Emulator], clock: ManualClock
+    ) -> None:
         emulators[0].queue("other").purge()
         purged = clock.now()
         clock.advance(1)
 
         assert emulators[1].queue("other").purged_at == purged
 
-    def test_a_start_resumes_nothing(self, clock: ManualClock) -> None:
-        """A queue that is paused stays so when another server is started."""
+    def test_a_paused_queue_stays_paused_when_another_server_starts(
+        self, clock: ManualClock
+    ) -> None:
         store = SharedStore(clock=clock, limits=Limits(), names=str)
         for _ in range(2):
             queue = Emulator(CONFIG, clock=clock, store=lambda **_: store).queue("other")
@@ -200,8 +200,9 @@ class TestSharedStore:
         with pytest.raises(QueueNameInUseError, match="exists"):
             emulators[1].create_queue(made)
 
-    def test_new_settings(self, emulators: list[Emulator], clock: ManualClock) -> None:
-        """Those of a queue that was made at run time are the store's, and so all emulators'."""
+    def test_new_settings_of_a_runtime_queue_reach_all_emulators(
+        self, emulators: list[Emulator], clock: ManualClock
+    ) -> None:
         made = replace(OTHER, name="made")
         emulators[0].create_queue(made)
         emulators[0].update_queue(replace(made, tombstone_seconds=7))
@@ -210,8 +211,7 @@ class TestSharedStore:
         assert emulators[1].queue("made").settings.tombstone_seconds == 7
 
 
-def test_reset(emulator: Emulator) -> None:
-    """Tasks, tombstones, records and arrival numbers are deleted; queues and time stay."""
+def test_a_reset_keeps_queues_and_time_only(emulator: Emulator) -> None:
     queue = emulator.queue("other")
     first = queue.add(name="one")
     queue.delete_tasks(first)
@@ -223,8 +223,7 @@ def test_reset(emulator: Emulator) -> None:
     assert emulator.queue("other") is queue
 
 
-def test_times_over_all_queues(emulator: Emulator, clock: ManualClock) -> None:
-    """The nearest change and the last lease end of any queue."""
+def test_the_next_change_is_that_of_any_queue(emulator: Emulator, clock: ManualClock) -> None:
     assert emulator.next_change_usec() is emulator.last_lease_end_usec() is None
     for name, seconds in (("other", 10), ("pull-queue", 20)):
         emulator.queue(name).add()
@@ -251,8 +250,7 @@ class TestReconfigure:
         assert not queue.disabled
         assert queue.lease_tasks(60, 1)[0].name == "kept"
 
-    def test_a_new_queue(self, emulator: Emulator) -> None:
-        """It is there, and the configuration shows it."""
+    def test_reconfigure_adds_queues(self, emulator: Emulator) -> None:
         config = QueueConfig(queues=(*CONFIG.queues, replace(PULL, name="new")))
 
         emulator.reconfigure(config)
@@ -260,8 +258,7 @@ class TestReconfigure:
         assert emulator.config is config
         assert emulator.queue("new").add().queue_name == "new"
 
-    def test_all_settings_change(self, emulator: Emulator) -> None:
-        """Settings and storage limit are those of the last configuration."""
+    def test_reconfigure_changes_all_settings(self, emulator: Emulator) -> None:
         changed = replace(OTHER, line=3)
 
         emulator.reconfigure(QueueConfig(queues=(changed,), total_storage_limit_bytes=1))
@@ -323,8 +320,7 @@ def test_contents_of_an_unknown_queue() -> None:
 
 
 class TestConfiguration:
-    def test_from_a_file(self, tmp_path: Path) -> None:
-        """It has the queues of the file, and the clock, limits and project that were passed."""
+    def test_from_file_makes_the_queues_of_the_file(self, tmp_path: Path) -> None:
         path = tmp_path / "queue.yaml"
         path.write_text("queue:\n- name: a\n  mode: pull\n", "utf-8")
         clock, limits = ManualClock(), Limits(task_bytes=1)
@@ -335,15 +331,13 @@ class TestConfiguration:
         assert (emulator.clock, emulator.limits, emulator.project) == (clock, limits, "shop")
         assert emulator.config.file == str(path)
 
-    def test_a_lenient_profile(self) -> None:
-        """What Google's library accepts, the profile `sdk` accepts."""
+    def test_the_profile_sdk_accepts_what_google_s_library_accepts(self) -> None:
         text = "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n"
 
         assert Emulator.from_text(text, profile="sdk").queue("a").add().name
 
 
-def test_a_full_store() -> None:
-    """The number of tasks in memory can be bounded; what would pass the bound is refused whole."""
+def test_a_full_store_refuses_a_batch_whole() -> None:
     emulator = Emulator(CONFIG, clock=ManualClock(), limits=Limits(tasks_in_memory=3))
     emulator.queue("other").add(b"one")
     queue = emulator.queue("pull-queue")

@@ -57,8 +57,7 @@ def compare(made: OrderedIndex[Entry], model: list[Entry], chance: random.Random
     assert list(islice(made.after(usec, sequence), 3)) == behind[:3]
 
 
-def test_chunks_stay_large_enough() -> None:
-    """A chunk is split into halves, not into crumbs."""
+def test_chunks_are_split_into_halves() -> None:
     made: OrderedIndex[Entry] = OrderedIndex()
     for sequence in range(5000):
         made.add([(0, sequence)])

@@ -69,8 +69,7 @@ def test_an_interceptor_sees_the_calls_of_its_emulator(
     assert (calls[1].arguments, calls[1].options) == ((60, 5), {"group_by_tag": True})
 
 
-def test_verbs_and_deadlines(emulator: Emulator) -> None:
-    """An acknowledgement is a delete; a call has the deadline of the block in which it is made."""
+def test_an_interceptor_sees_verb_and_deadline(emulator: Emulator) -> None:
     queue = emulator.queue("q")
     queue.add()
     (task,) = queue.lease_tasks(60, 1)
@@ -129,8 +128,7 @@ def test_one_that_was_removed_sees_nothing_more() -> None:
     assert list(interceptors) == [second]
 
 
-def test_calls_that_bypass(emulator: Emulator) -> None:
-    """Only an interceptor that is not to be bypassed sees them."""
+def test_only_some_interceptors_see_calls_that_bypass(emulator: Emulator) -> None:
     seen: list[str] = []
     emulator.interceptors.add(Watcher(seen, "fault"))
     emulator.interceptors.add(Watcher(seen, "record"), bypassed=False)

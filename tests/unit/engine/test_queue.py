@@ -91,8 +91,7 @@ class TestAddMany:
 
         assert queue.list_tasks() == []
 
-    def test_nothing(self, clock: ManualClock) -> None:
-        """An add that stores nothing is not an event, and removes none from the record."""
+    def test_an_add_that_stores_nothing_is_not_an_event(self, clock: ManualClock) -> None:
         queue = emulator_of(pull("pull"), limits=Limits(events_kept=1)).queue("pull")
         queue.add_many([NewTask(name="one"), NewTask(name="two")])
 
@@ -100,8 +99,7 @@ class TestAddMany:
 
         assert [event.task_name for event in queue.events()] == ["one", "two"]
 
-    def test_a_check_alone(self, queue: Queue) -> None:
-        """What would be refused is refused, and nothing is added."""
+    def test_a_check_refuses_like_an_add_and_adds_nothing(self, queue: Queue) -> None:
         with pytest.raises(InvalidTaskNameError):
             queue.check([NewTask(name="no name")])
         queue.check([NewTask(name="a-name")])
@@ -109,8 +107,7 @@ class TestAddMany:
         assert queue.list_tasks() == []
 
 
-def test_a_hundred_are_listed(queue: Queue) -> None:
-    """A list has 100 tasks unless more are asked for."""
+def test_a_list_has_100_tasks_unless_more_are_asked_for(queue: Queue) -> None:
     for _ in range(2):
         queue.add_many([NewTask()] * 60)
 
@@ -136,8 +133,9 @@ class TestLease:
 
         assert len(verbs.lease(queue, 60, 10, payload_bytes=20).tasks) == 2
 
-    def test_the_lease_rate(self, caplog: pytest.LogCaptureFixture, clock: ManualClock) -> None:
-        """What exceeds it is logged once a minute."""
+    def test_leases_beyond_the_rate_are_logged_once_a_minute(
+        self, caplog: pytest.LogCaptureFixture, clock: ManualClock
+    ) -> None:
         queue = emulator_of(pull("a"), limits=Limits(leases_per_second=2), clock=clock).queue("a")
         message = 'queue "a": more than 2 lease calls in a second; the excess returns no tasks'
 
@@ -203,8 +201,7 @@ def test_an_age_limit_alone_exhausts_nothing(clock: ManualClock) -> None:
 
 
 class TestDelete:
-    def test_any_iterable(self, queue: Queue) -> None:
-        """A generator will do, and nothing at all too."""
+    def test_delete_tasks_takes_any_iterable(self, queue: Queue) -> None:
         tasks = [queue.add() for _ in range(3)]
 
         assert queue.delete_tasks(task for task in tasks) == [DeleteResult.DELETED] * 3

@@ -44,8 +44,7 @@ class TestNameIndex:
 
 
 class TestLeaseCounter:
-    def test_memory_is_bounded(self) -> None:
-        """No more than an hour of seconds is remembered."""
+    def test_no_more_than_an_hour_of_seconds_is_kept(self) -> None:
         counter = LeaseCounter()
         for second in range(10_000):
             counter.add(second * SECOND, 1)
@@ -71,8 +70,7 @@ class TestNames:
 
         assert all(re.fullmatch("[0-9a-f]{16}", names()) for _ in range(100))
 
-    def test_a_seed_repeats_them(self) -> None:
-        """Names depend on the seed alone."""
+    def test_names_depend_on_the_seed_alone(self) -> None:
         first, same, other = random_names(1), random_names(1), random_names(2)
 
         assert first() == same() != other()

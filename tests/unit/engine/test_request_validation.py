@@ -40,8 +40,7 @@ def queue() -> Queue:
         HttpRequest("/a", retry=RetryParameters(min_backoff_seconds=0.1, max_backoff_seconds=0.1)),
     ],
 )
-def test_valid_requests(queue: Queue, request_: HttpRequest) -> None:
-    """They are stored as they were given."""
+def test_valid_requests_are_stored_as_given(queue: Queue, request_: HttpRequest) -> None:
     assert queue.add(request=request_).request == request_
 
 
@@ -105,8 +104,9 @@ def test_valid_requests(queue: Queue, request_: HttpRequest) -> None:
         ),
     ],
 )
-def test_invalid_requests(queue: Queue, fields: dict[str, Any], message: str) -> None:
-    """The message has the value and the rule, and nothing is stored."""
+def test_an_invalid_request_is_refused_with_value_and_rule(
+    queue: Queue, fields: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidTaskError) as excinfo:
         queue.add(request=HttpRequest(**{"url": "/a", **fields}))
 
@@ -123,8 +123,7 @@ def test_something_else_than_a_request(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://api.example.com/a?b=c", "HTTP://localhost:8080", "/a"])
-def test_absolute_urls(queue: Queue, url: str) -> None:
-    """They are accepted where the caller permits them."""
+def test_absolute_urls_are_accepted_where_the_caller_permits_them(queue: Queue, url: str) -> None:
     added = verbs.insert(queue, [NewTask(request=HttpRequest(url))], absolute_urls=True).added
 
     assert [task.request for task in added] == [HttpRequest(url)]

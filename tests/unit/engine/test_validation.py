@@ -108,8 +108,7 @@ def test_only_new_tasks_can_be_added() -> None:
         validation.check_new_tasks(["work"], LIMITS, lambda: 0)  # type: ignore[list-item]
 
 
-def test_a_batch_is_bounded() -> None:
-    """100 tasks are a batch, 101 are too many."""
+def test_a_batch_has_at_most_100_tasks() -> None:
     validation.check_new_tasks([NewTask()] * 100, LIMITS, lambda: 0)
     with pytest.raises(TooManyTasksError, match="101 tasks in one batch: the maximum is 100"):
         validation.check_new_tasks([NewTask()] * 101, LIMITS, lambda: 0)
@@ -140,8 +139,9 @@ def test_the_time_is_asked_for_once(etas: int, asked: int) -> None:
 @pytest.mark.parametrize(
     ("seconds", "usec"), [(0, 0), (604_800, 604_800_000_000), (1.5, 1_500_000)]
 )
-def test_a_lease_in_microseconds(seconds: float, usec: int) -> None:
-    """Seconds, whole or not, from 0 to a week."""
+def test_a_lease_of_0_seconds_to_a_week_is_converted_to_microseconds(
+    seconds: float, usec: int
+) -> None:
     assert validation.lease_usec(seconds, LIMITS, to_usec(NOW)) == usec
 
 
@@ -166,14 +166,12 @@ def test_a_lease_to_the_end_of_time() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, 1001, 1.0, "1", None, True])
-def test_another_number_of_tasks(count: object) -> None:
-    """Anything but a whole number from 1 to 1000 is refused."""
+def test_a_number_of_tasks_outside_1_to_1000_is_refused(count: object) -> None:
     with pytest.raises(InvalidMaxTasksError, match="it must be an integer from 1 to 1000"):
         validation.max_tasks(count, LIMITS)
 
 
-def test_a_number_of_tasks() -> None:
-    """1 and 1000 are permitted."""
+def test_a_number_of_tasks_from_1_to_1000_is_accepted() -> None:
     assert [validation.max_tasks(count, LIMITS) for count in (1, 1000)] == [1, 1000]
 
 

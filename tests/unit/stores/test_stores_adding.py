@@ -107,8 +107,7 @@ def test_a_name_that_no_task_can_have(queue: Queue, name: str) -> None:
 
 
 @pytest.mark.parametrize("tag", ["", "\0", "=", "é" * 500, "'; --"])
-def test_any_tag(queue: Queue, tag: str) -> None:
-    """A tag comes back as it was, is counted, and is another than none."""
+def test_a_tag_of_any_text_comes_back_as_it_was(queue: Queue, tag: str) -> None:
     queue.add(tag=tag)
     queue.add()
 

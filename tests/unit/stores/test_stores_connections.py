@@ -27,8 +27,7 @@ FILES = 1100
 pytestmark = ONLY_POSTGRES
 
 
-def test_connections_are_bounded(start: Start) -> None:
-    """Any number of threads share as many connections as the URL says."""
+def test_threads_share_as_many_connections_as_the_url_says(start: Start) -> None:
     queue = start(query="&connections=2&application_name=bounded").queue("pull")
     most = 0
 
@@ -54,8 +53,9 @@ def store_of(emulator: Emulator) -> PostgresStore:
     return store
 
 
-def test_all_connections_in_use(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that waits too long for one fails, and can be tried again."""
+def test_a_call_that_waits_too_long_for_a_connection_can_be_tried_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     emulator = start(query="&connections=1")
     monkeypatch.setattr(postgres_pool, "WAIT_SECONDS", 0.05)
 

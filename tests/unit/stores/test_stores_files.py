@@ -110,8 +110,7 @@ def test_a_file_of_another_kind(path: Path, make: Callable[[Path], object], mess
     assert refused(path) == f'"{path}" {message} another file for the store'
 
 
-def test_a_newer_version(used: Path) -> None:
-    """A store of a later pullqueue is refused."""
+def test_a_file_of_a_newer_version_is_refused(used: Path) -> None:
     changed("PRAGMA user_version = 99")(used)
 
     assert refused(used) == (
@@ -121,8 +120,7 @@ def test_a_newer_version(used: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.7, 0.95])
-def test_a_torn_file(used: Path, share: float) -> None:
-    """A file that was cut off is refused."""
+def test_a_file_that_was_cut_off_is_refused(used: Path, share: float) -> None:
     os.truncate(used, int(used.stat().st_size * share))
 
     message = refused(used)
@@ -154,8 +152,7 @@ def test_a_torn_file_with_a_log_beside_it(used: Path, tmp_path: Path) -> None:
     assert f'"{killed / "tasks.db"}" is damaged' in refused(killed / "tasks.db")
 
 
-def test_a_file_in_use(used: Path) -> None:
-    """Two servers cannot have one file, and the first goes on undisturbed."""
+def test_two_servers_cannot_open_one_file(used: Path) -> None:
     first = emulator_of(used)
 
     with pytest.raises(StoreError) as excinfo:
@@ -203,8 +200,7 @@ def test_a_new_file_belongs_to_its_owner(path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-def test_a_symbolic_link(path: Path, tmp_path: Path) -> None:
-    """A store that is given by a link is the file it leads to, and so is the log beside it."""
+def test_a_link_opens_the_file_it_leads_to(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "folder" / "link.db"
     link.parent.mkdir()
     link.symlink_to(path)
@@ -240,8 +236,7 @@ def test_a_file_that_is_deleted_in_use(path: Path, replaced: bool) -> None:  # n
     emulator.close()
 
 
-def test_other_programs_can_read(path: Path) -> None:
-    """They see what was acknowledged while the server runs."""
+def test_other_programs_can_read_while_a_server_runs(path: Path) -> None:
     emulator = emulator_of(path)
     emulator.queue("pull").add(name="one")
 

@@ -59,8 +59,7 @@ def test_many_servers_start_at_once(schema: str) -> None:
         ("me:secret@host", "me:***@host"),
     ],
 )
-def test_credentials_in_messages(url: str, shown: str) -> None:
-    """They are replaced; the name of a file is shown as it is."""
+def test_credentials_are_hidden_in_messages(url: str, shown: str) -> None:
     assert without_password(url) == shown
 
 
@@ -82,8 +81,7 @@ def test_a_schema_that_was_created_for_its_user(schema: str) -> None:
             connection.execute(f"DROP ROLE {schema}".encode())
 
 
-def test_another_program_s_schema(schema: str) -> None:
-    """It is refused and left as it is."""
+def test_the_schema_of_another_program_is_left_as_it_is(schema: str) -> None:
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {schema}".encode())
         connection.execute(f"CREATE TABLE {schema}.bookmarks (url text)".encode())
@@ -100,8 +98,7 @@ def test_another_program_s_schema(schema: str) -> None:
     assert tables == [("bookmarks",)]
 
 
-def test_a_newer_version(schema: str) -> None:
-    """It is refused."""
+def test_a_schema_of_a_newer_version_is_refused(schema: str) -> None:
     address = parsed(f"{postgres_url()}?schema={schema}")
     prepare(address)
     connection = connect(address)
@@ -113,8 +110,7 @@ def test_a_newer_version(schema: str) -> None:
     )
 
 
-def test_no_server() -> None:
-    """The message has the address, without the password, and the reason."""
+def test_a_server_that_cannot_be_reached_is_named() -> None:
     with pytest.raises(StoreError) as excinfo:
         Emulator(CONFIG, store=open_store("postgresql://me:secret@127.0.0.1:1/db"))
 
@@ -126,7 +122,6 @@ def test_no_server() -> None:
 @pytest.mark.parametrize(
     "query", ["schema=no-dash", "schema=1st", "connections=0", "connections=many"]
 )
-def test_a_bad_option(query: str) -> None:
-    """Options are checked before anything is connected to."""
+def test_a_bad_option_is_refused_before_connecting(query: str) -> None:
     with pytest.raises(StoreError, match=query.partition("=")[0]):
         open_store(f"postgresql://127.0.0.1/db?{query}")

@@ -79,8 +79,9 @@ def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Co
 
 
 @pytest.mark.parametrize("name", sorted(SQLITE.keys() - WHOLE))
-def test_sqlite(sqlite_file: sqlite3.Connection, name: str) -> None:
-    """No table is read from one end to the other, nor a queue where a name is looked for."""
+def test_no_statement_of_sqlite_reads_a_whole_table(
+    sqlite_file: sqlite3.Connection, name: str
+) -> None:
     statement = SQLITE[name]
     arguments: object = arguments_of(statement) or [0] * statement.count("?")
     if isinstance(arguments, dict) and "names" in arguments and "json_each" in statement:
@@ -157,8 +158,9 @@ def plan_of(database: Connection, statement: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("analyzed", ["never", "when it was empty", "with tasks"])
-def test_postgres(database: Connection, analyzed: str) -> None:
-    """No plan reads a whole table, whatever the server believes about how large it is."""
+def test_no_statement_of_postgresql_reads_a_whole_table(
+    database: Connection, analyzed: str
+) -> None:
     if analyzed == "with tasks":
         database.execute("ANALYZE")
     elif analyzed == "when it was empty":

@@ -77,8 +77,7 @@ def test_no_attempt_is_started_twice(start: Start) -> None:
     assert (numbers.tasks, numbers.bytes_stored, numbers.leased_last_minute) == (0, 0, 40)
 
 
-def test_the_storage_limit(start: Start) -> None:
-    """However many add at once, the limit is reached and not passed."""
+def test_concurrent_adds_reach_the_storage_limit_and_do_not_pass_it(start: Start) -> None:
     config = replace(config_of(1), total_storage_limit_bytes=STORAGE_BYTES)
     emulators = [start(config, clock=SystemClock()) for _ in range(2)]
 
@@ -162,8 +161,7 @@ def test_the_rate_over_threads_and_servers(start: Start) -> None:
     assert all(later - sooner >= 1_000_000 for sooner, later in zip(times, times[5:], strict=False))
 
 
-def test_a_reset_among_adds(servers: tuple[Queue, Queue], start: Start) -> None:
-    """No add fails because of it, and the numbers are exact afterwards."""
+def test_a_reset_among_adds_fails_none(servers: tuple[Queue, Queue], start: Start) -> None:
     emulator = start(limits=Limits())
     contents = emulator.export()
 
@@ -253,8 +251,7 @@ def ending_updates(url: str, number: int) -> Iterator[None]:
             database.execute("DROP SEQUENCE updates")
 
 
-def test_deadlocks_in_a_row(start: Start, url: str) -> None:
-    """Four are overcome; at the fifth the call ends with an error and has changed nothing."""
+def test_four_deadlocks_in_a_row_are_overcome(start: Start, url: str) -> None:
     queue = start().queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="b")])
 

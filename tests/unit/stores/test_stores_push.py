@@ -92,8 +92,9 @@ def ended(
     )
 
 
-def test_a_request_is_kept(emulator: Emulator, queue: Queue) -> None:
-    """It comes back as it was, and its bytes count."""
+def test_a_request_comes_back_as_it_was_and_its_bytes_count(
+    emulator: Emulator, queue: Queue
+) -> None:
     added = queue.add(b"body", name="one", request=REQUEST)
 
     assert (added.request, added.attempts) == (REQUEST, AttemptRecord())
@@ -106,8 +107,7 @@ def test_a_request_is_kept(emulator: Emulator, queue: Queue) -> None:
     assert emulator.bytes_stored == size
 
 
-def test_an_http_task(queue: Queue) -> None:
-    """Its URL and its token are stored, too; a task without a request has the URL of its queue."""
+def test_an_http_task_keeps_its_url_and_token(queue: Queue) -> None:
     token = RequestToken("oidc_token", "worker@example.com", "audience")
     request = HttpRequest("https://api.example.com/work", token=token)
     [added] = verbs.insert(queue, [NewTask(name="one", request=request)], absolute_urls=True).added
@@ -222,8 +222,7 @@ def test_only_the_current_attempt_can_be_changed(queue: Queue, clock: ManualCloc
     ]
 
 
-def test_a_purge(queue: Queue) -> None:
-    """It deletes running tasks as well, and of exhausted ones the body."""
+def test_a_purge_deletes_running_tasks_and_bodies_of_exhausted_ones(queue: Queue) -> None:
     started(queue)
     ended(queue, started(queue, payload=b"x", request=REQUEST))
 
@@ -232,8 +231,9 @@ def test_a_purge(queue: Queue) -> None:
     assert [(task.payload, task.request) for task in queue.exhausted] == [(b"", REQUEST)]
 
 
-def test_names_are_used_again(queue: Queue, clock: ManualClock) -> None:
-    """Nothing of a push task is left in the task that gets its name after the tombstone."""
+def test_nothing_of_a_push_task_is_left_for_the_next_of_its_name(
+    queue: Queue, clock: ManualClock
+) -> None:
     ended(queue, started(queue, name="one"), AttemptOutcome.SUCCEEDED)
     clock.advance(LIMITS.tombstone_seconds)
 
@@ -243,8 +243,9 @@ def test_names_are_used_again(queue: Queue, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("to", ["memory", "sqlite"])
-def test_contents_are_restored(queue: Queue, emulator: Emulator, to: str) -> None:
-    """Running, retrying and exhausted tasks are the same in another store."""
+def test_push_tasks_are_the_same_in_another_store(
+    queue: Queue, emulator: Emulator, to: str
+) -> None:
     for outcome in (AttemptOutcome.EXHAUSTED, AttemptOutcome.WILL_RETRY):
         ended(queue, started(queue, request=REQUEST), outcome, backoff_seconds=30)
     started(queue)

@@ -50,8 +50,7 @@ def names(emulator: Emulator) -> list[str]:
 
 
 class TestAcknowledge:
-    def test_a_leased_task(self, queue: Queue) -> None:
-        """It is deleted, and its name is reserved."""
+    def test_acknowledge_deletes_a_leased_task(self, queue: Queue) -> None:
         queue.add(b"work", name="one")
         (task,) = queue.lease_tasks(60, 1)
 
@@ -117,8 +116,9 @@ class TestPause:
         assert (paused, queue.state) == (QueueState.PAUSED, QueueState.RUNNING)
         assert [task.name for task in queue.lease_tasks(60, 9)] == ["a", "d"]
 
-    def test_a_deployment_resumes(self, emulator: Emulator, queue: Queue) -> None:
-        """Unless queue.yaml says `resume_paused_queues: false`."""
+    def test_a_deployment_resumes_queues_unless_queue_yaml_says_otherwise(
+        self, emulator: Emulator, queue: Queue
+    ) -> None:
         queue.pause()
         emulator.reconfigure(replace(config_of(2), resume_paused_queues=False))
         still = queue.state
@@ -126,8 +126,9 @@ class TestPause:
 
         assert (still, queue.state) == (QueueState.PAUSED, QueueState.RUNNING)
 
-    def test_a_disabled_queue(self, emulator: Emulator, queue: Queue) -> None:
-        """A queue that is no longer in queue.yaml can be resumed, until the next deployment."""
+    def test_a_disabled_queue_can_be_resumed_until_the_next_deployment(
+        self, emulator: Emulator, queue: Queue
+    ) -> None:
         emulator.reconfigure(QueueConfig())
         disabled = queue.state
         queue.resume()
@@ -143,8 +144,9 @@ class TestPause:
 
 
 class TestCreatedQueue:
-    def test_it_is_a_queue(self, emulator: Emulator, made: Queue) -> None:
-        """It is listed after those of queue.yaml, has its own tasks, and a reload leaves it."""
+    def test_a_runtime_queue_is_listed_and_survives_a_reload(
+        self, emulator: Emulator, made: Queue
+    ) -> None:
         made.add(b"work", tag="red")
         made.pause()
         emulator.reconfigure(config_of(3))
@@ -157,8 +159,7 @@ class TestCreatedQueue:
         assert state is QueueState.PAUSED
         assert [task.payload for task in made.lease_tasks_by_tag(60, 1)] == [b"work"]
 
-    def test_a_name_in_use(self, emulator: Emulator, made: Queue) -> None:
-        """Of another queue, whoever made it."""
+    def test_a_queue_name_in_use_is_refused(self, emulator: Emulator, made: Queue) -> None:
         for name in ("made", "pull", "default"):
             with pytest.raises(QueueNameInUseError, match=f'queue "{name}" exists: choose another'):
                 emulator.create_queue(replace(MADE, name=name))
@@ -218,8 +219,9 @@ class TestCreatedQueue:
 
         assert [task.name for task in made.exhausted] == ["short", "long"]
 
-    def test_other_times(self, emulator: Emulator, clock: ManualClock) -> None:
-        """Both can be given, and changed for the tasks that are there."""
+    def test_lifetime_and_tombstone_can_be_given_and_changed(
+        self, emulator: Emulator, clock: ManualClock
+    ) -> None:
         settings = replace(MADE, task_lifetime_seconds=100, tombstone_seconds=0)
         made = emulator.create_queue(settings)
         made.add(name="a")
@@ -232,8 +234,9 @@ class TestCreatedQueue:
         assert made.settings.tombstone_seconds == 0
         assert emulator.update_queue(MADE).settings.task_lifetime_seconds == 31 * 86_400
 
-    def test_queue_yaml_wins(self, emulator: Emulator, made: Queue) -> None:
-        """A queue that is listed later is one of queue.yaml, and keeps its tasks."""
+    def test_a_queue_that_queue_yaml_lists_later_keeps_its_tasks(
+        self, emulator: Emulator, made: Queue
+    ) -> None:
         made.add(name="one")
         emulator.reconfigure(QueueConfig(queues=(MADE,)))
         queue = emulator.queue("made")
@@ -243,8 +246,9 @@ class TestCreatedQueue:
         assert queue.state is QueueState.DISABLED
         assert [task.name for task in queue.list_tasks()] == ["one"]
 
-    def test_reset_deletes_it(self, emulator: Emulator, made: Queue) -> None:
-        """And its name is free at once."""
+    def test_a_reset_deletes_a_runtime_queue_and_frees_its_name(
+        self, emulator: Emulator, made: Queue
+    ) -> None:
         made.add()
         emulator.reset()
 
@@ -253,8 +257,7 @@ class TestCreatedQueue:
             made.add()
         assert emulator.create_queue(MADE).list_tasks() == []
 
-    def test_a_snapshot(self, emulator: Emulator, made: Queue) -> None:
-        """What is exported has it, and what is restored makes it again."""
+    def test_a_snapshot_has_runtime_queues(self, emulator: Emulator, made: Queue) -> None:
         made.add(name="one")
         made.pause()
         exported = emulator.export()
@@ -287,8 +290,9 @@ class TestCreatedQueue:
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_a_restart(emulator: Emulator, made: Queue, clock: ManualClock, start: Start) -> None:
-    """Created queues, their settings and tasks, pauses and the times of purges are there again."""
+def test_runtime_queues_pauses_and_purges_survive_a_restart(
+    emulator: Emulator, made: Queue, clock: ManualClock, start: Start
+) -> None:
     retry = RetryParameters(task_retry_limit=3, min_backoff_seconds=0.5)
     emulator.update_queue(replace(MADE, retry_parameters=retry))
     emulator.create_queue(QueueSettings(name="push", rate=Rate(count=5), target="v1.worker"))
@@ -341,8 +345,7 @@ class TestDeletedQueue:
 
         assert (before, stored, after) == (1, 0, 1)
 
-    def test_everything_is_gone(self, emulator: Emulator, made: Queue) -> None:
-        """Tasks, names and records; who still has the queue is reported."""
+    def test_a_deleted_queue_leaves_nothing_behind(self, emulator: Emulator, made: Queue) -> None:
         made.add(b"x" * 50, name="one")
         made.lease_tasks(60, 1)
         emulator.delete_queue("made")
@@ -373,8 +376,9 @@ class TestDeletedQueue:
         assert new.add(name="one").name == "one"
         assert [event.kind.value for event in new.events()] == ["added"]
 
-    def test_one_of_queue_yaml(self, emulator: Emulator, queue: Queue) -> None:
-        """It is back, empty, with the next reload."""
+    def test_a_deleted_queue_of_queue_yaml_is_back_after_a_reload(
+        self, emulator: Emulator, queue: Queue
+    ) -> None:
         queue.add()
         emulator.delete_queue("pull")
         gone = names(emulator)
@@ -384,8 +388,7 @@ class TestDeletedQueue:
         assert emulator.queue("pull").list_tasks() == []
         assert emulator.queue("pull").add(name="one").name == "one"
 
-    def test_a_snapshot_from_before(self, emulator: Emulator, queue: Queue) -> None:
-        """It brings back a queue of queue.yaml with its tasks."""
+    def test_a_snapshot_brings_back_a_deleted_queue(self, emulator: Emulator, queue: Queue) -> None:
         queue.add(name="one")
         exported = emulator.export()
         emulator.delete_queue("pull")
@@ -393,8 +396,9 @@ class TestDeletedQueue:
 
         assert [task.name for task in emulator.queue("pull").list_tasks()] == ["one"]
 
-    def test_the_others_stay(self, emulator: Emulator, made: Queue, queue: Queue) -> None:
-        """Their tasks are not touched."""
+    def test_deleting_a_queue_leaves_the_others(
+        self, emulator: Emulator, made: Queue, queue: Queue
+    ) -> None:
         queue.add(name="one")
         made.add(name="one")
         emulator.delete_queue("made")

@@ -58,8 +58,7 @@ def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
     assert (history[-2].until, queue.history("unknown")) == (None, [])
 
 
-def test_the_record_is_bounded(queue: Queue) -> None:
-    """The latest events are reported, whole operations, as many as are kept."""
+def test_the_latest_events_are_kept_in_whole_operations(queue: Queue) -> None:
     for number in range(12):
         queue.add_many([NewTask(name=f"{number}-{place}") for place in range(100)])
     for place in range(70):
@@ -72,8 +71,7 @@ def test_the_record_is_bounded(queue: Queue) -> None:
     assert {event.kind for event in events} == {EventKind.ADDED}
 
 
-def test_no_record(start: Start) -> None:
-    """Where no events are kept, the latest operation is reported nevertheless."""
+def test_the_latest_operation_is_kept_even_with_no_record(start: Start) -> None:
     queue = start(limits=Limits(events_kept=0)).queue("pull")
     queue.add(name="one")
     queue.delete_tasks("one")
@@ -82,8 +80,7 @@ def test_no_record(start: Start) -> None:
     assert [event.task_name for event in queue.events()] == ["two"]
 
 
-def test_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> None:
-    """The latest are kept, in the order in which they went, as they were."""
+def test_the_latest_exhausted_tasks_are_kept(emulator: Emulator, clock: ManualClock) -> None:
     queue = emulator.queue("limited")
     clock.advance(1)
     for number in range(5):
@@ -103,8 +100,9 @@ def test_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> No
     assert queue.delete_tasks(["n0", "none"]) == [DeleteResult.TOMBSTONED, DeleteResult.UNKNOWN]
 
 
-def test_both_limits_must_pass(emulator: Emulator, clock: ManualClock) -> None:
-    """After the last permitted lease a task is leased until it is old enough and not leased."""
+def test_a_task_is_exhausted_when_both_limits_have_passed(
+    emulator: Emulator, clock: ManualClock
+) -> None:
     queue = emulator.queue("limited")
     queue.add(name="one")
     for _ in range(2):
@@ -317,8 +315,7 @@ def test_events_are_counted_by_kind(emulator: Emulator, clock: ManualClock) -> N
     assert queue.count_events(last=minute) == {}
 
 
-def test_exhausted_tasks_are_requeued(emulator: Emulator, clock: ManualClock) -> None:
-    """They are added again as they were; the others stay exhausted."""
+def test_requeue_adds_exhausted_tasks_as_they_were(emulator: Emulator, clock: ManualClock) -> None:
     queue = emulator.queue("limited")
     exhaust(queue, clock, first=b"one", second=b"two", third=b"three")
 
@@ -332,8 +329,7 @@ def test_exhausted_tasks_are_requeued(emulator: Emulator, clock: ManualClock) ->
     assert [task.name for task in queue.lease_tasks(300, 10)] == [task.name for task in added]
 
 
-def test_lists(queue: Queue, clock: ManualClock) -> None:
-    """Tasks are listed by state and tag, page by page."""
+def test_tasks_are_listed_by_state_and_tag_page_by_page(queue: Queue, clock: ManualClock) -> None:
     queue.add_many([NewTask(name=f"n{n}", tag="red" if n % 2 else None) for n in range(6)])
     queue.lease_tasks(10, 2)
     queue.add(name="later", eta=clock.now() + timedelta(seconds=5))
@@ -375,8 +371,7 @@ def test_next_change_and_last_lease_end(queue: Queue, clock: ManualClock) -> Non
     assert queue.last_lease_end_usec() is None
 
 
-def test_statistics(queue: Queue, clock: ManualClock) -> None:
-    """Counts of one time; leases count for a minute and for an hour."""
+def test_statistics_are_those_of_one_time(queue: Queue, clock: ManualClock) -> None:
     start = clock.now()
     queue.add(b"12345", name="a")
     queue.add(name="b", eta=start + timedelta(hours=1))
@@ -422,8 +417,7 @@ def test_statistics_are_of_one_time(
     assert queue.fetch_statistics().leased == 1
 
 
-def test_a_freed_name(queue: Queue, clock: ManualClock) -> None:
-    """Names of deleted tasks can be freed: one, or all; time frees the rest, each at its own."""
+def test_names_of_deleted_tasks_can_be_freed(queue: Queue, clock: ManualClock) -> None:
     queue.add(name="stays")
     for name in ("a", "b", "c"):
         queue.add(name=name)
@@ -462,10 +456,9 @@ def test_an_age_that_no_task_reaches(start: Start, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_old_records_are_deleted(
+def test_old_events_tombstones_and_counts_are_trimmed(
     emulator: Emulator, queue: Queue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Now and then: events, the names of deleted tasks, and how many tasks were leased."""
     monkeypatch.setattr(sql, "_TRIM_AFTER", 1)
     for number in range(9):
         queue.add_many([NewTask(name=f"n{number}-{place}") for place in range(10)])
@@ -517,8 +510,7 @@ def test_a_snapshot_that_is_restored_to_an_earlier_time(emulator: Emulator, star
     assert earlier.queue("pull").fetch_statistics().available == 2
 
 
-def test_export_and_restore(emulator: Emulator, clock: ManualClock) -> None:
-    """Any store can restore what another exported: tasks, exhausted ones, names, statistics."""
+def test_any_store_restores_what_another_exported(emulator: Emulator, clock: ManualClock) -> None:
     queue, limited = emulator.queue("pull"), emulator.queue("limited")
     exhaust(limited, clock, gone=b"work")
     clock.advance(1000)
@@ -563,8 +555,7 @@ def test_no_task_is_leased_twice(servers: tuple[Queue, Queue], *, group_by_tag: 
     assert servers[0].fetch_statistics().leased_last_minute == 600
 
 
-def test_the_lease_rate(start: Start, clock: ManualClock) -> None:
-    """A lease beyond the rate returns nothing and counts for no task, within any one second."""
+def test_a_lease_beyond_the_rate_returns_nothing(start: Start, clock: ManualClock) -> None:
     queue = start(limits=Limits(leases_per_second=2)).queue("pull")
     queue.add_many([NewTask()] * 9)
     leases = []

@@ -83,9 +83,9 @@ def test_a_file_that_was_opened_in_vain(start: Start) -> None:
     assert start().queue("pull").fetch_statistics().tasks == 0
 
 
-def test_trimming_can_wait(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call is done though old records cannot be deleted after it."""
-
+def test_a_call_succeeds_though_old_records_cannot_be_trimmed(
+    store: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -99,8 +99,7 @@ def test_trimming_can_wait(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> 
     assert store_of(store)._touched["pull"] == 0
 
 
-def test_a_full_disk(store: Emulator) -> None:
-    """The caller may try again later; nothing has changed, and nothing is miscounted."""
+def test_a_full_disk_changes_nothing_and_can_be_tried_again(store: Emulator) -> None:
     queue = store.queue("pull")
     queue.add(b"x" * 100_000, name="first")
     pages = store_of(store)._writer.execute("PRAGMA page_count").fetchone()[0]

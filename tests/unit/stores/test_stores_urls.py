@@ -14,14 +14,12 @@ from pullqueue.extras import install_command
 from pullqueue.stores import open_store
 
 
-def test_memory() -> None:
-    """The store in memory has a URL too."""
+def test_the_store_in_memory_has_a_url() -> None:
     assert open_store("memory") is MemoryStore
 
 
 @pytest.mark.parametrize("url", ["mysql://host/db", "tasks.db", "", "Memory"])
-def test_an_unknown_store(url: str) -> None:
-    """The message lists those there are."""
+def test_an_unknown_store_is_refused_with_those_there_are(url: str) -> None:
     with pytest.raises(StoreError) as excinfo:
         Emulator.from_text("queue:\n", store=open_store(url))
 
@@ -33,8 +31,7 @@ def test_an_unknown_store(url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://tasks.db"]
 )
-def test_no_file(url: str) -> None:
-    """An SQLite store needs a file, after three slashes."""
+def test_an_sqlite_url_needs_a_file_after_three_slashes(url: str) -> None:
     with pytest.raises(StoreError) as excinfo:
         open_store(url)
 
@@ -42,8 +39,7 @@ def test_no_file(url: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["synchronous=off", "cache=shared"])
-def test_options_of_a_file(option: str) -> None:
-    """What would weaken the guarantee, or is not known, is refused."""
+def test_an_option_that_weakens_the_guarantee_is_refused(option: str) -> None:
     with pytest.raises(StoreError, match="only synchronous=normal and synchronous=full are"):
         open_store(f"sqlite:///tasks.db?{option}")
 
