@@ -40,6 +40,9 @@ _INTERFACES = {
     "console": Interface.CONSOLE,
 }
 """Interfaces by blueprint, where it is not that of the path: REST, or control for own routes."""
+_WITHOUT_PUSH_TASKS = frozenset({"api", "cloudtasks"})
+"""Blueprints after whose calls no push task can be due, or that report it themselves: each report
+costs as much of the processor as a view."""
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 
 
@@ -140,7 +143,11 @@ def _finish(response: Response) -> Response:
     response.headers.add("X-Content-Type-Options", "nosniff")
     state = served(ServerState)
     state.requests.record_response(request, response)
-    if state.delivery is not None and request.method != "GET":
+    if (
+        state.delivery is not None
+        and request.method != "GET"
+        and request.blueprint not in _WITHOUT_PUSH_TASKS
+    ):
         state.delivery.wake()
     return response
 
