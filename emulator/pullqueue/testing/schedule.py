@@ -40,9 +40,9 @@ _CHECK_SECONDS = 0.5
 _BLOCKED_CHECKS = 4
 """An actor that reaches no point during this many checks is blocked."""
 _IDLE_CPU_SECONDS = 0.002
-_BUSY_CHECKS = 40
-"""If nobody else can go on and the process uses more CPU time than that between checks, the actor
-is busy, and stuck only after this many checks."""
+_BUSY_CPU_SECONDS = 10.0
+"""If nobody else can go on, an actor is stuck if the process uses less CPU time than the first
+between checks, or if the actor has used more than the second."""
 
 _END_SECONDS = 5.0
 """How long a schedule that has failed waits for the threads of its actors to end."""
@@ -213,14 +213,17 @@ class Schedule:
 
     def _wait_for_end(self) -> None:
         """Wait until the schedule has ended, and let others go on where one is blocked."""
-        progress, cpu_seconds = -1, process_time()
+        progress, cpu_seconds = -1, 0.0
         quiet = idle = 0
+        busy_seconds = 0.0
         while not self._ended.wait(_CHECK_SECONDS):
-            quiet = quiet + 1 if progress == self._progress else 0
-            idle = idle + 1 if process_time() - cpu_seconds < _IDLE_CPU_SECONDS else 0
-            progress, cpu_seconds = self._progress, process_time()
+            used, cpu_seconds = process_time() - cpu_seconds, process_time()
+            is_quiet, progress = progress == self._progress, self._progress
+            quiet = quiet + 1 if is_quiet else 0
+            idle = idle + 1 if used < _IDLE_CPU_SECONDS else 0
+            busy_seconds = busy_seconds + used if is_quiet else 0.0
             if quiet and quiet % _BLOCKED_CHECKS == 0:
-                is_stuck = idle >= _BLOCKED_CHECKS or quiet >= _BUSY_CHECKS
+                is_stuck = idle >= _BLOCKED_CHECKS or busy_seconds > _BUSY_CPU_SECONDS
                 self._go_on_without_blocked(progress, is_stuck=is_stuck)
 
     @property
