@@ -95,6 +95,35 @@ def test_ini_options(run: Run, pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=2)
 
 
+def test_a_typo_in_the_location_fails_if_the_tests_name_one(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\npullqueue_location = us-central1\n")
+
+    result = run("""
+        import pytest
+        import requests
+
+        QUEUES = "v2/projects/app/locations/{}/queues"
+
+        def listed(server, location):
+            return requests.get(f"{server.url}/{QUEUES.format(location)}", timeout=60)
+
+        @pytest.mark.pullqueue(queues=["mail"])
+        def test_ini(pullqueue_server):
+            assert listed(pullqueue_server, "us-central1").status_code == 200
+            refused = listed(pullqueue_server, "us-centra1").json()["error"]["message"]
+            assert refused.startswith("Location 'us-centra1' is not a valid location.")
+
+        @pytest.mark.pullqueue(queues=["mail"], location="europe-west1")
+        def test_marker(pullqueue_server):
+            assert listed(pullqueue_server, "europe-west1").status_code == 200
+            assert listed(pullqueue_server, "us-central1").status_code == 400
+    """)
+
+    result.assert_outcomes(passed=2)
+
+
 def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
     """A session fixture returns a path, YAML text or a configuration, and goes before the ini."""
     pytester.makeini("[pytest]\npullqueue_config = nowhere.yaml\n")
