@@ -13,10 +13,6 @@ QUEUE: Path = ("queue", 0)
 RETRY: Path = (*QUEUE, "retry_parameters")
 ACL_ENTRY: Path = (*QUEUE, "acl", 0)
 
-INTEGERS = ("bucket_size", "max_concurrent_requests")
-RETRY_INTEGERS = ("task_retry_limit", "max_doublings")
-BACKOFFS = ("min_backoff_seconds", "max_backoff_seconds")
-
 LEVEL_NAMES = {
     TOP: "at the top level",
     QUEUE: "in an entry of `queue`",
@@ -58,6 +54,33 @@ def schema_at(path: Path) -> Schema:
     for part in path:
         schema = schema["items"] if isinstance(part, int) else schema["properties"][part]
     return schema
+
+
+@cache
+def value_kinds() -> dict[str, str]:
+    """Return the keys whose values App Engine converts: to `integer`, `number` or `boolean`."""
+    definitions = queue_schema()["$defs"]
+    kinds: dict[str, str] = {}
+    for level in LEVEL_NAMES:
+        for key in keys_at(level):
+            part = schema_at((*level, key))
+            named = [definitions[each["$ref"].rpartition("/")[2]] for each in part.get("allOf", ())]
+            for each in (part, *named):
+                if "x-value" in each:
+                    kinds[key] = each["x-value"]
+    return kinds
+
+
+def keys_of(kind: str, level: Path) -> list[str]:
+    """Return the keys of a level whose values are of a kind."""
+    return [key for key in keys_at(level) if value_kinds().get(key) == kind]
+
+
+@cache
+def push_keys() -> list[str]:
+    """Return the keys of a queue that a pull queue cannot have."""
+    parts = schema_at(QUEUE)["then"]["properties"].items()
+    return [key for key, part in parts if "$ref" in part]
 
 
 @cache

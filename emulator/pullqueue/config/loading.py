@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pullqueue.config.check import check
+from pullqueue.config.dialects import ACL_ENTRY, QUEUE, RETRY, TOP, keys_at, value_kinds
+from pullqueue.config.document import Path
 from pullqueue.config.findings import Severity
 from pullqueue.config.model import (
     AclEntry,
@@ -12,8 +16,9 @@ from pullqueue.config.model import (
     RetryParameters,
 )
 from pullqueue.config.settings import PROFILES, Settings
-from pullqueue.config.values import as_boolean, parse_age_limit, parse_rate, parse_storage_limit
-from pullqueue.config.view import QueueNode, Section, View
+from pullqueue.config.shape import CONVERTERS
+from pullqueue.config.values import parse_age_limit, parse_rate, parse_storage_limit
+from pullqueue.config.view import Entry, QueueNode, Section, View
 from pullqueue.errors import InvalidQueueConfigError
 
 
@@ -44,61 +49,48 @@ def build_config(view: View) -> QueueConfig:
     Of queues with one name the last counts, as in production.
     """
     queues = {queue.name: _queue(queue, view) for queue in view.queues}
-    storage = _text(view.top, "total_storage_limit")
-    resume = view.top.get("resume_paused_queues")
+    values = _values(view.top, TOP)
+    del values["queue"]
+    storage = values.pop("total_storage_limit")
     return QueueConfig(
+        **values,
         queues=tuple(queues.values()),
         total_storage_limit_bytes=None if storage is None else parse_storage_limit(storage),
-        resume_paused_queues=as_boolean(resume.scalar) if resume and resume.scalar else None,
-        application=_text(view.top, "application"),
         file=view.source.file,
     )
 
 
-def _text(section: Section, key: str) -> str | None:
-    entry = section.get(key)
-    return entry.text if entry else None
+def _values(section: Section, level: Path) -> dict[str, Any]:
+    """Return the values of all keys of a level, as App Engine converts them; None: not set."""
+    return {key: _value(section.get(key), value_kinds().get(key)) for key in keys_at(level)}
 
 
-def _integer(section: Section, key: str) -> int | None:
-    entry = section.get(key)
-    return entry.integer if entry else None
-
-
-def _number(section: Section, key: str) -> float | None:
-    entry = section.get(key)
-    return entry.number if entry else None
+def _value(entry: Entry | None, kind: str | None) -> object:
+    if entry is None or entry.scalar is None:
+        return None
+    return CONVERTERS[kind](entry.scalar) if kind else entry.text
 
 
 def _queue(queue: QueueNode, view: View) -> QueueSettings:
     line, column = view.source.position(queue.place.start)
-    return QueueSettings(
-        name=queue.name or "",
-        mode=QueueMode(str(queue.mode)),
-        rate=parse_rate(_text(queue, "rate") or ""),
-        bucket_size=_integer(queue, "bucket_size"),
-        max_concurrent_requests=_integer(queue, "max_concurrent_requests"),
-        target=_text(queue, "target"),
-        retry_parameters=_retry(queue.retry) if queue.retry else None,
-        acl=_acl(queue) if queue.get("acl") else None,
-        line=line,
-        column=column,
-    )
+    own: dict[str, Any] = {
+        "name": queue.name or "",
+        "mode": QueueMode(str(queue.mode)),
+        "retry_parameters": _retry(queue.retry) if queue.retry else None,
+        "acl": _acl(queue) if queue.get("acl") else None,
+    }
+    values = _values(queue, QUEUE) | own
+    values["rate"] = parse_rate(values["rate"] or "")
+    return QueueSettings(**values, line=line, column=column)
 
 
 def _retry(retry: Section) -> RetryParameters:
-    age = _text(retry, "task_age_limit")
+    values = _values(retry, RETRY)
+    age = values.pop("task_age_limit")
     return RetryParameters(
-        task_retry_limit=_integer(retry, "task_retry_limit"),
-        task_age_limit_seconds=None if age is None else parse_age_limit(age),
-        min_backoff_seconds=_number(retry, "min_backoff_seconds"),
-        max_backoff_seconds=_number(retry, "max_backoff_seconds"),
-        max_doublings=_integer(retry, "max_doublings"),
+        **values, task_age_limit_seconds=None if age is None else parse_age_limit(age)
     )
 
 
 def _acl(queue: QueueNode) -> tuple[AclEntry, ...]:
-    return tuple(
-        AclEntry(user_email=_text(entry, "user_email"), writer_email=_text(entry, "writer_email"))
-        for entry in queue.acl_entries
-    )
+    return tuple(AclEntry(**_values(entry, ACL_ENTRY)) for entry in queue.acl_entries)

@@ -46,4 +46,4 @@ def _published_part(part: Any, key: str) -> Any:  # noqa: ANN401 - a part of the
     if part == {"$ref": f"#/$defs/{_PUSH_ONLY}"}:
         push_only = _published_part(queue_schema()["$defs"][_PUSH_ONLY], "")
         return push_only | {"errorMessage": f"`{key}` is {push_only['errorMessage']}"}
-    return {name: _published_part(each, name) for name, each in part.items() if name != "x-rules"}
+    return {name: _published_part(each, name) for name, each in part.items() if name[:2] != "x-"}

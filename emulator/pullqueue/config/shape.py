@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from jsonschema import Draft202012Validator, ValidationError, validators
 from jsonschema.protocols import Validator
 
-from pullqueue.config.dialects import BACKOFFS, INTEGERS, RETRY_INTEGERS
+from pullqueue.config.dialects import value_kinds
 from pullqueue.config.document import (
     Mapping,
     Node,
@@ -30,12 +30,12 @@ from pullqueue.config.findings import Fix, Report
 from pullqueue.config.schema import Schema, queue_schema
 from pullqueue.config.values import as_boolean, as_integer, as_number
 
-_CONVERTERS: dict[str, Callable[[Scalar], float | None]] = {
-    **dict.fromkeys((*INTEGERS, *RETRY_INTEGERS), as_integer),
-    **dict.fromkeys(BACKOFFS, as_number),
-    "resume_paused_queues": as_boolean,
+CONVERTERS: dict[str, Callable[[Scalar], float | None]] = {
+    "integer": as_integer,
+    "number": as_number,
+    "boolean": as_boolean,
 }
-"""How App Engine converts the values of some keys."""
+"""How App Engine converts values, by the kind that the schema has for them."""
 _TYPES_OF_SCALARS = ("string", "integer", "number", "boolean", "null")
 _KEYWORDS_OF_SCALARS = ("const", "enum", "maximum", "minimum")
 
@@ -164,8 +164,8 @@ class _Scalar:
     def __init__(self, node: Scalar, key: Scalar | None) -> None:
         """Convert the value."""
         self.node, self.key = node, key
-        convert = _CONVERTERS.get(key.text) if key else None
-        converted: ScalarValue = convert(node) if convert else None
+        kind = value_kinds().get(key.text) if key else None
+        converted: ScalarValue = CONVERTERS[kind](node) if kind else None
         if converted is None and not node.is_null:
             converted = node.effective_text
         self.data = converted

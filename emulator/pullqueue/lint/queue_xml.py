@@ -11,14 +11,12 @@ from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
 from pullqueue.config.dialects import (
     ACL_ENTRY,
-    BACKOFFS,
-    INTEGERS,
     QUEUE,
     RETRY,
-    RETRY_INTEGERS,
     TOP,
     keys_at,
     level_with,
+    value_kinds,
 )
 from pullqueue.config.document import Path, Scalar
 from pullqueue.config.settings import MAX_BYTES
@@ -33,7 +31,7 @@ _PLACES: dict[Path | None, str] = {
     ACL_ENTRY: "belongs in <acl>",
 }
 """Where the elements of each level belong."""
-_NUMBERS = frozenset({*INTEGERS, *RETRY_INTEGERS, *BACKOFFS})
+_NUMBERS = ("integer", "number")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./@+-]*")
 
@@ -240,7 +238,7 @@ def _text(element: Element) -> str:
 
 def _written(key: str, text: str) -> str:
     """Write a value so that YAML reads it as it is."""
-    if not text or (key in _NUMBERS and _NUMBER.fullmatch(text)):
+    if not text or (value_kinds().get(key) in _NUMBERS and _NUMBER.fullmatch(text)):
         return text
     if key == "total_storage_limit" and _NUMBER.fullmatch(text):
         return text if text == str(int(float(text))) else json.dumps(text)

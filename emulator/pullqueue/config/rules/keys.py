@@ -92,17 +92,6 @@ def _unknown(unknown: UnknownKey) -> Report:
     )
 
 
-_EXAMPLES = {
-    "rate": "5/s",
-    "bucket_size": "40",
-    "max_concurrent_requests": "10",
-    "task_retry_limit": "7",
-    "task_age_limit": "2d",
-    "min_backoff_seconds": "10",
-    "max_backoff_seconds": "200",
-}
-
-
 def _example(unknown: UnknownKey, own: str) -> str:
     """Return a key with the value that a name of the Cloud Tasks API has, or else an example."""
     value = unknown.pair.value
@@ -115,7 +104,8 @@ def _example(unknown: UnknownKey, own: str) -> str:
         "max_backoff_seconds": text.removesuffix("s"),
     }.get(own, text)
     usable = re.fullmatch(r"[0-9]+(\.[0-9]+)?(/?[smhd])?", written)
-    return f"{own}: {written if usable else _EXAMPLES[own]}"
+    (example, *_) = schema_at((*(level_with(own) or TOP), own))["examples"]
+    return f"{own}: {written if usable else example}"
 
 
 def _hint(key: str, level: Path) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pullqueue.config.dialects import QUEUE, schema_at
+from pullqueue.config.dialects import QUEUE, push_keys, schema_at
 from pullqueue.config.document import Pair
 from pullqueue.config.edits import delete_pair, insert_after
 from pullqueue.config.findings import Edit, Fix, Report, Severity
@@ -12,8 +12,6 @@ from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, edit_fix
 from pullqueue.config.rules.keys import is_explained
 from pullqueue.config.shape import advice_in
 from pullqueue.config.view import QueueNode, View
-
-_PUSH_KEYS = ("rate", "bucket_size", "max_concurrent_requests", "target")
 
 
 @Rule("QY301", levels=LENIENT, fixes=(UNSAFE,))
@@ -104,7 +102,7 @@ def _looks_like_pull(queue: QueueNode) -> bool:
     return (
         "acl" in queue.entries
         and "mode" not in queue.entries
-        and not any(queue.get(key) for key in _PUSH_KEYS)
+        and not any(queue.get(key) for key in push_keys())
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pullqueue.config.dialects import BACKOFFS, INTEGERS, RETRY_INTEGERS
+from pullqueue.config.dialects import QUEUE, RETRY, keys_of, schema_at, value_kinds
 from pullqueue.config.document import Scalar
 from pullqueue.config.edits import delete_pair
 from pullqueue.config.findings import Report, Severity
@@ -14,18 +14,18 @@ from pullqueue.config.view import Entry, QueueNode, View
 from pullqueue.text import shorten
 
 _KINDS = {"int": "a number", "float": "a number", "bool": "a truth value", "timestamp": "a date"}
-_DEFAULTS = {
-    "bucket_size": "5",
-    "max_concurrent_requests": "1000",
-    "min_backoff_seconds": "0.1",
-    "max_backoff_seconds": "3600",
-    "max_doublings": "16",
-}
 
 
 def _retry_entries(queue: QueueNode, *keys: str) -> Iterator[Entry]:
     if queue.retry:
         yield from queue.retry.some(*keys)
+
+
+def _converted(queue: QueueNode, *kinds: str) -> Iterator[Entry]:
+    """Yield the entries of a queue, and of its retries, whose values are of some kinds."""
+    for kind in kinds:
+        yield from queue.some(*keys_of(kind, QUEUE))
+        yield from _retry_entries(queue, *keys_of(kind, RETRY))
 
 
 @Rule("QY205", severity=Severity.WARNING, fixes=(SAFE, UNSAFE))
@@ -66,7 +66,7 @@ def _readable_as_others(view: View) -> Iterator[Entry]:
         if scalar and scalar.kind != "str" and (entry.text != scalar.text or _is_name(entry)):
             yield entry
     for queue in view.queues:
-        for entry in _retry_entries(queue, *BACKOFFS):
+        for entry in _retry_entries(queue, *keys_of("number", RETRY)):
             scalar = entry.scalar
             if scalar and scalar.kind == "int" and entry.text != scalar.text.lstrip("+"):
                 yield entry
@@ -81,7 +81,7 @@ def _implicit(entry: Entry, scalar: Scalar) -> Report:
     if text == effective:
         message = f"`{text}` is {_KINDS[scalar.kind]} in YAML: put it in quotes"
         fix = write_fix(scalar, f'"{scalar.text}"', safe=True)
-    elif entry.key.text in BACKOFFS:
+    elif value_kinds().get(entry.key.text) == "number":
         message = f"App Engine reads `{text}` as {effective}: write the intended number"
         fix = write_fix(scalar, scalar.effective_text, safe=True)
     else:
@@ -140,7 +140,7 @@ def integer_coerced(view: View) -> Iterator[Report]:
     Source: the Python SDK's `int()`; YAML 1.1's types.
     """
     for queue in view.queues:
-        for entry in (*queue.some(*INTEGERS), *_retry_entries(queue, *RETRY_INTEGERS)):
+        for entry in _converted(queue, "integer"):
             scalar, integer = entry.scalar, entry.integer
             if scalar is None or integer is None or scalar.style:
                 continue
@@ -176,10 +176,10 @@ def zero_becomes_default(view: View) -> Iterator[Report]:
     for queue in view.queues:
         if queue.mode == "pull":
             continue
-        retries = _retry_entries(queue, *BACKOFFS, "max_doublings")
-        for entry in (*queue.some(*INTEGERS), *retries):
-            if entry.number == 0:
-                default = _DEFAULTS[entry.key.text]
+        for entry in _converted(queue, "integer", "number"):
+            level = QUEUE if len(entry.path) == len(QUEUE) + 1 else RETRY
+            default = schema_at((*level, entry.key.text)).get("default")
+            if entry.number == 0 and default is not None:
                 message = (
                     f"`{entry.key.text}: {entry.text}` is deployed as {default}, the default: "
                     "write another number, or remove the key"
