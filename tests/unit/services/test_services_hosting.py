@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 from served import free_port
 from services_client import APP, Client, RefusedError, datastore_pb, memcache
 
-from pullqueue import ManualClock
+from pullqueue import Emulator, ManualClock
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.sdk.imports import remote_api
 from pullqueue.server.lifecycle import Server
 from pullqueue.services import parse_services
+from pullqueue.services.hosting import ServiceOptions, Services
 
 Serve = Callable[..., Server]
 RpcError = remote_api.RpcError
@@ -49,6 +51,29 @@ def test_values_expire_by_the_servers_clock(client: Client, clock: ManualClock) 
     clock.advance(1)
 
     assert value_of(client) is None
+
+
+def test_services_that_are_not_named_are_those_of_the_upstream(
+    serve: Serve, emulator: Emulator
+) -> None:
+    """Its datastore, and memcache here; tasks are added here when a transaction commits there."""
+    upstream = serve()
+    names = frozenset({"memcache"})
+    with closing(Services(ServiceOptions(names=names), clock=emulator.clock)) as services:
+        own = Emulator.from_text("queue: [{name: pull, mode: pull}]")
+        address = upstream.url.removeprefix("http://")
+        with Server(own, services=services, api_upstream=address) as server:
+            client, other = Client(server.url), Client(upstream.url)
+            set_value(client, b"1")
+            transaction = client.begin()
+            client.put("a", 1, transaction)
+            names_added = client.add(transaction)
+            client.commit(transaction)
+
+            assert (value_of(client), value_of(other)) == (b"1", None)
+            assert other.get("a") == 1
+            assert [task.name for task in own.queue("pull").list_tasks()] == names_added
+    assert emulator.queue("pull").list_tasks() == []
 
 
 def test_only_the_named_services_are_answered(serve: Serve) -> None:
