@@ -166,6 +166,12 @@ def test_node(handlers: TaskHandlers, tmp_path: Path, transport: str) -> None:
     found = reported(handlers, node, script, str(client), transport, address)
 
     check_life(handlers, f"node-{transport}", found)
+    library = str(client.parents[1] / "google-auth-library")
+    request = next(each for each in handlers.received if each.path == f"/node-{transport}-run")
+    token = request.headers["Authorization"].removeprefix("Bearer ")
+    url = f"{API}{request.path}"
+    verified = reported(handlers, node, str(NPM / "verify.js"), library, token, served.url, url)
+    assert verified == WORKER
 
 
 def test_go(handlers: TaskHandlers, tmp_path: Path) -> None:
