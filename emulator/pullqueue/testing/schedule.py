@@ -340,8 +340,16 @@ class Schedule:
         if chosen.thread is not None:
             chosen.gates.popleft().release()
             return
-        if chosen not in self._actors:
+        if chosen.is_task:
             self._actors.append(chosen)
+        if len(self._actors) > self._max_calls:
+            self._end(
+                AssertionError(
+                    f"{len(self._actors)} actors have begun; if this is not an endless loop of "
+                    "tasks that add others or fail, pass a higher max_calls"
+                )
+            )
+            return
         self._record(chosen, "begins")
         context = copy_context()
         chosen.thread = threading.Thread(
@@ -417,10 +425,11 @@ class Schedule:
     def _due_tasks(self) -> list[RacingActor]:
         due: list[RacingActor] = []
         for key, name, work in self._tasks.due():
-            if key not in self._due:
-                self._due[key] = self._new_actor(name, work)
-                self._due[key].is_task = True
-            due.append(self._due[key])
+            actor = self._due.get(key)
+            if actor is None or actor.thread is not None:
+                actor = self._due[key] = self._new_actor(name, work)
+                actor.is_task = True
+            due.append(actor)
         return due
 
     def _new_actor(self, name: str, work: Callable[[], object]) -> RacingActor:

@@ -635,6 +635,18 @@ def test_a_handler_can_miss_its_deadline(emulator: Emulator, pushed: Queue) -> N
     assert run(clock=False) == 1
 
 
+def test_a_task_that_fails_forever_is_an_error(emulator: Emulator) -> None:
+    """Its queue has no limit, and each attempt is an actor."""
+    with pytest.raises(RaceTestError, match=r"31 actors have begun; .* pass a higher max_calls"):
+        race_test(
+            emulator,
+            setup=emulator.queue("default").add,
+            check=lambda: True,
+            send=lambda _: 500,
+            max_calls=30,
+        )
+
+
 def test_only_the_named_queues_are_run(emulator: Emulator, pushed: Queue) -> None:
     seen: list[str] = []
 
