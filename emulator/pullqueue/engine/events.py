@@ -151,7 +151,7 @@ class EventLog:
 
     def read(self, now_usec: int, task_name: str | None = None) -> list[Event]:
         """Return the events until now, of all tasks or of one, oldest first."""
-        return events_of(self._operations, now_usec, task_name)
+        return collect_events(self._operations, now_usec, task_name)
 
     def last_leases(self, task_names: Collection[str]) -> dict[str, Event]:
         """Return the latest lease of each of these tasks, as far as it is recorded."""
@@ -174,7 +174,7 @@ class EventLog:
         return {minute: dict.copy(counts) for minute, counts in found if minute >= first}
 
 
-def events_of(
+def collect_events(
     operations: Iterable[Operation], now_usec: int, task_name: str | None = None
 ) -> list[Event]:
     """Return the events of operations until now, of all tasks or of one, oldest first.

@@ -31,11 +31,11 @@ from pullqueue.stores.postgres_pool import Address, Connection, Connections, pre
 from pullqueue.stores.rows import (
     Row,
     attempted,
+    decode_task,
     encode,
     encode_tag,
     lists_of_new_tasks,
     sql_of_tasks,
-    task_of,
 )
 from pullqueue.stores.session import DeadlockError, Session, Target, retried
 from pullqueue.stores.sql import SqlStore
@@ -220,7 +220,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 session.change(f"exhaust_due{suffix}", **wanted, now_usec=session.now_usec)
             if rows and (rows[0][0] or limit.leases == 0):
                 self._catch_up(session)
-        tasks = [task_of(row[1:]) for row in rows if row[1] is not None]
+        tasks = [decode_task(row[1:]) for row in rows if row[1] is not None]
         self._touch(queue_name, len(tasks))
         return Lease(tasks, rate_limited=not rows)
 

@@ -101,7 +101,7 @@ def sql_of_tasks(placeholder: str) -> Mapping[str, str]:
 
 def lists_of_new_tasks(new_tasks: Sequence[NewTask]) -> dict[str, list[object]]:
     """Return the parameters for `{new_task_lists}`: the values of each column; and the etas."""
-    rows = [row_of(new.stored(str(new.name), "", 0, 0)) for new in new_tasks]
+    rows = [encode_task(new.stored(str(new.name), "", 0, 0)) for new in new_tasks]
     lists: dict[str, list[object]] = {"new_eta_usec": [new.eta_usec for new in new_tasks]}
     for place, name in enumerate(TASK_COLUMNS):
         if name in _NEW:
@@ -110,7 +110,7 @@ def lists_of_new_tasks(new_tasks: Sequence[NewTask]) -> dict[str, list[object]]:
 
 
 @_decoding
-def task_of(row: Row) -> Task:
+def decode_task(row: Row) -> Task:
     """Return the task of a row."""
     fields = list(row[:_PUSH])
     fields[_TAG] = decode_tag(fields[_TAG])
@@ -125,32 +125,32 @@ def _push_of(request: str, attempts: str | None) -> Push:
     )
 
 
-def row_of(task: Task) -> Row:
+def encode_task(task: Task) -> Row:
     """Return the row of a task."""
     push = task.push
     sent = (None, None) if push is None else (encode(push.request), encode(push.attempts))
     return (*task[:_TAG], encode_tag(task.tag), *task[_TAG + 1 : _PUSH], *sent)
 
 
-def finished_of(task: Task) -> int | None:
+def count_finished(task: Task) -> int | None:
     """Return the column that counts the finished attempts of a push task."""
     return None if task.push is None else task.push.attempts.finished
 
 
 @_decoding
-def kind_of(row: Row) -> EventKind:
+def decode_kind(row: Row) -> EventKind:
     """Return the kind of events with which a row begins."""
     return EventKind(row[0])
 
 
 @_decoding
-def operation_of(row: Row) -> Operation:
+def decode_operation(row: Row) -> Operation:
     """Return the operation of a row with its fields, in their order."""
     usec, kind, names, retry_counts, until_usec, status, origin = row
     steps = list(zip(names.split(","), map(int, retry_counts.split(",")), strict=True))
     return Operation(
         usec=usec,
-        kind=kind_of([kind]),
+        kind=decode_kind([kind]),
         names=tuple(name for name, _ in steps),
         retry_counts=tuple(count for _, count in steps),
         until_usec=until_usec,
@@ -160,7 +160,7 @@ def operation_of(row: Row) -> Operation:
 
 
 @_decoding
-def record_of(row: Row) -> QueueRecord:
+def decode_record(row: Row) -> QueueRecord:
     """Return the record of a queue of a row with its fields, in their order."""
     paused, purged_usec, deleted_usec, settings = row
     decoded = None if settings is None else _settings_of(settings)

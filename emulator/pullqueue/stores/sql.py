@@ -34,11 +34,11 @@ from pullqueue.limits import KIB
 from pullqueue.stores.rows import (
     Row,
     attempted,
+    count_finished,
+    decode_task,
     encode,
-    finished_of,
+    encode_task,
     is_storable,
-    row_of,
-    task_of,
 )
 from pullqueue.stores.session import Target, retried
 from pullqueue.stores.sql_reading import HOUR_SECONDS, S, SqlReader
@@ -216,7 +216,7 @@ class SqlStore(SqlReader[S]):
             )
             if not row:
                 raise self._lease_lost(session, queue_name, task_name)
-            task = task_of(row)
+            task = decode_task(row)
             self._modified(session, kind, task)
         self._touch(queue_name, 1)
         return task
@@ -286,7 +286,7 @@ class SqlStore(SqlReader[S]):
             if exhausted:
                 self._trim_exhausted(session, task.queue_name)
         self._touch(task.queue_name, 1)
-        return with_attempts(task_of(row), attempts)
+        return with_attempts(decode_task(row), attempts)
 
     @retried
     def _move_attempt(
@@ -313,7 +313,7 @@ class SqlStore(SqlReader[S]):
             )
             if not row:
                 raise self._attempt_lost(session, task)
-            task = task_of(row)
+            task = decode_task(row)
             if kind is not None:
                 self._modified(session, kind, task, status)
         self._touch(task.queue_name, 1)
@@ -454,9 +454,9 @@ class SqlStore(SqlReader[S]):
     ) -> None:
         with self._replacing() as session:
             for queue_name, restored in contents.items():
-                rows = [(*row_of(task), finished_of(task)) for task in restored.tasks]
+                rows = [(*encode_task(task), count_finished(task)) for task in restored.tasks]
                 session.change_many("restore_task", rows)
-                session.change_many("restore_exhausted", map(row_of, restored.exhausted))
+                session.change_many("restore_exhausted", map(encode_task, restored.exhausted))
                 if restored.record is not None:
                     record = restored.record._asdict()
                     record["settings"] = encode(restored.record.settings)

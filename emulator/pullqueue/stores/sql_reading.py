@@ -19,7 +19,7 @@ from pullqueue.engine.events import (
     EventKind,
     Flow,
     Operation,
-    events_of,
+    collect_events,
     find_last_leases,
 )
 from pullqueue.engine.name_source import NameSource
@@ -32,13 +32,13 @@ from pullqueue.engine.store import (
 )
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import (
+    decode_kind,
+    decode_operation,
+    decode_record,
     decode_tag,
+    decode_task,
     encode_tag,
     is_storable,
-    kind_of,
-    operation_of,
-    record_of,
-    task_of,
 )
 from pullqueue.stores.session import Session
 from pullqueue.tasks import Task, TaskState
@@ -91,7 +91,7 @@ class SqlReader(TaskStore, Generic[S]):
             raise task_errors.unknown_task(queue_name, task_name)
         if row[0] is None:
             raise task_errors.tombstoned_task(queue_name, task_name)
-        return task_of(row)
+        return decode_task(row)
 
     def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
         state, tag = task_filter.state, task_filter.tag
@@ -110,7 +110,7 @@ class SqlReader(TaskStore, Generic[S]):
                 after_sequence=after_sequence,
                 rows=limit,
             )
-        return list(map(task_of, rows))
+        return list(map(decode_task, rows))
 
     def count_tags(self, queue_name: str, *, limit: int) -> dict[str, int]:
         with self._reading() as session:
@@ -144,25 +144,25 @@ class SqlReader(TaskStore, Generic[S]):
 
     def exhausted(self, queue_name: str) -> list[Task]:
         with self._reading() as session:
-            return list(map(task_of, session.rows("exhausted", queue=queue_name)))
+            return list(map(decode_task, session.rows("exhausted", queue=queue_name)))
 
     def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         with self._reading() as session:
-            operations = list(map(operation_of, session.rows("events", queue=queue_name)))
+            operations = list(map(decode_operation, session.rows("events", queue=queue_name)))
             now_usec = session.now_usec
-        return events_of(_latest(operations, self._limits.events_kept), now_usec, task_name)
+        return collect_events(_latest(operations, self._limits.events_kept), now_usec, task_name)
 
     def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
         kind = EventKind.LEASED
         with self._reading() as session:
             rows = session.rows("events_of_kind", queue=queue_name, kind=kind)
-            return find_last_leases(map(operation_of, rows), task_names)
+            return find_last_leases(map(decode_operation, rows), task_names)
 
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
         with self._reading() as session:
             since_usec = session.now_usec - last_usec
             rows = session.rows("count_events", queue=queue_name, since_usec=since_usec)
-        return Counter({kind_of(row): int(row[1]) for row in rows})
+        return Counter({decode_kind(row): int(row[1]) for row in rows})
 
     def flow(self, queue_name: str, *, since_usec: int) -> Flow:
         first_usec = since_usec // MINUTE_USEC * MINUTE_USEC
@@ -172,7 +172,7 @@ class SqlReader(TaskStore, Generic[S]):
             )
         flow: defaultdict[int, Counter[EventKind]] = defaultdict(Counter)
         for kind, minute, count in rows:
-            flow[int(minute) * MINUTE_USEC][kind_of([kind])] += int(count)
+            flow[int(minute) * MINUTE_USEC][decode_kind([kind])] += int(count)
         return dict(sorted(flow.items()))
 
     def next_change_usec(self, queue_name: str) -> int | None:
@@ -193,7 +193,9 @@ class SqlReader(TaskStore, Generic[S]):
     # -- everything ------------------------------------------------------------------------------
 
     def _queue_records(self, session: S) -> dict[str, QueueRecord]:
-        return {queue_name: record_of(row) for queue_name, *row in session.rows("queue_records")}
+        return {
+            queue_name: decode_record(row) for queue_name, *row in session.rows("queue_records")
+        }
 
     def export(self) -> dict[str, QueueContents]:
         contents: defaultdict[str, QueueContents] = defaultdict(
@@ -201,9 +203,9 @@ class SqlReader(TaskStore, Generic[S]):
         )
         with self._reading(unlimited=True) as session, session.snapshot():
             now_usec = session.now_usec
-            for task in map(task_of, session.rows("all_tasks")):
+            for task in map(decode_task, session.rows("all_tasks")):
                 contents[task.queue_name].tasks.append(task)
-            for task in map(task_of, session.rows("all_exhausted")):
+            for task in map(decode_task, session.rows("all_exhausted")):
                 contents[task.queue_name].exhausted.append(task)
             for queue_name, name, free_usec in session.rows("all_tombstones", now_usec=now_usec):
                 contents[queue_name].tombstones[name] = free_usec

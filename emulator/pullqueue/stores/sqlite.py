@@ -34,12 +34,12 @@ from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import (
     Row,
+    count_finished,
+    decode_task,
     encode,
     encode_tag,
-    finished_of,
-    row_of,
+    encode_task,
     sql_of_tasks,
-    task_of,
 )
 from pullqueue.stores.session import Session, Target
 from pullqueue.stores.sql import SqlStore
@@ -165,7 +165,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             new.stored(str(new.name), queue_name, sequence, now_usec)
             for sequence, new in enumerate(named, first)
         ]
-        rows = ((*row_of(task), finished_of(task), ends_usec) for task in tasks)
+        rows = ((*encode_task(task), count_finished(task), ends_usec) for task in tasks)
         if session.change_many("insert_task", rows) < len(tasks):
             stored = {row[0] for row in session.rows("sequences_from", sequence=first)}
             tasks = [task for task in tasks if task.sequence in stored]
@@ -200,7 +200,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             return []
         # Row by row: those that do not fit are never read.
         rows = session.iterate(f"due{suffix}", **wanted)
-        due = fitting(map(task_of, rows), request.payload_bytes)
+        due = fitting(map(decode_task, rows), request.payload_bytes)
         if not due:
             return []
         until_usec = session.now_usec + request.lease_usec
@@ -361,8 +361,8 @@ class SqliteStore(SqlStore[SqliteSession]):
         if exhausted:
             steps = [gone[0][:2]]
             self._record(session, EventKind.EXHAUSTED, task.queue_name, steps)
-            task = with_attempts(task_of(row), attempts)
-            session.change_many("restore_exhausted", [row_of(task)])
+            task = with_attempts(decode_task(row), attempts)
+            session.change_many("restore_exhausted", [encode_task(task)])
         return row
 
     def _removed(
