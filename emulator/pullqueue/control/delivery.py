@@ -202,10 +202,8 @@ class Delivery:
                 self._look_after()
                 wait_seconds = self._start_due()
                 self._problems.pop("", None)
-            except PullQueueError as error:
+            except Exception as error:  # noqa: BLE001 - the thread goes on, whatever happens
                 self._report("", "push tasks cannot be delivered", error)
-            except Exception:  # noqa: BLE001 - the thread goes on, whatever happens
-                _log.exception("push tasks cannot be delivered")
             with self._looking:
                 self._is_settled = was_idle and wait_seconds > 0
                 self._looks_ended = self._looks_begun
