@@ -77,6 +77,22 @@ def test_no_attempt_is_started_twice(start: Start) -> None:
     assert (numbers.tasks, numbers.bytes_stored, numbers.leased_last_minute) == (0, 0, 40)
 
 
+def test_the_claim_on_a_push_queue(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the first server's, until that closes its store or does not ask again in time."""
+    first, second, third = (start(limits=Limits()) for _ in range(3))
+    queues = [emulator.queue("default") for emulator in (first, second, third)]
+
+    assert [queue.claim_dispatch() for queue in queues] == [True, False, False]
+    assert queues[0].claim_dispatch()
+    first.close()
+    assert [queue.claim_dispatch() for queue in queues[1:]] == [True, False]
+    monkeypatch.setattr(postgres, "_CLAIM_TRUSTED_SECONDS", 0)
+    monkeypatch.setattr(postgres, "_CLAIM_USEC", 0)
+    assert queues[1].store.claim_dispatch("other")
+    assert queues[2].store.claim_dispatch("other")
+    assert not queues[2].claim_dispatch()
+
+
 def test_concurrent_adds_reach_the_storage_limit_and_do_not_pass_it(start: Start) -> None:
     config = replace(config_of(1), total_storage_limit_bytes=STORAGE_BYTES)
     emulators = [start(config, clock=SystemClock()) for _ in range(2)]
