@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _IN_PROCESS = frozenset({"blobstore", "images"})
 """The services whose stubs call the datastore by the SDK's client."""
 _DEFAULT_HOST = "localhost:8080"
+_OWNER_ONLY = 0o700
 
 _log = logging.getLogger("pullqueue.services")
 
@@ -70,7 +71,7 @@ class Services:
 
     def _open(self, data: Path) -> None:
         try:
-            data.mkdir(parents=True, exist_ok=True)
+            data.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
         except OSError as error:
             reason = describe_os_error(error)
             raise StoreError(f'folder "{data}" cannot be made: {reason}') from error

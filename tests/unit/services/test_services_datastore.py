@@ -320,6 +320,11 @@ class TestJournal:
         client = Client(serve(data=tmp_path).url)
         assert (client.get("before"), client.get("after")) == (1, None)
 
+    def test_only_its_owner_can_read_it(self, serve: Serve, tmp_path: Path) -> None:
+        serve(data=tmp_path / "data")
+
+        assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+
     def test_it_is_opened_once(self, serve: Serve, tmp_path: Path) -> None:
         serve(data=tmp_path)
 
