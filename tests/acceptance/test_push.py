@@ -505,6 +505,7 @@ def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
         control.add("worker", "/b")
         until(lambda: other.paths() == ["/b"])
         kept = run_pullqueue("deliver", "--keep", *url)
+        done = [action["text"] for action in control.call("GET", "/activity")["activity"]]
         control.add("web", "/c")
         [task] = control.tasks("web")
 
@@ -516,6 +517,10 @@ def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
         "start the server with --push-to http://localhost:8080 to deliver it"
     )
     assert len(app.received) == 301
+    assert done == [
+        "set the addresses of push tasks: none",
+        f"set the addresses of push tasks: {app.url}, worker at {app.url}/worker",
+    ]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--keep", "http://a"]])

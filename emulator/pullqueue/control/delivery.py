@@ -112,7 +112,6 @@ class Delivery:
     def use_addresses(self) -> None:
         """Send tasks to the addresses as they are now; attempts under way go on."""
         self._logged.clear()
-        _log.info("push tasks are delivered to %s from now on", self.addresses or "no address")
         self._warn_of_targets()
         self._dispatcher.look_again()
         self.wake()

@@ -94,4 +94,5 @@ def set_push_to(state: ServerState, body: Addresses) -> list[str]:
         state.deliver_to(body.push_to)
     except ValueError as error:
         raise ApiError(str(error)) from None
+    state.activity.record(f"set the addresses of push tasks: {state.push_to or 'none'}")
     return list(state.push_to)
