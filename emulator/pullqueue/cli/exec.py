@@ -138,7 +138,8 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
         for line in filter(None, (hint, hint_at_manual_clock(server))):
             say(line, err=True)
         address = f"{server.host}:{server.port}"
-        status = _run(command, variables_for(address, project=options.project), check)
+        variables = variables_for(address, project=options.project, location=options.location)
+        status = _run(command, variables, check)
         if options.store_url == "memory":
             report_tasks_left(emulator)
     return status

@@ -18,7 +18,10 @@ def cloud_tasks(cloudtask: Any, emulator: Emulator) -> Iterator[None]:
     """Make the SDK's clients of Cloud Tasks call an emulator; its server starts with the first."""
     with ExitStack() as stack:
         clients = _Clients(emulator, stack)
-        for name, value in cloud_tasks_replaced(cloudtask, clients.make).items():
+        replaced = cloud_tasks_replaced(cloudtask, clients.make)
+        if emulator.location is not None:
+            replaced["_CACHED_REGION"] = emulator.location
+        for name, value in replaced.items():
             stack.enter_context(patch.object(cloudtask, name, value))
         yield
 

@@ -15,13 +15,16 @@ _EMULATOR_VARIABLES = ("CLOUD_TASKS_EMULATOR_HOST", "CLOUDTASKS_EMULATOR_HOST")
 """What firebase-admin and gcloud-aio-taskqueue read."""
 
 
-def variables_for(address: str, *, project: str | None = None) -> dict[str, str]:
+def variables_for(
+    address: str, *, project: str | None = None, location: str | None = None
+) -> dict[str, str]:
     """Return the variables that lead a program to the server at `address`, a `host:port`.
 
     They are to be merged over the environment of this process, and contain its own values of
     PYTHONPATH, of the application id, and of the names that begin with `GAE_`, unless `project`
     names the app. Workers find the server by PULLQUEUE_EMULATOR_HOST, clients of Cloud Tasks by
-    CLOUD_TASKS_EMULATOR_HOST, apps on App Engine's SDK by the others.
+    CLOUD_TASKS_EMULATOR_HOST, apps on App Engine's SDK by the others. With `location`
+    the SDK names it in its calls to Cloud Tasks.
     """
     host, _, port = address.rpartition(":")
     folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
@@ -39,6 +42,7 @@ def variables_for(address: str, *, project: str | None = None) -> dict[str, str]
         sitecustomize.SWITCH_VARIABLE: "false",
         sitecustomize.WANTED_VARIABLE: _wanted_switch(),
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
+        **({"LOCATION_ID": location} if location else {}),
         **_local_app(project),
     }
 

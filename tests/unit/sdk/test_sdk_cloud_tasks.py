@@ -65,6 +65,18 @@ def test_a_queue(name: str) -> None:
     assert queue.fetch_statistics().tasks == 0
 
 
+class TestLocation:
+    @pytest.fixture
+    def emulator(self) -> Emulator:
+        """Return an emulator that refuses other locations."""
+        return Emulator.from_text("queue:\n- name: push\n  rate: 5/s\n", location="europe-west1")
+
+    def test_the_sdk_names_the_location_of_the_emulator(self, emulator: Emulator) -> None:
+        taskqueue.add(queue_name="push", url="/work")
+
+        assert len(emulator.queue("push").list_tasks()) == 1
+
+
 def test_a_missing_queue() -> None:
     """The SDK's error says so, for each method."""
     queue = taskqueue.Queue("missing")
