@@ -20,7 +20,7 @@ from sphinx.application import Sphinx
 
 from pullqueue import limits
 from pullqueue.cli import pullqueue
-from pullqueue.config.rules import Rule, RuleDocs, Sample, all_rules, docs_of
+from pullqueue.config.rules import Rule, RuleDocs, Sample, all_rules, parse_docs
 from pullqueue.config.settings import PROFILES
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError
@@ -116,7 +116,7 @@ def rule_reference() -> str:
     """Return a table of all rules, then each rule with its docstring."""
     rules = all_rules()
     rows = [
-        [f"[{r.code}](#{r.code.lower()})", f"`{r.name}`", _levels(r), docs_of(r).summary]
+        [f"[{r.code}](#{r.code.lower()})", f"`{r.name}`", _levels(r), parse_docs(r).summary]
         for r in rules
     ]
     head = table(["code", "name", "severity", "finds"], rows)
@@ -135,7 +135,7 @@ def _level(level: object) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    docs: RuleDocs = docs_of(rule)
+    docs: RuleDocs = parse_docs(rule)
     parts = [
         f"({rule.code.lower()})=\n## {rule.code} {rule.name}",
         f"*{'; '.join(_facts(rule))}*",

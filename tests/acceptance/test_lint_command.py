@@ -39,8 +39,9 @@ WARNED = "queue:\n- name: mail\n  rate: 0\n"
         ("queue: [", ["--ignore", "all"], 1),
     ],
 )
-def test_exit_status(folder: Path, text: str, arguments: list[str], status: int) -> None:
-    """0 without findings at or above the threshold, 1 with some."""
+def test_the_exit_status_is_1_for_findings_at_the_threshold(
+    folder: Path, text: str, arguments: list[str], status: int
+) -> None:
     (folder / "queue.yaml").write_text(text)
     assert run("queue.yaml", *arguments).exit_code == status
 
@@ -133,8 +134,7 @@ def test_folder_searched_in_vain_is_refused(folder: Path) -> None:
     assert "app/queue.yaml" in done.stdout
 
 
-def test_standard_input(folder: Path) -> None:
-    """`-` reads standard input, called as it is asked to."""
+def test_a_dash_reads_standard_input_under_the_given_name(folder: Path) -> None:
     done = run("-", "--stdin-filename", "app/queue.yaml", "--format", "concise", stdin=BAD)
     assert done.exit_code == 1
     assert done.stdout.startswith("app/queue.yaml:4:3: QY301")
@@ -213,8 +213,9 @@ def test_file_that_cannot_be_written_is_reported(folder: Path, someone: None) ->
     assert path.read_text() == BAD
 
 
-def test_colour(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Colour comes with --color and FORCE_COLOR, goes with NO_COLOR, and not into a pipe."""
+def test_colour_is_used_where_it_is_asked_for_and_not_in_a_pipe(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "queue.yaml").write_text(BAD)
     assert "\x1b[" not in run("queue.yaml").stdout
     assert "\x1b[1;31merror[QY301]\x1b[0m" in run("queue.yaml", "--color", "always").stdout
@@ -235,8 +236,7 @@ def test_github_actions_get_annotations(folder: Path, monkeypatch: pytest.Monkey
     assert run("queue.yaml", "--format", "full").stdout.startswith("error[QY301]")
 
 
-def test_formats_without_findings(folder: Path) -> None:
-    """A clean run is a well-formed document too."""
+def test_a_clean_run_is_a_well_formed_document_in_every_format(folder: Path) -> None:
     file = folder / "web" / "queue.yaml"
     file.parent.mkdir()
     file.write_text(GOOD)

@@ -76,8 +76,7 @@ def test_named_files_are_excluded_when_asked_for(folder: Path) -> None:
     assert files("../vendor/a/queue.yaml", "--force-exclude") == []
 
 
-def test_settings_of_the_project(folder: Path) -> None:
-    """pyproject.toml is found upward; options of the command come first."""
+def test_pyproject_is_found_upward_and_options_of_the_command_win(folder: Path) -> None:
     settings(
         'fail-on = "info"\nignore = ["push-key-on-pull"]\nexclude = ["old/*"]\nprofile = "rest"\n'
         'strict = true\nseverity = { acl-missing = "warning" }'
@@ -219,8 +218,7 @@ def test_config_names_the_only_settings(folder: Path) -> None:
         assert message in done.stderr
 
 
-def test_comment_on_comments(folder: Path) -> None:
-    """An ignore comment that is not used, or names no rule, can be ignored like anything else."""
+def test_an_ignore_comment_that_is_not_used_can_be_ignored_too(folder: Path) -> None:
     write("queue.yaml", f"# queue-lint: ignore-file[QY2, zzz]\n{GOOD}")
     assert [rule for _, rule in found("queue.yaml")] == ["unused-ignore", "unknown-rule"]
     assert found("queue.yaml", "--ignore", "QY9") == []
@@ -305,11 +303,11 @@ EARLIER = f"{GOOD}- name: mail\n  rate: 5/s\n"
 
 
 def test_removed_queue_is_found_against_a_file_and_against_git(folder: Path) -> None:
-    """--against reports what a deployment would disable."""
+    """--against reports what a deployment would stop."""
     committed("app/queue.yaml", text=EARLIER)
     Path("before.yaml").write_bytes(Path("app/queue.yaml").read_bytes())
     write("app/queue.yaml", GOOD)
-    message = 'app/queue.yaml:1:1: QY509 queue-removed: removed: "mail"; a deployment disables'
+    message = 'app/queue.yaml:1:1: QY509 queue-removed: removed: "mail"; a deployment stops'
     for against in ("before.yaml", "HEAD", "HEAD~0", "@{0}"):
         done = run("app/queue.yaml", "--against", against, "--format", "concise")
         assert done.exit_code == 0
@@ -391,8 +389,7 @@ def test_git_that_is_missing_is_a_usage_error(
     assert "cannot run git: No such file or directory" in done.stderr
 
 
-def test_files_of_other_programs(folder: Path) -> None:
-    """A search leaves them out with a note; one that is named has one finding."""
+def test_a_search_leaves_out_files_of_other_programs_with_a_note(folder: Path) -> None:
     manifest = "apiVersion: v1\nkind: Service\nmetadata:\n  name: queue\n"
     write("k8s/queue.yaml", manifest)
     write("app/queue.yaml", GOOD)

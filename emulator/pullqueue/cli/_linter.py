@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from pullqueue.config.files import read_project_file, replace_project_file, stamp_of
+from pullqueue.config.files import read_project_file, read_stamp, replace_project_file
 from pullqueue.config.project import real_path, work_tree
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
@@ -187,7 +187,7 @@ def changes(paths: Callable[[], Iterable[Path]], wait: Callable[[float], object]
     """Yield now, and again whenever one of some files has changed."""
     before: object = None
     while True:
-        now = {path: stamp_of(path) for path in paths()}
+        now = {path: read_stamp(path) for path in paths()}
         if now != before:
             before = now
             yield

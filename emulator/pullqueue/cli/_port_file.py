@@ -18,7 +18,7 @@ from time import monotonic
 from typing import IO
 
 from pullqueue.cli._client import FailedError
-from pullqueue.config.files import open_regular, stamp_of
+from pullqueue.config.files import open_regular, read_stamp
 from pullqueue.errors import ConfigFileError
 from pullqueue.text import describe_os_error, escaped
 
@@ -125,7 +125,7 @@ class ServerOfFile:
         """Take the path of the file; the server need not be started yet."""
         self._path = path
         self._begin = monotonic()
-        self._left_over = stamp_of(path)
+        self._left_over = read_stamp(path)
         """The file as an earlier server may have left it."""
         self._seen: os.stat_result | None = None
         """The file as it was while its server ran."""
@@ -154,7 +154,7 @@ class ServerOfFile:
         except OSError as error:
             raise FailedError(f'cannot read "{shown}": {describe_os_error(error)}') from None
         if not runs or self._is_another(status):
-            left_over = self._seen is None and stamp_of(self._path) == self._left_over
+            left_over = self._seen is None and read_stamp(self._path) == self._left_over
             if not left_over or monotonic() - self._begin >= _LEFT_OVER_SECONDS:
                 raise _ended(shown)
             return None, f'the server of "{shown}" has ended, and no other has started'

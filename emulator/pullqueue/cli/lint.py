@@ -166,13 +166,13 @@ def explain(rules: tuple[str, ...], *, listed: bool) -> None:
     """
     from pullqueue.config.rules import (  # noqa: PLC0415 - only a run needs it
         all_rules,
-        docs_of,
         no_such_rule,
+        parse_docs,
         rules_named,
     )
 
     if listed:
-        click.echo("\n".join(_line_of(rule, docs_of(rule)) for rule in all_rules()))
+        click.echo("\n".join(_format_rule(rule, parse_docs(rule)) for rule in all_rules()))
         return
     if not rules:
         raise click.UsageError("name a rule, such as QY301, or pass --list")
@@ -180,10 +180,10 @@ def explain(rules: tuple[str, ...], *, listed: bool) -> None:
         if not rules_named(name):
             raise click.UsageError(no_such_rule(name))
     chosen = dict.fromkeys(rule for name in rules for rule in rules_named(name))
-    click.echo("\n".join(_explanation(rule, docs_of(rule)) for rule in chosen), nl=False)
+    click.echo("\n".join(_explanation(rule, parse_docs(rule)) for rule in chosen), nl=False)
 
 
-def _line_of(rule: Rule, docs: RuleDocs) -> str:
+def _format_rule(rule: Rule, docs: RuleDocs) -> str:
     """Return a rule in one line: code, name, severity, what it finds."""
     level = _OFF if rule.opt_in else rule.severity.value
     return f"{rule.code}  {rule.name:<22} {level:<8} {docs.summary}"

@@ -71,7 +71,7 @@ def _read(path: Path, name: str | PathLike[str], max_bytes: int) -> bytes:
         raise ConfigFileError(message) from error
 
 
-def stamp_of(path: str | PathLike[str]) -> Stamp | None:
+def read_stamp(path: str | PathLike[str]) -> Stamp | None:
     """Return what differs between two states of a file; None if there is none."""
     try:
         status = Path(path).stat()

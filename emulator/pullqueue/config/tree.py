@@ -96,7 +96,7 @@ class _TreeBuilder:
                     break
                 self._check_directives(event)
             elif isinstance(event, AliasEvent):
-                self._refuse_anchor(_span_of(event), f"alias `*{shorten(event.anchor or '')}`")
+                self._refuse_anchor(_event_place(event), f"alias `*{shorten(event.anchor or '')}`")
                 raise UnreadableError
             elif isinstance(event, CollectionStartEvent):
                 self._open(event, self._counted(event))
@@ -111,7 +111,7 @@ class _TreeBuilder:
 
     def _counted(self, event: NodeEvent) -> Place:
         self._nodes += 1
-        place = _span_of(event)
+        place = _event_place(event)
         if self._nodes > self._max_nodes:
             what = f"the file has more than {self._max_nodes:,} values: it is not a queue.yaml"
             self._stop("file-too-large", place, what)
@@ -140,7 +140,7 @@ class _TreeBuilder:
                 follows = names and same[1:] and names[0].key.start < same[1].key.start
                 one = len(same) == 1 or follows
                 node.pairs.append(same[0] if one else self._merge_duplicates(same))
-        node.end = _span_of(event).end if node.flow else max(node.end, _last_end(node))
+        node.end = _event_place(event).end if node.flow else max(node.end, _last_end(node))
         unknown = Scalar(start=node.start, end=node.end, text="", opaque=True)
         self._place(node if closed.known else unknown)
 
@@ -226,7 +226,7 @@ class _TreeBuilder:
         self._report("yaml-tag", Report(at=place, message=message))
 
     def _refuse_second_document(self, event: Event) -> None:
-        start = _span_of(event).start
+        start = _event_place(event).start
         message = (
             "a second YAML document begins here: queue.yaml must be one document; "
             "join the documents or split the file"
@@ -236,7 +236,7 @@ class _TreeBuilder:
     def _check_directives(self, event: DocumentStartEvent) -> None:
         if not (event.version or event.tags):
             return
-        start = _span_of(event).start
+        start = _event_place(event).start
         directive = self._text[start:].split("\n", 1)[0].rstrip()
         message = f"directive `{shorten(directive)}` makes App Engine's reader fail: remove it"
         at = Place(start, start + len(directive))
@@ -250,7 +250,7 @@ class _TreeBuilder:
         raise UnreadableError
 
 
-def _span_of(event: Event) -> Place:
+def _event_place(event: Event) -> Place:
     """Return the place of an event, its anchor and tag included."""
     start, end = event.start_mark, event.end_mark
     return Place(start.index if start else 0, end.index if end else 0)

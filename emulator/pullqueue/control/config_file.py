@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pullqueue import config as queue_yaml
-from pullqueue.config.files import read_project_file, stamp_of
+from pullqueue.config.files import read_project_file, read_stamp
 from pullqueue.config.model import QueueConfig
 from pullqueue.control.models import Model
 from pullqueue.engine.emulator import Emulator
@@ -53,7 +53,7 @@ class ConfigFile:
         """Why the file as it is now is not applied; None if it is."""
         self.loaded: datetime | None = None
         """When it was last reloaded with success, by the emulator's clock."""
-        self._seen = self._looked_at = stamp_of(self.path)
+        self._seen = self._looked_at = read_stamp(self.path)
         self._lock = threading.Lock()
 
     def read(self) -> QueueConfig:
@@ -75,7 +75,7 @@ class ConfigFile:
             TransientError: the store does not respond; the next check for changes tries again.
         """
         with self._lock:
-            self._seen = stamp_of(self.path)
+            self._seen = read_stamp(self.path)
             try:
                 config = self.read()
                 changes = _changes(emulator.config, config)
@@ -106,7 +106,7 @@ class ConfigFile:
         A change counts once the file was the same at two checks: it may be written in several
         steps, and half of a `queue.yaml` can be a valid one.
         """
-        before, self._looked_at = self._looked_at, stamp_of(self.path)
+        before, self._looked_at = self._looked_at, read_stamp(self.path)
         changed = changes and self._looked_at == before != self._seen
         if not now and not changed:
             return

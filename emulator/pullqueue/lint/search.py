@@ -107,11 +107,11 @@ class _IgnoredFiles:
 
     def _of(self, folder: Path) -> Patterns:
         if folder not in self._patterns:
-            self._patterns[folder] = Patterns(folder, _lines_of(folder / ".gitignore"))
+            self._patterns[folder] = Patterns(folder, _read_lines(folder / ".gitignore"))
         return self._patterns[folder]
 
 
-def _lines_of(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     if path.is_symlink() or not path.exists():
         return []
     try:
@@ -173,7 +173,7 @@ def _search(folder: Path, exclude: Sequence[Patterns], notes: list[str]) -> Iter
 
 def _is_ours(path: Path, notes: list[str]) -> bool:
     """Return whether a file is a queue.yaml by its content; note one of another program."""
-    text = _beginning_of(path)
+    text = _read_beginning(path)
     if path.name != CANONICAL and not _QUEUES.search(text):
         return False
     program = other_program(text)
@@ -228,7 +228,7 @@ def _is_in_project(link: Path) -> bool:
         return False
 
 
-def _beginning_of(path: Path) -> str:
+def _read_beginning(path: Path) -> str:
     """Return the beginning of a file, or nothing if it cannot be read."""
     try:
         return read_bytes(path, max_bytes=_BYTES_READ).decode(errors="replace")

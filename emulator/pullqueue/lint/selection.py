@@ -46,12 +46,12 @@ class Project:
                 yield from names
 
 
-def project_of(folder: Path) -> Project:
+def find_project(folder: Path) -> Project:
     """Read the settings of the nearest pyproject.toml that has some, upward from a folder."""
     path = folder / "pyproject.toml"
     if path.is_file() and (project := read_project(path, required=False)):
         return project
-    return project_of(folder.parent) if folder.parent != folder else Project()
+    return find_project(folder.parent) if folder.parent != folder else Project()
 
 
 def read_project(path: Path, *, required: bool = True) -> Project | None:
@@ -152,8 +152,8 @@ class Selection:
         folder = real_path(Path())
         self._arguments = arguments
         self._config = read_project(Path(arguments.config)) if arguments.config else None
-        self._project_of = cache(project_of)
-        self.project = self._config or self._project_of(folder)
+        self._find_project = cache(find_project)
+        self.project = self._config or self._find_project(folder)
         """The settings of the whole run."""
         self.exclude = (
             self.project.exclude,
@@ -178,7 +178,7 @@ class Selection:
 
     def settings(self, path: Path) -> Settings:
         """Return the settings for a file, given by its absolute path."""
-        project = self._config or self._project_of(path.parent)
+        project = self._config or self._find_project(path.parent)
         arguments, options = self._arguments, project.options
         profile = arguments.profile or options.profile or PROFILES[0]
         levels = _levels({}, options, profile=profile, ignored=project.ignored(path))

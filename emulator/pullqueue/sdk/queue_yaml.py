@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pullqueue import config
-from pullqueue.config.files import Stamp, stamp_of
+from pullqueue.config.files import Stamp, read_stamp
 from pullqueue.config.model import QueueConfig
 
 _NAMES = ("queue.yaml", "queue.yml", "WEB-INF/appengine-generated/queue.yaml")
@@ -55,6 +55,6 @@ def _find(path: str | None, root: str | None) -> tuple[Path, Stamp] | None:
     if root is not None:
         paths += [Path(root, name) for name in _NAMES]
     for candidate in paths:
-        if stamp := stamp_of(candidate):
+        if stamp := read_stamp(candidate):
             return candidate, stamp
     return None

@@ -6,7 +6,7 @@ import pytest
 
 from pullqueue.config.check import check
 from pullqueue.config.findings import Severity
-from pullqueue.config.rules import Rule, all_rules, docs_of, no_such_rule, rules_named
+from pullqueue.config.rules import Rule, all_rules, no_such_rule, parse_docs, rules_named
 from pullqueue.config.settings import Settings
 
 
@@ -29,7 +29,7 @@ def _rules_found(rule: Rule, content: bytes, note: str) -> set[str]:
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
 def test_samples_show_what_the_rule_finds(rule: Rule) -> None:
     """The bad samples of a rule are reported by it, the good ones by none that warns."""
-    docs = docs_of(rule)
+    docs = parse_docs(rule)
     assert docs.summary
     assert docs.source
     assert [sample for sample in docs.samples if not sample.good]

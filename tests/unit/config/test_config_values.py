@@ -87,8 +87,7 @@ def test_values_with_a_unit(
     assert [text for text in expected if validator().is_valid(file_with(text))] == [*values]
 
 
-def test_values_that_a_schema_cannot_compute() -> None:
-    """An age limit is cut off to whole seconds; a value is one that a number can hold."""
+def test_an_age_limit_is_cut_off_to_whole_seconds_and_fits_a_number() -> None:
     assert parse_age_limit("0.5s") == 0
     assert parse_age_limit("1e400d") is None
     assert parse_storage_limit("9" * 400 + "T") is None
@@ -129,21 +128,18 @@ def test_tags_and_quotes_come_before_the_text() -> None:
     assert not assign_type(misfit, tag="tag:yaml.org,2002:int", plain=True)
 
 
-def test_integers() -> None:
-    """A whole number is what Python's int() makes of the typed value, but for exponents."""
+def test_a_whole_number_is_what_python_makes_of_it_without_exponents() -> None:
     integers = {"5": 5, "5.7": 5, "yes": 1, "010": 8} | dict.fromkeys(("1e2", ".inf", "ten", "~"))
     assert {text: as_integer(scalar(text)) for text in integers} == integers
     assert as_integer(scalar("10", quoted=True)) == 10
 
 
-def test_numbers() -> None:
-    """A number is finite and fits a float; truth values are not numbers."""
+def test_a_number_is_finite_and_a_truth_value_is_not_one() -> None:
     numbers = {"0.1": 0.1, "5": 5.0} | dict.fromkeys(("true", ".nan", "10s", "~", "9" * 400))
     assert {text: as_number(scalar(text)) for text in numbers} == numbers
 
 
-def test_booleans() -> None:
-    """Only YAML's truth values are true or false."""
+def test_only_yamls_truth_values_are_true_or_false() -> None:
     assert as_boolean(scalar("no")) is False
     assert as_boolean(scalar("true")) is True
     assert as_boolean(scalar("false", quoted=True)) is None

@@ -54,8 +54,7 @@ def _compare(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("case", FILES, ids=lambda case: case.stem)
-def test_report_and_fix_of_each_case(case: Path) -> None:
-    """A case has its faults and no others; its report, and its fixed text, are those kept."""
+def test_each_case_has_its_findings_and_its_fix_and_no_others(case: Path) -> None:
     report = _lint(case)
     expected = [match for match in EXPECTED.finditer(case.read_bytes()) if match[2]]
     assert [(finding.rule, finding.line) for finding in report.findings] == [
@@ -92,8 +91,7 @@ def test_nothing_is_kept_of_cases_that_are_gone() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_formats(name: str) -> None:
-    """Every format writes the findings of some cases as it is kept."""
+def test_every_format_writes_the_findings_as_they_are_kept(name: str) -> None:
     report = RunReport([_lint(CASES / f"{case}.yaml") for case in SHOWN])
     text = reporter(name)(report).replace(f'"{version("pullqueue")}"', '"VERSION"')
     _compare(CASES / "formats" / f"{name}.txt", text)

@@ -175,8 +175,7 @@ def test_watching_checks_again_after_each_change(
         (b'<?xml version="1.0" encoding="nonsense"?><queue-entries/>', "not XML: "),
     ],
 )
-def test_files_other_than_queue_xml(data: bytes, message: str) -> None:
-    """What is not a queue.xml is refused in a line."""
+def test_what_is_not_a_queue_xml_is_refused_in_one_line(data: bytes, message: str) -> None:
     with pytest.raises(QueueXmlError, match="^" + message.replace("(", r"\(")):
         convert_xml(data)
 

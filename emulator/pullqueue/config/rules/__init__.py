@@ -16,10 +16,10 @@ from pullqueue.config.rules import (  # noqa: F401 - each adds its rules
     retries,
     values,
 )
-from pullqueue.config.rules.base import Rule, RuleDocs, Sample, defined_rules, docs_of
+from pullqueue.config.rules.base import Rule, RuleDocs, Sample, defined_rules, parse_docs
 from pullqueue.text import closest, shorten
 
-__all__ = ["Rule", "RuleDocs", "Sample", "all_rules", "docs_of", "no_such_rule", "rules_named"]
+__all__ = ["Rule", "RuleDocs", "Sample", "all_rules", "no_such_rule", "parse_docs", "rules_named"]
 
 _PREFIX = re.compile(r"QY[0-9]{0,3}")
 

@@ -247,8 +247,8 @@ def bucket_size_default(view: View) -> Iterator[Report]:
 def queue_removed(view: View) -> Iterator[Report]:
     """A queue of an earlier version of the file was removed.
 
-    The next deployment disables it: its tasks are kept, and nobody can reach them. Needs
-    `--against`.
+    The next deployment pauses it (before gcloud 332, it was disabled): its tasks are kept, and
+    nobody can reach them. Needs `--against`.
 
     Bad (against mail and jobs):
         queue:
@@ -268,7 +268,7 @@ def queue_removed(view: View) -> Iterator[Report]:
         entry = view.top.entries.get("queue")
         listed = ", ".join(f'"{shorten(name)}"' for name in removed)
         message = (
-            f"removed: {listed}; a deployment disables a removed queue and its tasks cannot be "
+            f"removed: {listed}; a deployment stops a removed queue and its tasks cannot be "
             "reached: empty it first, or keep it"
         )
         at = entry.key_place if entry else view.top.place

@@ -163,7 +163,7 @@ class RuleDocs(NamedTuple):
 _SECTION = re.compile(r"^(Bad|Good|Source)(?: \(([^)]*)\))?:(.*)$", re.MULTILINE)
 
 
-def docs_of(rule: Rule) -> RuleDocs:
+def parse_docs(rule: Rule) -> RuleDocs:
     """Parse a rule's docstring."""
     text = inspect.cleandoc(rule.check.__doc__ or "")
     summary, _, rest = text.partition("\n\n")

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pullqueue.config.findings import Finding, Label, Severity
-from pullqueue.config.rules import Rule, all_rules, docs_of
+from pullqueue.config.rules import Rule, all_rules, parse_docs
 from pullqueue.lint.report import FileReport, RunReport
 from pullqueue.lint.reporters.ci import fingerprints
 from pullqueue.lint.reporters.data import EditRange, edit_ranges, to_json
@@ -38,7 +38,7 @@ def report_sarif(report: RunReport) -> str:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    docs = docs_of(rule)
+    docs = parse_docs(rule)
     samples = "\n".join(
         f"{'Good' if sample.good else 'Bad'}:\n\n{sample.text}" for sample in docs.samples
     )
