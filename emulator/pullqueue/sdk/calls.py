@@ -27,8 +27,8 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 from pullqueue.sdk.imports import messages
-from pullqueue.sdk.protocol import text_of
-from pullqueue.sdk.task_messages import request_of
+from pullqueue.sdk.protocol import decode_name
+from pullqueue.sdk.task_messages import read_request
 from pullqueue.tasks import DeleteResult, NewTask, Task
 from pullqueue.text import shorten
 
@@ -64,9 +64,9 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
     added: list[Task] = []
     try:
         added, refused = verbs.insert(queue, [new_task(queue, add) for add in adds])
-        codes = [_ADD_CODES[refused.get(text_of(add.task_name))] for add in adds]
+        codes = [_ADD_CODES[refused.get(decode_name(add.task_name))] for add in adds]
     except InvalidTaskError as error:
-        codes = [_code_of(queue, add) for add in adds]
+        codes = [_find_code(queue, add) for add in adds]
         if len(adds) == 1 or set(codes) == {_Error.SKIPPED}:
             raise
         _log.warning('queue "%s": a batch of %d was not added: %s', queue.name, len(adds), error)
@@ -104,7 +104,7 @@ def new_task(queue: Queue, add: Any) -> NewTask:
         name=_text(add.task_name, "task name", InvalidTaskNameError) or None,
         tag=_text(add.tag, "tag", InvalidTagError) if add.HasField("tag") else None,
         eta_usec=add.eta_usec,
-        request=request_of(add, queue.name) if queue.is_push else None,
+        request=read_request(add, queue.name) if queue.is_push else None,
     )
 
 
@@ -130,7 +130,7 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
 
 def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
     """Change the end of a lease."""
-    name = text_of(request.task_name)
+    name = decode_name(request.task_name)
     held_usec = request.eta_usec
     if held_usec >= _EXACT_FLOAT_USEC:
         current_usec = queue.get_task(name).eta_usec
@@ -142,7 +142,7 @@ def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
 
 def delete(queue: Queue, request: Any, response: Any) -> None:
     """Delete tasks by name, any number of them."""
-    results = queue.delete_tasks(list(map(text_of, request.task_name)))
+    results = queue.delete_tasks(list(map(decode_name, request.task_name)))
     response.result.extend(map(DELETE_CODES.__getitem__, results))
 
 
@@ -209,7 +209,7 @@ def _free_name(emulator: Emulator, queue: Queue) -> str:
             continue
 
 
-def _code_of(queue: Queue, add: Any) -> int:
+def _find_code(queue: Queue, add: Any) -> int:
     """Return the code of a task in a batch that is refused."""
     try:
         queue.check([new_task(queue, add)])

@@ -15,7 +15,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.sdk.calls import DELETE_CODES
 from pullqueue.sdk.imports import messages, taskqueue, taskqueue_stub
-from pullqueue.sdk.protocol import text_of
+from pullqueue.sdk.protocol import decode_name
 from pullqueue.sdk.task_messages import RETRY_FIELDS, fill_retry, fill_task
 from pullqueue.tasks import Task
 
@@ -50,13 +50,13 @@ class GroupQueue:
 
     def GetTaskAsDict(self, name: str) -> dict[str, Any] | None:
         """Return a task; None: there is none."""
-        found = (task for task in self.GetTasksAsDicts() if task["name"] == text_of(name))
+        found = (task for task in self.GetTasksAsDicts() if task["name"] == decode_name(name))
         return next(found, None)
 
     @bypass_interceptors()
     def Delete(self, name: str) -> int:
         """Delete a task, whose name cannot be used again; return the code of the result."""
-        (result,) = self._queue.delete_tasks([text_of(name)])
+        (result,) = self._queue.delete_tasks([decode_name(name)])
         return int(DELETE_CODES[result])
 
     @bypass_interceptors()
@@ -87,11 +87,11 @@ class Group:
 
     def HasQueue(self, name: str) -> bool:
         """Return whether there is a queue of a name."""
-        return text_of(name) in self.GetQueues()
+        return decode_name(name) in self.GetQueues()
 
     def GetQueue(self, name: str) -> GroupQueue:
         """Return a queue; a KeyError says that there is none, as in Google's stub."""
-        return self.GetQueues()[text_of(name)]
+        return self.GetQueues()[decode_name(name)]
 
     def GetQueues(self) -> dict[str, GroupQueue]:
         """Return the queues by name."""

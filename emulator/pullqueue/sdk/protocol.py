@@ -61,7 +61,7 @@ def _caller(logs: Sequence[CallLog]) -> Caller:
     return Caller(logs[0].origin(Interface.SDK), touched=Touched())
 
 
-def text_of(data: bytes | str) -> str:
+def decode_name(data: bytes | str) -> str:
     """Return a name of the SDK's messages, which hold bytes, as text.
 
     A name that is not in UTF-8 is replaced by one that nothing has.
@@ -83,7 +83,7 @@ def logged_call(
     return {
         "method": f"{service}.{method}",
         # Statistics are those of several queues.
-        "queue": text_of(name if isinstance(name, bytes) else next(iter(name), b"")),
+        "queue": decode_name(name if isinstance(name, bytes) else next(iter(name), b"")),
         "status": status,
         "body": _format_message(request),
         "response": _format_message(response) if error is None else str(error).encode(),

@@ -28,7 +28,7 @@ from pullqueue.sdk.imports import (
     messages,
     taskqueue_stub,
 )
-from pullqueue.sdk.protocol import EagerRPC, application_error, sdk_error, text_of
+from pullqueue.sdk.protocol import EagerRPC, application_error, decode_name, sdk_error
 from pullqueue.sdk.queue_yaml import QueueYaml
 from pullqueue.text import quoted
 
@@ -239,11 +239,11 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
             InvalidQueueNameError: all names are valid that queue.yaml allows, but not this one.
         """
         try:
-            return self._emulator.queue(text_of(name))
+            return self._emulator.queue(decode_name(name))
         except UnknownQueueError:
             if not self._all_queues_valid:
                 raise
-            settings = QueueSettings(name=queue_name(text_of(name)))
+            settings = QueueSettings(name=queue_name(decode_name(name)))
             config = self._emulator.config
             queues = (*config.queues, settings)
             # Unlike the deployment of a queue.yaml, this leaves other queues paused.

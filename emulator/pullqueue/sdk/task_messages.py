@@ -31,7 +31,7 @@ _APPSPOT = re.compile(r"(?:(?P<target>.+?)\.)??[^.]+(?:\.[a-z]+\.r)?\.appspot\.c
 """The host of an app in production: a target, or none, the app, and in newer ones the region."""
 
 
-def request_of(add: Any, queue_name: str) -> HttpRequest:
+def read_request(add: Any, queue_name: str) -> HttpRequest:
     """Return how the task of an add request is sent.
 
     Raises:
@@ -52,13 +52,13 @@ def request_of(add: Any, queue_name: str) -> HttpRequest:
         url or f"/_ah/queue/{queue_name}",
         _MESSAGE.RequestMethod.Name(add.method),
         headers,
-        next((_target_of(value) for name, value in headers if name.lower() == "host"), None),
+        next((_read_target(value) for name, value in headers if name.lower() == "host"), None),
         read_retry(add),
         seconds,
     )
 
 
-def _target_of(host: str) -> str | None:
+def _read_target(host: str) -> str | None:
     """Return the target of a task, which the SDK's client puts before the host of the app.
 
     It is the default host that the emulator supplies, or that of an app in production. An app that

@@ -49,7 +49,7 @@ class HostedServices(Protocol):
 
     names: frozenset[str]
 
-    def messages_of(self, service: str, method: str) -> tuple[Any, Any] | None:
+    def find_messages(self, service: str, method: str) -> tuple[Any, Any] | None:
         """Return the classes of the request and the response of a method; None: it has none."""
 
     def call(
@@ -124,7 +124,7 @@ class CallServer:
             return self._answer(request, logged, partial(self._call_service, adds=adds, usec=usec))
         if self._upstream is None:
             return self._answer_alone(request)
-        response = _answer_of(self._upstream, data)
+        response = _ask_upstream(self._upstream, data)
         if method == "Commit" and _has_result(response):
             self._stub.add_committed(adds)
         return response
@@ -135,7 +135,7 @@ class CallServer:
         """Parse a request, make its call, and return the response."""
         service, method = request.service_name, request.method
         try:
-            kinds = self._messages_of(service, method)
+            kinds = self._find_messages(service, method)
         except apiproxy_errors.Error as error:
             return _refusal(error)
         if kinds is None:
@@ -152,9 +152,9 @@ class CallServer:
         logged |= logged_call(service, method, call, result, None)
         return _serialized(remote_api.Response(response=result.SerializeToString()))
 
-    def _messages_of(self, service: str, method: str) -> tuple[Any, Any] | None:
+    def _find_messages(self, service: str, method: str) -> tuple[Any, Any] | None:
         if service != SERVICE:
-            return self._services.messages_of(service, method) if self._services else None
+            return self._services.find_messages(service, method) if self._services else None
         if method not in CALLS:
             return None
         names = (f"TaskQueue{method}Request", f"TaskQueue{method}Response")
@@ -219,7 +219,7 @@ def _deadline_usec(text: str | None) -> int:
         return round(DEADLINE_SECONDS * USEC_PER_SECOND)
 
 
-def _answer_of(upstream: str, data: bytes) -> bytes:
+def _ask_upstream(upstream: str, data: bytes) -> bytes:
     """Return the upstream's answer to a serialized request, or an error that names it."""
     try:
         with closing(HTTPConnection(upstream, timeout=_UPSTREAM_SECONDS)) as connection:

@@ -101,7 +101,7 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
 
     def _checked_app(self, request: Any) -> str:
         """Return the app of a request, which may use no data but its own."""
-        app = _app_of(request)
+        app = _find_app(request)
         if self._project is not None and full_app_id.project_id(app) != self._project:
             raise apiproxy_errors.ApplicationError(
                 datastore_pb.Error.BAD_REQUEST,
@@ -118,9 +118,9 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
             for entity, _ in tracker._put.values():
                 version = txn.GetMutationVersion(entity.key)
                 stored = StoredEntity(entity.SerializeToString(), version)
-                self._changed[_key_text(entity.key)] = stored
+                self._changed[_format_key(entity.key)] = stored
             for reference in tracker._delete.values():
-                self._changed[_key_text(reference)] = None
+                self._changed[_format_key(reference)] = None
 
     def _write(self, tasks: list[bytes]) -> list[int]:
         """Write to the journal what has changed."""
@@ -173,12 +173,12 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
         """Do nothing; Google's method looks through all entity groups after each commit."""
 
 
-def _key_text(reference: Any) -> str:
+def _format_key(reference: Any) -> str:
     """Return what identifies an entity, whatever runtime has serialized its key."""
     return repr(datastore_types.ReferenceToKeyValue(reference))
 
 
-def _app_of(request: Any) -> str:
+def _find_app(request: Any) -> str:
     """Return the application id of a request.
 
     Each kind of request has it in another place: in itself, in a key or a cursor.

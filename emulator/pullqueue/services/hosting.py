@@ -86,11 +86,11 @@ class Services:
         if self.journal is not None:
             self.journal.close()
 
-    def messages_of(self, service: str, method: str) -> tuple[Any, Any] | None:
+    def find_messages(self, service: str, method: str) -> tuple[Any, Any] | None:
         """Return the classes of the request and the response of a method; None: it has none."""
-        from pullqueue.services.stubs import messages_of  # noqa: PLC0415 - imports the SDK
+        from pullqueue.services.stubs import find_messages  # noqa: PLC0415 - imports the SDK
 
-        return messages_of(service, method)
+        return find_messages(service, method)
 
     def call(
         self,
@@ -142,13 +142,15 @@ class Services:
         if service not in _IN_PROCESS:
             return nullcontext()
         from pullqueue.sdk.imports import apiproxy_errors  # noqa: PLC0415 - imports the SDK
-        from pullqueue.services.stubs import client_of  # noqa: PLC0415 - the same
+        from pullqueue.services.stubs import use_local_client  # noqa: PLC0415 - the same
 
         if DATASTORE not in self.names:
             raise apiproxy_errors.FeatureNotEnabledError(
                 f"the service {service} needs {DATASTORE}: name it in --services, too"
             )
-        return client_of(self, self._stub("blobstore") if "blobstore" in self.names else None)
+        return use_local_client(
+            self, self._stub("blobstore") if "blobstore" in self.names else None
+        )
 
     def tasks(self) -> list[tuple[int, bytes]]:
         """Return the tasks of commits that no queue has, as a crash came between, with numbers."""

@@ -56,7 +56,7 @@ def make_stub(service: str, services: Services) -> Any:
 
 
 @cache
-def messages_of(service: str, method: str) -> tuple[Any, Any] | None:
+def find_messages(service: str, method: str) -> tuple[Any, Any] | None:
     """Return the classes of the request and the response of a method; None: it has none.
 
     Raises:
@@ -78,7 +78,7 @@ def messages_of(service: str, method: str) -> tuple[Any, Any] | None:
 
 
 @contextmanager
-def client_of(services: Services, blobstore: Any) -> Iterator[None]:
+def use_local_client(services: Services, blobstore: Any) -> Iterator[None]:
     """Make the SDK's client in this process call the services of a server, in the block.
 
     Some stubs write to the datastore by it.
