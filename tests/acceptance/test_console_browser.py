@@ -49,6 +49,7 @@ PAGES = (
     "/queues/push/tasks/task-push",
     "/exhausted",
     "/workers",
+    "/tasks?search=task",
     "/requests",
     "/requests/1",
     "/faults",

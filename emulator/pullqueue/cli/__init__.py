@@ -138,6 +138,11 @@ def completion(*, shell: str) -> None:
     click.echo(kind(pullqueue, {}, "pullqueue", "_PULLQUEUE_COMPLETE").source())
 
 
+def _is_plain() -> bool:
+    """Return whether the terminal shows, or is to show, neither colour nor bold text."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status.
 
@@ -151,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=given,
             prog_name="pullqueue",
             standalone_mode=False,
-            color=False if os.environ.get("NO_COLOR") else None,
+            color=False if _is_plain() else None,
         )
     except Exception as error:  # noqa: BLE001 - reported, or logged with its traceback
         # What follows `--` are the arguments of another program.

@@ -124,7 +124,7 @@ def confirm(question: str) -> None:
         click.echo(err=True)  # ends the line of the question
         sure = False
     if not sure:
-        raise click.ClickException("nothing was deleted: answer y, or pass --yes")
+        raise click.ClickException("nothing was changed: answer y, or pass --yes")
 
 
 def content_of(file: Path) -> bytes:

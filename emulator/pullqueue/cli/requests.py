@@ -94,7 +94,7 @@ def requests(
         map(_row, answer["requests"]),
         f"no requests{advice}",
         cut=("CLIENT", "TASKS", "METHOD", "QUEUE"),
-        left_out=("MS", "TIME (UTC)"),
+        left_out=("MS", "INTERFACE"),
     )
     show(answer, table)
     if answer["next"] is not None:

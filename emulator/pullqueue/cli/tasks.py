@@ -553,10 +553,13 @@ def _row(task: Json) -> list[object]:
     if push:
         group = preview(f"{push['request']['method']} {push['request']['url']}")
         group += _last_result(push)
+    state = task["state"]
+    if push and push["last_status"] is not None and state in ("exhausted", "retrying"):
+        state += f", {push['last_status'] or 'no response'}"
     return [
         task["name"],
         group,
-        task["state"] if left is None else f"leased, {format_span(left)} left",
+        state if left is None else f"leased, {format_span(left)} left",
         when(eta) if (eta := push["next_attempt"] if push else task["eta"]) else "",
         task["retry_count"] if limit is None or push else f"{task['retry_count']} of {limit}",
         payload["bytes"],

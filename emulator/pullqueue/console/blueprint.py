@@ -42,6 +42,7 @@ _PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
     ("/change/confirm", Pages.confirm_change),
     ("/exhausted", Pages.exhausted),
     ("/exhausted.jsonl", Pages.download_exhausted),
+    ("/tasks", Pages.found),
     ("/workers", Pages.workers),
     ("/requests", Pages.requests),
     ("/requests/clear", Pages.confirm_clear),

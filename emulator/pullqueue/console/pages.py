@@ -61,6 +61,7 @@ from pullqueue.control.task_lists import (
     FailureQuery,
     ListQuery,
     TaskQuery,
+    list_all_tasks,
     list_exhausted,
     list_failures,
     list_tasks,
@@ -243,6 +244,18 @@ class Pages:
         query = {**chosen, "payload": "full", "limit": "100000"}  # 1,000 per queue are kept
         tasks = list_exhausted(self._state, parse_query(query, ExhaustedQuery)).tasks
         return _download(b"".join(map(_seed_line, tasks)), "exhausted.jsonl")
+
+    def found(self) -> Response:
+        """Return the page of tasks of all queues with a text, exhausted ones as well."""
+        chosen = _chosen("search")
+        tasks: list[TaskResource] = []
+        total = 0
+        if "search" in chosen:
+            stored = list_all_tasks(self._state, TaskQuery(search=chosen["search"]))
+            exhausted = list_exhausted(self._state, ExhaustedQuery(search=chosen["search"]))
+            tasks = [*stored.tasks, *exhausted.tasks]
+            total = stored.total + exhausted.total
+        return self._page("found", tasks=tasks, total=total, chosen=chosen)
 
     def workers(self) -> Response:
         """Return the page of the clients and their leases."""

@@ -283,7 +283,7 @@ def test_asking_before_tasks_are_lost(
         refused = run(order, stdin=stdin)
         assert refused.status == 1
         assert stdin is None or f"{question} [y/N]:" in refused.err
-        assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or pass --yes\n")
+        assert refused.err.endswith("pullqueue: nothing was changed: answer y, or pass --yes\n")
     assert len(emulator.queue("pull").list_tasks()) == 2
 
     # Older versions of click put a space of the question's on standard output.
@@ -563,3 +563,18 @@ def test_activity_outlives_a_reset(run: Run) -> None:
     shown = run("activity").out.splitlines()
     assert [line.split("  ")[1] for line in shown[1:]] == ["reset the server", "paused queue pull"]
     assert json.loads(run("activity --json").out)["activity"][0]["client"] == "pullqueue command"
+
+
+def test_the_status_of_exhausted_tasks_is_beside_their_state(run: Run, emulator: Emulator) -> None:
+    settings = QueueSettings(name="push", retry_parameters=RetryParameters(task_retry_limit=0))
+    emulator.reconfigure(replace(emulator.config, queues=(settings,)))
+    emulator.queue("push").add(name="a")
+    run_tasks(emulator, send=lambda _: 503)
+
+    assert "exhausted, 503" in run("tasks list --state exhausted").out
+
+
+def test_requests_have_their_time_on_a_narrow_terminal(server: Server) -> None:
+    http.get(f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull", timeout=60)
+
+    assert "TIME (UTC)" in shown_on_terminal("requests", "--url", server.url, columns=80)

@@ -41,6 +41,7 @@ PAGES = (
     "/queues/pull/tasks/lost",
     "/exhausted",
     "/workers",
+    "/tasks?search=a",
     "/requests",
     "/requests/1",
     "/requests/clear",
@@ -540,3 +541,10 @@ def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
     assert answer.status_code == 500
     assert "the store&#39;s file" in answer.text
     assert "2026-01-01 00:00:00" in answer.text
+
+
+def test_a_task_is_found_in_any_queue(console: ConsoleClient) -> None:
+    """By a part of its name or payload, exhausted ones as well."""
+    assert 'id="task-push-sent"' in console.page("/tasks?search=SEN")
+    assert 'id="task-pull-lost"' in console.page("/tasks?search=lost")
+    assert "No task has “nowhere”" in console.page("/tasks?search=nowhere")
