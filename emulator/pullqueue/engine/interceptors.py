@@ -54,7 +54,7 @@ _VERB_OF_METHOD = {
     "modify_lease": "modify_task_lease",
     "acknowledge": "delete_tasks",
 }
-"""The methods of `Queue` whose calls have another verb; the verbs are the SDK's."""
+"""The functions of `verbs` whose calls have another verb; the verbs are the SDK's."""
 
 
 class Touched:
@@ -117,7 +117,7 @@ class QueueCall(NamedTuple):
 
     queue: QueueBase
     method: str
-    """The queue's method through which all such calls go, such as `lease`."""
+    """The method of `Queue`, or the function of `verbs`, through which all such calls go."""
     arguments: tuple[object, ...]
     options: Mapping[str, object]
 
@@ -246,7 +246,10 @@ class Interceptors:
 
 
 def interceptable(method: Callable[Concatenate[_Q, _P], _R]) -> Callable[Concatenate[_Q, _P], _R]:
-    """Decorate a method of `Queue` whose calls go through the interceptors of its emulator."""
+    """Decorate a call to a queue that goes through the interceptors of its emulator.
+
+    It is a method of `Queue`, or a function of `verbs`.
+    """
 
     @wraps(method)
     def call(queue: _Q, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
