@@ -88,6 +88,7 @@ def format_span(seconds: int) -> str:
 
 def format_time(time: datetime) -> str:
     """Return a time as production writes it: in the time zone of its data center in California."""
+    # Where the system has no time zones, they are those of tzdata, which the extra has.
     return time.astimezone(ZoneInfo("America/Los_Angeles")).isoformat()
 
 
