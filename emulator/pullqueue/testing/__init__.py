@@ -19,7 +19,7 @@ from pullqueue.testing.assertions import (
     assert_exhausted,
     assert_leased,
 )
-from pullqueue.testing.clock import FixtureClock, advance_to_next_event, exhaust, expire_leases
+from pullqueue.testing.clock import FixtureClock, exhaust
 from pullqueue.testing.crash import Crash, CrashFailure, CrashTestError, crash_test
 from pullqueue.testing.describing import describe
 from pullqueue.testing.drain import drain, drain_async
@@ -56,7 +56,6 @@ __all__ = [
     "WorkerInterrupt",
     "WorkerKilled",
     "WorkerStopped",
-    "advance_to_next_event",
     "assert_added",
     "assert_available",
     "assert_empty",
@@ -68,7 +67,6 @@ __all__ = [
     "drain_async",
     "emulation",
     "exhaust",
-    "expire_leases",
     "freeze",
     "race_test",
     "record_calls",
