@@ -116,7 +116,7 @@ def exec(  # noqa: A001 - the command's name
 def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: int) -> int:
     """Run a program with a server of its own."""
     hint = _hint_at_default_server()
-    from pullqueue.cli._service import set_up_logs  # noqa: PLC0415 - imported when it runs
+    from pullqueue.cli._process import set_up_logs  # noqa: PLC0415 - imported when it runs
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     set_up_logs(log_format="text", log_level="warning")

@@ -136,16 +136,16 @@ class ServeOptions(EmulatorOptions):
 
 def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
     """Serve until a signal stops the server; report its port once it listens."""
-    from pullqueue.cli import _service  # noqa: PLC0415 - imported when it runs
+    from pullqueue.cli import _process  # noqa: PLC0415 - imported when it runs
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     # Else gRPC's core writes lines of its own to the error stream.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    _service.set_up_logs(log_format=options.log_format, log_level=options.log_level)
+    _process.set_up_logs(log_format=options.log_format, log_level=options.log_level)
     file, cron = options.config_file(), options.cron_jobs()
     emulator, services = options.open(file, max_tasks=options.max_tasks)
     with closing(services), closing(emulator):
-        signals = _service.Signals(emulator)
+        signals = _process.Signals(emulator)
         server = Server(
             emulator,
             host=options.host,

@@ -37,7 +37,7 @@ class Started(Model):
     started: bool
 
 
-class Delivery(Model):
+class QueueDelivery(Model):
     """How fast the tasks of a push queue are sent, and what the attempts led to."""
 
     rate: Annotated[
@@ -53,7 +53,7 @@ class Delivery(Model):
 
 
 @operation("GET", "/queues/{queue}/delivery", key="delivery")
-def get_delivery(state: ServerState, queue: str) -> Delivery:
+def get_delivery(state: ServerState, queue: str) -> QueueDelivery:
     """Return how a push queue is delivered, and its latest attempts."""
     found = state.emulator.queue(queue)
     if not found.is_push:
@@ -65,7 +65,7 @@ def get_delivery(state: ServerState, queue: str) -> Delivery:
         if logged.interface is Interface.PUSH and logged.queue == queue
     )
     delivery = None if state.push_to.kept(settings) else state.delivery
-    return Delivery(
+    return QueueDelivery(
         rate=settings.effective_rate,
         enforced_rate=None if delivery is None else delivery.enforced_rate(found),
         bucket_size=settings.effective_bucket_size,

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import pullqueue
 from pullqueue import Emulator, Limits, ManualClock, NewTask, SystemClock
-from pullqueue.cli._service import Signals
+from pullqueue.cli._process import Signals
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.request_log import Request

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from pullqueue.cli._service import LogFormatter
+from pullqueue.cli._process import LogFormatter
 
 
 def record(message: str) -> logging.LogRecord:
