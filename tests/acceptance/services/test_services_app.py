@@ -124,7 +124,8 @@ def test_a_command_deletes_the_data(folder: Path) -> None:
         assert client.get("a") is None
         second = completed([*SERVE, "--port", "0", "--data", "data"], cwd=folder)
         served.process.terminate()
-        output, _ = served.process.communicate(timeout=60)
+        assert served.process.stdout is not None
+        output = served.process.stdout.read()
 
     assert "Datastore and blobs are stored in data\n" in output
     assert f"Tasks are stored in sqlite:///{folder / 'data' / 'tasks.db'}\n" in output
