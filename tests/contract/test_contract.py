@@ -424,8 +424,9 @@ class TestPush:
         assert [task.name for task in push.listed()] == [generated, later]
         assert push.get(generated).eta_usec == to_usec(now)
 
-    def test_a_name_in_use_is_refused(self, push: PushInterface) -> None:
-        """It is in use while the task is there, and for 7 days after the task was deleted."""
+    def test_a_name_is_refused_while_its_task_is_there_and_for_7_days_after(
+        self, push: PushInterface
+    ) -> None:
         push.add(b"first", queue=PUSH, name="same")
         with push.refuses(NameInUseError):
             push.add(b"second", queue=PUSH, name="same")

@@ -106,8 +106,9 @@ class TestChangeLease:
         assert refusal(call("PATCH", path, json=body))[::2] == (400, message)
 
     @pytest.mark.parametrize("verb", ["POST", "PATCH"])
-    def test_the_new_length_is_needed(self, call: Call, held: dict[str, Any], verb: str) -> None:
-        """Both want newLeaseSeconds, up to a week."""
+    def test_update_and_patch_need_new_lease_seconds_up_to_a_week(
+        self, call: Call, held: dict[str, Any], verb: str
+    ) -> None:
         missing = refusal(call(verb, "pull/tasks/one", json=held))
         too_long = refusal(call(verb, "pull/tasks/one?newLeaseSeconds=604801", json=held))
 

@@ -105,8 +105,9 @@ def test_a_bad_selector_changes_nothing(client: Client, emulator: Emulator) -> N
 
 
 @pytest.mark.parametrize("query", ["fields=", "fields=id"])
-def test_a_method_without_an_answer(client: Client, emulator: Emulator, query: str) -> None:
-    """Nothing can be selected from a deletion, and an empty selector selects everything."""
+def test_an_empty_selector_selects_everything_and_a_deletion_has_nothing(
+    client: Client, emulator: Emulator, query: str
+) -> None:
     emulator.queue("pull").add(b"", name="one")
 
     assert client.delete(f"{ROOT}/pull/tasks/one?{query}").status_code == 204

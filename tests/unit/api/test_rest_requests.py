@@ -166,8 +166,7 @@ class TestParameters:
 
 class TestVerbs:
     @pytest.mark.parametrize("path", ["pull/tasks", "pull/tasks/"])
-    def test_a_slash_at_the_end(self, call: Call, path: str) -> None:
-        """It changes nothing, for any verb."""
+    def test_a_slash_at_the_end_changes_nothing(self, call: Call, path: str) -> None:
         assert call("POST", path, data=TASK).get_json()["id"] == "one"
         assert call("GET", path).status_code == 200
 

@@ -164,10 +164,9 @@ class TestSharedStore:
         with pytest.raises(UnknownQueueError, match="was deleted"):
             held.add()
 
-    def test_a_queue_that_the_other_has_in_queue_yaml(
+    def test_a_runtime_queue_is_one_of_queue_yaml_where_that_lists_it(
         self, emulators: list[Emulator], clock: ManualClock
     ) -> None:
-        """It is one of queue.yaml there, also if this one made it at run time."""
         made = replace(OTHER, name="made")
         emulators[1].reconfigure(QueueConfig(queues=(*CONFIG.queues, made)))
 
@@ -306,8 +305,7 @@ class TestReconfigure:
         assert [task.name for task in queue.list_tasks()] == left
 
 
-def test_contents_of_an_unknown_queue() -> None:
-    """They are refused, and nothing is lost."""
+def test_contents_of_an_unknown_queue_are_refused_and_nothing_is_lost() -> None:
     first = Emulator(CONFIG, clock=ManualClock())
     first.queue("other").add(b"work")
     second = Emulator(QueueConfig(queues=(PULL,)), clock=ManualClock())

@@ -30,8 +30,7 @@ def test_the_flow_outlives_the_record() -> None:
     }
 
 
-def test_all_that_is_recorded_is_in_the_flow() -> None:
-    """Also where it is more than a day's number of minutes, as in other stores."""
+def test_all_that_is_recorded_is_in_the_flow_for_any_time() -> None:
     log = EventLog(2000)
     for minute in range(3000):
         log.record(EventKind.ADDED, minute * MINUTE_USEC, [task("one")])

@@ -157,8 +157,9 @@ class TestModify:
             queue.modify_task_lease("one", 60)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("eta", [START, START + timedelta(hours=1)])
-    def test_a_task_that_was_never_leased(self, queue: Queue, eta: datetime) -> None:
-        """It is refused whether its eta lies ahead or not."""
+    def test_a_task_that_was_never_leased_cannot_be_extended(
+        self, queue: Queue, eta: datetime
+    ) -> None:
         with pytest.raises(TaskLeaseExpiredError, match="caller: it was never leased; lease it"):
             queue.modify_task_lease(queue.add(eta=eta), 60)
 
@@ -222,8 +223,9 @@ class TestDelete:
             (5, "5 is neither a task nor a task name"),
         ],
     )
-    def test_something_other_than_a_task(self, queue: Queue, given: Any, message: str) -> None:
-        """Nothing is deleted when one of the things given cannot be a task."""
+    def test_something_other_than_a_task_deletes_nothing(
+        self, queue: Queue, given: Any, message: str
+    ) -> None:
         queue.add(name="here")
 
         for tasks in (["here", given], given):

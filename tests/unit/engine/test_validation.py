@@ -123,8 +123,7 @@ def test_a_name_stands_once_in_a_batch() -> None:
 
 
 @pytest.mark.parametrize(("etas", "asked"), [(0, 0), (1, 1), (3, 1)])
-def test_the_time_is_asked_for_once(etas: int, asked: int) -> None:
-    """And only where an eta has to be compared with it."""
+def test_the_time_is_asked_for_once_and_only_for_an_eta(etas: int, asked: int) -> None:
     asks: list[int] = []
 
     def now_usec() -> int:

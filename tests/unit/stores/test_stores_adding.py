@@ -95,8 +95,7 @@ def test_names_in_use_and_exhausted_tasks_take_no_space(start: Start, clock: Man
 
 
 @pytest.mark.parametrize("name", ["a\0b", "ü", "\ud800", "x" * 600, ""])
-def test_a_name_that_no_task_can_have(queue: Queue, name: str) -> None:
-    """It is unknown, whatever a database thinks of it."""
+def test_a_name_that_no_task_can_have_is_unknown(queue: Queue, name: str) -> None:
     assert queue.delete_tasks([name, "b"]) == [DeleteResult.UNKNOWN] * 2
     assert queue.delete_tasks(name) == [DeleteResult.UNKNOWN]
     with pytest.raises(UnknownTaskError):

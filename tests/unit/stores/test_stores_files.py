@@ -103,8 +103,9 @@ def test_an_empty_file_becomes_a_store(path: Path) -> None:
         (changed("CREATE TABLE bookmarks (url)"), "is the database of another program: use"),
     ],
 )
-def test_a_file_of_another_kind(path: Path, make: Callable[[Path], object], message: str) -> None:
-    """It is refused and left as it is."""
+def test_a_file_of_another_kind_is_refused_and_left_as_it_is(
+    path: Path, make: Callable[[Path], object], message: str
+) -> None:
     make(path)
 
     assert refused(path) == f'"{path}" {message} another file for the store'

@@ -32,8 +32,7 @@ TASKS_PER_QUEUE = 2_000
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_every_statement_is_used(database: str) -> None:
-    """And every statement that is used exists."""
+def test_every_statement_is_used_and_exists(database: str) -> None:
     folder = Path(stores.__file__).parent
     code = "".join((folder / f"{name}.py").read_text() for name in ("sql", "sql_reading", database))
     known = {"sqlite": SQLITE, "postgres": POSTGRES}[database]

@@ -203,10 +203,9 @@ def test_a_reset_among_adds_fails_none(servers: tuple[Queue, Queue], start: Star
 
 
 @pytest.mark.parametrize("action", ["restore", "delete"])
-def test_the_record_of_a_queue_that_another_server_makes_meanwhile(
+def test_restore_and_delete_replace_a_record_made_meanwhile(
     start: Start, url: str, action: str
 ) -> None:
-    """It is replaced."""
     emulator = start(query=f"&application_name=replacing{PATIENT}", clock=SystemClock())
     emulator.queue("pull").pause()
     contents = emulator.export()

@@ -165,8 +165,9 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     assert (numbers.leased_last_minute, numbers.bytes_stored) == (2, 0)
 
 
-def test_a_task_without_retries_left(queue: Queue, clock: ManualClock) -> None:
-    """It is exhausted with its request and last status, and can be added again from 0."""
+def test_a_task_without_retries_left_is_exhausted_and_can_be_requeued(
+    queue: Queue, clock: ManualClock
+) -> None:
     task = started(queue, payload=b"body", name="one", request=REQUEST)
     attempts = AttemptRecord(finished=1, status=0, reason="connection refused", ended_usec=2**53)
     exhausted = finish_attempt(queue, task, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)

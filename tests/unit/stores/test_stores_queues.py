@@ -429,8 +429,9 @@ def test_two_servers_create_a_queue_at_once(start: Start, url: str) -> None:
 
 @ONLY_POSTGRES
 @pytest.mark.parametrize("limit", [None, 1000])
-def test_adding_to_a_queue_that_another_server_deletes(start: Start, limit: int | None) -> None:
-    """It is refused at once, before this server has loaded what the other one changed."""
+def test_adding_to_a_queue_that_another_server_deletes_is_refused_at_once(
+    start: Start, limit: int | None
+) -> None:
     config = replace(config_of(2), total_storage_limit_bytes=limit)
     first, second = start(config), start(config)
     first.create_queue(MADE)

@@ -174,10 +174,9 @@ def test_payloads_of_the_exhausted_are_bounded(emulator: Emulator, clock: Manual
     assert [task.name for task in queue.exhausted] == ["third", "fifth"]
 
 
-def test_a_purge_drops_the_payloads_of_the_exhausted(
+def test_a_purge_drops_the_payloads_of_exhausted_tasks(
     emulator: Emulator, clock: ManualClock
 ) -> None:
-    """They are listed without their payloads, which take no space any more."""
     queue = emulator.queue("limited")
     exhaust(queue, clock, first=b"x" * 100)
 
@@ -187,8 +186,9 @@ def test_a_purge_drops_the_payloads_of_the_exhausted(
     assert [(t.name, len(t.payload)) for t in queue.exhausted] == [("first", 0), ("second", 100)]
 
 
-def test_a_requeue_of_a_name_in_use(emulator: Emulator, clock: ManualClock) -> None:
-    """It is refused, and the task stays exhausted."""
+def test_a_requeue_of_a_name_in_use_leaves_the_task_exhausted(
+    emulator: Emulator, clock: ManualClock
+) -> None:
     queue = emulator.queue("limited")
     exhaust(queue, clock, again=b"old")
     queue.free_names()

@@ -114,10 +114,9 @@ def test_a_full_disk_changes_nothing_and_can_be_tried_again(store: Emulator) -> 
     queue.add(b"x" * 100_000, name="second")
 
 
-def test_a_transaction_that_cannot_be_ended(
+def test_a_transaction_that_cannot_be_ended_changes_nothing(
     store: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is as if it had never begun."""
     queue = store.queue("pull")
     queue.add(name="first")
 
