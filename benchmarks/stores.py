@@ -120,7 +120,7 @@ _EXTEND = (
     "RETURNING *"
 )
 _DELETE = (
-    "UPDATE tasks SET payload = '', eta_usec = NULL, free_usec = {0} "
+    "UPDATE tasks SET payload = {0}, eta_usec = NULL, free_usec = {0} "
     "WHERE queue = {0} AND name = {0} AND eta_usec IS NOT NULL"
 )
 
@@ -157,7 +157,7 @@ class BareStore:
     def delete(self, name: str) -> object:
         """Delete a task: make it a tombstone."""
         free_usec = now_usec() + TOMBSTONE_SECONDS * USEC_PER_SECOND
-        return self._execute(_DELETE, free_usec, "q", name)
+        return self._execute(_DELETE, b"", free_usec, "q", name)
 
     def close(self) -> None:
         """Close the connection."""
