@@ -1,6 +1,6 @@
 """gcloud on Cloud Tasks: the requests that its commands send, as its REST client builds them.
 
-gcloud itself cannot be installed from a package index; `docs/how-to/gcloud.md` says how to use it.
+`test_convert_gcloud.py` runs gcloud itself, where it is installed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ COMMANDS: tuple[tuple[str, str, str, Any], ...] = (
         {"name": PULL, "type": "PULL"},
     ),
     (
-        "beta tasks create-pull-task --queue=videos",
+        "v2beta3's CreateTask of a pull task, for which gcloud has no command",
         "POST",
         f"v2beta3/{PULL}/tasks",
         {"task": {"pullMessage": {"payload": "d29yaw==", "tag": "red"}}},

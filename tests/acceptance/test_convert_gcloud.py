@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
-import pytest
 from linting import run_pullqueue, write
 from programs import completed
 from served import serving
@@ -15,7 +13,6 @@ from served import serving
 QUEUE_YAML = "queue:\n- name: mail\n  rate: 30/m\n  target: v2.worker\n"
 
 
-@pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
 def test_gcloud_makes_the_queues_and_the_plan_finds_only_the_burst_changed(tmp_path: Path) -> None:
     write(tmp_path / "served" / "queue.yaml", "queue: []\n")
     write(tmp_path / "queue.yaml", QUEUE_YAML)
