@@ -27,28 +27,27 @@ from pullqueue.cli._output import (
     confirm,
     content_of,
     note,
-    preview,
     show,
     when,
     write_bytes,
+)
+from pullqueue.cli._tasks import (
+    CUT,
+    FAILED,
+    event_line,
+    head_of,
+    payload_lines,
+    result_text,
+    row_of,
+    task_table,
 )
 from pullqueue.cli.connection import Json
 from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks, why_in_use
-from pullqueue.text import format_span
-
-_TITLES = {
-    frozenset({False}): ("TAG", "LEASES"),
-    frozenset({True}): ("REQUEST", "ATTEMPTS"),
-    frozenset({False, True}): ("TAG/REQUEST", "LEASES/ATTEMPTS"),
-}
-"""Heads of columns, by whether tasks are push tasks."""
-_CUT = ("PAYLOAD", *(tag for tag, _ in _TITLES.values()), "STATE", "TASK")
 
 _LIMITS = Limits()
-
-_SUCCEEDED, _FAILED = "attempt succeeded", "attempt failed"
+_SUCCEEDED = "attempt succeeded"
 _ATTEMPT_SECONDS = 10
 _POLL_SECONDS = 0.05
 
@@ -114,7 +113,7 @@ def list_(*, queue: str | None, limit: int, client: Client, **filters: str | Non
     answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
     found = answer["tasks"]
     empty = "" if found else _none_in(client, queue, matching=any(filters.values()))
-    show(answer, _table(found, empty=empty))
+    show(answer, task_table(found, empty=empty))
     kept = next((task["push"]["kept"] for task in found if task["push"]), None)
     if kept:
         note(f"tasks of {queue} are {KEPT}: {kept}")
@@ -130,9 +129,9 @@ def _list_all(client: Client, limit: int, filters: Json) -> None:
     else:
         answer = client.get("/tasks", limit=limit, **filters)
     found = answer["tasks"]
-    rows = [[task["queue"], *_row(task)] for task in found]
+    rows = [[task["queue"], *row_of(task)] for task in found]
     empty = "no exhausted tasks" if is_exhausted else "no tasks"
-    show(answer, Table(("QUEUE", *_head(found)), rows, empty, (*_CUT, "QUEUE")))
+    show(answer, Table(("QUEUE", *head_of(found)), rows, empty, (*CUT, "QUEUE")))
     _note_total(answer)
 
 
@@ -164,14 +163,14 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
         return
     answer = client.get(f"{path}/history")
     found, problem = answer["task"], answer["problem"]
-    parts: list[str | Table] = list(map(_event_line, answer["events"]))
+    parts: list[str | Table] = list(map(event_line, answer["events"]))
     if answer["missing"]:
         parts.insert(0, f"  ({answer['missing']})")
     if found and found["leased_by"]:
         note(f"leased by {found['leased_by']['client']} since {when(found['leased_by']['leased'])}")
     if found:
-        table = Table(_head([found])[:-1], [_row(found)[:-1]], cut=_CUT[1:])
-        parts = [table, *parts, *_payload_lines(found["payload"])]
+        table = Table(head_of([found])[:-1], [row_of(found)[:-1]], cut=CUT[1:])
+        parts = [table, *parts, *payload_lines(found["payload"])]
     show(answer, *parts)
     if found and found["push"] and found["push"]["limits"]:
         note(f"attempts: {found['retry_count']} {found['push']['limits']}")
@@ -179,40 +178,6 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
         note(f'task "{task}" is {KEPT}: {found["push"]["kept"]}')
     if problem:
         note(f"{problem}: its payload is not stored any more")
-
-
-def _payload_lines(payload: Json) -> list[str]:
-    """Return a payload as lines: text as it is, other bytes as base64."""
-    if not payload["bytes"]:
-        return []
-    if payload["text"] is None:
-        return ["", f"base64: {payload['base64']}"]
-    return ["", *payload["text"].split("\n")]
-
-
-def _result(status: int, reason: str | None = None) -> str:
-    """Return the result of an attempt: the status of the response, and why it has failed."""
-    result = f"status {status}" if status else "no response"
-    return f"{result}: {reason}" if reason else result
-
-
-def _last_result(push: Json) -> str:
-    """Return the result of the last attempt of a push task, if there was one."""
-    status = push["last_status"]
-    return "" if status is None else f" (last {_result(status, push['last_reason'])})"
-
-
-def _event_line(event: Json) -> str:
-    """Return an event of a task, and which call it was part of."""
-    line = f"  {when(event['time'])}  {event['kind']}"
-    if event["status"] is not None:
-        line += f", {_result(event['status'])}"
-    if event["until"]:
-        following = "next" if event["kind"] == _FAILED else "until"
-        line += f", {following} {when(event['until'])}"
-    number = event["request"] and f"request {event['request']}"
-    origin = ", ".join(filter(None, [event["interface"], number, event["client"]]))
-    return f"{line}  ({origin})" if origin else line
 
 
 @tasks.command
@@ -277,7 +242,7 @@ def add(
         in_use = why_in_use(existing=reason == "exists")
         message = f'task "{name}" of queue "{queue}" {in_use}: choose another name'
         raise click.ClickException(message)
-    show(answer, _table(answer["tasks"]))
+    show(answer, task_table(answer["tasks"]))
 
 
 def _request(request: str | None, headers: tuple[str, ...]) -> Json:
@@ -308,7 +273,7 @@ def run(*, queue: str, task: str, client: Client) -> int:
     answer = client.post(f"{path}/run")
     end = _end_of_attempt(client, path, number) if answer["started"] else None
     if end is not None:
-        result = _result(end["status"], end["reason"])
+        result = result_text(end["status"], end["reason"])
         following = f"next attempt {when(end['until'])}" if end["until"] else "no attempt is left"
         succeeded = end["kind"] == _SUCCEEDED
         text = f"succeeded: {result}" if succeeded else f"failed: {result}; {following}"
@@ -328,7 +293,7 @@ def _end_of_attempt(client: Client, path: str, number: int) -> Json | None:
         for event in reversed(history["events"]):
             if event["kind"] == "added":
                 break
-            if event["kind"] in (_SUCCEEDED, _FAILED) and event["retry_count"] == number:
+            if event["kind"] in (_SUCCEEDED, FAILED) and event["retry_count"] == number:
                 push = history["task"]["push"] if history["task"] else {}
                 return {**event, "reason": push.get("last_reason")}
         if monotonic() >= end:
@@ -362,7 +327,7 @@ def lease(
     )
     limited = answer["rate_limited"]
     empty = "more lease calls than the queue permits in a second" if limited else "nothing to lease"
-    show(answer, _table(answer["tasks"], empty=empty))
+    show(answer, task_table(answer["tasks"], empty=empty))
 
 
 @tasks.command
@@ -402,7 +367,7 @@ def release(
 def _change_lease(client: Client, queue: str, task: str, seconds: float) -> None:
     path = queue_path(queue, "tasks", task, "lease")
     answer = client.post(path, lease_seconds=seconds)
-    show(answer, _table([answer["task"]]))
+    show(answer, task_table([answer["task"]]))
 
 
 @tasks.command
@@ -533,35 +498,3 @@ def _none_in(client: Client, queue: str, *, matching: bool) -> str:
     return f"no tasks in {queue}" + (
         f"; exhausted tasks: {exhausted} {listed}" if exhausted else ""
     )
-
-
-def _table(found: list[Json], *, empty: str = "") -> Table:
-    return Table(_head(found), map(_row, found), empty, cut=_CUT)
-
-
-def _head(found: list[Json]) -> tuple[str, ...]:
-    """Return the heads of columns that are true of these tasks."""
-    kinds = frozenset(task["push"] is not None for task in found)
-    tag, leases = _TITLES.get(kinds, ("", ""))
-    return ("TASK", tag, "STATE", "ETA (UTC)", leases, "BYTES", "PAYLOAD")
-
-
-def _row(task: Json) -> list[object]:
-    limit, left, payload = task["retry_limit"], task["lease_seconds_left"], task["payload"]
-    text, push = payload["text"], task["push"]
-    group = None if task["tag"] is None else preview(task["tag"]) or '""'
-    if push:
-        group = preview(f"{push['request']['method']} {push['request']['url']}")
-        group += _last_result(push)
-    state = task["state"]
-    if push and push["last_status"] is not None and state in ("exhausted", "retrying"):
-        state += f", {push['last_status'] or 'no response'}"
-    return [
-        task["name"],
-        group,
-        state if left is None else f"leased, {format_span(left)} left",
-        when(eta) if (eta := push["next_attempt"] if push else task["eta"]) else "",
-        task["retry_count"] if limit is None or push else f"{task['retry_count']} of {limit}",
-        payload["bytes"],
-        preview(b64decode(payload["base64"]) if text is None else text),
-    ]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
-import msgspec
 from flask import Response, render_template, request, url_for
 from msgspec import UNSET, to_builtins
 from msgspec.structs import asdict, replace
@@ -22,6 +20,8 @@ from pullqueue.clock import ManualClock, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.console.actions import changes_of_form
 from pullqueue.console.charts import CHART, RANGES, chart_of, overlay_of
+from pullqueue.console.downloads import curl, download, seed_line
+from pullqueue.console.figures import QUEUE_COLUMNS, figures_of, sort_key
 from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.clock import get_clock
@@ -43,7 +43,6 @@ from pullqueue.control.overview import (
     summary_of,
 )
 from pullqueue.control.push import get_delivery
-from pullqueue.control.queue_resource import QueueResource
 from pullqueue.control.queues import (
     get_queue,
     get_task,
@@ -53,7 +52,6 @@ from pullqueue.control.queues import (
     shown_queues,
     statistics_of,
 )
-from pullqueue.control.request_log import Request
 from pullqueue.control.service import config_of, list_faults
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.control.task_lists import (
@@ -75,22 +73,6 @@ from pullqueue.tasks import count_tasks
 _PAGE_SIZE = "100"
 _TASK_QUERY = ("state", "tag", "search", "sort", "limit")
 _EXHAUSTED_QUERY = ("queue", "tag", "search", "status", "reason")
-_QUEUE_COLUMNS = {
-    "name": "Queue",
-    "tasks": "Tasks",
-    "available": "Available",
-    "leased": "Leased, running",
-    "scheduled": "Scheduled, retrying",
-    "exhausted": "Exhausted",
-    "oldest_age_seconds": "Oldest due",
-    "done": "Done in 1 min",
-    "failed": "Failed in 1 min",
-}
-"""Fields by which queues can be sorted, and the heads of their columns."""
-_FIGURES = (
-    *("tasks", "available", "paused", "leased", "running", "retrying", "scheduled", "exhausted"),
-)
-"""The numbers of queues in the order in which they are shown."""
 _STATES = {
     QueueMode.PULL: ("available", "leased", "scheduled", EXHAUSTED),
     QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
@@ -117,15 +99,6 @@ class _Missing(NamedTuple):
     queue: str
 
 
-class _Figures(NamedTuple):
-    """The numbers of one or more queues together."""
-
-    counts: dict[str, int]
-    oldest: float | None
-    """Seconds since the oldest task became due."""
-    oldest_label: str = _QUEUE_COLUMNS["oldest_age_seconds"]
-
-
 class Pages:
     """One method for each page."""
 
@@ -142,9 +115,9 @@ class Pages:
         chosen = _chosen("search", "sort", "order", "range")
         text, key = chosen.get("search", "").lower(), chosen.get("sort", "")
         found = [queue for queue in queues if text in queue.name.lower()]
-        if key in _QUEUE_COLUMNS:
+        if key in QUEUE_COLUMNS:
             found.sort(
-                key=lambda queue: _sort_key(queue, key), reverse=chosen.get("order") == "desc"
+                key=lambda queue: sort_key(queue, key), reverse=chosen.get("order") == "desc"
             )
         charts = {
             queue.name: chart_of(
@@ -155,9 +128,9 @@ class Pages:
         return self._page(
             "queues",
             summary=summary_of(self._state, statistics),
-            figures=_figures(queues),
+            figures=figures_of(queues),
             found=found,
-            columns=_QUEUE_COLUMNS,
+            columns=QUEUE_COLUMNS,
             charts=charts,
             legend={queue.mode.value: charts[queue.name] for queue in queues},
             overlay=overlay_of(flows, now_usec, chosen.get("range", "")),
@@ -183,7 +156,7 @@ class Pages:
         return self._page(
             "queue",
             queue=shown,
-            figures=_figures([shown]),
+            figures=figures_of([shown]),
             states=_STATES[shown.mode],
             chart=chart_of(
                 flow, emulator.now_usec(), chosen.get("range", ""), kinds=CHART[shown.mode]
@@ -220,7 +193,7 @@ class Pages:
     def payload(self, queue: str, task: str) -> Response:
         """Return a task's payload as a file, which browsers do not show as a page."""
         found = get_task(self._state, queue, task)
-        return _download(found.payload.data, quote(task))
+        return download(found.payload.data, quote(task))
 
     def exhausted(self) -> Response:
         """Return the page of exhausted tasks."""
@@ -243,7 +216,7 @@ class Pages:
         chosen = _chosen(*_EXHAUSTED_QUERY)
         query = {**chosen, "payload": "full", "limit": "100000"}  # 1,000 per queue are kept
         tasks = list_exhausted(self._state, parse_query(query, ExhaustedQuery)).tasks
-        return _download(b"".join(map(_seed_line, tasks)), "exhausted.jsonl")
+        return download(b"".join(map(seed_line, tasks)), "exhausted.jsonl")
 
     def found(self) -> Response:
         """Return the page of tasks of all queues with a text, exhausted ones as well."""
@@ -287,7 +260,7 @@ class Pages:
             "request",
             logged=found,
             shown=shown,
-            curl=_curl(found),
+            curl=curl(found),
             queues=self._queue_names(),
         )
 
@@ -487,63 +460,6 @@ class Pages:
         return Response(html, status, content_type="text/html; charset=utf-8")
 
 
-def _sort_key(queue: QueueResource, column: str) -> tuple[bool, Any]:
-    """Return by what queues are sorted; those without a value are the first ones."""
-    progress = queue.progress
-    numbers = {"done": progress.leased + progress.delivered, "failed": progress.failed}
-    value = numbers.get(column, getattr(queue, column, None))
-    return value is not None, value
-
-
-def _figures(queues: Sequence[QueueResource]) -> _Figures:
-    """Return the numbers of queues, except those that queues of their modes do not have."""
-    counts = {name: sum(getattr(queue, name) for queue in queues) for name in _FIGURES}
-    modes = {queue.mode for queue in queues}
-    hidden = {"paused"} if not counts["paused"] else set()
-    if QueueMode.PULL not in modes:
-        hidden |= {"leased"}
-    if QueueMode.PUSH not in modes:
-        hidden |= {"running", "retrying"}
-    ages = (queue.oldest_age_seconds for queue in queues)
-    return _Figures(
-        {name: count for name, count in counts.items() if name not in hidden},
-        max((age for age in ages if age is not None), default=None),
-    )
-
-
 def _chosen(*names: str) -> dict[str, str]:
     """Return the query parameters of the page that are not empty."""
     return {name: text for name in names if (text := request.args.get(name))}
-
-
-def _curl(logged: Request) -> str:
-    """Return the curl command that repeats a request; empty if the request is not known in full."""
-    body = logged.body
-    is_rest = logged.interface in (Interface.REST, Interface.CLOUD_TASKS_REST)
-    if not is_rest or ("json" not in views_of(body) and body.size):
-        return ""
-    # curl expands brackets and braces, and the recorded path is decoded.
-    path, query = quote(logged.path), quote(logged.query, safe="%=&+,:/@")
-    address = f"{request.host_url.rstrip('/')}{path}{'?' if query else ''}{query}"
-    method = {"GET": (), "HEAD": ("-I",)}.get(logged.verb, ("-X", logged.verb))
-    parts = ["curl", *method, address]
-    if body.size:
-        parts += ["-H", "Content-Type: application/json", "-d", body.text or ""]
-    return shlex.join(parts)
-
-
-def _download(data: bytes, name: str) -> Response:
-    response = Response(data, content_type="application/octet-stream")
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
-
-
-def _seed_line(task: TaskResource) -> bytes:
-    """Return an exhausted task as a line that `pullqueue seed` reads."""
-    line: Json = {"queue": task.queue, "payload": task.payload.text, "tag": task.tag}
-    if task.payload.text is None:
-        line["payload_base64"] = task.payload.data
-    if task.push is not None:
-        line["request"] = task.push.request
-    given = {name: value for name, value in line.items() if value is not None}
-    return msgspec.json.encode(given) + b"\n"

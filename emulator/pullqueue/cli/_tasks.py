@@ -1,0 +1,85 @@
+"""Tasks as tables and lines of text, as several commands show them."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+
+from pullqueue.cli._output import Table, preview, when
+from pullqueue.cli.connection import Json
+from pullqueue.text import format_span
+
+FAILED = "attempt failed"
+"""The kind of the event."""
+_TITLES = {
+    frozenset({False}): ("TAG", "LEASES"),
+    frozenset({True}): ("REQUEST", "ATTEMPTS"),
+    frozenset({False, True}): ("TAG/REQUEST", "LEASES/ATTEMPTS"),
+}
+"""Heads of columns, by whether tasks are push tasks."""
+CUT = ("PAYLOAD", *(tag for tag, _ in _TITLES.values()), "STATE", "TASK")
+
+
+def result_text(status: int, reason: str | None = None) -> str:
+    """Return the result of an attempt: the status of the response, and why it has failed."""
+    result = f"status {status}" if status else "no response"
+    return f"{result}: {reason}" if reason else result
+
+
+def last_result(push: Json) -> str:
+    """Return the result of the last attempt of a push task, if there was one."""
+    status = push["last_status"]
+    return "" if status is None else f" (last {result_text(status, push['last_reason'])})"
+
+
+def task_table(found: list[Json], *, empty: str = "") -> Table:
+    return Table(head_of(found), map(row_of, found), empty, cut=CUT)
+
+
+def head_of(found: list[Json]) -> tuple[str, ...]:
+    """Return the heads of columns that are true of these tasks."""
+    kinds = frozenset(task["push"] is not None for task in found)
+    tag, leases = _TITLES.get(kinds, ("", ""))
+    return ("TASK", tag, "STATE", "ETA (UTC)", leases, "BYTES", "PAYLOAD")
+
+
+def row_of(task: Json) -> list[object]:
+    limit, left, payload = task["retry_limit"], task["lease_seconds_left"], task["payload"]
+    text, push = payload["text"], task["push"]
+    group = None if task["tag"] is None else preview(task["tag"]) or '""'
+    if push:
+        group = preview(f"{push['request']['method']} {push['request']['url']}")
+        group += last_result(push)
+    state = task["state"]
+    if push and push["last_status"] is not None and state in ("exhausted", "retrying"):
+        state += f", {push['last_status'] or 'no response'}"
+    return [
+        task["name"],
+        group,
+        state if left is None else f"leased, {format_span(left)} left",
+        when(eta) if (eta := push["next_attempt"] if push else task["eta"]) else "",
+        task["retry_count"] if limit is None or push else f"{task['retry_count']} of {limit}",
+        payload["bytes"],
+        preview(b64decode(payload["base64"]) if text is None else text),
+    ]
+
+
+def payload_lines(payload: Json) -> list[str]:
+    """Return a payload as lines: text as it is, other bytes as base64."""
+    if not payload["bytes"]:
+        return []
+    if payload["text"] is None:
+        return ["", f"base64: {payload['base64']}"]
+    return ["", *payload["text"].split("\n")]
+
+
+def event_line(event: Json) -> str:
+    """Return an event of a task, and which call it was part of."""
+    line = f"  {when(event['time'])}  {event['kind']}"
+    if event["status"] is not None:
+        line += f", {result_text(event['status'])}"
+    if event["until"]:
+        following = "next" if event["kind"] == FAILED else "until"
+        line += f", {following} {when(event['until'])}"
+    number = event["request"] and f"request {event['request']}"
+    origin = ", ".join(filter(None, [event["interface"], number, event["client"]]))
+    return f"{line}  ({origin})" if origin else line
