@@ -204,7 +204,7 @@ def test_connections_of_django_stay_open(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(DJANGO)
 
-    completed([sys.executable, str(program)], check=True)
+    completed([sys.executable, str(program)], check=True, cwd=tmp_path)
 
 
 DJANGO = """\
