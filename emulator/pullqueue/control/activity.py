@@ -9,7 +9,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pullqueue.clock import from_usec
 from pullqueue.control.models import Model, Time
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface
@@ -40,12 +39,11 @@ class ActivityLog:
     def record(self, text: str) -> None:
         """Record and log an action of the current caller."""
         origin = current_origin()
-        time = from_usec(self._emulator.clock.now_usec()).isoformat()
+        time = self._emulator.clock.now().isoformat()
         action = Action(time=time, text=text, interface=origin.interface, client=origin.client)
         with self._lock:
             self._actions.append(action)
-        by = ", ".join(filter(None, [origin.interface, origin.client]))
-        _log.info("%s (%s)", text, by)
+        _log.info("%s (%s)", text, origin.who)
 
     def latest(self) -> list[Action]:
         """Return the actions, the latest first."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from time import perf_counter
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
-from pullqueue.control.request_log import Request, RequestLog, excerpt, header_lines
+from pullqueue.control.request_log import RequestLog
 from pullqueue.cron.file import CronJob
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface
@@ -146,7 +146,7 @@ class CronRunner:
                     continue
                 if not state.is_running:
                     self._begin(state)
-                elif state.next_usec <= now_usec:  # it is left out
+                else:  # it is left out
                     state.next_usec = to_usec(state.job.next_time(from_usec(now_usec)))
 
     def _begin(self, state: JobState) -> None:
@@ -194,19 +194,9 @@ class CronRunner:
         origin = self._requests.origin(Interface.PUSH, str(address))
         began = perf_counter()
         response = self._sender.send(request, address)
-        path, _, query = job.url.partition("?")
-        logged = Request(
-            verb="GET",
-            path=path,
-            query=query,
-            headers=header_lines(request.headers),
-            status=response.status or 0,
-            milliseconds=round((perf_counter() - began) * 1000, 3),
-            response=excerpt(response.body or (response.reason or "").encode()),
-            method="cron",
-            client=origin.client,
+        self._requests.record_sent(
+            request, response, method="cron", seconds=perf_counter() - began, origin=origin
         )
-        self._requests.record(logged, origin=origin)
         return response
 
     def _end(self, state: JobState, response: PushResponse) -> None:

@@ -13,7 +13,7 @@ from time import perf_counter
 
 from pullqueue.address import SplitUrl, known_app_host
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
-from pullqueue.control.request_log import Request, RequestLog, excerpt, header_lines
+from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import (
@@ -156,12 +156,11 @@ class Delivery:
 
     def run_now(self, task: Task) -> bool:
         """Start an attempt of a task, past its eta, rate and pause; False: one is running."""
-        by = current_origin()
-        who = ", ".join(filter(None, [by.interface, by.client]))
         address = self._find_address(task)
         if address is None:
             return False
-        started = self._start(task, address, self._dispatcher.run_now, f", run by {who}")
+        by = f", run by {current_origin().who}"
+        started = self._start(task, address, self._dispatcher.run_now, by)
         if started is not None:
             self._pool.run(self._attempt, *started)
         return started is not None
@@ -370,25 +369,14 @@ class Delivery:
         self, attempt: Attempt, response: PushResponse, origin: Origin, seconds: float
     ) -> None:
         request = attempt.request
-        path, _, query = request.url.partition("?")
         status = response.status or 0
         self.counts[request.queue_name, status] += 1
         touched = Touched()
         touched.add(request.queue_name, [request.task_name])
-        logged = Request(
-            verb=request.method,
-            path=path,
-            query=query,
-            headers=header_lines(request.headers),
-            status=status,
-            milliseconds=round(seconds * 1000, 3),
-            body=excerpt(request.body),
-            response=excerpt(response.body or (response.reason or "").encode()),
-            method=f"attempt {attempt.number}",
-            queue=request.queue_name,
-            client=origin.client,
+        method = f"attempt {attempt.number}"
+        self._requests.record_sent(
+            request, response, method=method, seconds=seconds, origin=origin, touched=touched
         )
-        self._requests.record(logged, origin=origin, touched=touched)
         is_power_of_2 = attempt.number & (attempt.number - 1) == 0
         if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
             what = [f"status {status}"] if status else []

@@ -26,6 +26,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import Touched, current_caller
 from pullqueue.limits import MIB
+from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.text import shorten
 
 _VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "CALL"})
@@ -200,6 +201,33 @@ class RequestLog:
         )
         self.record(request, origin=origin, touched=touched)
 
+    def record_sent(
+        self,
+        request: PushRequest,
+        response: PushResponse,
+        *,
+        method: str,
+        seconds: float,
+        origin: Origin,
+        touched: Touched | None = None,
+    ) -> None:
+        """Record a request that this server has sent, of an origin whose client is the app."""
+        path, _, query = request.url.partition("?")
+        logged = Request(
+            verb=request.method,
+            path=path,
+            query=query,
+            headers=_header_lines(request.headers),
+            status=response.status or 0,
+            milliseconds=_milliseconds(seconds),
+            body=excerpt(request.body),
+            response=excerpt(response.body or (response.reason or "").encode()),
+            method=method,
+            queue=request.queue_name,
+            client=origin.client,
+        )
+        self.record(logged, origin=origin, touched=touched)
+
     def _keep(self, request: Request) -> None:
         """Add a request, and drop what is too old or too much."""
         kept, with_bodies = self._requests, self._with_bodies
@@ -285,7 +313,7 @@ def excerpt(data: bytes, *, total: int | None = None) -> Bytes:
     return Bytes.of(beginning, total=len(data) if total is None else total)
 
 
-def header_lines(headers: Mapping[str, str]) -> list[str]:
+def _header_lines(headers: Mapping[str, str]) -> list[str]:
     """Return headers on one line each, without credentials and the rest of long values."""
     shown = {
         name: _HIDDEN

@@ -60,6 +60,11 @@ class Origin(NamedTuple):
     server: str = ""
     """Which server that is."""
 
+    @property
+    def who(self) -> str:
+        """The interface, and the client if it is known."""
+        return ", ".join(filter(None, [self.interface, self.client]))
+
 
 class Event(NamedTuple):
     """One event in the history of one task."""
