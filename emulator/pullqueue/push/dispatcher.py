@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from time import perf_counter
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
@@ -36,9 +36,6 @@ from pullqueue.push.request import (
 from pullqueue.push.retry import conclude, start
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task, TaskState
-
-RunNow: TypeAlias = Callable[[Task], bool]
-"""Starts an attempt of a task, past eta, rate and pause; False: one is running."""
 
 _A = TypeVar("_A")
 """An address, in whatever form the caller has it."""
@@ -410,8 +407,8 @@ class _Scan:
             elif only_waiting:
                 self._waiting = task[:2]
         if self._waiting is not None:
-            swept = [each for each in self._sweep(queue, find_address) if not is_running(each[0])]
-            found += swept
+            swept = self._sweep(queue, find_address)
+            found += [each for each in swept if not is_running(each[0])]
         return found[:limit]
 
     def _due(self, queue: Queue, limit: int) -> Iterator[Task]:

@@ -61,7 +61,7 @@ class HttpSender:
             self._begin(connection)
             return connection.exchange(request, address, deadline)
         except TimeoutError:
-            reason = f"no response within {request.deadline_seconds:g} s"
+            reason = request.late
         except ConnectionRefusedError:
             reason = "connection refused"
         except h11.RemoteProtocolError as error:

@@ -91,6 +91,11 @@ class PushRequest(NamedTuple):
         """The path and the query, as they are sent."""
         return path_of(self.url)
 
+    @property
+    def late(self) -> str:
+        """Why there is no response after the deadline."""
+        return f"no response within {self.deadline_seconds:g} s"
+
 
 _SUMMARY_CHARACTERS = 200
 _title = re.compile(

@@ -353,10 +353,10 @@ class _PushTasks:
 
     def due(self) -> Iterator[DueTask]:
         """Yield those that can start now."""
-        running = Counter(attempt.queue.name for attempt in self._dispatcher.running)
+        running = self._dispatcher.counts
         for queue in self._queues:
             slots = queue.settings.effective_concurrent_requests - running[queue.name]
-            for task in self._dispatcher.startable(queue, slots) if slots > 0 else ():
+            for task in self._dispatcher.startable(queue, slots):
                 attempt = task.retry_count + 1
                 name = f'task "{task.name}"' + (f", attempt {attempt}" if attempt > 1 else "")
                 key = queue.name, task.name, attempt
@@ -373,7 +373,7 @@ class _PushTasks:
         for running, deadline_usec in list(self._running.items()):
             if now_usec >= deadline_usec:
                 del self._running[running]
-                reason = f"no response within {running.request.deadline_seconds:g} s"
+                reason = running.request.late
                 ended = self._dispatcher.finish(running, PushResponse(None, reason=reason))
                 yield f'ends task "{running.task.name}": {reason}, {ended.outcome}'
 

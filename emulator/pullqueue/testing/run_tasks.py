@@ -444,11 +444,10 @@ class TaskRunner:
             return
         started_usec = self._emulator.now_usec()
         response = self._dispatcher.send(running, self._sender)
-        deadline_seconds = running.request.deadline_seconds
-        is_late = self._emulator.now_usec() - started_usec > duration_usec(deadline_seconds)
+        deadline_usec = duration_usec(running.request.deadline_seconds)
+        is_late = self._emulator.now_usec() - started_usec > deadline_usec
         if is_late:
-            reason = f"no response within {deadline_seconds:g} s"
-            response = PushResponse(None, reason=reason, error=response.error)
+            response = PushResponse(None, reason=running.request.late, error=response.error)
         attempt = self._dispatcher.finish(running, response)
         self.attempts.append(attempt)
         if (attempt.reason or "").startswith(_FIRST_LOST):
