@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from itertools import chain
+from operator import itemgetter
 from os import PathLike
 from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -117,27 +119,20 @@ class _Section:
         return pair.value
 
 
-@dataclass(slots=True)
-class _Fault:
-    """Something that is wrong, until all of the file is read."""
-
-    place: Place
-    message: str = field(compare=False)
-
-
 class _Reader:
     """Reads one file, and collects what is wrong with it."""
 
     def __init__(self, text: bytes | str, file: str) -> None:
         reports: Reports = {}
         self._source = decode(text, file, reports)
-        self._faults: list[_Fault] = []
+        self._faults: list[tuple[Place, str]] = []
+        """What is wrong, and where."""
         self._root: Node | None = None
         if not reports:
             with suppress(UnreadableError):
                 self._root = read_tree(self._source, reports)
         self._is_read = not reports
-        for report in (report for found in reports.values() for report in found):
+        for report in chain.from_iterable(reports.values()):
             self._fault(report.at, report.message)
 
     def check(self) -> None:
@@ -147,9 +142,9 @@ class _Reader:
             InvalidCronError: there is.
         """
         lines = []
-        for fault in sorted(self._faults, key=lambda fault: fault.place):
-            line, column = self._source.position(fault.place.start)
-            lines.append(f"{escaped(self._source.file)}:{line}:{column}: {fault.message}")
+        for place, message in sorted(self._faults, key=itemgetter(0)):
+            line, column = self._source.position(place.start)
+            lines.append(f"{escaped(self._source.file)}:{line}:{column}: {message}")
         if lines:
             raise InvalidCronError("\n".join(lines))
 
@@ -161,8 +156,9 @@ class _Reader:
             place = place_of(self._root) if self._root is not None else Place(0, 0)
             self._fault(place, "there is no `cron:`: write it, and the jobs as a list under it")
             return
-        self._check_keys(_Section(self._root, "cron.yaml"), ("cron", "application"))
-        jobs = _Section(self._root, "cron.yaml").value("cron")
+        section = _Section(self._root, "cron.yaml")
+        self._check_keys(section, ("cron", "application"))
+        jobs = section.value("cron")
         if jobs is None:
             return
         if not isinstance(jobs, Sequence):
@@ -246,7 +242,7 @@ class _Reader:
             return None
 
     def _fault(self, place: Place, message: str) -> None:
-        self._faults.append(_Fault(place, message))
+        self._faults.append((place, message))
 
 
 def _text(node: Node | None) -> str:
@@ -278,7 +274,9 @@ def _zone(scalar: Scalar) -> tzinfo:
 
 def _description(scalar: Scalar) -> str:
     if len(scalar.text) > _DESCRIPTION_CHARACTERS:
-        raise ValueError(f"it has {len(scalar.text)} characters; the maximum is 499")
+        raise ValueError(
+            f"it has {len(scalar.text)} characters; the maximum is {_DESCRIPTION_CHARACTERS}"
+        )
     return " ".join(scalar.text.split())
 
 

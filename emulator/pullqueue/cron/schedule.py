@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 _DAY_SECONDS = 86_400
 _UNITS = {"minutes": 60, "mins": 60, "hours": 3600}
-_SINGULARS = {"minute": "minutes", "min": "mins", "hour": "hours", "days": "hours"}
+_SINGULARS = {"minute": "minutes", "min": "mins", "hour": "hours"}
 _ORDINALS: Final = {
     word: number
     for number, words in enumerate(
