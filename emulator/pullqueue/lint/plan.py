@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.lint.deployment import FIELDS, UNLIMITED, Field, QueueState, Value, state_of
@@ -65,8 +65,8 @@ class Plan(NamedTuple):
     @property
     def counts(self) -> dict[str, int]:
         """How many queues there are for each action, and without one (`unchanged`)."""
-        names = ("create", "change", "resume", "pause", "stop", "refuse")
-        counts = {name: sum(name in each.actions for each in self.queues) for name in names}
+        names: tuple[Action, ...] = get_args(Action)
+        counts = {str(name): sum(name in each.actions for each in self.queues) for name in names}
         return counts | {"unchanged": sum(not each.actions for each in self.queues)}
 
     @property
