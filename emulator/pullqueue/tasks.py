@@ -304,6 +304,12 @@ def count_tasks(count: int) -> str:
     return "1 task" if count == 1 else f"{count} tasks"
 
 
+def result_text(status: int, reason: str | None = None) -> str:
+    """Return the result of an attempt: its status, or 0 without a response, and the reason."""
+    result = f"status {status}" if status else "no response"
+    return f"{result}: {reason}" if reason else result
+
+
 def why_in_use(*, existing: bool) -> str:
     """Return why the name of a task cannot be used: the task exists, or did until recently."""
     return "exists" if existing else "was done, deleted or exhausted recently"

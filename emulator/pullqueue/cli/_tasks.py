@@ -6,6 +6,7 @@ from base64 import b64decode
 
 from pullqueue.cli._output import Table, preview, when
 from pullqueue.cli.connection import Json
+from pullqueue.tasks import result_text
 from pullqueue.text import format_span
 
 FAILED = "attempt failed"
@@ -17,12 +18,6 @@ _TITLES = {
 }
 """Heads of columns, by whether tasks are push tasks."""
 CUT = ("PAYLOAD", *(tag for tag, _ in _TITLES.values()), "STATE", "TASK")
-
-
-def result_text(status: int, reason: str | None = None) -> str:
-    """Return the result of an attempt: the status of the response, and why it has failed."""
-    result = f"status {status}" if status else "no response"
-    return f"{result}: {reason}" if reason else result
 
 
 def last_result(push: Json) -> str:

@@ -37,14 +37,13 @@ from pullqueue.cli._tasks import (
     event_line,
     head_of,
     payload_lines,
-    result_text,
     row_of,
     task_table,
 )
 from pullqueue.cli.connection import Json
 from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
-from pullqueue.tasks import count_tasks, why_in_use
+from pullqueue.tasks import count_tasks, result_text, why_in_use
 
 _LIMITS = Limits()
 _SUCCEEDED = "attempt succeeded"

@@ -15,7 +15,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, ManualClock, from_usec, to_usec
 from pullqueue.control import models
 from pullqueue.control.delivery import Delivery
-from pullqueue.control.models import Count, Maybe, Model, Time
+from pullqueue.control.models import Count, Maybe, Model, Time, iso_usec
 from pullqueue.control.operations import operation
 from pullqueue.control.progress import kept_of, progress_of
 from pullqueue.control.state import ServerState
@@ -88,11 +88,10 @@ class ClockMove(Model):
 @operation("GET", "/clock")
 def get_clock(state: ServerState) -> ClockResource:
     """Return the time, and whether it can be moved."""
-    next_usec = state.emulator.next_change_usec()
     return ClockResource(
         now=from_usec(state.emulator.now_usec()).isoformat(),
         manual=isinstance(state.emulator.clock, ManualClock),
-        next_change=None if next_usec is None else from_usec(next_usec).isoformat(),
+        next_change=iso_usec(state.emulator.next_change_usec()),
     )
 
 
@@ -144,13 +143,14 @@ def _target(clock: ManualClock, body: ClockMove) -> datetime:
 def _deliver_until(state: ServerState, clock: ManualClock, target_usec: int) -> None:
     """Let time pass until then, and deliver push tasks meanwhile; end early if it takes long."""
     delivery = state.delivery
+    if delivery is None:
+        clock.move_to_usec(target_usec)
+        return
     end = perf_counter() + _DELIVERY_SECONDS
-    while delivery is not None and _settle(state, delivery, end):
+    while _settle(state, delivery, end):
         if clock.now_usec() >= target_usec or perf_counter() >= end:
             return
-        clock.move_to(from_usec(min(_next_usec(state, delivery.enforced_rate), target_usec)))
-    if delivery is None:
-        clock.move_to(from_usec(target_usec))
+        clock.move_to_usec(min(_next_usec(state, delivery.enforced_rate), target_usec))
 
 
 def _settle(state: ServerState, delivery: Delivery, end: float) -> bool:

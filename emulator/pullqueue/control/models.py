@@ -129,9 +129,7 @@ class PushState(Model):
             responses=attempts.responses,
             last_status=attempts.status,
             last_reason=attempts.reason,
-            last_ended=None
-            if attempts.ended_usec is None
-            else from_usec(attempts.ended_usec).isoformat(),
+            last_ended=iso_usec(attempts.ended_usec),
             next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
             kept=push_to.missing(task, queue.settings),
             deadline_seconds=task.push.request.deadline_seconds,
@@ -331,3 +329,8 @@ FIELD_OF_ERROR: Final[Mapping[type[PullQueueError], str]] = {
 def iso(value: datetime | None) -> str | None:
     """Return a time as text, or None."""
     return None if value is None else value.isoformat()
+
+
+def iso_usec(usec: int | None) -> str | None:
+    """Return a time in microseconds since the epoch as text, or None."""
+    return None if usec is None else from_usec(usec).isoformat()

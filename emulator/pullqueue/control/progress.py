@@ -14,16 +14,16 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
-from pullqueue.clock import USEC_PER_SECOND, ManualClock, from_usec
+from pullqueue.clock import USEC_PER_SECOND, ManualClock
 from pullqueue.control.delivery import THREADS
-from pullqueue.control.models import Count, Model, Time, iso
+from pullqueue.control.models import Count, Model, Time, iso_usec
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.push.addresses import KEPT
-from pullqueue.tasks import AttemptRecord, Task, TaskState, count_tasks
+from pullqueue.tasks import AttemptRecord, Task, TaskState, count_tasks, result_text
 from pullqueue.text import format_span
 
 Reason = Literal[
@@ -131,7 +131,8 @@ class _Situation:
 
     @property
     def last_error(self) -> str | None:
-        return None if self.last_failure is None else failure_text(self.last_failure)
+        last = self.last_failure
+        return None if last is None else result_text(last.status or 0, last.reason)
 
     @cached_property
     def next_usec(self) -> int | None:
@@ -172,7 +173,7 @@ def progress_of(state: ServerState, queue: Queue, numbers: QueueStatistics) -> P
         reason=reason,
         severity="info" if reason is None else _SEVERITIES.get(reason, "info"),
         text=text or "",
-        next=None if situation.next_usec is None else iso(from_usec(situation.next_usec)),
+        next=iso_usec(situation.next_usec),
     )
 
 
@@ -184,12 +185,6 @@ def kept_of(state: ServerState, queue: Queue) -> str | None:
     missing = (state.push_to.missing(task, queue.settings) for task in tasks)
     why = next(filter(None, missing), None)
     return None if why is None else f"{KEPT}: {why}"
-
-
-def failure_text(attempts: AttemptRecord) -> str:
-    """Return the result of the last attempt of a task: its status, and what is known of it."""
-    what = f"status {attempts.status}" if attempts.status else "no response"
-    return f"{what}: {attempts.reason}" if attempts.reason else what
 
 
 def _failure(task: Task) -> AttemptRecord | None:

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta, to_builtins
 
-from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueMode
-from pullqueue.control.models import Count, Model, Time, iso
+from pullqueue.control.models import Count, Model, Time, iso_usec
 from pullqueue.control.progress import Progress, progress_of
 from pullqueue.control.state import ServerState
 from pullqueue.engine.queue import Queue
@@ -73,7 +73,7 @@ def resource_of(
         state=queue.state,
         is_runtime=queue.is_runtime,
         disabled=queue.disabled,
-        oldest_eta=None if oldest_usec is None else iso(from_usec(oldest_usec)),
+        oldest_eta=iso_usec(oldest_usec),
         oldest_age_seconds=age,
         kept=state.push_to.kept(queue.settings) if queue.is_push else None,
         # `dataclasses.asdict` would take 20 us, several times as long as all of this.

@@ -13,7 +13,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.faults.fault import faults_of
 from pullqueue.push.dispatcher import why_not_sent
-from pullqueue.tasks import NewTask, Task, TaskState
+from pullqueue.tasks import NewTask, Task, TaskState, result_text
 from pullqueue.testing.pickled import describe_pickle
 from pullqueue.testing.record import records_of
 from pullqueue.text import quoted
@@ -127,19 +127,13 @@ def describe_task(task: Task, now_usec: int) -> str:
         times = {1: "once", 2: "twice"}.get(task.retry_count, f"{task.retry_count} times")
         parts.append(f"leased {times}" if task.push is None else f"attempted {times}")
     if task.attempts is not None and task.attempts.status is not None:
-        parts.append(f"(last: {_status(task.attempts.status, task.attempts.reason)})")
+        parts.append(f"(last: {result_text(task.attempts.status, task.attempts.reason)})")
     if task.eta_usec > now_usec:
         word = "from" if task.waiting_state is TaskState.SCHEDULED else "until"
         left = timedelta(microseconds=task.eta_usec - now_usec)
         parts.append(f"{word} {task.eta.isoformat()} (in {left})")
     parts.append(f"payload {describe_payload(task.payload)}")
     return " ".join(parts)
-
-
-def _status(status: int, reason: str | None = None) -> str:
-    """Return the result of an attempt; status 0 means that there was no response."""
-    result = f"status {status}" if status else "no response"
-    return result if reason is None else f"{result}: {reason}"
 
 
 def describe_payload(payload: bytes) -> str:
@@ -186,7 +180,7 @@ def _short(argument: object) -> str:
 def _describe_event(queue: Queue, event: Event) -> str:
     text = f'{event.time.isoformat()} "{event.task_name}" {event.kind.value}'
     if event.status is not None:
-        text += f" ({_status(event.status)})"
+        text += f" ({result_text(event.status)})"
     if event.until is not None:
         text += f" until {event.until.isoformat()}"
     if event.kind is EventKind.LEASED:
