@@ -10,25 +10,23 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
-from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.engine.name_source import random_names
 from pullqueue.errors import DeadlineExceededError
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.testing.arguments import check_flag, check_is_emulator, refuse_lazy, verify
-from pullqueue.testing.clock import expire_leases, sleeping
+from pullqueue.testing.arguments import check_flag, check_is_emulator
+from pullqueue.testing.clock import expire_leases
 from pullqueue.testing.describing import describe
 from pullqueue.testing.drain import Worker, drain
 from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
 from pullqueue.testing.points import (
     Actor,
     Point,
+    Trial,
     clear_cache,
     current_actor,
     drop_requests,
-    observed,
 )
 from pullqueue.testing.run_tasks import App, Sender, SendFunction
 
@@ -141,7 +139,7 @@ def crash_test(
     if worker is None:
         run = partial(run, queues=[queue for queue in emulator.queues if queue.is_push] or None)
     modes = [QueueMode.PULL] * (worker is not None) + [QueueMode.PUSH] * has_app
-    trial = _Trial(emulator, worker, setup=setup, check=check, run=run)
+    trial = _CrashTrial(emulator, worker, setup=setup, check=check, run=run)
     failures = trial.failures(modes, services=services)
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
@@ -156,7 +154,7 @@ class _Plan(NamedTuple):
     """Which point, or which attempt if its response is lost, of the run; the first is 1."""
 
 
-class _Trial:
+class _CrashTrial(Trial):
     """One run of `crash_test`."""
 
     def __init__(
@@ -168,12 +166,10 @@ class _Trial:
         check: Callable[[], object],
         run: Callable[..., int],
     ) -> None:
+        super().__init__(emulator, setup=setup, check=check)
         self.crashes = 0
         """Number of crashes until now."""
-        self._emulator = emulator
         self._worker = worker
-        self._setup = setup
-        self._check = check
         self._run_worker = run
         """`drain`, with the options of the test."""
         self._injector: _CrashInjector | None = None
@@ -182,22 +178,13 @@ class _Trial:
 
     def failures(self, modes: list[QueueMode], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
-        emulator = self._emulator
-        clock, names = movable_clock(emulator), emulator.names
-        try:
-            with (
-                sleeping(clock, clock.advance),
-                _old_objects_left_out(),
-                observed(emulator, self, services=services),
-            ):
-                found = map(self.crash, self.without_crash(modes))
-                return [failure for failure in found if failure is not None]
-        finally:
-            emulator.names = names
+        with _old_objects_left_out(), self.observing(services=services):
+            found = map(self.crash, self.without_crash(modes))
+            return [failure for failure in found if failure is not None]
 
     def without_crash(self, modes: list[QueueMode]) -> list[_Plan]:
         """Run without a crash, and return the crashes that there can be."""
-        self._begin()
+        self.begin()
         self._check_tasks(modes)
         injector = _CrashInjector(_Plan(None, 0))
         self._run(injector, errors="raise")
@@ -206,15 +193,14 @@ class _Trial:
         planned = list(injector.planned())
         if not planned:
             raise AssertionError("crash_test: the worker makes no call to a queue")
-        clear_cache()
-        error = verify(self._check)
+        error = self.verify()
         if error is not None:
             raise error
         return planned
 
     def crash(self, plan: _Plan) -> CrashFailure | None:
         """Run with a crash, and return what is wrong after it, if anything."""
-        self._begin()
+        self.begin()
         injector = _CrashInjector(plan)
         error: BaseException | None = None
         try:
@@ -222,8 +208,7 @@ class _Trial:
             if injector.crashed is not None:
                 expire_leases(self._emulator)
                 self._run_worker(self._worker or _no_worker, errors="retry")
-                clear_cache()
-                error = verify(self._check)
+                error = self.verify()
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
             error = raised
         if injector.crashed is None and error is None:
@@ -238,11 +223,6 @@ class _Trial:
             # A lost answer is an error to the worker, which may end it like a crash.
             if not injector.has_lost_answer_of_worker:
                 raise
-
-    def _begin(self) -> None:
-        self._emulator.reset()
-        self._emulator.names = random_names(0)
-        refuse_lazy(self._setup(), "setup")
 
     @bypass_interceptors()
     def _check_tasks(self, modes: list[QueueMode]) -> None:
@@ -276,7 +256,7 @@ class _Trial:
         if injector.worker.has_ended:
             injector.drop_dead()
 
-    # -- what an observer does ---------------------------------------------------------------------
+    # -- what a trial does at its points ----------------------------------------------------------
 
     def current(self) -> Actor:
         """Return who makes a call of which neither the thread nor the client is known."""

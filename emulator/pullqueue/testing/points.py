@@ -10,17 +10,22 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 from unittest.mock import patch
 
+from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, current_caller
+from pullqueue.engine.name_source import random_names
 from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.testing.arguments import refuse_lazy, verify
+from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt, interruptible
 
@@ -82,18 +87,58 @@ class Point:
         return describe_call(self.call) if isinstance(self.call, QueueCall) else str(self.call)
 
 
-class Observer(Protocol):
-    """What gets the points."""
+class Trial(ABC):
+    """Runs what a test has passed, time and again from the same state, and gets the points."""
 
+    def __init__(
+        self, emulator: Emulator, *, setup: Callable[[], object], check: Callable[[], object]
+    ) -> None:
+        self._emulator = emulator
+        self._setup = setup
+        self._check = check
+
+    @contextmanager
+    def observing(self, *, services: bool) -> Iterator[None]:
+        """Get the points in the block, and let sleeps move the clock.
+
+        With `services`, calls to bundled services are points, if App Engine's SDK uses the
+        emulator.
+        """
+        emulator = self._emulator
+        clock, names = movable_clock(emulator), emulator.names
+        try:
+            with (
+                sleeping(clock, clock.advance),
+                interruptible(),
+                _points_passed(emulator, self, services=services),
+            ):
+                yield
+        finally:
+            emulator.names = names
+
+    def begin(self) -> None:
+        """Make the state with which each run begins."""
+        self._emulator.reset()
+        self._emulator.names = random_names(0)
+        refuse_lazy(self._setup(), "setup")
+
+    def verify(self) -> BaseException | None:
+        """Return why the state after a run is wrong, if it is."""
+        clear_cache()
+        return verify(self._check)
+
+    @abstractmethod
     def current(self) -> Actor:
         """Return who makes a call of which neither the thread nor the client is known.
 
         Clients that do not send by sockets of Python, such as those of gRPC, are not known.
         """
 
+    @abstractmethod
     def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
         """Carry out a call, or not, and return its result."""
 
+    @abstractmethod
     def at_attempt(
         self, request: PushRequest, call_next: Callable[[], PushResponse]
     ) -> PushResponse:
@@ -106,11 +151,8 @@ def current_actor() -> Actor | None:
 
 
 @contextmanager
-def observed(emulator: Emulator, observer: Observer, *, services: bool) -> Iterator[None]:
-    """Pass the points of a block, and the attempts to send push tasks, to an observer.
-
-    With `services`, calls to bundled services are points, if App Engine's SDK uses the emulator.
-    """
+def _points_passed(emulator: Emulator, trial: Trial, *, services: bool) -> Iterator[None]:
+    """Pass the points of a block, and the attempts to send push tasks, to a trial."""
     clients: dict[str | None, Actor] = {}
 
     def at_point(call: QueueCall | ServiceCall, call_next: Callable[[], object]) -> object:
@@ -124,17 +166,16 @@ def observed(emulator: Emulator, observer: Observer, *, services: bool) -> Itera
             finally:
                 _inside.reset(token)
 
-        actor = _actor.get() or clients.get(_port_of_client()) or observer.current()
-        return observer.at_point(Point(actor, call), carry_out)
+        actor = _actor.get() or clients.get(_port_of_client()) or trial.current()
+        return trial.at_point(Point(actor, call), carry_out)
 
     def intercept(call: QueueCall, call_next: Callable[[], object]) -> object:
         if call.verb != "attempt":
             return at_point(call, call_next)
         send = cast("Callable[[], PushResponse]", call_next)
-        return observer.at_attempt(cast("PushRequest", call.arguments[0]), send)
+        return trial.at_attempt(cast("PushRequest", call.arguments[0]), send)
 
     with ExitStack() as stack:
-        stack.enter_context(interruptible())
         stack.enter_context(_threads_of_actors())
         stack.enter_context(_ports_of_actors(clients))
         stack.enter_context(emulator.interceptors.installed(intercept))

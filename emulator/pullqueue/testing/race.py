@@ -7,7 +7,6 @@ import inspect
 import re
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from random import Random
@@ -16,7 +15,6 @@ from typing import Any, NamedTuple, TypeAlias
 from pullqueue.clock import duration_usec, movable_clock
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.name_source import random_names
 from pullqueue.engine.queue import Queue
 from pullqueue.push.dispatcher import Dispatcher, RunningAttempt
 from pullqueue.push.request import PushRequest, PushResponse
@@ -28,12 +26,10 @@ from pullqueue.testing.arguments import (
     check_maximum,
     refuse_lazy,
     selected_queues,
-    verify,
 )
-from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe
 from pullqueue.testing.interrupt import WorkerStopped
-from pullqueue.testing.points import Actor, Point, clear_cache, current_actor, observed
+from pullqueue.testing.points import Actor, Point, Trial, current_actor
 from pullqueue.testing.run_tasks import App, Sender, SendFunction
 from pullqueue.testing.schedule import Choice, DueTask, RacingActor, Refusal, Schedule
 from pullqueue.text import quoted
@@ -153,7 +149,7 @@ def race_test(
         options={"moves_time": clock, "max_calls": max_calls},
     )
     planned = None if replay is None else _parse_replay(replay)
-    with race.running(services=services):
+    with environ_restored(), race.observing(services=services):
         if planned is not None:
             race.run(planned, is_replay=True)
         else:
@@ -239,7 +235,7 @@ class _Plan(NamedTuple):
         return [*(choice.chosen for choice in self.earlier[: self.length - 1]), self.last]
 
 
-class _Race:
+class _Race(Trial):
     """Runs schedules, and passes each its points."""
 
     def __init__(
@@ -252,31 +248,14 @@ class _Race:
         make_tasks: Callable[[], _PushTasks],
         options: dict[str, Any],
     ) -> None:
+        super().__init__(emulator, setup=setup, check=check)
         self.count = 0
         """Number of schedules that were run."""
-        self._emulator = emulator
         self._actors = actors
-        self._setup = setup
-        self._check = check
         self._make_tasks = make_tasks
         self._options = options
         self._schedule: Schedule | None = None
         self._nobody = Actor("the test", WorkerStopped)
-
-    @contextmanager
-    def running(self, *, services: bool) -> Iterator[None]:
-        """Stop actors at their points, and let time move where they sleep, in the block."""
-        emulator = self._emulator
-        clock, names = movable_clock(emulator), emulator.names
-        try:
-            with (
-                sleeping(clock, clock.advance),
-                environ_restored(),
-                observed(emulator, self, services=services),
-            ):
-                yield
-        finally:
-            emulator.names = names
 
     def run(self, plan: list[int], *, is_replay: bool = False) -> tuple[Choice, ...]:
         """Run the schedule that begins with some choices, and return all of its choices.
@@ -285,9 +264,7 @@ class _Race:
             RaceTestError: it fails.
         """
         emulator = self._emulator
-        emulator.reset()
-        emulator.names = random_names(0)
-        refuse_lazy(self._setup(), "setup")
+        self.begin()
         self.count += 1
         clock = movable_clock(emulator)
         tasks = self._make_tasks()
@@ -301,8 +278,7 @@ class _Race:
         if isinstance(error, Refusal):
             raise error.error
         if error is None:
-            clear_cache()
-            error = verify(self._check)
+            error = self.verify()
         if error is None:
             return tuple(schedule.choices)
         raise RaceTestError(
@@ -313,7 +289,7 @@ class _Race:
             state=describe(emulator),
         ) from error
 
-    # -- what an observer does ---------------------------------------------------------------------
+    # -- what a trial does at its points ----------------------------------------------------------
 
     def current(self) -> Actor:
         """Return who has the turn."""
