@@ -23,6 +23,7 @@ from pullqueue.testing.arguments import (
 from pullqueue.testing.clock import advance_to_next_event, sleeping
 from pullqueue.testing.describing import describe
 from pullqueue.testing.interrupt import (
+    IDLE_STEPS,
     Interrupter,
     TaskInterrupter,
     WorkerStopped,
@@ -38,12 +39,6 @@ Worker = Callable[[], object]
 AsyncWorker = Callable[[], Awaitable[object]]
 
 _CHANGES = frozenset({"add", "modify_task_lease", "purge"})
-
-_IDLE_STEPS = 2
-"""Number of times that a worker may sleep, or lease from one queue, in vain; then it is stopped.
-
-Twice, because a worker that polls several queues and ends when all are empty does that.
-"""
 
 
 def drain(
@@ -280,7 +275,7 @@ class _Driver:
             return lease
         in_vain = self._idle.leases_in_vain(queue_name)
         if self._has_nothing_to_do():
-            if in_vain > _IDLE_STEPS:
+            if in_vain > IDLE_STEPS:
                 self._interrupter.end()
             return lease
         if self._idle.leases.total() > self._max_calls:
@@ -300,7 +295,7 @@ class _Driver:
         self._idle.has_slept = True
         if self._has_nothing_to_do():
             self._idle.sleeps += 1
-            if self._idle.sleeps > _IDLE_STEPS:
+            if self._idle.sleeps > IDLE_STEPS:
                 self._interrupter.end()
         self._clock.advance(seconds)
 

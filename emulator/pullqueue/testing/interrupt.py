@@ -23,6 +23,13 @@ from pullqueue.engine.interceptors import ConnectionCut, current_caller
 __tracebackhide__ = True  # a failed test is shown at its own line
 
 
+IDLE_STEPS = 2
+"""Number of times that a worker may sleep, or lease from one queue, in vain; then it is stopped.
+
+Twice, because a worker that polls several queues and ends when all are empty does that.
+"""
+
+
 class WorkerInterrupt(BaseException):
     """ends a worker at one of its calls; no `except Exception` of the worker catches it"""
 

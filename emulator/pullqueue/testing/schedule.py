@@ -18,23 +18,20 @@ from functools import partial
 from time import monotonic, process_time
 from typing import NamedTuple, Protocol
 
-from pullqueue.clock import MovableClock, duration_usec, from_usec
+from pullqueue.clock import MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
 from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_names
-from pullqueue.testing.interrupt import HandlerKilled, WorkerInterrupt
+from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled, WorkerInterrupt
 from pullqueue.testing.points import Actor, Point
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
 TIME = 0
 """The number of the actor that moves the clock."""
-
-_IDLE_STEPS = 2
-"""Leases in vain of an actor, while nobody else can go on, before it is stopped (as in `drain`)."""
 
 _CHECK_SECONDS = 0.5
 _BLOCKED_CHECKS = 4
@@ -403,7 +400,7 @@ class Schedule:
         if options:
             if event is not None or (asleep and self._moves_time):
                 options[TIME] = None
-        elif event is None and waiting and all(a.idle_steps > _IDLE_STEPS for a in waiting):
+        elif event is None and waiting and all(a.idle_steps > IDLE_STEPS for a in waiting):
             for actor in waiting:
                 actor.has_ended = True
                 options[actor.number] = actor
@@ -443,11 +440,10 @@ class Schedule:
         event = self._next_event_usec(is_needed=True)
         times += [] if event is None else [event]
         target_usec = min(usec for usec in times if usec > now_usec)
-        self._clock.move_to(from_usec(target_usec))
+        reached = self._clock.move_to_usec(target_usec)
         self._changes += 1
         moved = timedelta(microseconds=target_usec - now_usec)
-        to = from_usec(target_usec).isoformat()
-        self.steps.append(Step("time", f"moves {moved} to {to}"))
+        self.steps.append(Step("time", f"moves {moved} to {reached.isoformat()}"))
         self.steps += [Step("time", text) for text in self._tasks.end_overdue()]
 
     def _end(self, error: BaseException | None) -> None:
