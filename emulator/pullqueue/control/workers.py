@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta
@@ -14,13 +12,10 @@ from pullqueue.control.clients import Client
 from pullqueue.control.models import IN_PROCESS, Count, Model, Time
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
-from pullqueue.engine.events import Event, Interface
-from pullqueue.engine.queue import Queue, walk
-from pullqueue.tasks import Task, TaskState
+from pullqueue.engine.events import Interface
 
-_PAGE = 1_000
-_LOOKED_AT = 20_000
-"""Tasks of a queue in each state that are looked at: those whose leases end first."""
+NOT_RECORDED = "not recorded"
+"""The name of the clients of leases that are too old to be recorded, or came with a snapshot."""
 
 
 class Worker(Model):
@@ -58,17 +53,18 @@ def list_workers(state: ServerState) -> list[Worker]:
     for queue in state.emulator.queues:
         if queue.is_push:
             continue
-        tasks = islice(walk(queue, page=_PAGE, state=TaskState.LEASED), _LOOKED_AT)
-        for lease in queue.last_leases([task.name for task in tasks]).values():
-            name = _client_of(lease)
-            leased[name] += 1
-            queues[name].add(queue.name)
-            first_usec[name] = min(lease.usec, first_usec.get(name, lease.usec))
-        etas = {task.name: task.eta_usec for task in _tried(queue)}
-        for name, lease in queue.last_leases(etas).items():
-            # A task that was released became available before the end of its lease.
-            if lease.until_usec is not None and lease.until_usec <= etas[name]:
-                expired[_client_of(lease)] += 1
+        counts = queue.count_leases()
+        for client, each in counts.items():
+            name = client or IN_PROCESS
+            expired[name] += each.expired
+            if each.first_usec is not None:
+                leased[name] += each.leased
+                queues[name].add(queue.name)
+                first_usec[name] = min(each.first_usec, first_usec.get(name, each.first_usec))
+        missing = queue.fetch_statistics().leased - sum(each.leased for each in counts.values())
+        if missing > 0:
+            leased[NOT_RECORDED] += missing
+            queues[NOT_RECORDED].add(queue.name)
     clients = {client.name: client for client in state.requests.clients.latest()}
     unknown = [name for name in leased if name not in clients]
     now_usec = state.emulator.now_usec()
@@ -81,16 +77,6 @@ def list_workers(state: ServerState) -> list[Worker]:
         )
         for name in [*clients, *unknown]
     ]
-
-
-def _tried(queue: Queue) -> Iterator[Task]:
-    """Yield the available tasks that were leased before."""
-    available = islice(walk(queue, page=_PAGE, state=TaskState.AVAILABLE), _LOOKED_AT)
-    return (task for task in available if task.retry_count)
-
-
-def _client_of(lease: Event) -> str:
-    return (lease.origin.client if lease.origin is not None else "") or IN_PROCESS
 
 
 def _worker(client: Client, *, leased: int, expired: int, seconds: float | None) -> Worker:

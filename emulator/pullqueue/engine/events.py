@@ -95,6 +95,17 @@ class Event(NamedTuple):
         return None if self.until_usec is None else from_usec(self.until_usec)
 
 
+class ClientLeases(NamedTuple):
+    """How many tasks of a queue are in the hands of a client."""
+
+    leased: int = 0
+    """Tasks that it leased last, and whose leases have not ended."""
+    expired: int = 0
+    """Tasks that are available since its lease has expired."""
+    first_usec: int | None = None
+    """When it leased the first of those that it has leased; None: not known."""
+
+
 class Operation(NamedTuple):
     """One operation on some tasks, as stores record it."""
 
@@ -109,6 +120,11 @@ class Operation(NamedTuple):
 
 Flow: TypeAlias = Mapping[int, Mapping[EventKind, int]]
 """How many events of each kind there were in some minutes, by the start of each in microseconds."""
+
+LEASE_KINDS = (EventKind.LEASED, EventKind.EXTENDED, EventKind.RELEASED)
+"""What can happen to a lease; that it expires is not recorded."""
+LeaseStep: TypeAlias = tuple[int, EventKind, Iterable[str], Origin | None]
+"""What happened to leases in one operation: time in microseconds, kind, names of tasks, origin."""
 
 _name = attrgetter("name")
 _retry_count = attrgetter("retry_count")
@@ -161,6 +177,15 @@ class EventLog:
     def last_leases(self, task_names: Collection[str]) -> dict[str, Event]:
         """Return the latest lease of each of these tasks, as far as it is recorded."""
         return find_last_leases(reversed(self._operations), task_names)
+
+    def count_leases(self, etas: dict[str, int], now_usec: int) -> dict[str, ClientLeases]:
+        """Count by client the tasks of some etas, by name; those that are found are removed."""
+        steps = (
+            (each.usec, each.kind, each.names, each.origin)
+            for each in reversed(self._operations)
+            if each.kind in LEASE_KINDS
+        )
+        return count_leases(steps, etas, now_usec)
 
     def count_since(self, usec: int) -> Counter[EventKind]:
         """Return how many events of each kind there were after a time."""
@@ -225,6 +250,34 @@ def find_last_leases(
             found |= {each.task_name: each for each in leases}
             missing.difference_update(found)
     return found
+
+
+def count_leases(
+    latest_first: Iterable[LeaseStep], etas: dict[str, int], now_usec: int
+) -> dict[str, ClientLeases]:
+    """Count the leases of each client (empty: not known) among the tasks whose etas are passed.
+
+    Those whose leases are recorded are removed from `etas`; one that was released is not counted.
+    """
+    leased, expired, first_usec = Counter[str](), Counter[str](), dict[str, int]()
+    take = etas.pop
+    for usec, kind, names, origin in latest_first:
+        if not etas:
+            break
+        if kind is EventKind.EXTENDED:
+            continue  # it is still the lease of the client that leased it
+        found = [eta for name in names if (eta := take(name, None)) is not None]
+        if not found or kind is EventKind.RELEASED:
+            continue
+        client = "" if origin is None else origin.client
+        if current := sum(eta > now_usec for eta in found):
+            leased[client] += current
+            first_usec[client] = min(usec, first_usec.get(client, usec))
+        expired[client] += len(found) - current
+    return {
+        client: ClientLeases(leased[client], expired[client], first_usec.get(client))
+        for client in leased | expired
+    }
 
 
 def _recorded(operations: Iterable[Operation], task_name: str | None = None) -> Iterator[Event]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pullqueue.clock import FIRST_USEC, LAST_USEC, duration_usec
 from pullqueue.engine import task_errors, validation, verbs
-from pullqueue.engine.events import Event, EventKind, Flow
+from pullqueue.engine.events import ClientLeases, Event, EventKind, Flow
 from pullqueue.engine.interceptors import interceptable, touch
 from pullqueue.engine.queue_base import QueueBase
 from pullqueue.engine.store import (
@@ -288,6 +288,10 @@ class Queue(QueueBase):
     def last_leases(self, task_names: Collection[str]) -> dict[str, Event]:
         """Return the latest lease of each of these tasks, by name, as far as it is recorded."""
         return self.store.last_leases(self.name, task_names)
+
+    def count_leases(self) -> dict[str, ClientLeases]:
+        """Count the leases of each client (empty: not known), as far as they are recorded."""
+        return self.store.count_leases(self.name)
 
     def count_events(self, *, last: timedelta) -> Counter[EventKind]:
         """Return how many events of each kind there were within the last time span.

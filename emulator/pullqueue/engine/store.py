@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pullqueue.clock import Clock, from_usec
-from pullqueue.engine.events import Event, EventKind, Flow
+from pullqueue.engine.events import ClientLeases, Event, EventKind, Flow
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.errors import NameInUseError
@@ -287,6 +287,10 @@ class TaskStore(ABC):
     @abstractmethod
     def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
         """Return the latest lease of each of these tasks, as far as it is recorded."""
+
+    @abstractmethod
+    def count_leases(self, queue_name: str) -> dict[str, ClientLeases]:
+        """Count the leases of each client (empty: not known), as far as they are recorded."""
 
     @abstractmethod
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:

@@ -557,6 +557,16 @@ WHERE queue = %(queue)s ORDER BY id
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
 WHERE queue = %(queue)s AND kind = %(kind)s ORDER BY id DESC
 
+-- name: etas_of_leases
+-- The tasks with an eta at which a lease ends; those never leased can be among them.
+SELECT name, eta_usec FROM tasks WHERE queue = %(queue)s AND eta_usec IN (
+    SELECT until_usec FROM events WHERE queue = %(queue)s AND kind IN ('leased', 'extended'))
+
+-- name: lease_steps
+-- What happened to leases, the latest first.
+SELECT usec, kind, names, origin FROM events
+WHERE queue = %(queue)s AND kind IN ('leased', 'extended', 'released') ORDER BY id DESC
+
 -- name: count_events
 -- How many events of each kind there were after a time.
 SELECT kind, sum(size) FROM events WHERE queue = %(queue)s AND usec > %(since_usec)s GROUP BY kind

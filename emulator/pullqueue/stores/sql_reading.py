@@ -15,11 +15,13 @@ from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import (
     MINUTE_USEC,
+    ClientLeases,
     Event,
     EventKind,
     Flow,
     Operation,
     collect_events,
+    count_leases,
     find_last_leases,
 )
 from pullqueue.engine.name_source import NameSource
@@ -33,6 +35,7 @@ from pullqueue.engine.store import (
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import (
     decode_kind,
+    decode_lease_step,
     decode_operation,
     decode_record,
     decode_tag,
@@ -157,6 +160,14 @@ class SqlReader(TaskStore, Generic[S]):
         with self._reading() as session:
             rows = session.rows("events_of_kind", queue=queue_name, kind=kind)
             return find_last_leases(map(decode_operation, rows), task_names)
+
+    def count_leases(self, queue_name: str) -> dict[str, ClientLeases]:
+        with self._reading() as session, session.snapshot():
+            # A task that was not released has the eta at which its lease ends, or has ended.
+            rows = session.rows("etas_of_leases", queue=queue_name)
+            etas: dict[str, int] = {name: int(eta_usec) for name, eta_usec in rows}
+            steps = session.rows("lease_steps", queue=queue_name)
+            return count_leases(map(decode_lease_step, steps), etas, session.now_usec)
 
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
         with self._reading() as session:

@@ -319,6 +319,16 @@ WHERE queue = :queue ORDER BY id
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
 WHERE queue = :queue AND kind = :kind ORDER BY id DESC
 
+-- name: etas_of_leases
+-- The tasks with an eta at which a lease ends; those never leased can be among them.
+SELECT name, eta_usec FROM tasks WHERE queue = :queue AND eta_usec IN (
+    SELECT until_usec FROM events WHERE queue = :queue AND kind IN ('leased', 'extended'))
+
+-- name: lease_steps
+-- What happened to leases, the latest first.
+SELECT usec, kind, names, origin FROM events
+WHERE queue = :queue AND kind IN ('leased', 'extended', 'released') ORDER BY id DESC
+
 -- name: count_events
 -- How many events of each kind there were after a time.
 SELECT kind, sum(size) FROM events WHERE queue = :queue AND usec > :since_usec GROUP BY kind

@@ -80,6 +80,29 @@ def test_a_lease_from_before_the_server_has_its_client(emulator: Emulator) -> No
     assert (worker["client"], worker["leased"], worker["last"]) == ("this process", 1, None)
 
 
+def test_leases_of_a_snapshot_are_counted_as_not_recorded(
+    control: ControlClient, emulator: Emulator
+) -> None:
+    """A snapshot has leases, but not who has them."""
+    emulator.queue("pull").add_many([NewTask(), NewTask()])
+    emulator.queue("pull").lease_tasks(60, 2)
+    control.call("PUT", "/snapshot", control.get("/snapshot").body)
+
+    found = workers(control)
+    assert found["not recorded"]["leased"] == 2
+    assert found["not recorded"]["longest_seconds"] is None
+
+
+def test_any_number_of_leases_is_counted(control: ControlClient, emulator: Emulator) -> None:
+    queue = emulator.queue("pull")
+    for _ in range(250):
+        queue.add_many([NewTask()] * 100)
+    for _ in range(25):
+        queue.lease_tasks(60, 1_000)
+
+    assert workers(control)["this process"]["leased"] == 25_000
+
+
 def test_a_leased_task_shows_who_has_it(
     control: ControlClient, server: Server, emulator: Emulator, clock: ManualClock
 ) -> None:

@@ -28,7 +28,7 @@ from pullqueue import (
 from pullqueue.clock import to_usec
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.engine import verbs
-from pullqueue.engine.events import MINUTE_USEC, Interface, Origin
+from pullqueue.engine.events import MINUTE_USEC, ClientLeases, Interface, Origin
 from pullqueue.engine.interceptors import Caller, called_by
 from pullqueue.stores import sql
 
@@ -261,6 +261,37 @@ def test_the_last_lease_of_each_task_is_found(queue: Queue, clock: ManualClock) 
     assert origins == {"a": "", "b": "", "c": "second"}
     assert found["c"].until == clock.now() + timedelta(seconds=60)
     assert set(queue.last_leases(["b", "nothing"])) == {"b"}
+
+
+def test_leases_are_counted_by_client(queue: Queue, clock: ManualClock) -> None:
+    """Those that are current and those that expired; none that was released."""
+    start_usec = queue.now_usec()
+    queue.add_many([NewTask(name=name) for name in "abcdefgh"])
+    with called_by(Caller(Origin(Interface.SDK, "first"))):
+        queue.lease_tasks(10, 6)
+    verbs.modify_lease(queue, "c", 0)
+    verbs.modify_lease(queue, "d", 100)
+    queue.delete_tasks("e")
+    clock.advance(10)
+    with called_by(Caller(Origin(Interface.SDK, "second"))):
+        queue.lease_tasks(60, 3)  # c, g and h
+
+    assert queue.count_leases() == {
+        "first": ClientLeases(leased=1, expired=3, first_usec=start_usec),
+        "second": ClientLeases(leased=3, expired=0, first_usec=start_usec + 10_000_000),
+    }
+
+
+def test_a_name_that_is_used_again_has_the_last_lease_only(queue: Queue) -> None:
+    for client in ("first", "second"):
+        queue.add(name="again")
+        with called_by(Caller(Origin(Interface.SDK, client))):
+            queue.lease_tasks(60, 1)
+        if client == "first":
+            queue.delete_tasks("again")
+            queue.free_names(["again"])
+
+    assert {name: each.leased for name, each in queue.count_leases().items()} == {"second": 1}
 
 
 def test_events_are_counted_by_minute(queue: Queue, clock: ManualClock) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pullqueue.clock import Clock
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import Event, EventKind, Flow
+from pullqueue.engine.events import ClientLeases, Event, EventKind, Flow
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.memory.queue import MemoryQueue
 from pullqueue.engine.name_source import NameSource
@@ -251,6 +251,12 @@ class MemoryStore(TaskStore):
         with self._lock:
             queue, _ = self._now(queue_name)
             return queue.events.last_leases(task_names)
+
+    def count_leases(self, queue_name: str) -> dict[str, ClientLeases]:
+        with self._lock:
+            queue, now_usec = self._now(queue_name)
+            etas = {task.name: task.eta_usec for task in queue.tasks if task.retry_count}
+            return queue.events.count_leases(etas, now_usec)
 
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
         with self._lock:
