@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "docstrings",
     "generated",
+    "pages",
 ]
 exclude_patterns = ["_build"]
 
@@ -24,6 +25,7 @@ html_theme = "furo"
 html_title = f"pullqueue {release}"
 html_static_path = ["_static"]
 html_css_files = ["pullqueue.css"]
+html_js_files = ["filter.js"]
 html_copy_source = False
 html_show_sphinx = False
 

@@ -32,7 +32,8 @@ def fidelity() -> str:
     """Return the fidelity table as Markdown, one part for each area."""
     parts = []
     for area, group in groupby(rows(), key=lambda row: row["area"]):
-        lines = [f"| {area} | | how | source |", "|---|---|---|---|"]
+        title = area if "." in area else area[0].upper() + area[1:]
+        lines = [f"## {title}", "", "| what | verdict | how | source |", "|---|---|---|---|"]
         lines += [
             f"| `{row['item']}` | {row['verdict']} | {row['note']} | {row['source']} |"
             for row in group
@@ -53,7 +54,8 @@ def conformance() -> str:
     facts, witnesses = data["facts"], data["witnesses"]
     lines = [f"**{score()}** recorded answers and deliveries are the same here.", ""]
     for title, same in (("different here", False), ("the same here", True)):
-        lines += [f"## What is {title}", "", "| call | production | witness |", "|---|---|---|"]
+        lines += [f"## What is {title}", "", "| call | verdict | production | witness |"]
+        lines.append("|---|---|---|---|")
         for fact in facts:
             if ("ours" not in fact) is not same:
                 continue
@@ -63,7 +65,8 @@ def conformance() -> str:
             witness = witnesses[fact["witness"]]
             if other := fact.get("disagrees"):
                 witness += f"; {witnesses[other['witness']]} disagrees: {_answer(other)}"
-            lines.append(f"| `{fact['call']}`: {fact['when']} | {answer} | {witness} |")
+            verdict = "same" if same else "differs"
+            lines.append(f"| `{fact['call']}`: {fact['when']} | {verdict} | {answer} | {witness} |")
         lines.append("")
     return "\n".join(lines[:-1])
 

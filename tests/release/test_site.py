@@ -1,15 +1,25 @@
-"""The documentation site builds without warnings, is complete and needs no other host."""
+"""The documentation site builds without warnings, is complete and needs no other host.
+
+Its search and its filter are used in a browser.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 
 import pytest
+from browser import Browser, started
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 import pullqueue
 import pullqueue.testing
@@ -92,3 +102,80 @@ def test_no_page_fetches_from_another_host(site: Path) -> None:
     assert [
         style for style in styles if re.search(r"(@import|url\()\s*['\"]?(https?:)?//", style)
     ] == []
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and logs nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is inherited
+        """Keep quiet."""
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Serve the site."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Yield a browser for all pages."""
+    with started(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.mark.parametrize(
+    ("typed", "page"),
+    [
+        ("429", "how-to/cloud-tasks"),
+        ("push-to", "how-to/sdk-app"),
+        ("ndb", "how-to/sdk-app"),
+        ("Retry-After", "how-to/cloud-tasks"),
+        ("TaskAlreadyExistsError", "reference/errors"),
+        ("TombstonedTaskError", "reference/errors"),
+        ("crash", "how-to/testing/crashes"),
+        ("race", "how-to/testing/races"),
+        ("cron", "how-to/cron"),
+    ],
+)
+def test_the_search_finds_first_what_is_typed(
+    browser: Browser, address: str, typed: str, page: str
+) -> None:
+    browser.get(f"{address}/search.html?q={typed}")
+    (first, *_) = WebDriverWait(browser, 60).until(
+        lambda browser: browser.find_elements(By.CSS_SELECTOR, "ul.search a")
+    )
+
+    assert f"/{page}.html" in (first.get_attribute("href") or "")
+
+
+def shown(browser: Browser) -> list[str]:
+    """Return the text of the rows that the page shows."""
+    rows = browser.find_elements(By.CSS_SELECTOR, "table.filtered tbody tr")
+    return [row.text for row in rows if row.is_displayed()]
+
+
+@pytest.mark.parametrize("page", ["fidelity", "conformance"])
+def test_a_table_is_filtered_by_words_and_verdict(
+    browser: Browser, address: str, page: str
+) -> None:
+    browser.get(f"{address}/reference/{page}.html")
+    everything = shown(browser)
+    browser.find_element(By.CSS_SELECTOR, ".table-filter input").send_keys("app engine 429")
+    found = shown(browser)
+
+    assert found
+    assert found == [row for row in everything if re.search("(?i)app engine", row) and "429" in row]
+
+    browser.find_element(By.CSS_SELECTOR, ".table-filter input").clear()
+    Select(browser.find_element(By.CSS_SELECTOR, ".table-filter select")).select_by_value("differs")
+    differing = shown(browser)
+
+    assert 0 < len(differing) < len(everything)
+    output = browser.find_element(By.CSS_SELECTOR, ".table-filter output").text
+    assert output == f"{len(differing)} of {len(everything)} rows"
