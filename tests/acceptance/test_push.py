@@ -444,7 +444,7 @@ def test_an_attempt_without_a_response() -> None:
 
     assert done.stdout == "t failed: no response: connection refused; no attempt is left\n"
     assert "POST / (last no response: connection refused)" in row
-    assert row.split()[-4:] == ["refused)", "exhausted", "1", "0"]
+    assert row.split()[-5:] == ["exhausted,", "no", "response", "1", "0"]
     by = f"(push, request {number}, http://127.0.0.1:9"
     assert events[1].endswith(f"attempt started  {by}, run by control, pullqueue command)")
     assert events[2].endswith(f"attempt failed, no response  {by})")
