@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 from pullqueue.sdk.imports import apiproxy_errors, full_app_id
+from pullqueue.services import DATASTORE
 from pullqueue.services.journal import Journal, StoredEntity
 from pullqueue.text import quoted
 
@@ -95,7 +96,7 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
         """
         self._check_journal()
         self._app_id = self._checked_app(request)
-        self.MakeSyncCall("datastore_v3", method, request, response)
+        self.MakeSyncCall(DATASTORE, method, request, response)
         self._trim()
         return self._write(tasks)
 

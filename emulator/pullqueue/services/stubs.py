@@ -220,7 +220,7 @@ _SERVICES = {
         methods={"DeleteBlob": ("DeleteBlobRequest", "VoidProto")},
     ),
     "capability_service": _Service(_capability, f"{_API}capabilities.capability_service_pb2"),
-    "datastore_v3": _Service(
+    DATASTORE: _Service(
         _datastore,
         "google.appengine.datastore.datastore_pb",
         methods={

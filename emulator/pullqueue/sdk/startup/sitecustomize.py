@@ -115,12 +115,16 @@ def _client(module: Any, address: dict[str, str]) -> Any:
     from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415 - there with the SDK
 
     host, port = (variables.get(name) or address[name] for name in _ADDRESS_VARIABLES)
-    endpoint = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     return module.CloudTasksClient(
         transport="rest",
-        client_options={"api_endpoint": endpoint},
+        client_options={"api_endpoint": _url(host, port)},
         credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
     )
+
+
+def _url(host: str | None, port: str | None) -> str:
+    """Return the address of the server, whose host may be one of IPv6."""
+    return f"http://[{host}]:{port}" if ":" in str(host) else f"http://{host}:{port}"
 
 
 def verify_own_tokens(id_token: Any) -> None:
@@ -138,10 +142,9 @@ def verify_own_tokens(id_token: Any) -> None:
         issuer = str(claims.get("iss", ""))
         if not (issuer.startswith("http://") and issuer.endswith(f":{port}")):
             return verify(token, request, *args, **kwargs)
-        server = f"http://[{host}]:{port}" if host and ":" in host else f"http://{host}:{port}"
         names = ("audience", "certs_url", "clock_skew_in_seconds")
         given = dict(zip(names, args, strict=False)) | kwargs
-        given["certs_url"] = f"{server}/oauth2/v1/certs"
+        given["certs_url"] = f"{_url(host, port)}/oauth2/v1/certs"
         return {**verify(token, request, **given), "iss": _GOOGLE}
 
     id_token.verify_token = verify_token
