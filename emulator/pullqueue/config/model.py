@@ -54,6 +54,9 @@ class Rate:
     unit: str = "s"
     """`s`, `m`, `h` or `d`."""
 
+    def __str__(self) -> str:
+        return f"{self.count:g}/{self.unit}"
+
     @property
     def per_second(self) -> float:
         """The rate in tasks per second."""

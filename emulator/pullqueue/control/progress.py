@@ -15,6 +15,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import Meta
 
 from pullqueue.clock import USEC_PER_SECOND, ManualClock
+from pullqueue.config.model import Rate
 from pullqueue.control.delivery import THREADS
 from pullqueue.control.models import Count, Model, Time, iso_usec
 from pullqueue.control.state import ServerState
@@ -109,12 +110,10 @@ class _Situation:
         delivery = self.state.delivery
         return 0 if delivery is None else delivery.enforced_rate(self.queue)
 
-    @cached_property
+    @property
     def rate_text(self) -> str:
-        rate = self.queue.settings.rate
-        if rate is None:
-            return f"{self.queue.settings.effective_rate:g}/s"
-        return f"{rate.count:g}/{rate.unit}"
+        settings = self.queue.settings
+        return str(settings.rate or Rate(count=settings.effective_rate))
 
     @cached_property
     def last_failure(self) -> AttemptRecord | None:

@@ -131,7 +131,7 @@ def _queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "name": queue.name,
         "bucket_size": settings.effective_bucket_size,
-        "max_rate": f"{settings.rate.count:g}/{settings.rate.unit}" if settings.rate else "",
+        "max_rate": str(settings.rate or ""),
         "mode": queue.mode.value,
         "acl": None if settings.acl is None else _acl_message(settings.acl),
         "oldest_task": "",
