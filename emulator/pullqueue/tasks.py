@@ -18,6 +18,7 @@ from pullqueue.errors import (
     InvalidTaskError,
     is_expected_error,
 )
+from pullqueue.text import counted
 
 __tracebackhide__ = is_expected_error
 
@@ -301,7 +302,7 @@ class Task(NamedTuple):
 
 def count_tasks(count: int) -> str:
     """Return a number of tasks in words: `1 task`, `2 tasks`."""
-    return "1 task" if count == 1 else f"{count} tasks"
+    return counted(count, "task")
 
 
 def result_text(status: int, reason: str | None = None) -> str:

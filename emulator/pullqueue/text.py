@@ -41,6 +41,11 @@ def quoted(value: object, *, limit: int = 100) -> str:
     return f'"{shown}"' if isinstance(value, str) else shown
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words: `1 lease`, `2 leases`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def describe_os_error(error: BaseException) -> str:
     """Return what the operating system reports, for use within a sentence."""
     text = getattr(error, "strerror", None) or str(error)

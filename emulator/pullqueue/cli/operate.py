@@ -40,7 +40,7 @@ from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks
-from pullqueue.text import format_size, format_span
+from pullqueue.text import counted, format_size, format_span
 
 _PAUSE_SECONDS = 0.1
 _MIN_SECONDS = 1.0
@@ -181,7 +181,7 @@ def reset(*, keep_queues: bool, services: bool, yes: bool, client: Client) -> No
     if not yes:
         faults, tasks = client.get("/faults")["faults"], _stored_tasks(client)
         lost = [count_tasks(tasks)] if tasks else []
-        lost += [f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"] if faults else []
+        lost += [counted(len(faults), "fault")] if faults else []
         lost += ["all entities and blobs"] if services else []
         if lost:
             confirm(f"Delete everything, including {' and '.join(lost)}?")

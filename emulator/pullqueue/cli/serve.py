@@ -22,6 +22,7 @@ from pullqueue.errors import ConfigFileError
 from pullqueue.limits import SERVED_TASKS
 from pullqueue.push.addresses import KEPT, OPTION
 from pullqueue.tasks import count_tasks
+from pullqueue.text import counted
 
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
@@ -199,12 +200,12 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
     pull = [queue for queue in emulator.queues if not queue.is_push]
     push = [queue for queue in emulator.queues if queue.is_push and queue.settings.line]
     counts = [
-        f"{len(queues)} {mode} queue{'s' if len(queues) > 1 else ''}"
+        counted(len(queues), f"{mode} queue")
         for mode, queues in (("pull", pull), ("push", push))
         if queues
     ]
-    counted = ", ".join(counts) or 'only the queue "default"'
-    say(f"{emulator.config.file}: {counted}")
+    queues = ", ".join(counts) or 'only the queue "default"'
+    say(f"{emulator.config.file}: {queues}")
     for queue in (*pull, *push):
         say(f"  {queue.name}{_notes(queue, acl=acl)}")
     if pull:
@@ -216,8 +217,7 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
     if server.state.push_to:
         say(f"Push tasks are delivered to {server.state.push_to}")
         if server.state.cron is not None:
-            count = len(server.state.cron.states)
-            say(f"{options.cron}: {count} cron job{'s' if count > 1 else ''}")
+            say(f"{options.cron}: {counted(len(server.state.cron.states), 'cron job')}")
     elif push:
         say(
             f"Push tasks of App Engine are {KEPT}: pass {OPTION} to deliver them to an app; tasks "
@@ -241,8 +241,7 @@ def _notes(queue: Queue, *, acl: bool) -> str:
     notes = []
     retry = queue.settings.retry_parameters
     if retry is not None and retry.task_retry_limit is not None:
-        times = "time" if retry.task_retry_limit == 1 else "times"
-        notes.append(f"each task can be leased {retry.task_retry_limit} {times}")
+        notes.append(f"each task can be leased {counted(retry.task_retry_limit, 'time')}")
     if acl and not queue.settings.acl:
         notes.append("no acl: nobody may use it")
     return f" ({'; '.join(notes)})" if notes else ""

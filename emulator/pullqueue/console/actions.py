@@ -51,7 +51,7 @@ from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, WHEN
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask, count_tasks, why_in_use
-from pullqueue.text import SECONDS_PER_UNIT
+from pullqueue.text import SECONDS_PER_UNIT, counted
 
 _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
 _BATCH = 100
@@ -195,7 +195,7 @@ class Actions:
     def clear_requests(self, _form: Form) -> str:
         """Delete the record of the requests."""
         deleted = clear_requests(self._state)
-        return f"Deleted {deleted} request{'' if deleted == 1 else 's'}."
+        return f"Deleted {counted(deleted, 'request')}."
 
     def set_fault(self, form: Form) -> str:
         """Set a fault."""
@@ -262,12 +262,11 @@ class Actions:
 
 def _step_text(step: ClockStep) -> str:
     """Return what a step of the clock did to a queue, in words."""
-    leases = f"{step.expired} lease{'' if step.expired == 1 else 's'} expired"
     parts = [
-        (step.expired, leases),
+        (step.expired, f"{counted(step.expired, 'lease')} expired"),
         (step.due, f"{count_tasks(step.due)} became due"),
         (step.delivered, f"{count_tasks(step.delivered)} delivered"),
-        (step.failed, f"{step.failed} attempt{'' if step.failed == 1 else 's'} failed"),
+        (step.failed, f"{counted(step.failed, 'attempt')} failed"),
         (step.exhausted, f"{count_tasks(step.exhausted)} exhausted"),
         (step.sending, f"{count_tasks(step.sending)} can be sent now"),
     ]

@@ -69,6 +69,7 @@ from pullqueue.engine.events import Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
 from pullqueue.tasks import count_tasks
+from pullqueue.text import counted
 
 _PAGE_SIZE = "100"
 _TASK_QUERY = ("state", "tag", "search", "sort", "limit")
@@ -336,9 +337,8 @@ class Pages:
     def confirm_clear(self) -> Response:
         """Ask before the record of the requests is deleted."""
         recorded = len(self._state.requests.latest())
-        requests = "1 request" if recorded == 1 else f"{recorded} requests"
         return self._question(
-            f"Delete {requests}?",
+            f"Delete {counted(recorded, 'request')}?",
             "This deletes the record of all requests, whatever the filter is. "
             "Tasks are not changed.",
             back=url_for("console.requests"),

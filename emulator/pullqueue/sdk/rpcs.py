@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from pullqueue.sdk.imports import apiproxy_rpc, apiproxy_stub_map
 from pullqueue.sdk.stub import DATASTORE
+from pullqueue.text import counted
 
 Intercept: TypeAlias = Callable[["ServiceCall", Callable[[], object]], object]
 """Takes a call and what carries it out; what it raises is raised where the call is made."""
@@ -78,14 +79,14 @@ def drop_requests() -> None:
 
 def _datastore_details(request: Any) -> str:
     if hasattr(request, "entity"):
-        return _counted("entity", "entities", (each.key for each in request.entity))
+        return _of_kinds("entity", "entities", (each.key for each in request.entity))
     if hasattr(request, "key"):
-        return _counted("key", "keys", request.key)
+        return _of_kinds("key", "keys", request.key)
     kind = getattr(request, "kind", b"")
     return f"of kind {_text(kind)}" if kind else ""
 
 
-def _counted(one: str, many: str, keys: Iterable[Any]) -> str:
+def _of_kinds(one: str, many: str, keys: Iterable[Any]) -> str:
     """Return how many keys there are, and of which kinds."""
     kinds = Counter(_text(key.path.element[-1].type) for key in keys)
     count = kinds.total()
@@ -97,7 +98,7 @@ def _memcache_details(request: Any) -> str:
     if isinstance(keys, bytes | str):
         return f"key {_text(keys)}"
     count = len(getattr(request, "item", keys) or ())
-    return f"{count} key{'' if count == 1 else 's'}" if count else ""
+    return counted(count, "key") if count else ""
 
 
 def _urlfetch_details(request: Any) -> str:
@@ -109,7 +110,7 @@ def _no_details(_: object) -> str:
 
 
 _DETAILS: dict[str, Callable[[Any], str]] = {
-    "datastore_v3": _datastore_details,
+    DATASTORE: _datastore_details,
     "memcache": _memcache_details,
     "urlfetch": _urlfetch_details,
 }

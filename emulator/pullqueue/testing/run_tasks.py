@@ -44,7 +44,7 @@ from pullqueue.testing.arguments import (
 )
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe, describe_payload
-from pullqueue.text import format_span, quoted
+from pullqueue.text import counted, format_span, quoted
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -385,10 +385,9 @@ class TaskRunner:
             )
         else:
             return ""
-        times = "time" if failures == 1 else "times"
         return (
-            f' task "{task.name}" of queue "{task.queue_name}" has failed {failures} {times} and '
-            f"is retried {until};"
+            f' task "{task.name}" of queue "{task.queue_name}" has failed '
+            f"{counted(failures, 'time')} and is retried {until};"
         )
 
     def run_until(self, end_usec: int | None) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Finding, Label, Severity
 from pullqueue.lint.report import RunReport
-from pullqueue.text import count_columns, escaped
+from pullqueue.text import count_columns, counted, escaped
 
 _WIDEST = 120
 _RESET = "\033[0m"
@@ -129,15 +129,11 @@ def _window(text: str, marks: list[_Mark]) -> tuple[str, int]:
 def summary(report: RunReport, *, fix: bool = False, unsafe_fixes: bool = False) -> str:
     """Count what was found, and what can be fixed, or could not be where fixes were made."""
     findings = report.findings
-    files = f"{len(report.files)} file{'' if len(report.files) == 1 else 's'}"
+    files = counted(len(report.files), "file")
     if not findings:
         return f"{files} checked, nothing found"
     counts = Counter(finding.severity for finding in findings)
-    parts = [
-        f"{counts[severity]} {severity.value}{'' if counts[severity] == 1 else 's'}"
-        for severity in Severity
-        if counts[severity]
-    ]
+    parts = [counted(counts[each], each.value) for each in Severity if counts[each]]
     text = f"{files} checked: {', '.join(parts)}"
     safe = sum(bool(finding.fix and finding.fix.safe) for finding in findings)
     unsafe = sum(bool(finding.fix and not finding.fix.safe) for finding in findings)
