@@ -18,7 +18,7 @@ DEFAULT_ADDRESS = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
 DEFAULT_PROJECT = "my-app"
 """The application id where none is given."""
 
-_LARGEST_PORT = 65_535
+LARGEST_PORT = 65_535
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _is_label = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?").fullmatch
 _HOST_CHARACTERS = 253
@@ -88,7 +88,7 @@ def why_not_callable(url: str) -> str | None:
     except ValueError:
         port = 0
     if port == 0:
-        return f"its port must be 1 to {_LARGEST_PORT}"
+        return f"its port must be 1 to {LARGEST_PORT}"
     if not host:
         return "it has no host"
     return None if _is_host(host) else "its host is not valid"
@@ -115,7 +115,7 @@ def is_host_and_port(text: str) -> bool:
     host, _, port = text.rpartition(":")
     if not host or "/" in host or any(letter.isspace() for letter in text):
         return False
-    return port.isascii() and port.isdecimal() and 0 < int(port) <= _LARGEST_PORT
+    return port.isascii() and port.isdecimal() and 0 < int(port) <= LARGEST_PORT
 
 
 def is_loopback(host: str) -> bool:

@@ -6,13 +6,13 @@ import re
 from typing import Final
 from urllib.parse import quote
 
+from pullqueue.address import LARGEST_PORT
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid
-from pullqueue.cloudtasks.messages import Message, check_range
+from pullqueue.cloudtasks.messages import Message, check_range, read_method, write_method
 from pullqueue.config.model import HttpTarget
 from pullqueue.tasks import RequestToken
 from pullqueue.text import is_email, quoted
 
-_LARGEST_PORT: Final = 65_535
 _is_host = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII).fullmatch
 _not_in_a_url = re.compile(r"[^!-~]+|#")
 _FIELD: Final = "queue.http_target"
@@ -29,15 +29,12 @@ def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | No
     uri = message.uri_override
     headers = tuple((each.header.key, each.header.value) for each in message.header_overrides)
     _check_headers(headers, headers_bytes)
-    methods = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_number
-    if message.http_method not in methods:
-        field = f"{_FIELD}.http_method"
-        raise invalid(f"{field} is {message.http_method}: use a name of HttpMethod", field=field)
+    method = read_method(message, f"{_FIELD}.http_method") or None
     if uri.HasField("host") and not _is_host(uri.host):
         field = f"{_FIELD}.uri_override.host"
         raise invalid(f"{field} is {quoted(uri.host)}: use the name of a host", field=field)
     if uri.HasField("port"):
-        check_range(uri.port, 0, _LARGEST_PORT, f"{_FIELD}.uri_override.port")
+        check_range(uri.port, 0, LARGEST_PORT, f"{_FIELD}.uri_override.port")
     scheme = "http" if uri.scheme == uri.Scheme.Value("HTTP") else "https"
     target = HttpTarget(
         scheme=scheme if uri.HasField("scheme") else None,
@@ -47,7 +44,7 @@ def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | No
         query=_encode(uri.query_override.query_params) if uri.HasField("query_override") else None,
         if_not_exists=uri.uri_override_enforce_mode
         == uri.UriOverrideEnforceMode.Value("IF_NOT_EXISTS"),
-        method=methods[message.http_method].name if message.http_method else None,
+        method=method,
         headers=headers,
         token=_token(message),
     )
@@ -73,8 +70,7 @@ def write_http_target(message: Message, target: HttpTarget) -> None:
         mode = uri.UriOverrideEnforceMode.Value("IF_NOT_EXISTS")
         uri.uri_override_enforce_mode = mode
     if target.method is not None:
-        methods = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_name
-        message.http_method = methods[target.method].number
+        write_method(message, target.method)
     for name, value in target.headers:
         header = message.header_overrides.add().header
         header.key, header.value = name, value

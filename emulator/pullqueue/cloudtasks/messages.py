@@ -124,6 +124,25 @@ def build_status(error: CloudTasksError) -> status_pb2.Status:
     return json_format.ParseDict(status, status_pb2.Status())
 
 
+def read_method(message: Message, field: str) -> str:
+    """Return the name of the HTTP method in a message; empty: it has none.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: it is the number of none.
+    """
+    number = message.http_method
+    values = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_number
+    if number not in values:
+        raise invalid(f"{field} is {number}: use a name of HttpMethod", field=field)
+    return str(values[number].name) if number else ""
+
+
+def write_method(message: Message, name: str) -> None:
+    """Write an HTTP method into a message."""
+    values = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_name
+    message.http_method = values[name].number
+
+
 def read_seconds(message: Duration, field: str, *, least: int = 0, most: int) -> int:
     """Return the seconds of a duration, cut to whole ones, within a range."""
     seconds: int = message.seconds - (message.nanos < 0)

@@ -30,7 +30,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import InvalidQueueConfigError, QueueNameInUseError, UnknownQueueError
 
-_DEFAULT_LOCATION: Final = "us-central1"
+DEFAULT_LOCATION: Final = "us-central1"
 """The one location that is listed where callers may use any."""
 _MAX_LISTED: Final = 9800
 _POSITION: Final = re.compile(r"[\w.-]{1,500}", re.ASCII)
@@ -132,7 +132,7 @@ def purge_queue(call: Call) -> Message:
 
 def list_locations(call: Call) -> Message:
     """ListLocations: the one location that is listed."""
-    name = call.name._replace(location=call.emulator.location or _DEFAULT_LOCATION)
+    name = call.name._replace(location=call.emulator.location or DEFAULT_LOCATION)
     return call.message("ListLocationsResponse", locations=[_location(call, name)])
 
 

@@ -138,8 +138,7 @@ class Servicer:
             raise permission_denied(name.project, advice=advice)
         if name.location == _WILDCARD or (location and name.location not in ("", location)):
             message = texts.LOCATION.format(location=name.location)
-            advice = (
-                f'{method.field} is "{text:.200}": use the location {location or "us-central1"}'
-            )
+            known = location or queues.DEFAULT_LOCATION
+            advice = f'{method.field} is "{text:.200}": use the location {known}'
             raise invalid(message, field=method.field, advice=advice)
         return name

@@ -18,7 +18,16 @@ from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.http_target_messages import write_token
-from pullqueue.cloudtasks.messages import BASIC, FULL, Message, has, message_class, write_time
+from pullqueue.cloudtasks.messages import (
+    BASIC,
+    FULL,
+    Message,
+    has,
+    message_class,
+    read_method,
+    write_method,
+    write_time,
+)
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.queue_messages import read_target, write_routing
 from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
@@ -265,11 +274,7 @@ def _http_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
 
 
 def _method(message: Message, body: bytes, with_body: tuple[str, ...], field: str) -> str:
-    values = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_number
-    number = message.http_method
-    if number not in values:
-        raise invalid(f"http_method is {number}: use a name of HttpMethod", field="http_method")
-    method = str(values[number].name) if number else "POST"
+    method = read_method(message, "http_method") or "POST"
     if body and method not in with_body:
         allowed = ", ".join(with_body)
         raise invalid(f"{field} is set, and http_method is {method}: use {allowed}", field=field)
@@ -330,8 +335,7 @@ def _write_request(call: Call, message: Message, task: Task, request: HttpReques
         if full:
             shown.body = task.payload
         write_token(shown, request.token)
-    number = shown.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_name
-    shown.http_method = number[request.method].number
+    write_method(shown, request.method)
     for name, text in base_headers(request, task.payload).items():
         shown.headers[name] = text
     if has(message, "dispatch_deadline"):
@@ -347,18 +351,21 @@ def _write_pull_message(call: Call, message: Message, task: Task, *, full: bool)
     if task.tag:
         message.pull_message.tag = task.tag
     if task.retry_count:
-        version = call.version
-        holder = getattr(message, version.attempts) if version.attempts else message
-        setattr(holder, version.attempt_fields[0], task.retry_count)
+        setattr(_holder(call, message), call.version.attempt_fields[0], task.retry_count)
+
+
+def _holder(call: Call, message: Message) -> Message:
+    """Return the part of a task that has its attempts."""
+    version = call.version
+    return getattr(message, version.attempts) if version.attempts else message
 
 
 def _write_attempts(call: Call, message: Message, task: Task, attempts: AttemptRecord) -> int:
     """Write what the attempts of a task have left behind, and return its schedule time."""
     if not task.retry_count:
         return task.eta_usec
-    version = call.version
-    holder = getattr(message, version.attempts) if version.attempts else message
-    dispatches, responses, first, last = version.attempt_fields
+    holder = _holder(call, message)
+    dispatches, responses, first, last = call.version.attempt_fields
     setattr(holder, dispatches, task.retry_count)
     setattr(holder, responses, attempts.responses)
     write_time(getattr(holder, first).dispatch_time, attempts.first_usec)

@@ -15,6 +15,7 @@ from pullqueue.cloudtasks.messages import (
     encode_page_token,
     parse_page,
     read_seconds,
+    write_method,
 )
 from pullqueue.cloudtasks.task_messages import (
     insert_tasks,
@@ -87,8 +88,7 @@ def buffer_task(call: Call) -> Message:
     port = f":{target.port}" if target.port else ""
     sent = task.http_request
     sent.url = override_url(f"{scheme}://{target.host}{port}", target)
-    methods = sent.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_name
-    sent.http_method = methods[call.method.verb].number
+    write_method(sent, call.method.verb)
     if request.body.data and call.method.verb in METHODS_WITH_BODY:
         sent.body = request.body.data
         sent.headers["Content-Type"] = request.body.content_type or _DEFAULT_CONTENT_TYPE
