@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, LARGEST_PORT, is_host_and_port
 from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._output import AS_JSON
 from pullqueue.cli.connection import Json, server_url
@@ -32,6 +32,7 @@ _SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)", re.ASCII)
 _LOCATION = re.compile(r"[A-Za-z0-9-]{2,100}", re.ASCII)
 _PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.ASCII)
 """With a partition (s~my-app) or a domain (example.com:my-app), or without."""
+PORT = click.IntRange(0, LARGEST_PORT)
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 
 

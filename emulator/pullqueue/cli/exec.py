@@ -17,7 +17,7 @@ from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_por
 from pullqueue.cli import _watcher
 from pullqueue.cli._client import Client, FailedError
 from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
-from pullqueue.cli._options import checked, emulator_options
+from pullqueue.cli._options import PORT, checked, emulator_options
 from pullqueue.cli._output import say
 from pullqueue.cli.serve import report_tasks_left
 from pullqueue.sdk.environment import variables_for
@@ -73,7 +73,7 @@ def _no_command(ctx: click.Context) -> click.UsageError:
 @click.option(
     "--port",
     default=0,
-    type=click.IntRange(0, 65535),
+    type=PORT,
     help="Port of the server; 0 picks a free one.",
 )
 @click.option(

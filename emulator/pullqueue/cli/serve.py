@@ -15,7 +15,7 @@ import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_PROJECT, is_loopback
 from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
-from pullqueue.cli._options import checked, emulator_options
+from pullqueue.cli._options import PORT, checked, emulator_options
 from pullqueue.cli._output import say
 from pullqueue.cli._port_file import port_file as locked_port_file
 from pullqueue.errors import ConfigFileError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pullqueue.engine.queue import Queue
     from pullqueue.server.lifecycle import Server
 
-_PORT = click.IntRange(0, 65535)
 _HOST_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
 _TASK = '{"payloadBase64": "aGVsbG8="}'
 
@@ -59,11 +58,11 @@ class _Serve(click.Command):
 @emulator_options
 @click.option("--host", default=DEFAULT_HOST, help="Address to listen on.")
 @click.option(
-    "--port", default=DEFAULT_PORT, type=_PORT, help="Port to listen on; 0 picks a free one."
+    "--port", default=DEFAULT_PORT, type=PORT, help="Port to listen on; 0 picks a free one."
 )
 @click.option(
     "--grpc-port",
-    type=_PORT,
+    type=PORT,
     help="Port of Cloud Tasks over gRPC; 0 picks a free one. Default: not served.",
 )
 @click.option(
