@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from pullqueue import Emulator
+from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
 
 with warnings.catch_warnings():
@@ -24,7 +28,21 @@ __all__ = [
     "pull",
     "queueinfo",
     "testbed",
+    "testbed_with",
 ]
+
+
+@contextmanager
+def testbed_with(emulator: Emulator) -> Iterator[Any]:
+    """Use a testbed with a datastore, memcache and the queues of an emulator, in the block."""
+    bed = testbed.Testbed()
+    bed.activate()
+    bed.init_datastore_v3_stub()
+    bed.init_memcache_stub()
+    with install(emulator) as stub:
+        apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
+        yield bed
+    bed.deactivate()
 
 
 def pull(payload: Any = b"work", **options: Any) -> Any:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sdk_calls import deferred, ndb, testbed
+from sdk_calls import deferred, ndb, testbed_with
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
-from pullqueue.sdk import install
-from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
+from pullqueue.sdk.imports import taskqueue
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Crash, CrashTestError, crash_test
 
@@ -25,14 +24,8 @@ class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed
 @pytest.fixture
 def bed(emulator: Emulator) -> Iterator[Any]:
     """A testbed with the emulator's queues."""
-    bed = testbed.Testbed()
-    bed.activate()
-    bed.init_datastore_v3_stub()
-    bed.init_memcache_stub()
-    with install(emulator) as stub:
-        apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
+    with testbed_with(emulator) as bed:
         yield bed
-    bed.deactivate()
 
 
 @pytest.fixture

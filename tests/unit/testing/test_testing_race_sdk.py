@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sdk_calls import deferred, ndb, testbed
+from sdk_calls import deferred, ndb, testbed_with
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
-from pullqueue.sdk import install
-from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
+from pullqueue.sdk.imports import taskqueue
 from pullqueue.testing import RaceTestError, race_test
 
 
@@ -24,14 +23,8 @@ class Counter(ndb.Model):  # type: ignore[misc] # the SDK is not typed
 @pytest.fixture
 def pushed(emulator: Emulator) -> Iterator[Queue]:
     """A push queue, whose app uses the SDK, with a datastore and memcache."""
-    bed = testbed.Testbed()
-    bed.activate()
-    bed.init_datastore_v3_stub()
-    bed.init_memcache_stub()
-    with install(emulator) as stub:
-        apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
+    with testbed_with(emulator):
         yield emulator.queue("pushed")
-    bed.deactivate()
 
 
 def visit() -> None:
