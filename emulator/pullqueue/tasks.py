@@ -300,6 +300,11 @@ class Task(NamedTuple):
         )
 
 
+def default_url(queue_name: str) -> str:
+    """Return the URL of the push tasks of a queue that name none."""
+    return f"/_ah/queue/{queue_name}"
+
+
 def count_tasks(count: int) -> str:
     """Return a number of tasks in words: `1 task`, `2 tasks`."""
     return counted(count, "task")

@@ -10,7 +10,7 @@ from pullqueue.engine.queue_base import QueueBase, QueueState
 from pullqueue.engine.store import Insertion, Lease, LeaseRequest
 from pullqueue.errors import InvalidTagError, QueuePausedError, is_expected_error
 from pullqueue.limits import Limits
-from pullqueue.tasks import HttpRequest, NewTask, Task
+from pullqueue.tasks import HttpRequest, NewTask, Task, default_url
 from pullqueue.text import quoted
 
 __tracebackhide__ = is_expected_error
@@ -136,7 +136,7 @@ def check_new_tasks(
     queue.check_usable()
     is_push, now_usec = queue.is_push, queue.store.now_usec
     if is_push:
-        default = HttpRequest(f"/_ah/queue/{queue.name}")
+        default = HttpRequest(default_url(queue.name))
         tasks = [validation.with_request(task, default) for task in tasks]
     validation.check_new_tasks(tasks, limits, now_usec, absolute_urls=absolute_urls)
     for task in tasks:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 from pullqueue.engine.interceptors import LEASE_VERBS, Interceptors, QueueCall
 from pullqueue.push.request import PushRequest, path_of
+from pullqueue.tasks import default_url
 
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
@@ -144,7 +145,7 @@ def _subjects(call: QueueCall) -> Iterator[_Subject]:
     for task in cast("Iterable[NewTask]", call.arguments[0]):
         path = "" if task.request is None else _path(task.request.url)
         if task.request is None and call.queue.is_push:
-            path = f"/_ah/queue/{queue_name}"
+            path = default_url(queue_name)
         yield _Subject(path, queue_name, task.name or (path, task.payload))
 
 

@@ -15,6 +15,7 @@ from pullqueue.tasks import (
     RetryParameters,
     Task,
     TaskState,
+    default_url,
 )
 
 RETRY_FIELDS = {
@@ -49,7 +50,7 @@ def read_request(add: Any, queue_name: str) -> HttpRequest:
     if add.HasField("dispatch_deadline_usec"):
         seconds = add.dispatch_deadline_usec / USEC_PER_SECOND
     return HttpRequest(
-        url or f"/_ah/queue/{queue_name}",
+        url or default_url(queue_name),
         _MESSAGE.RequestMethod.Name(add.method),
         headers,
         next((_read_target(value) for name, value in headers if name.lower() == "host"), None),
