@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias, get_args
 
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
@@ -18,6 +19,8 @@ _WRONG_MODE = {
     QueueMode.PUSH: "its tasks are not sent to an app; pass push queues only",
 }
 
+Errors: TypeAlias = Literal["raise", "strict", "retry"]
+"""What an error of a handler does to the test."""
 SYNC_SEND = (
     "pass a function that returns the response, as with a synchronous test client, or lambda "
     "request: asyncio.run(...); in an asynchronous test `await asyncio.to_thread(run_tasks, "
@@ -113,7 +116,7 @@ def check_errors(value: object) -> None:
     Raises:
         ValueError: it does not.
     """
-    if value not in ("raise", "strict", "retry"):
+    if value not in get_args(Errors):
         raise ValueError(f'errors is {quoted(value)}: use "raise", "strict" or "retry"')
 
 

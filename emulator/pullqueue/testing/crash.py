@@ -28,7 +28,7 @@ from pullqueue.testing.points import (
     current_actor,
     drop_requests,
 )
-from pullqueue.testing.run_tasks import App, Sender, SendFunction
+from pullqueue.testing.sender import App, Sender, SendFunction
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 

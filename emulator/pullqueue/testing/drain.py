@@ -15,6 +15,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.arguments import (
+    Errors,
     check_errors,
     check_is_emulator,
     refuse_lazy,
@@ -30,7 +31,8 @@ from pullqueue.testing.interrupt import (
     current_task,
     interruptible,
 )
-from pullqueue.testing.run_tasks import App, Errors, Sender, SendFunction, TaskRunner
+from pullqueue.testing.run_tasks import TaskRunner
+from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.text import quoted
 
 __tracebackhide__ = True  # a failed test is shown at its own line

@@ -30,8 +30,8 @@ from pullqueue.testing.arguments import (
 from pullqueue.testing.describing import describe
 from pullqueue.testing.interrupt import WorkerStopped
 from pullqueue.testing.points import Actor, Point, Trial, current_actor
-from pullqueue.testing.run_tasks import App, Sender, SendFunction
 from pullqueue.testing.schedule import Choice, DueTask, RacingActor, Refusal, Schedule
+from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.text import quoted
 
 __tracebackhide__ = True  # a failed test is shown at its own line
