@@ -18,7 +18,6 @@ class Client:
     """One client: a service account, or a program by what it calls itself."""
 
     name: str
-    first: Time
     last: Time = ""
     address: str = ""
     """Address of its last call."""
@@ -53,7 +52,7 @@ class Clients:
         """Count a call of a client."""
         name = name or IN_PROCESS
         with self._lock:
-            client = self._clients.pop(name, None) or Client(name, time)
+            client = self._clients.pop(name, None) or Client(name)
             self._clients[name] = client
             client.last, client.address, client.method = time, address, method
             client.calls += 1

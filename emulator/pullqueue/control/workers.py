@@ -70,7 +70,7 @@ def list_workers(state: ServerState) -> list[Worker]:
     now_usec = state.emulator.now_usec()
     return [
         _worker(
-            clients.get(name) or Client(name, "", queues=dict.fromkeys(sorted(queues[name]))),
+            clients.get(name) or Client(name, queues=dict.fromkeys(sorted(queues[name]))),
             leased=leased[name],
             expired=expired[name],
             seconds=(now_usec - first_usec[name]) / USEC_PER_SECOND if name in first_usec else None,
