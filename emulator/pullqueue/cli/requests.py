@@ -16,18 +16,13 @@ from pullqueue.cli._options import (
 )
 from pullqueue.cli._output import Table, note, show, when
 from pullqueue.cli.connection import Json
-from pullqueue.engine.events import Interface
+from pullqueue.engine.events import RECORDED
 from pullqueue.text import closest
 
 _HEAD = (
     *("NUMBER", "TIME (UTC)", "INTERFACE", "METHOD", "QUEUE", "TASKS", "STATUS", "MS"),
     "CLIENT",
 )
-_LOGGED = [
-    each.value
-    for each in Interface
-    if each not in (Interface.CONTROL, Interface.CONSOLE, Interface.PYTHON)
-]
 _NUMBER = re.compile("[1-9][0-9]*")
 _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
 
@@ -40,7 +35,11 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
 )
 @click.option("--queue", shell_complete=complete_queue, help="Only requests on this queue.")
 @click.option("--task", help="Only requests about this task.")
-@click.option("--interface", type=Choice(_LOGGED), help="Only requests through this interface.")
+@click.option(
+    "--interface",
+    type=Choice([each.value for each in RECORDED]),
+    help="Only requests through this interface.",
+)
 @click.option("--method", help="Only requests with this in their method, such as lease.")
 @click.option(
     "--client",

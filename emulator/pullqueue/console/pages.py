@@ -65,7 +65,7 @@ from pullqueue.control.task_lists import (
     list_tasks,
 )
 from pullqueue.control.workers import list_workers
-from pullqueue.engine.events import Interface
+from pullqueue.engine.events import RECORDED, Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
 from pullqueue.tasks import count_tasks
@@ -79,10 +79,6 @@ _STATES = {
     QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
 }
 """The states of tasks by which a queue's tasks can be filtered."""
-_INTERFACES = [
-    each.value for each in Interface if each not in (Interface.CONTROL, Interface.CONSOLE)
-]
-"""Interfaces of which requests are recorded."""
 _ACTIONS = 20
 """Maximum number of actions on the page of the server."""
 _MAX_LISTED = 10
@@ -245,7 +241,7 @@ class Pages:
             requests=listed.requests,
             following=listed.next,
             is_first="before" not in request.args,
-            interfaces=_INTERFACES,
+            interfaces=[each.value for each in RECORDED],
             queues=self._queue_names(),
             chosen=chosen,
         )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.tasks import Task
@@ -47,6 +47,14 @@ class Interface(StrEnum):
     CONSOLE = "console"
     PUSH = "push"
     """An attempt to send a push task."""
+
+
+RECORDED: Final = tuple(
+    each
+    for each in Interface
+    if each not in (Interface.PYTHON, Interface.CONTROL, Interface.CONSOLE)
+)
+"""The interfaces whose requests a server records."""
 
 
 class Origin(NamedTuple):
