@@ -103,6 +103,14 @@ class Choice(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
+since_option = click.option(
+    "--since",
+    metavar="TIME",
+    help="Only from this TIME on: 14:05 (UTC; when it last was), or 2026-01-01T14:05:00Z.",
+)
+"""`--since` of lists of what happened; the server reads it, by its clock."""
+
+
 def checked(is_valid: Callable[[str], object], what: str) -> Callable[..., Any]:
     """Return the callback of an option whose value, or each value, must be valid."""
 

@@ -22,6 +22,7 @@ from pullqueue.cli._options import (
     is_passed,
     seconds_of,
     server_options,
+    since_option,
     yes_option,
 )
 from pullqueue.cli._output import (
@@ -229,15 +230,16 @@ class _SavedQueues(msgspec.Struct):
 
 @click.command
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, help="Maximum number.")
+@since_option
 @server_options
-def activity(*, limit: int, client: Client) -> None:
+def activity(*, limit: int, since: str | None, client: Client) -> None:
     """List what operators did to the server.
 
     These are pauses, purges, faults, moves of the clock and the like, by commands, the console and
     the control routes, the latest first. A reset does not delete them. What apps and workers did is
     shown by `pullqueue requests`.
     """
-    answer = client.get("/activity", limit=limit)
+    answer = client.get("/activity", limit=limit, since=since)
     rows = [
         [when(each["time"]), each["text"], each["interface"], each["client"]]
         for each in answer["activity"]

@@ -13,6 +13,7 @@ from pullqueue.cli._options import (
     complete_client,
     complete_queue,
     server_options,
+    since_option,
 )
 from pullqueue.cli._output import Table, note, show, when
 from pullqueue.cli.connection import Json
@@ -56,6 +57,7 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
     "--errors", is_flag=True, help="Only requests that failed: status 400 or above, or none."
 )
 @click.option("--search", help="Only requests with this text in path, body or response.")
+@since_option
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, help="Maximum number.")
 @server_options
 def requests(

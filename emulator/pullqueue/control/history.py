@@ -14,6 +14,7 @@ from pullqueue.control.models import Count, Maybe, Model, TaskResource, Time, is
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import get_task
 from pullqueue.control.request_log import Request
+from pullqueue.control.since import SINCE_FORMS, from_time_on
 from pullqueue.control.state import ServerState
 from pullqueue.control.task_lists import Limit
 from pullqueue.engine.events import Event as EngineEvent
@@ -130,6 +131,7 @@ class RequestQuery(Model):
         str,
         Meta(description="Only requests with this text in method, verb, path, query or bodies."),
     ] = ""
+    since: Annotated[str, Meta(description="Only requests from this time on." + SINCE_FORMS)] = ""
 
 
 @operation("GET", "/queues/{queue}/tasks/{task}/history")
@@ -176,7 +178,8 @@ def get_throughput(state: ServerState, queue: str) -> Throughput:
 @operation("GET", "/requests")
 def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     """List the latest requests to the API and their responses, newest first."""
-    matching = (logged for logged in state.requests.latest() if _matches(query, logged))
+    latest = from_time_on(state.requests.latest(), query.since, state.emulator.now_usec())
+    matching = (logged for logged in latest if _matches(query, logged))
     found = list(islice(matching, query.limit + 1))
     shown = found[: query.limit]
     return Requests(

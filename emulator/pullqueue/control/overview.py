@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Final
 
 from msgspec import UNSET, Meta
@@ -17,6 +18,7 @@ from pullqueue.control.models import Count, Maybe, Model, Positive, Time
 from pullqueue.control.operations import operation
 from pullqueue.control.progress import kept_of
 from pullqueue.control.queues import shown_queues, statistics_of
+from pullqueue.control.since import SINCE_FORMS, from_time_on
 from pullqueue.control.state import ServerState
 from pullqueue.control.task_lists import Limit
 from pullqueue.engine.events import MINUTE_USEC, EventKind
@@ -106,9 +108,10 @@ class FlowMinute(Model):
 
 
 class ActivityQuery(Model):
-    """How many actions to return."""
+    """Which actions to return."""
 
     limit: Limit = 100
+    since: Annotated[str, Meta(description="Only actions from this time on." + SINCE_FORMS)] = ""
 
 
 class FlowQuery(Model):
@@ -149,7 +152,8 @@ def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics
 @operation("GET", "/activity", key="activity")
 def list_activity(state: ServerState, query: ActivityQuery) -> list[Action]:
     """List what operators did, the latest first; a reset deletes none of it."""
-    return state.activity.latest()[: query.limit]
+    latest = from_time_on(state.activity.latest(), query.since, state.emulator.now_usec())
+    return list(islice(latest, query.limit))
 
 
 @operation("GET", "/server")

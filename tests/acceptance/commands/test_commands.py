@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import requests as http
 from commands import Done, Run, shown_on_terminal
 from push_app import push_app, until
 
-from pullqueue import AttemptOutcome, AttemptRecord, Emulator, HttpRequest, NewTask
+from pullqueue import AttemptOutcome, AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.config.model import QueueSettings, Rate, RetryParameters
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
@@ -149,6 +149,34 @@ def test_requests(run: Run, server: Server) -> None:
     assert run("requests 9").status == 1
     assert run("requests --errors --status 404").status == 2
     assert "request 3" in run("tasks get pull b").out
+
+
+def test_what_happened_since_a_time_is_listed(run: Run, server: Server, clock: ManualClock) -> None:
+    """A time of the day is the last such time, by the server's clock."""
+    clock.move_to(datetime(2026, 1, 2, 23, 59, tzinfo=UTC))
+    url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull"
+    http.get(url, timeout=60)
+    run("pause pull")
+    clock.advance(90)
+    http.get(url, timeout=60)
+    run("resume pull")
+
+    for since, found in (
+        ("23:59", ["2", "1"]),
+        ("00:00", ["2"]),
+        ("00:00:31", ["2", "1"]),
+        ("2026-01-03T00:00:31Z", []),
+        ("2026-01-03T00:00:30Z", ["2"]),
+        ("00:01", ["2", "1"]),
+    ):
+        requests = json.loads(run(f"requests --json --since {since}").out)["requests"]
+        actions = json.loads(run(f"activity --json --since {since}").out)["activity"]
+        assert [str(each["number"]) for each in requests] == found
+        assert len(actions) == len(found)
+    for wrong in ("25:00", "yesterday", "2026-01-03"):
+        refused = run(f"requests --since {wrong}")
+        assert (refused.status, f'since is "{wrong}"' in refused.err) == (2, True)
+        assert ": use one such as " in refused.err
 
 
 def test_the_lifecycle_of_a_task(run: Run) -> None:
