@@ -71,6 +71,7 @@ class Terms(SphinxTransform):
 
     def apply(self) -> None:
         """Add an entry for each term whose place is on the page."""
+        self.env.note_dependency(TERMS.name)
         entries = []
         for term, place in yaml.safe_load(TERMS.read_text("utf-8")).items():
             page, _, section = place.partition("#")
