@@ -7,10 +7,12 @@ once. Otherwise they answer in threads of a pool, so that two runs of the same c
 from __future__ import annotations
 
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
@@ -37,19 +39,39 @@ class ServiceCall:
         return " ".join(filter(None, (f"{self.service}.{self.method}", details)))
 
 
+_intercepts: tuple[Intercept, ...] = ()
+_lock = threading.Lock()
+
+
 @contextmanager
 def intercepted(intercept: Intercept) -> Iterator[None]:
-    """Pass each call in the block to `intercept`."""
-
-    def make_call(rpc: Any) -> None:
-        done: Future[None] = Future()
-        rpc._state = apiproxy_rpc.RPC.RUNNING
-        rpc.future = done
-        intercept(ServiceCall(rpc.package, rpc.call, rpc.request), rpc._SendRequestAndFinish)
-        done.set_result(None)
-
-    with patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", make_call):
+    """Pass each call in the block to `intercept`; blocks may end in any order."""
+    global _intercepts  # noqa: PLW0603 - one for the process, as what is patched
+    with _lock:
+        if not _intercepts:
+            _patch.start()
+        _intercepts = (*_intercepts, intercept)
+    try:
         yield
+    finally:
+        with _lock:
+            _intercepts = tuple(each for each in _intercepts if each is not intercept)
+            if not _intercepts:
+                _patch.stop()
+
+
+def _make_call(rpc: Any) -> None:
+    done: Future[None] = Future()
+    rpc._state = apiproxy_rpc.RPC.RUNNING
+    rpc.future = done
+    call, call_next = ServiceCall(rpc.package, rpc.call, rpc.request), rpc._SendRequestAndFinish
+    for intercept in _intercepts:
+        call_next = partial(intercept, call, call_next)
+    call_next()
+    done.set_result(None)
+
+
+_patch = patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", _make_call)
 
 
 def clear_cache() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -117,7 +118,8 @@ def crash_test(
     Engine's SDK uses the emulator. A transaction that was open is rolled back.
 
     Return the number of crashes. Calls of whoever was killed have no effect, so what it does
-    while it ends (`finally`), or in threads, does not change queues and services.
+    while it ends (`finally`), or in threads, also after the test, does not change queues and
+    services.
 
     Raises:
         CrashTestError: after some crashes `check` fails, or whatever took over does.
@@ -239,7 +241,7 @@ class _CrashTrial(Trial):
 
     def _run(self, injector: _CrashInjector, *, errors: str) -> None:
         def work() -> object:
-            injector.check_alive()
+            injector.worker.check_alive()  # it can be killed in a thread that it has started
             with injector.worker.acting():
                 return worker()
 
@@ -263,9 +265,7 @@ class _CrashTrial(Trial):
         return self._test if self._injector is None else self._injector.current
 
     def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
-        """Carry a call out; those of whoever was killed, perhaps earlier, never are."""
-        if point.actor.has_ended:
-            point.actor.end()
+        """Carry a call out, unless the crash happens there."""
         return self._injector.at_point(point, call_next) if self._injector else call_next()
 
     def at_attempt(
@@ -327,15 +327,7 @@ class _CrashInjector:
         self.worker = Actor(_WORKER, WorkerKilled)
         self.current = self.worker
         """Whose handler runs, or else the worker."""
-
-    def check_alive(self) -> None:
-        """Raise if the worker was killed, also if that ended only a thread that it started.
-
-        Raises:
-            WorkerKilled: it was.
-        """
-        if self.worker.has_ended:
-            self.worker.end()
+        self._counting = threading.Lock()
 
     def planned(self) -> Iterator[_Plan]:
         """Yield the crashes that are possible in a run like this one."""
@@ -378,18 +370,25 @@ class _CrashInjector:
     def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
         """Carry a call out, unless this is the one at which the crash happens."""
         actor, crash = point.actor, self.plan.crash
-        if self.crashed is not None:
+        if not self._is_hit(point):
             return call_next()
-        self.points.append(point)
-        if crash is Crash.RESPONSE_LOST or len(self.points) != self.plan.number:
-            return call_next()
-        self.crashed = actor
         if crash is Crash.BEFORE:
             actor.end()
         call_next()
         if crash is Crash.AFTER:
             actor.end()
         raise DeadlineExceededError(f"the response to {point} is lost")
+
+    def _is_hit(self, point: Point) -> bool:
+        """Count a point, and return whether the crash happens there."""
+        with self._counting:
+            if self.crashed is not None:
+                return False
+            self.points.append(point)
+            if self.plan.crash is Crash.RESPONSE_LOST or len(self.points) != self.plan.number:
+                return False
+            self.crashed = point.actor
+            return True
 
     def at_attempt(
         self, request: PushRequest, call_next: Callable[[], PushResponse]

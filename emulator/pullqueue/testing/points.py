@@ -13,9 +13,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 from unittest.mock import patch
 
@@ -48,25 +48,56 @@ class Actor:
         """Ends it, with this exception."""
         self.has_ended = False
         """True once it was ended, after which none of its calls is carried out."""
+        self._carrying_out = threading.RLock()
 
     def end(self) -> NoReturn:
         """End the actor at its current call, and at each that it still makes.
+
+        Calls that its other threads have begun are carried out first.
 
         Raises:
             WorkerInterrupt: this is the thread of the call.
             ConnectionCut: this thread carries the call out for a client.
         """
-        self.has_ended = True
+        with self._carrying_out:
+            self.has_ended = True
         self.interrupter.end()
 
-    @contextmanager
-    def acting(self) -> Iterator[None]:
+    def check_alive(self) -> None:
+        """Raise if the actor has ended.
+
+        Raises:
+            WorkerInterrupt: it has.
+            ConnectionCut: it has, and this thread carries the call out for a client.
+        """
+        if self.has_ended:
+            self.end()
+
+    def carry_out(self, point: Point, call_next: Callable[[], object]) -> object:
+        """Carry a call out, unless the actor has ended, which waits until the call is made.
+
+        A fetch from the web does not keep the actor from ending: it can lead to another call.
+        """
+        with self._carrying_out if not point.is_of_web else nullcontext():
+            self.check_alive()
+            token = _inside.set(True)
+            try:
+                return call_next()
+            finally:
+                _inside.reset(token)
+
+    def acting(self) -> AbstractContextManager[None]:
         """Make the calls in the block those of this actor, and those of threads it starts."""
-        token = _actor.set(self)
-        try:
-            yield
-        finally:
-            _actor.reset(token)
+        return _acting(self)
+
+
+@contextmanager
+def _acting(actor: Actor | None) -> Iterator[None]:
+    token = _actor.set(actor)
+    try:
+        yield
+    finally:
+        _actor.reset(token)
 
 
 class Point:
@@ -82,6 +113,11 @@ class Point:
     def is_of_queue(self) -> bool:
         """True if a queue is called, and not another service."""
         return isinstance(self.call, QueueCall)
+
+    @property
+    def is_of_web(self) -> bool:
+        """True if the call leaves the process, perhaps for a server of the emulator."""
+        return not isinstance(self.call, QueueCall) and self.call.service == "urlfetch"
 
     def __str__(self) -> str:
         return describe_call(self.call) if isinstance(self.call, QueueCall) else str(self.call)
@@ -150,40 +186,54 @@ def current_actor() -> Actor | None:
     return _actor.get()
 
 
-@contextmanager
-def _points_passed(emulator: Emulator, trial: Trial, *, services: bool) -> Iterator[None]:
-    """Pass the points of a block, and the attempts to send push tasks, to a trial."""
-    clients: dict[str | None, Actor] = {}
+class _Observation:
+    """What is observed in one block; after it, calls of those that have ended still fail."""
 
-    def at_point(call: QueueCall | ServiceCall, call_next: Callable[[], object]) -> object:
+    def __init__(self, trial: Trial) -> None:
+        self.is_over = False
+        self._trial = trial
+
+    def at_point(self, call: QueueCall | ServiceCall, call_next: Callable[[], object]) -> object:
+        """Pass a call to the trial, unless it is part of another or its actor has ended."""
         if _inside.get():
             return call_next()
+        actor = _actor.get() or _clients.get(_port_of_client())
+        if actor is not None:
+            actor.check_alive()
+        if self.is_over:
+            return call_next()
+        point = Point(actor or self._trial.current(), call)
+        return self._trial.at_point(point, partial(point.actor.carry_out, point, call_next))
 
-        def carry_out() -> object:
-            token = _inside.set(True)
-            try:
-                return call_next()
-            finally:
-                _inside.reset(token)
-
-        actor = _actor.get() or clients.get(_port_of_client()) or trial.current()
-        return trial.at_point(Point(actor, call), carry_out)
-
-    def intercept(call: QueueCall, call_next: Callable[[], object]) -> object:
+    def intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
+        """Pass a call or an attempt to the trial."""
         if call.verb != "attempt":
-            return at_point(call, call_next)
+            return self.at_point(call, call_next)
+        if self.is_over:
+            return call_next()
         send = cast("Callable[[], PushResponse]", call_next)
-        return trial.at_attempt(cast("PushRequest", call.arguments[0]), send)
+        return self._trial.at_attempt(cast("PushRequest", call.arguments[0]), send)
 
+
+@contextmanager
+def _points_passed(emulator: Emulator, trial: Trial, *, services: bool) -> Iterator[None]:
+    """Pass the points of a block, and the attempts to send push tasks, to a trial.
+
+    Threads of actors that have ended can outlive the block; their calls fail after it, too.
+    """
+    observation, earlier = _Observation(trial), {*_running}
     with ExitStack() as stack:
-        stack.enter_context(_threads_of_actors())
-        stack.enter_context(_ports_of_actors(clients))
-        stack.enter_context(emulator.interceptors.installed(intercept))
+        stack.enter_context(_following_actors())
+        stack.enter_context(emulator.interceptors.installed(observation.intercept))
         if services and _uses_sdk(emulator):
             from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - the SDK is loaded
 
-            stack.enter_context(intercepted(at_point))
-        yield
+            stack.enter_context(intercepted(observation.at_point))
+        try:
+            yield
+        finally:
+            observation.is_over = True
+            _close_after_dead(stack.pop_all(), earlier)
 
 
 def _uses_sdk(emulator: Emulator) -> bool:
@@ -207,33 +257,49 @@ def clear_cache() -> None:
         rpcs.clear_cache()
 
 
-@contextmanager
-def _threads_of_actors() -> Iterator[None]:
-    """Make the calls of threads, in the block, those of the actor that has started them."""
-    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+_lock = threading.RLock()
+_running: dict[object, Actor] = {}
+"""Who has started the threads, and the calls of thread pools, that have not ended."""
+_clients: dict[str | None, Actor] = {}
+"""Who has last sent something from a port."""
+_left: list[tuple[set[object], ExitStack]] = []
+"""What is over, but for these threads of actors that have ended."""
+_blocks = 0
+"""Number of blocks in which actors are followed."""
+_patches = ExitStack()
 
-    def start_thread(thread: threading.Thread) -> None:
-        actor = _actor.get()
-        if actor is not None:
-            setattr(thread, "run", _of(actor, thread.run))  # noqa: B010 - a method, to mypy
-        start(thread)
 
-    def submit_call(
-        pool: ThreadPoolExecutor,
-        function: Callable[..., Any],
-        /,
-        *args: object,
-        **kwargs: object,
-    ) -> Future[Any]:
-        actor = _actor.get()
-        run = function if actor is None else _of(actor, function)
-        return submit(pool, run, *args, **kwargs)
+def _close_after_dead(stack: ExitStack, earlier: set[object]) -> None:
+    """Close what is over when the last thread of an actor that has ended has ended, too.
 
-    with (
-        patch.object(threading.Thread, "start", start_thread),
-        patch.object(ThreadPoolExecutor, "submit", submit_call),
-    ):
-        yield
+    `earlier` are the threads that had begun before it.
+    """
+    with _lock:
+        dead = {thread for thread, actor in _running.items() if actor.has_ended}
+        _left.append((dead - earlier, stack))
+        _close_left()
+
+
+def _close_left() -> None:
+    for left in [each for each in _left if not each[0]]:
+        _left.remove(left)
+        left[1].close()
+
+
+def _begins(thread_or_future: object, actor: Actor) -> None:
+    with _lock:
+        _running[thread_or_future] = actor
+        if actor.has_ended:
+            for threads, _ in _left:
+                threads.add(thread_or_future)
+
+
+def _has_ended(thread_or_future: object) -> None:
+    with _lock:
+        _running.pop(thread_or_future, None)
+        for threads, _ in _left:
+            threads.discard(thread_or_future)
+        _close_left()
 
 
 def _port_of_client() -> str | None:
@@ -242,30 +308,93 @@ def _port_of_client() -> str | None:
 
 
 @contextmanager
-def _ports_of_actors(clients: dict[str | None, Actor]) -> Iterator[None]:
-    """Keep, in the block, which actor has last sent something from a port."""
-
-    def noting(send: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(send)
-        def noted(connection: socket.socket, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            actor = _actor.get()
-            if actor is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
-                clients[str(connection.getsockname()[1])] = actor
-            return send(connection, *args, **kwargs)
-
-        return noted
-
-    with ExitStack() as stack:
-        for name in ("send", "sendall"):
-            stack.enter_context(
-                patch.object(socket.socket, name, noting(getattr(socket.socket, name)))
-            )
+def _following_actors() -> Iterator[None]:
+    """Know, in the block, whose threads and connections make calls."""
+    global _blocks  # noqa: PLW0603 - one for the process, as what is patched
+    with _lock:
+        _blocks += 1
+        if _blocks == 1:
+            _patch(threading.Thread, "start", _starting)
+            _patch(ThreadPoolExecutor, "submit", _submitting)
+            _patch(socket.socket, "send", _noting)
+            _patch(socket.socket, "sendall", _noting)
+    try:
         yield
+    finally:
+        with _lock:
+            _blocks -= 1
+            if not _blocks:
+                _patches.close()
+                _clients.clear()
 
 
-def _of(actor: Actor, function: Callable[..., Any]) -> Callable[..., Any]:
+def _patch(owner: type, name: str, decorate: Callable[[Any], object]) -> None:
+    _patches.enter_context(patch.object(owner, name, decorate(getattr(owner, name))))
+
+
+def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    @wraps(start)
+    def start_thread(thread: threading.Thread) -> None:
+        actor, run = _actor.get(), thread.run
+        if actor is None:
+            start(thread)
+            return
+
+        def run_as_actor() -> None:
+            try:
+                with actor.acting():
+                    run()
+            except BaseException:
+                if not actor.has_ended:
+                    raise
+            finally:
+                _has_ended(thread)
+
+        _begins(thread, actor)
+        setattr(thread, "run", run_as_actor)  # noqa: B010 - a method, to mypy
+        try:
+            start(thread)
+        except RuntimeError:
+            _has_ended(thread)
+            raise
+
+    return start_thread
+
+
+def _submitting(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
+    @wraps(submit)
+    def submit_call(
+        pool: ThreadPoolExecutor,
+        function: Callable[..., Any],
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> Future[Any]:
+        actor = _actor.get()
+        with _acting(None):  # threads of the pool are nobody's
+            future = submit(pool, _of(actor, function), *args, **kwargs)
+        if actor is not None:
+            _begins(future, actor)
+            future.add_done_callback(_has_ended)
+        return future
+
+    return submit_call
+
+
+def _noting(send: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(send)
+    def noted(connection: socket.socket, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        actor = _actor.get()
+        if actor is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            _clients[str(connection.getsockname()[1])] = actor
+        return send(connection, *args, **kwargs)
+
+    return noted
+
+
+def _of(actor: Actor | None, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 - as the function
-        with actor.acting():
+        with _acting(actor):
             return function(*args, **kwargs)
 
     return run

@@ -207,6 +207,7 @@ class Schedule:
         for actor in self._actors:
             if actor.thread is not None:
                 actor.thread.join(max(0, end - monotonic()))
+            actor.has_ended = True  # threads that it has started may not
 
     def _wait_for_end(self) -> None:
         """Wait until the schedule has ended, and let others go on where one is blocked."""
@@ -352,7 +353,8 @@ class Schedule:
         chosen.thread = threading.Thread(
             target=context.run, args=(self._work, chosen), name=chosen.name, daemon=True
         )
-        chosen.thread.start()
+        with chosen.acting():  # not a thread of whoever has had the turn
+            chosen.thread.start()
 
     def _choose(self, current: RacingActor | None) -> RacingActor | None:
         """Return who goes on; None: nobody can."""

@@ -99,3 +99,25 @@ def test_a_call_that_is_not_carried_out_changes_nothing() -> None:
     drop_requests()
 
     assert Note.get_by_id("x") is None
+
+
+@with_sdk
+def test_interceptions_can_end_in_any_order() -> None:
+    seen: list[int] = []
+
+    def counting(number: int) -> Any:
+        def intercept(_: ServiceCall, call_next: Callable[[], object]) -> object:
+            seen.append(number)
+            return call_next()
+
+        return intercepted(intercept)
+
+    first, second = counting(1), counting(2)
+    first.__enter__()
+    with second:
+        Note.get_by_id("x")
+        first.__exit__(None, None, None)
+        Note.get_by_id("y")
+    Note.get_by_id("z")
+
+    assert seen == [2, 1, 2]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from flask import Flask
 from programs import completed
 
 from pullqueue import Emulator, Queue
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.errors import DeadlineExceededError, NameInUseError, TransientError
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
@@ -503,6 +506,109 @@ def test_a_thread_of_a_dead_handler_changes_nothing_over_a_server_either(
             return 200
 
         crash_test(emulator, setup=pushed.add, check=lambda: not queue.list_tasks(1), send=send)
+
+
+def add_in_process(queue: Queue, _: Server) -> None:
+    """Add a task by a call of Python."""
+    queue.add("from the dead")
+
+
+def add_over_rest(_: Queue, server: Server) -> None:
+    """Add one by a client of a server."""
+    path = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
+    with suppress(requests.ConnectionError):
+        requests.post(server.url + path, json={"payloadBase64": "YQ=="}, timeout=30)
+
+
+@pytest.mark.parametrize("add", [add_in_process, add_over_rest])
+@pytest.mark.parametrize("kind", ["pool", "thread"])
+def test_a_dead_handler_changes_nothing_after_the_test(
+    emulator: Emulator, queue: Queue, pushed: Queue, add: Callable[..., None], kind: str
+) -> None:
+    """What refuses the calls of its threads goes with the last of them."""
+    tested = threading.Event()
+    begun: list[Callable[[], object]] = []
+    send_of_sockets = socket.socket.send
+
+    with Server(emulator) as server, ThreadPoolExecutor(max_workers=8) as pool:
+        interceptors = len(emulator.interceptors)
+
+        def wait_and_add(died: threading.Event) -> None:
+            tested.wait(60)
+            if died.is_set():
+                add(queue, server)
+
+        def begin(died: threading.Event) -> None:
+            if kind == "pool":
+                begun.append(pool.submit(wait_and_add, died).exception)
+            else:
+                thread = threading.Thread(target=wait_and_add, args=[died])
+                thread.start()
+                begun.append(thread.join)
+
+        def send(_: PushRequest) -> int:
+            died = threading.Event()
+            begin(died)
+            try:
+                queue.purge()
+            except DeadlineExceededError:
+                raise
+            except BaseException:
+                died.set()
+                raise
+            return 200
+
+        assert crash_test(emulator, setup=pushed.add, check=lambda: True, send=send) == 4
+        assert len(begun) == 1 + 4 * 2
+        tested.set()
+        for wait in begun:
+            wait()
+
+        assert not queue.list_tasks(1)
+        assert len(emulator.interceptors) == interceptors
+    assert socket.socket.send is send_of_sockets
+
+
+def test_a_call_under_way_is_carried_out_before_its_handler_dies(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    late: list[bool] = []
+    under_way, died = threading.Event(), threading.Event()
+
+    def carry_out_slowly(call: QueueCall, call_next: Callable[[], object]) -> object:
+        if call.queue is not queue or call.verb != "add":
+            return call_next()
+        under_way.set()
+        died.wait(0.1)
+        late.append(died.is_set())
+        return call_next()
+
+    def add() -> None:
+        try:
+            with suppress(DeadlineExceededError):
+                queue.add()
+        finally:
+            under_way.set()
+
+    def send(_: PushRequest) -> int:
+        under_way.clear()
+        died.clear()
+        thread = threading.Thread(target=add)
+        thread.start()
+        under_way.wait(60)
+        try:
+            queue.purge()
+        except BaseException:
+            died.set()
+            raise
+        finally:
+            thread.join()
+        return 200
+
+    with emulator.interceptors.installed(carry_out_slowly):
+        crash_test(emulator, setup=pushed.add, check=lambda: True, send=send)
+
+    assert set(late) == {False}
 
 
 def test_a_handler_of_django(emulator: Emulator, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -214,3 +215,33 @@ def test_deferred_calls_are_killed(emulator: Emulator, queue: Queue, pushed: Que
 def keep(payload: str) -> None:
     """Add a pull task, once for each call."""
     taskqueue.Queue("work").add(taskqueue.Task(payload=payload, method="PULL"))
+
+
+def test_a_dead_handler_does_not_use_services_after_the_test(
+    emulator: Emulator, pushed: Queue
+) -> None:
+    tested = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def put(died: threading.Event) -> None:
+        tested.wait(60)
+        if died.is_set():
+            Account(id="from the dead").put()
+
+    def send(_: PushRequest) -> int:
+        died = threading.Event()
+        threads.append(threading.Thread(target=put, args=[died]))
+        threads[-1].start()
+        try:
+            ndb.Key(Account, "x").get()
+        except BaseException:
+            died.set()
+            raise
+        return 200
+
+    crash_test(emulator, setup=pushed.add, check=lambda: True, send=send)
+    tested.set()
+    for thread in threads:
+        thread.join()
+
+    assert Account.get_by_id("from the dead") is None

@@ -231,6 +231,30 @@ def test_an_actor_that_raises(emulator: Emulator, queue: Queue) -> None:
     assert not {"fail", "wait"} & {thread.name for thread in threading.enumerate()}
 
 
+def test_a_thread_of_an_actor_changes_nothing_after_the_test(
+    emulator: Emulator, queue: Queue
+) -> None:
+    tested = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def add_later() -> None:
+        tested.wait(60)
+        queue.add()
+
+    def work() -> None:
+        threads.append(threading.Thread(target=add_later))
+        threads[-1].start()
+        queue.fetch_statistics()
+
+    race_test(emulator, work, setup=lambda: None, check=lambda: True, schedules=1)
+    tested.set()
+    for thread in threads:
+        thread.join()
+
+    assert not queue.list_tasks(1)
+    assert not len(emulator.interceptors)
+
+
 def test_actors_that_are_blocked_by_each_other(emulator: Emulator, queue: Queue) -> None:
     """A deadlock is reported with the stack of each thread."""
     locks = [threading.Lock(), threading.Lock()]
