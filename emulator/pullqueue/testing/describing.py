@@ -136,6 +136,12 @@ def describe_task(task: Task, now_usec: int) -> str:
     return " ".join(parts)
 
 
+def describe_request(task: Task) -> str:
+    """Return the method and URL of a push task, and its pickled call, if any."""
+    request = "" if task.request is None else f"{task.request.method} {task.request.url}"
+    return " ".join(filter(None, (request, describe_pickle(task.payload))))
+
+
 def describe_payload(payload: bytes) -> str:
     """Return the beginning of a payload, quoted; a pickled call as its function and types."""
     return describe_pickle(payload) or _beginning(payload)

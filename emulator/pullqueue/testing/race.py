@@ -27,7 +27,7 @@ from pullqueue.testing.arguments import (
     refuse_lazy,
     selected_queues,
 )
-from pullqueue.testing.describing import describe
+from pullqueue.testing.describing import describe, describe_request
 from pullqueue.testing.interrupt import WorkerStopped
 from pullqueue.testing.points import Actor, Point, Trial, current_actor
 from pullqueue.testing.schedule import Choice, DueTask, RacingActor, Refusal, Schedule
@@ -336,7 +336,8 @@ class _PushTasks:
                 attempt = task.retry_count + 1
                 name = f'task "{task.name}"' + (f", attempt {attempt}" if attempt > 1 else "")
                 key = queue.name, task.name, attempt
-                yield DueTask(key, name, partial(self._attempt, task))
+                beginning = f"begins: {describe_request(task)}"
+                yield DueTask(key, name, partial(self._attempt, task), beginning)
 
     def next_usec(self) -> int | None:
         """Return when time alone makes one due."""

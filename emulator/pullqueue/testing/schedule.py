@@ -90,12 +90,20 @@ class RacingActor(Actor):
     """An actor with a thread of its own, which waits for its turn."""
 
     def __init__(
-        self, schedule: Schedule, name: str, number: int, work: Callable[[], object]
+        self,
+        schedule: Schedule,
+        name: str,
+        number: int,
+        work: Callable[[], object],
+        *,
+        beginning: str = "begins",
     ) -> None:
         super().__init__(name, HandlerKilled)
         self.schedule = schedule
         self.number = number
         self.work = work
+        self.beginning = beginning
+        """Its first step."""
         self.is_task = False
         """True if it is the handler of a push task."""
         self.thread: threading.Thread | None = None
@@ -136,6 +144,8 @@ class DueTask(NamedTuple):
     """Identifies the attempt."""
     name: str
     work: Callable[[], object]
+    beginning: str
+    """Its first step."""
 
 
 class TaskSource(Protocol):
@@ -348,7 +358,7 @@ class Schedule:
                 )
             )
             return
-        self._record(chosen, "begins")
+        self._record(chosen, chosen.beginning)
         context = copy_context()
         chosen.thread = threading.Thread(
             target=context.run, args=(self._work, chosen), name=chosen.name, daemon=True
@@ -423,17 +433,17 @@ class Schedule:
 
     def _due_tasks(self) -> list[RacingActor]:
         due: list[RacingActor] = []
-        for key, name, work in self._tasks.due():
+        for key, name, work, beginning in self._tasks.due():
             actor = self._due.get(key)
             if actor is None or actor.thread is not None:
-                actor = self._due[key] = self._new_actor(name, work)
+                actor = self._due[key] = self._new_actor(name, work, beginning=beginning)
                 actor.is_task = True
             due.append(actor)
         return due
 
-    def _new_actor(self, name: str, work: Callable[[], object]) -> RacingActor:
+    def _new_actor(self, name: str, work: Callable[[], object], **options: str) -> RacingActor:
         self._numbers += 1
-        return RacingActor(self, name, self._numbers, work)
+        return RacingActor(self, name, self._numbers, work, **options)
 
     def _move_time(self) -> None:
         """Move the clock to the next event, or the end of a sleep, whichever is first."""

@@ -507,8 +507,8 @@ def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:
     with pytest.raises(RaceTestError) as caught:
         run()
     assert caught.value.schedule == (
-        'task "one": begins',
-        'task "two": begins   <- preempts task "one"',
+        'task "one": begins: POST /count',
+        'task "two": begins: POST /count   <- preempts task "one"',
         'task "two": fetch_statistics() on queue "pushed"',
         'task "two": responds: status 200, succeeded',
         'task "one": fetch_statistics() on queue "pushed"',
