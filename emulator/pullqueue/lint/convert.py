@@ -148,8 +148,12 @@ def routing(target: str) -> dict[str, str]:
     return {"service": service} | ({"version": version} if version else {})
 
 
+def _number(value: Value) -> str:
+    return decimal(float(value or 0))
+
+
 def _seconds(value: Value) -> str:
-    return f"{decimal(float(value or 0))}s"
+    return f"{_number(value)}s"
 
 
 _SCRIPT = """\
@@ -203,9 +207,7 @@ def _commands(queue: QueueSettings) -> str:
 def _argument(field: Field, value: Value) -> str:
     if field.kind == "target":
         return ",".join(f"{key}:{part}" for key, part in routing(str(value)).items())
-    if field.kind == "duration":
-        return _seconds(value)
-    return decimal(float(value or 0))
+    return _seconds(value) if field.kind == "duration" else _number(value)
 
 
 def to_terraform(queues: list[QueueSettings], place: Place) -> str:
@@ -236,10 +238,10 @@ def _resource(queue: QueueSettings, place: Place) -> str:
         if field.kind == "target":
             parts = routing(str(value)).items()
             blocks[block] = {key: hcl_string(part) for key, part in parts}
-        elif field.kind == "duration":
-            blocks.setdefault(block, {})[name] = hcl_string(_seconds(value))
         else:
-            blocks.setdefault(block, {})[name] = decimal(float(value or 0))
+            is_text = field.kind == "duration"
+            text = hcl_string(_seconds(value)) if is_text else _number(value)
+            blocks.setdefault(block, {})[name] = text
     lines = [f'resource "google_cloud_tasks_queue" {hcl_string(label)} {{']
     lines += _assignments(attributes, "  ")
     for block, values in blocks.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
@@ -221,8 +221,3 @@ def _target(item: Any, project: str) -> str | None:  # noqa: ANN401 - JSON
         host = str(override.get("host", ""))
         parts = [host.partition(f".{project}.")[0]] if f".{project}." in host else []
     return ".".join(str(part) for part in parts if part) or None
-
-
-def actions_in(plans: Iterable[QueuePlan]) -> list[QueuePlan]:
-    """Return the queues to which something happens, or of which something is to be known."""
-    return [plan for plan in plans if plan.actions or plan.notes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from pullqueue.lint.plan import Action, Change, Plan, QueuePlan, actions_in
+from pullqueue.lint.plan import Action, Change, Plan, QueuePlan
 
 _SIGNS: dict[Action | None, str] = {
     "create": "+",
@@ -57,7 +57,7 @@ def _change_text(change: Change) -> str:
 
 def report_text(plan: Plan, *, title: str) -> str:
     """Return a plan for a terminal: the queues that change, setting by setting, and a summary."""
-    shown = actions_in(plan.queues)
+    shown = [each for each in plan.queues if each.actions or each.notes]
     width = max((len(each.name) for each in shown), default=0)
     lines = [title, ""]
     for each in shown:
