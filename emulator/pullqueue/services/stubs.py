@@ -30,9 +30,6 @@ _client_lock = threading.Lock()
 _API = "google.appengine.api."
 
 
-_NONE = ("(none)", "(none)")
-
-
 class _Service(NamedTuple):
     make: Callable[[Services], Any]
     """Makes the stub."""
@@ -120,8 +117,9 @@ def _imported(name: str) -> Any:
     return import_module(f"{_API}{name}")
 
 
-def _app_identity(_: Services) -> Any:
-    return _imported("app_identity.app_identity_stub").AppIdentityServiceStub()
+def _simple(module: str, name: str) -> Callable[[Services], Any]:
+    """Return what makes a stub that needs nothing of a server."""
+    return lambda _: getattr(_imported(module), name)()
 
 
 def _blobstore(services: Services) -> Any:
@@ -132,10 +130,6 @@ def _blobstore(services: Services) -> Any:
         files = _imported("blobstore.file_blob_storage")
         storage = files.FileBlobStorage(str(services.blobs), services.app_id)
     return module.BlobstoreServiceStub(storage, request_data=_request_info(services))
-
-
-def _capability(_: Services) -> Any:
-    return _imported("capabilities.capability_stub").CapabilityServiceStub()
 
 
 def _datastore(services: Services) -> Any:
@@ -156,24 +150,12 @@ def _images(_: Services) -> Any:
     )
 
 
-def _mail(_: Services) -> Any:
-    return _imported("mail_stub").MailServiceStub()
-
-
 def _memcache(services: Services) -> Any:
     return _imported("memcache.memcache_stub").MemcacheServiceStub(gettime=services.seconds)
 
 
 def _modules(services: Services) -> Any:
     return _imported("modules.modules_stub").ModulesServiceStub(_request_info(services))
-
-
-def _search(_: Services) -> Any:
-    return _imported("search.simple_search_stub").SearchServiceStub()
-
-
-def _urlfetch(_: Services) -> Any:
-    return _imported("urlfetch_stub").URLFetchServiceStub()
 
 
 def _user(services: Services) -> Any:
@@ -205,7 +187,7 @@ def _request_info(services: Services) -> Any:
 
 _SERVICES = {
     "app_identity_service": _Service(
-        _app_identity,
+        _simple("app_identity.app_identity_stub", "AppIdentityServiceStub"),
         f"{_API}app_identity.app_identity_service_pb2",
         methods={
             "GetPublicCertificatesForApp": (
@@ -219,12 +201,15 @@ _SERVICES = {
         f"{_API}blobstore.blobstore_service_pb2",
         methods={"DeleteBlob": ("DeleteBlobRequest", "VoidProto")},
     ),
-    "capability_service": _Service(_capability, f"{_API}capabilities.capability_service_pb2"),
+    "capability_service": _Service(
+        _simple("capabilities.capability_stub", "CapabilityServiceStub"),
+        f"{_API}capabilities.capability_service_pb2",
+    ),
     DATASTORE: _Service(
         _datastore,
         "google.appengine.datastore.datastore_pb",
         methods={
-            "AddActions": _NONE,  # the bridge keeps the tasks of a transaction
+            "AddActions": ("(none)", "(none)"),  # the bridge keeps the tasks of a transaction
             "BeginTransaction": ("BeginTransactionRequest", "Transaction"),
             "Commit": ("Transaction", "CommitResponse"),
             "CreateIndex": ("CompositeIndex", "Integer64Proto"),
@@ -238,7 +223,7 @@ _SERVICES = {
     ),
     "images": _Service(_images, f"{_API}images.images_service_pb2", "Images"),
     "mail": _Service(
-        _mail,
+        _simple("mail_stub", "MailServiceStub"),
         f"{_API}mail_service_pb2",
         methods=dict.fromkeys(("Send", "SendToAdmins"), ("MailMessage", "VoidProto")),
     ),
@@ -249,9 +234,12 @@ _SERVICES = {
         {"FlushAll": ("MemcacheFlushRequest", "MemcacheFlushResponse")},
     ),
     "modules": _Service(_modules, f"{_API}modules.modules_service_pb2"),
-    "search": _Service(_search, f"{_API}search.search_service_pb2"),
+    "search": _Service(
+        _simple("search.simple_search_stub", "SearchServiceStub"),
+        f"{_API}search.search_service_pb2",
+    ),
     "urlfetch": _Service(
-        _urlfetch,
+        _simple("urlfetch_stub", "URLFetchServiceStub"),
         f"{_API}urlfetch_service_pb2",
         methods={"Fetch": ("URLFetchRequest", "URLFetchResponse")},
     ),
