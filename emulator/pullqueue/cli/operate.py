@@ -37,6 +37,7 @@ from pullqueue.cli._output import (
     write_bytes,
 )
 from pullqueue.cli._port_file import ServerOfFile
+from pullqueue.cli._snapshot_diff import diff_of, read_snapshot
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
 from pullqueue.push.addresses import KEPT
@@ -317,6 +318,33 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
     show(answer, f"{count_tasks(answer['tasks'])} loaded")
     if answer["warning"]:
         say(f"warning: {answer['warning']} (--shift)", err=True)
+
+
+@snapshot.command
+@click.argument("before", metavar="A", type=click.Path(path_type=Path))
+@click.argument("after", metavar="[B]", required=False, type=click.Path(path_type=Path))
+@click.option("--limit", type=click.IntRange(0), default=20, help="Tasks listed of each queue.")
+@server_options
+def diff(*, before: Path, after: Path | None, limit: int, client: Client) -> None:
+    """Compare the snapshots A and B, or A and the running server.
+
+    Tasks of B are ADDED (+), or GONE (-) of A: deleted or exhausted; CHANGED tasks (~) are named
+    with the fields that differ. EXHAUSTED tasks (!) are those that A has not. The exit status is 0
+    in any case.
+    """
+    old = read_snapshot(content_of(before), str(before))
+    data = client.read("GET", "/snapshot") if after is None else content_of(after)
+    diffs = diff_of(old, read_snapshot(data, str(after or client.url)))
+    rows = [
+        [each.queue, len(each.added), len(each.gone), len(each.changed), len(each.exhausted)]
+        for each in diffs
+    ]
+    head = ("QUEUE", "ADDED", "GONE", "CHANGED", "EXHAUSTED")
+    show(
+        {"queues": msgspec.to_builtins(diffs)},
+        Table(head, rows, "no task differs", ["QUEUE"]),
+        *(line for each in diffs for line in each.lines(limit)),
+    )
 
 
 @click.group(invoke_without_command=True)

@@ -16,7 +16,7 @@ from commands import PROGRAM, Done, Run, shown_on_terminal
 from odd_servers import always_answering, answering
 from push_app import until
 
-from pullqueue import Emulator, HttpRequest
+from pullqueue import Emulator, HttpRequest, NewTask
 from pullqueue.server.lifecycle import Server
 
 ALIAS_BOMB = (
@@ -69,6 +69,40 @@ def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     assert json.loads(saved_to_stdout)["format"] == "pullqueue-snapshot/1"
     loaded = run("snapshot load - --json --yes", stdin=saved_to_stdout.encode())
     assert json.loads(loaded.out) == {"tasks": 1, "warning": None}
+
+
+def test_snapshots_are_compared(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """Two files, or one and the server; by queue, with the fields of tasks that changed."""
+    old, new = str(tmp_path / "old.json"), str(tmp_path / "new.json")
+    pull = emulator.queue("pull")
+    pull.add_many([NewTask(name=name) for name in ("last", "kept", "leased", "deleted")])
+    run("snapshot save", old)
+    assert run("snapshot diff", old) == Done(0, "no task differs\n", "")
+    for _ in range(3):
+        pull.modify_task_lease(pull.lease_tasks(60, 1)[0], 0)
+    pull.modify_task_lease(pull.lease_tasks(60, 2)[0], 0)
+    pull.delete_tasks("deleted")
+    emulator.queue("other").add_many([NewTask(name=f"n{number}") for number in range(3)])
+    run("snapshot save", new)
+
+    for files in ([old, new], [old]):
+        shown = run("snapshot diff", *files, "--limit", "2").out.splitlines()
+        assert shown[:3] == [
+            "QUEUE  ADDED  GONE  CHANGED  EXHAUSTED",
+            "other      3     0        0          0",
+            "pull       0     2        2          1",
+        ]
+        assert shown[3:6] == ["+ other n0", "+ other n1", "  other: 1 more (--limit)"]
+        assert shown[6:8] == ["- pull last", "- pull deleted"]
+    other, changed = json.loads(run("snapshot diff --json", old, new).out)["queues"]
+    assert (other["queue"], other["added"]) == ("other", ["n0", "n1", "n2"])
+    assert changed["exhausted"] == ["last"]
+    fields = {each["task"]: each["fields"] for each in changed["changed"]}
+    assert fields == {"kept": ["retry_count"], "leased": ["eta_usec", "retry_count"]}
+    (tmp_path / "new.json").write_text("queue:")
+    refused = run("snapshot diff", old, new)
+    assert (refused.status, f"{new} is not a snapshot (" in refused.err) == (1, True)
+    assert run("snapshot diff nowhere").status == 3
 
 
 def test_the_history_of_a_loaded_task(run: Run, tmp_path: Path, emulator: Emulator) -> None:
