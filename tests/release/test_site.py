@@ -156,8 +156,9 @@ def test_the_search_finds_first_what_is_typed(
 
 def shown(browser: Browser) -> list[str]:
     """Return the text of the rows that the page shows."""
-    rows = browser.find_elements(By.CSS_SELECTOR, "table.filtered tbody tr")
-    return [row.text for row in rows if row.is_displayed()]
+    rows = "[...document.querySelectorAll('table.filtered tbody tr')]"
+    script = f"return {rows}.filter((row) => row.offsetParent).map((row) => row.innerText)"
+    return list(browser.execute_script(script))  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("page", ["fidelity", "conformance"])
