@@ -224,11 +224,17 @@ class Schedule:
         progress, cpu_seconds = -1, 0.0
         quiet = idle = 0
         busy_seconds = 0.0
+        checked = monotonic()
         while not self._ended.wait(_CHECK_SECONDS):
+            is_late = monotonic() - checked > 1.5 * _CHECK_SECONDS
+            checked = monotonic()
             used, cpu_seconds = process_time() - cpu_seconds, process_time()
             is_quiet, progress = progress == self._progress, self._progress
             quiet = quiet + 1 if is_quiet else 0
-            idle = idle + 1 if used < _IDLE_CPU_SECONDS else 0
+            if used >= _IDLE_CPU_SECONDS:
+                idle = 0
+            elif not is_late:  # or else the machine is too busy to run this process
+                idle += 1
             busy_seconds = busy_seconds + used if is_quiet else 0.0
             if quiet and quiet % _BLOCKED_CHECKS == 0:
                 is_stuck = idle >= _BLOCKED_CHECKS or busy_seconds > _BUSY_CPU_SECONDS

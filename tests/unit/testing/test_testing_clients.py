@@ -7,13 +7,13 @@ import http.client
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
     asynccontextmanager,
     suppress,
 )
-from functools import partial
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -92,12 +92,15 @@ async def on_httpx(url: str) -> AsyncIterator[AsyncRequest]:
 
 @asynccontextmanager
 async def in_threads(url: str) -> AsyncIterator[AsyncRequest]:
-    """Yield one with requests, whose calls are made in threads."""
-    with requests.Session() as session:
+    """Yield one with requests, whose calls are made in threads, which it waits for."""
+    with requests.Session() as session, ThreadPoolExecutor() as pool:
 
         async def request(method: str, path: str) -> bytes:
-            call = partial(session.request, method, url + path, timeout=30)
-            return (await asyncio.to_thread(call)).content
+            call = pool.submit(session.request, method, url + path, timeout=30)
+            try:
+                return (await asyncio.wrap_future(call)).content
+            finally:  # also if cancelled: a lease on its way would take the next task
+                wait([call])
 
         yield request
 
