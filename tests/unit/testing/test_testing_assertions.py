@@ -42,7 +42,7 @@ def test_empty(queue: Queue) -> None:
     ]
 
 
-def test_available_and_leased(queue: Queue, clock: ManualClock) -> None:
+def test_tasks_are_counted_by_their_state_now(queue: Queue, clock: ManualClock) -> None:
     """Tasks are counted by their state now."""
     for name in ("one", "two", "three"):
         queue.add(name=name)
@@ -62,7 +62,9 @@ def test_available_and_leased(queue: Queue, clock: ManualClock) -> None:
         assert_leased(queue)
 
 
-def test_exhausted(limited: Queue, queue: Queue) -> None:
+def test_a_task_is_exhausted_when_its_last_permitted_lease_has_run_out(
+    limited: Queue, queue: Queue
+) -> None:
     """A task is exhausted when its last permitted lease has run out."""
     task = limited.add(name="one")
     with pytest.raises(
@@ -84,7 +86,7 @@ def test_exhausted(limited: Queue, queue: Queue) -> None:
         assert_exhausted(limited, count=2)
 
 
-def test_added(queue: Queue) -> None:
+def test_added_tasks_are_found_by_payload_tag_and_name(queue: Queue) -> None:
     """Added tasks are found by payload, tag and name, and counted."""
     queue.add("a", name="one", tag="x")
     queue.add("b", name="two", tag="x")
@@ -117,7 +119,7 @@ def test_added_shows_the_nearest_misses(queue: Queue) -> None:
     ]
 
 
-def test_added_too_few(queue: Queue) -> None:
+def test_too_few_added_tasks_have_no_misses_to_show(queue: Queue) -> None:
     """Where all tasks are as expected, but not as many, there are no misses to show."""
     queue.add(tag="x")
     with pytest.raises(AssertionError, match=r"^expected 2 tasks .*, but found 1(?!.*misses)"):
@@ -143,7 +145,7 @@ def test_added_shows_a_few_misses_only(queue: Queue) -> None:
     assert str(caught.value).endswith("    and 2 more")
 
 
-def test_added_and_gone(queue: Queue) -> None:
+def test_a_deleted_task_is_known_by_name_only(queue: Queue) -> None:
     """Without a record a deleted task is known by name only, and the message says so."""
     queue.delete_tasks(queue.add("a", name="one"))
 
@@ -154,7 +156,7 @@ def test_added_and_gone(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 60])
-def test_added_one_after_the_other(
+def test_two_tasks_that_had_one_name_in_turn_are_two(
     emulator: Emulator, queue: Queue, clock: ManualClock, seconds: int
 ) -> None:
     """Two tasks that had one name in turn are two, known or not."""
@@ -337,7 +339,7 @@ def test_something_else_than_a_queue(emulator: Emulator) -> None:
         assert_leased(emulator)  # type: ignore[arg-type] # what is tested
 
 
-def test_untagged(queue: Queue) -> None:
+def test_untagged_finds_only_tasks_without_a_tag(queue: Queue) -> None:
     """`UNTAGGED` finds tasks without a tag only, where no tag given finds all."""
     queue.add(name="red", tag="red")
     assert_added(queue, tag=UNTAGGED, count=0)

@@ -205,7 +205,9 @@ def client(request: pytest.FixtureRequest, server: Server) -> Iterator[Client]:
     yield from request.param(server)
 
 
-def test_kept_connections_after_drain(emulator: Emulator, queue: Queue, client: Client) -> None:
+def test_a_client_can_be_used_again_after_drain(
+    emulator: Emulator, queue: Queue, client: Client
+) -> None:
     """An endless worker that never sleeps is stopped, and its client can be used again."""
     for _ in range(2):
         queue.add()
@@ -222,7 +224,9 @@ def test_kept_connections_after_drain(emulator: Emulator, queue: Queue, client: 
     assert list(client.lease())
 
 
-def test_kept_connections_after_crashes(emulator: Emulator, queue: Queue, client: Client) -> None:
+def test_a_client_can_be_used_again_after_crashes(
+    emulator: Emulator, queue: Queue, client: Client
+) -> None:
     """A killed worker does nothing more, whatever it catches; its client can be used again."""
     saved = []
 
@@ -265,7 +269,7 @@ def test_a_client_that_outlives_its_server(
 
 
 @pytest.mark.parametrize("connected", [on_aiohttp, on_httpx, in_threads])
-def test_asynchronous_clients(
+def test_drain_async_stops_coroutines_that_share_a_client(
     emulator: Emulator,
     queue: Queue,
     server: Server,
@@ -293,7 +297,9 @@ def test_asynchronous_clients(
     asyncio.run(test())
 
 
-def test_threads_of_a_worker(emulator: Emulator, queue: Queue, server: Server) -> None:
+def test_each_thread_of_a_worker_is_ended_at_its_own_calls(
+    emulator: Emulator, queue: Queue, server: Server
+) -> None:
     """Each of several endless threads is ended at its own calls, in process or over a server."""
     for _ in range(5):
         queue.add()

@@ -56,7 +56,9 @@ def test_the_times_of_events(fixture_clock: FixtureClock, queue: Queue, limited:
     assert repr(fixture_clock) == "FixtureClock(2026-01-01T00:01:00+00:00)"
 
 
-def test_exhaust(limited: Queue, clock: ManualClock) -> None:
+def test_exhaust_leases_a_task_as_many_times_as_permitted(
+    limited: Queue, clock: ManualClock
+) -> None:
     """The task is leased as many times as permitted, as its history shows."""
     start = clock.now()
     task = limited.add(name="one", eta=start + timedelta(minutes=1))
@@ -244,7 +246,7 @@ def test_a_sleep_that_the_test_replaced(fixture_clock: FixtureClock) -> None:
     replaced.assert_not_called()
 
 
-def test_negative_sleeps(fixture_clock: FixtureClock) -> None:
+def test_negative_sleeps_are_refused(fixture_clock: FixtureClock) -> None:
     """They are refused, as Python does."""
     with fixture_clock.auto_advance(), pytest.raises(ValueError, match="never goes back"):
         sleep(-1)

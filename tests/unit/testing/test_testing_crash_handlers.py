@@ -611,7 +611,7 @@ def test_a_call_under_way_is_carried_out_before_its_handler_dies(
     assert set(late) == {False}
 
 
-def test_a_handler_of_django(emulator: Emulator, tmp_path: Path) -> None:
+def test_a_handler_of_django_is_killed(emulator: Emulator, tmp_path: Path) -> None:
     """Django is set up once in a process, so it has one of its own."""
     program = tmp_path / "program.py"
     program.write_text(DJANGO)

@@ -205,7 +205,9 @@ def test_a_limited_lease_rate(clock: ManualClock) -> None:
     assert_empty(queue)
 
 
-def test_some_queues_only(emulator: Emulator, queue: Queue, limited: Queue) -> None:
+def test_only_the_named_queues_are_emptied(
+    emulator: Emulator, queue: Queue, limited: Queue
+) -> None:
     """Only the named queues are emptied, given by name or as they are; others are left alone."""
     queue.add()
     limited.add()

@@ -62,7 +62,7 @@ def test_start(start: datetime | str) -> None:
 
 
 @pytest.mark.parametrize("freezer", [True, "time-machine"])
-def test_frozen(freezer: Literal[True, "time-machine"]) -> None:
+def test_the_clock_is_the_time_of_the_process(freezer: Literal[True, "time-machine"]) -> None:
     """The clock is the time of the process, which runs again after the block."""
     with emulation(queues=["jobs"], start="2027-03-28T00:00Z", freeze=freezer) as emulated:
         emulated.emulator.queue("jobs").add()
@@ -73,7 +73,7 @@ def test_frozen(freezer: Literal[True, "time-machine"]) -> None:
     assert SystemClock().now() != datetime(2027, 3, 28, 0, 1, tzinfo=UTC)
 
 
-def test_frozen_already() -> None:
+def test_time_that_is_frozen_already_stays_and_is_moved() -> None:
     """The time outside stays, and is moved; a start of its own is refused."""
     with freeze(datetime(2028, 1, 1, tzinfo=UTC)):
         with emulation(queues=[], freeze=True) as emulated:
@@ -151,7 +151,7 @@ def test_a_config_of_another_type() -> None:
         emulation(config)
 
 
-def test_sdk() -> None:
+def test_the_sdk_uses_the_emulator_and_is_put_back() -> None:
     """The SDK uses the emulator, goes by its clock, and is put back."""
     with emulation(queues=["jobs"], sdk=True) as emulated:
         jobs = taskqueue.Queue("jobs")

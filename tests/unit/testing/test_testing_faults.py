@@ -209,7 +209,7 @@ def test_a_failed_call_does_nothing(faults: Faults, queue: Queue) -> None:
     assert {Path(entry.path) for entry in e.traceback.filter(e)} == {Path(__file__)}
 
 
-def test_a_lost_answer(faults: Faults, queue: Queue) -> None:
+def test_a_call_whose_answer_is_lost_is_done(faults: Faults, queue: Queue) -> None:
     """The call is done, but raises; by default that its deadline is exceeded."""
     faults.lose_response("add", times=1)
     with pytest.raises(DeadlineExceededError):
@@ -368,7 +368,9 @@ def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) 
     assert "fault" not in describe(emulator)
 
 
-def test_latency(faults: Faults, queue: Queue, clock: ManualClock) -> None:
+def test_an_answer_with_latency_arrives_later_by_the_clock(
+    faults: Faults, queue: Queue, clock: ManualClock
+) -> None:
     """The answer arrives later by the clock, when part of the lease has passed."""
     queue.add()
     start = clock.now()
@@ -409,7 +411,7 @@ def test_a_latency_that_is_none(faults: Faults, by: float | timedelta) -> None:
         faults.latency("add", by)
 
 
-def test_empty_leases(faults: Faults, queue: Queue) -> None:
+def test_empty_leases_find_nothing(faults: Faults, queue: Queue) -> None:
     """Leases of either kind find nothing, and say that they were asked for too often."""
     queue.add()
     faults.empty_leases(times=2)
@@ -419,7 +421,9 @@ def test_empty_leases(faults: Faults, queue: Queue) -> None:
     assert len(queue.lease_tasks(60, 1)) == 1
 
 
-def test_expired_lease(faults: Faults, queue: Queue, clock: ManualClock) -> None:
+def test_a_lease_expires_before_the_next_call_of_its_holder(
+    faults: Faults, queue: Queue, clock: ManualClock
+) -> None:
     """A lease runs out before its holder's next call, which then comes too late."""
     queue.add()
     fault = faults.expire_leases(times=1)
@@ -487,13 +491,15 @@ def test_a_lease_that_has_ended_lapses_nevertheless(
         ("add", {"probability": 1.5}, "probability is 1.5: expected `float` <= 1.0"),
     ],
 )
-def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], message: str) -> None:
+def test_faults_that_can_never_trigger_are_refused(
+    faults: Faults, verb: str, when: dict[str, object], message: str
+) -> None:
     """What could never trigger is refused."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         faults.fail(verb, TransientError, **when)  # type: ignore[arg-type]
 
 
-def test_a_misspelt_condition(faults: Faults) -> None:
+def test_a_misspelt_condition_is_refused(faults: Faults) -> None:
     """An argument that does not exist is refused, with those that do."""
     with pytest.raises(
         TypeError, match=r"^fail\(\) has no argument `time`: use one of queues, times, after, "

@@ -55,7 +55,7 @@ def test_everything_is_frozen_and_put_back(app: ModuleType) -> None:
     assert not is_frozen()
 
 
-def test_time_machine(app: ModuleType) -> None:
+def test_time_machine_freezes_the_same(app: ModuleType) -> None:
     """It freezes the same, at the microsecond, with the real classes of datetime."""
     start = START + timedelta(microseconds=123457)
     with freeze(start, freezer="time-machine"):
@@ -190,7 +190,7 @@ def test_a_module_that_cannot_be_asked() -> None:
     assert not is_frozen()
 
 
-def test_within_another_freezer(app: ModuleType) -> None:
+def test_the_inner_of_two_freezers_counts_until_it_ends(app: ModuleType) -> None:
     """The inner one counts until it ends; then the outer does again."""
     clock = ProcessClock()
     with freeze_time("2012-01-14"):
@@ -200,7 +200,7 @@ def test_within_another_freezer(app: ModuleType) -> None:
     assert app.time is REAL["time"]
 
 
-def test_without_freezegun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_freezegun_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where freezegun is missing, the error says what to install."""
     monkeypatch.setitem(sys.modules, "freezegun", None)
 

@@ -173,7 +173,9 @@ def test_a_handler_that_sleeps(emulator: Emulator, pushed: Queue, clock: ManualC
     assert clock.now() == start + timedelta(seconds=50)
 
 
-def test_a_paused_push_queue(emulator: Emulator, pushed: Queue, handler: Handler) -> None:
+def test_a_paused_push_queue_is_an_error_that_names_it(
+    emulator: Emulator, pushed: Queue, handler: Handler
+) -> None:
     """Tasks that cannot be sent are an AssertionError that names the queue."""
     pushed.add()
     pushed.pause()
@@ -182,7 +184,7 @@ def test_a_paused_push_queue(emulator: Emulator, pushed: Queue, handler: Handler
         drain(emulator, lambda: None, send=handler)
 
 
-def test_endless_handlers(emulator: Emulator, pushed: Queue) -> None:
+def test_handlers_that_never_end_reach_max_calls(emulator: Emulator, pushed: Queue) -> None:
     """`max_calls` is the limit for attempts, too."""
     pushed.add()
 

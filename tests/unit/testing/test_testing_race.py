@@ -550,7 +550,7 @@ def test_handlers_of_fastapi_by_its_client(emulator: Emulator, pushed: Queue, ki
     assert sum("preempts" in step for step in caught.value.schedule) == 1
 
 
-def test_no_more_handlers_than_the_queue_permits(clock: ManualClock) -> None:
+def test_no_more_handlers_run_than_the_queue_permits(clock: ManualClock) -> None:
     emulator = Emulator.from_text(
         "queue:\n- name: pushed\n  rate: 5/s\n  max_concurrent_requests: 1\n", clock=clock
     )
