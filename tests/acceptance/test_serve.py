@@ -265,7 +265,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("option", "value", "reason"),
         [
-            ("--prot", "1", "No such option"),
+            ("--prot", "1", "there is no option `--prot`: did you mean `--port`?"),
             (
                 "--project",
                 "a b",

@@ -19,9 +19,10 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
+from pullqueue.cli._words import Choice, unknown_option, unknown_word
 from pullqueue.error_codes import EXIT_FAILURE, codes_of
 from pullqueue.errors import InvalidCronError, InvalidQueueConfigError, PullQueueError
-from pullqueue.text import closest, describe_os_error, escaped
+from pullqueue.text import describe_os_error, escaped
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Run an emulator": {"serve": ".serve", "exec": ".exec"},
@@ -87,9 +88,7 @@ class _Commands(click.Group):
             return command
         if ctx.resilient_parsing:
             return None
-        near = closest(cmd_name, _MODULES, cutoff=0.6)
-        advice = f"did you mean `{near}`?" if near else "`pullqueue --help` lists the commands"
-        raise click.UsageError(f"there is no command `{cmd_name}`: {advice}", ctx)
+        raise click.UsageError(unknown_word("command", cmd_name, _MODULES, ctx), ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of each section and what they do."""
@@ -121,7 +120,7 @@ def help(*, command: tuple[str, ...]) -> None:  # noqa: A001 - the command's nam
 
 
 @click.command
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=Choice(["bash", "zsh", "fish"]))
 def completion(*, shell: str) -> None:
     """Print the script that completes commands in SHELL.
 
@@ -165,12 +164,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _with_advice(error: click.ClickException, ctx: click.Context) -> str | None:
-    """Return the message on an option that a command does not have, if we know what is meant."""
+    """Return the message on an option that a command does not have; None: it is another error."""
     if not isinstance(error, click.NoSuchOption):
         return None
     command = ctx.command_path.removeprefix("pullqueue ")
     advice = _MEANT.get(f"{command} {error.option_name}")
-    return advice and f"there is no option `{error.option_name}`: {advice}"
+    if advice:
+        return f"there is no option `{error.option_name}`: {advice}"
+    return unknown_option(error.option_name, ctx)
 
 
 def _report(error: Exception, *, as_json: bool) -> int:

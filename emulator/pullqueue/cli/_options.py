@@ -15,11 +15,12 @@ from click.core import ParameterSource
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, LARGEST_PORT, is_host_and_port
 from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._output import AS_JSON
+from pullqueue.cli._words import Choice
 from pullqueue.cli.connection import Json, server_url
 from pullqueue.errors import ConfigFileError, StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
 from pullqueue.services import SERVICES, parse_services
-from pullqueue.text import SECONDS_PER_UNIT, did_you_mean, format_span, quoted
+from pullqueue.text import SECONDS_PER_UNIT, format_span, quoted
 
 if TYPE_CHECKING:
     from pullqueue.push.addresses import PushAddresses
@@ -85,22 +86,6 @@ def seconds_of(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-class Choice(click.Choice[str]):
-    """One of these words; an unknown one is refused with the word that is meant."""
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> str:
-        """Return the word."""
-        if value not in self.choices:
-            advice = did_you_mean(value, self.choices)
-            self.fail(f"{quoted(value)} does not exist: {advice}", param, ctx)
-        return super().convert(value, param, ctx)
 
 
 since_option = click.option(
@@ -259,7 +244,7 @@ def emulator_options(command: Command) -> Command:
         click.option(
             "--profile",
             default="gcloud",
-            type=click.Choice(["gcloud", "sdk"]),
+            type=Choice(["gcloud", "sdk"]),
             help="Rules that QUEUE_YAML must follow: those of gcloud, or the more lenient ones of "
             "the SDK.",
         ),
@@ -304,7 +289,7 @@ def emulator_options(command: Command) -> Command:
         click.option(
             "--clock",
             default="system",
-            type=click.Choice(["system", "manual"]),
+            type=Choice(["system", "manual"]),
             help="system: the time of this machine. manual: time stops until `pullqueue clock` "
             "moves it.",
         ),
@@ -327,7 +312,7 @@ def emulator_options(command: Command) -> Command:
             "--datastore-consistency",
             "consistency",
             default="strong",
-            type=click.Choice(["strong", "eventual"]),
+            type=Choice(["strong", "eventual"]),
             help="strong: queries see every write. eventual: those without an ancestor may miss "
             "the latest.",
         ),

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from pullqueue.cli._output import say
+from pullqueue.cli._words import Choice
 from pullqueue.error_codes import EXIT_REFUSED
 
 _TARGETS = ("gcloud", "terraform", "json")
@@ -28,7 +29,7 @@ def _id(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> s
 @click.argument("file", metavar="FILE")
 @click.option(
     "--to",
-    type=click.Choice(_TARGETS),
+    type=Choice(_TARGETS),
     help="What to convert a queue.yaml to: a shell script, Terraform, or queues as JSON.",
 )
 @click.option("--project", callback=_id, help="With --to: id of the Google Cloud project.")

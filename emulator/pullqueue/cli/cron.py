@@ -7,12 +7,13 @@ import click
 from pullqueue.cli._client import Client
 from pullqueue.cli._options import server_options
 from pullqueue.cli._output import Table, show, when
+from pullqueue.cli._words import Group
 from pullqueue.cli.connection import Json
 
 _HEAD = ("NUMBER", "JOB", "URL", "SCHEDULE", "NEXT (UTC)", "LAST (UTC)", "STATUS")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @server_options
 @click.pass_context
 def cron(ctx: click.Context, *, client: Client) -> None:

@@ -8,7 +8,6 @@ import click
 
 from pullqueue.cli._client import Client
 from pullqueue.cli._options import (
-    Choice,
     Command,
     Duration,
     Number,
@@ -17,6 +16,7 @@ from pullqueue.cli._options import (
     server_options,
 )
 from pullqueue.cli._output import Table, show
+from pullqueue.cli._words import Choice, Group
 from pullqueue.cli.connection import Json
 from pullqueue.faults.declaration import CALLS, KINDS, OPTIONS, options_text, schema_of
 
@@ -32,7 +32,7 @@ _HELP = "\n\n".join(
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @server_options
 @click.pass_context
 def faults(ctx: click.Context, *, client: Client) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from pullqueue.cli._words import Choice
 from pullqueue.config.settings import PROFILES
 from pullqueue.error_codes import EXIT_USAGE
 from pullqueue.lint.options import Arguments, FailOn, Level
@@ -54,7 +55,7 @@ def _severities(
 @click.argument("paths", nargs=-1, metavar="[FILE|FOLDER|-]...")
 @click.option(
     "--profile",
-    type=click.Choice(PROFILES),
+    type=Choice(PROFILES),
     help="Program whose rules apply. Default: gcloud.",
 )
 @click.option(
@@ -72,19 +73,19 @@ def _severities(
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(get_args(FailOn)),
+    type=Choice(get_args(FailOn)),
     help="Lowest severity that makes the exit status 1. Default: error.",
 )
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(list(FORMATS)),
+    type=Choice(list(FORMATS)),
     help="Output format. Default: full; github under GitHub Actions.",
 )
 @click.option(
     "--color",
     "colour",
-    type=click.Choice(["auto", "always", "never"]),
+    type=Choice(["auto", "always", "never"]),
     default="auto",
     help="Colour of the full format; NO_COLOR and FORCE_COLOR are respected.",
 )
@@ -217,7 +218,7 @@ def _severity(rule: Rule) -> str:
 @click.command
 @click.option(
     "--draft",
-    type=click.Choice(["2020-12", "7"]),
+    type=Choice(["2020-12", "7"]),
     default="2020-12",
     help="The version of JSON Schema; editors and SchemaStore use 7.",
 )

@@ -38,6 +38,7 @@ from pullqueue.cli._output import (
 )
 from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.cli._snapshot_diff import diff_of, read_snapshot
+from pullqueue.cli._words import Group
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
 from pullqueue.push.addresses import KEPT
@@ -249,7 +250,7 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
     show(answer, Table(head, rows, "nothing was done yet", ("CLIENT", "ACTION"), ("INTERFACE",)))
 
 
-@click.group
+@click.group(cls=Group)
 def snapshot() -> None:
     """Save the contents of all queues to a file, and load it.
 
@@ -347,7 +348,7 @@ def diff(*, before: Path, after: Path | None, limit: int, client: Client) -> Non
     )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @server_options
 @click.pass_context
 def clock(ctx: click.Context, *, client: Client) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pullqueue.cli._output import say
+from pullqueue.cli._words import Choice
 from pullqueue.error_codes import EXIT_REFUSED
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _MAX_DEPLOYED_BYTES = 64 * 1_048_576
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "json", "github", "gitlab"]),
+    type=Choice(["text", "json", "github", "gitlab"]),
     default="text",
     help="Output format; github and gitlab are Markdown for a comment.",
 )

@@ -8,7 +8,6 @@ import click
 
 from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._options import (
-    Choice,
     checked,
     complete_client,
     complete_queue,
@@ -16,6 +15,7 @@ from pullqueue.cli._options import (
     since_option,
 )
 from pullqueue.cli._output import Table, note, show, when
+from pullqueue.cli._words import Choice
 from pullqueue.cli.connection import Json
 from pullqueue.engine.events import RECORDED
 from pullqueue.text import closest

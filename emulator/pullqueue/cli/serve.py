@@ -18,6 +18,7 @@ from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
 from pullqueue.cli._options import PORT, checked, emulator_options
 from pullqueue.cli._output import say
 from pullqueue.cli._port_file import port_file as locked_port_file
+from pullqueue.cli._words import Choice
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import SERVED_TASKS
 from pullqueue.push.addresses import KEPT, OPTION
@@ -68,7 +69,7 @@ class _Serve(click.Command):
 @click.option(
     "--auth",
     default="off",
-    type=click.Choice(["off", "acl"]),
+    type=Choice(["off", "acl"]),
     help="off: no tokens are needed. acl: callers need a token, and the acl of each queue says "
     "what they may do.",
 )
@@ -97,13 +98,13 @@ class _Serve(click.Command):
 @click.option(
     "--log-format",
     default="text",
-    type=click.Choice(["text", "json"]),
+    type=Choice(["text", "json"]),
     help="Format of the log; json: one object per line.",
 )
 @click.option(
     "--log-level",
     default="info",
-    type=click.Choice(["debug", "info", "warning", "error"]),
+    type=Choice(["debug", "info", "warning", "error"]),
     help="Lowest level that is logged; debug includes every request.",
 )
 def serve(*, port_file: Path | None, **options: Any) -> None:  # noqa: ANN401 - as click passes them

@@ -40,6 +40,7 @@ from pullqueue.cli._tasks import (
     row_of,
     task_table,
 )
+from pullqueue.cli._words import Choice, Group
 from pullqueue.cli.connection import Json
 from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
@@ -61,7 +62,7 @@ _names_argument = click.argument(
 )
 _state_option = click.option(
     "--state",
-    type=click.Choice(["available", "leased", "scheduled", "running", "retrying", "exhausted"]),
+    type=Choice(["available", "leased", "scheduled", "running", "retrying", "exhausted"]),
     help="Only tasks in this state.",
 )
 
@@ -83,7 +84,7 @@ def _filter_options(command: Command) -> Command:
     return command
 
 
-@click.group
+@click.group(cls=Group)
 def tasks() -> None:
     """List, add, lease, run, delete and requeue tasks."""
 
@@ -395,7 +396,7 @@ def delete(
 @click.argument("queue", required=False, shell_complete=complete_queue)
 @click.option(
     "--state",
-    type=click.Choice(["exhausted", "retrying"]),
+    type=Choice(["exhausted", "retrying"]),
     default="exhausted",
     help="Which failed tasks.",
 )

@@ -353,3 +353,22 @@ def test_completion_of_queues(
     assert offered("faults", "remove", "") == ["plain,1"]
     assert offered("tasks", "get", "a/b", "") == [""]
     assert offered("he") == ["plain,help"]
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ("serv", "there is no command `serv`: did you mean `serve`?"),
+        ("snapshot sve x", "there is no command `sve`: did you mean `save`?"),
+        ("tasks frobnicate", "there is no command `frobnicate`: `pullqueue tasks --help` lists"),
+        ("requests --limt 3", "there is no option `--limt`: did you mean `--limit`?"),
+        ("queues --frobnicate", "there is no option `--frobnicate`: `pullqueue queues --help`"),
+        ("tasks list --state exhaust", '"exhaust" does not exist: did you mean "exhausted"?'),
+        ("serve --clock manul", '"manul" does not exist: did you mean "manual"?'),
+        ("lint --format jso", '"jso" does not exist: did you mean "json"?'),
+    ],
+)
+def test_a_misspelt_word_is_refused_in_one_style(run: Run, order: str, message: str) -> None:
+    refused = run(order)
+
+    assert (refused.status, message in refused.err) == (2, True)
