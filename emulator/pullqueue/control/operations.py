@@ -119,7 +119,7 @@ def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:
     try:
         return msgspec.convert(query, model, strict=False)
     except msgspec.ValidationError as error:
-        raise _not_valid(error, "the query") from None
+        raise _not_valid(error, "the query", model) from None
 
 
 def parse_body(body: bytes | Json, model: type[_M]) -> _M:
@@ -133,17 +133,41 @@ def parse_body(body: bytes | Json, model: type[_M]) -> _M:
             return msgspec.json.decode(body.strip() or b"{}", type=model)
         return msgspec.convert(body, model, strict=False)  # forms have numbers as text
     except msgspec.ValidationError as error:
-        raise _not_valid(error, "the body") from None
+        raise _not_valid(error, "the body", model) from None
     except (ValueError, RecursionError) as error:
         raise ApiError(not_json(error), reason="parseError") from None
 
 
-def _not_valid(error: msgspec.ValidationError, whole: str) -> ApiError:
+def _not_valid(error: msgspec.ValidationError, whole: str, model: type[Model]) -> ApiError:
     """Return the error for what msgspec refuses, in its words, with the place."""
     what, _, place = str(error).partition(" - at `$")
     location = place.strip(".`")
-    message = f"{location or whole} is not valid: {what} (/_emulator/openapi.json has the schema)"
+    choices = _choices(model, location)
+    advice = (
+        f"use one of {', '.join(choices)}" if choices else "/_emulator/openapi.json has the schema"
+    )
+    message = f"{location or whole} is not valid: {what} ({advice})"
     return ApiError(message, reason="invalidParameter", location=location or None)
+
+
+def _choices(model: type[Model], field_name: str) -> list[str]:
+    """Return the texts that a field can be; none if it can be others, or is within another."""
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(model)}
+    return _texts(msgspec.inspect.type_info(types[field_name])) if field_name in types else []
+
+
+def _texts(kind: msgspec.inspect.Type) -> list[str]:
+    match kind:
+        case msgspec.inspect.Metadata(type=inner):
+            return _texts(inner)
+        case msgspec.inspect.UnionType(types=kinds):
+            return [text for each in kinds for text in _texts(each)]
+        case msgspec.inspect.EnumType(cls=cls):
+            return [str(member.value) for member in cls]
+        case msgspec.inspect.LiteralType(values=values):
+            return list(map(str, values))
+        case _:
+            return []
 
 
 def _unknown_parameter(name: str, known: Sequence[str]) -> ApiError:

@@ -182,7 +182,14 @@ def test_pages_filters_and_orders(
         (f"{TASKS}?limit=0", "limit is not valid: Expected `int` >= 1"),
         (f"{TASKS}?limit=many", "limit is not valid: Expected `int`, got `str`"),
         (f"{TASKS}?offset={10**30}", "offset is"),
-        (f"{TASKS}?state=gone", "state is not valid: Invalid enum value 'gone'"),
+        (
+            f"{TASKS}?state=gone",
+            "state is not valid: Invalid enum value 'gone' (use one of available, exhausted,",
+        ),
+        (
+            "/requests?interface=FTP",
+            "interface is not valid: Invalid enum value 'FTP' (use one of REST, Cloud Tasks REST,",
+        ),
         (f"{TASKS}?page=2", 'there is no parameter "page": this route takes descending, limit'),
         ("/health?verbose=1", 'there is no parameter "verbose": this route takes none'),
         ("/token", 'the parameter "email" is missing'),
