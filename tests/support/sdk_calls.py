@@ -27,13 +27,13 @@ __all__ = [
     "ndb",
     "pull",
     "queueinfo",
+    "sdk_testbed",
     "testbed",
-    "testbed_with",
 ]
 
 
 @contextmanager
-def testbed_with(emulator: Emulator) -> Iterator[Any]:
+def sdk_testbed(emulator: Emulator) -> Iterator[Any]:
     """Use a testbed with a datastore, memcache and the queues of an emulator, in the block."""
     bed = testbed.Testbed()
     bed.activate()

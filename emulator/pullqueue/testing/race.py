@@ -72,6 +72,8 @@ class RaceTestError(AssertionError):
         lines += f"{type(error).__name__}: {error}".splitlines()
         lines += state.splitlines()
         lines.append(f'repeat this schedule with race_test(..., replay="{replay}")')
+        if any(step.startswith("time: ends ") for step in self.schedule):
+            lines.append("clock=False leaves out that a handler passes its deadline")
         super().__init__("\n".join(lines))
 
 
@@ -121,6 +123,7 @@ def race_test(
     Return the number of schedules.
 
     Raises:
+        AssertionError: `setup` leaves no push task, and there is no other actor.
         RaceTestError: `check` fails after a schedule, an actor raises, all are blocked, or one
             makes more than `max_calls` calls.
         ClockError: the clock cannot be moved.
@@ -277,6 +280,11 @@ class _Race(Trial):
         error = schedule.error
         if isinstance(error, Refusal):
             raise error.error
+        if error is None and not schedule.steps:
+            raise AssertionError(
+                "race_test: setup left no push task, so there is nothing to run: add at least one, "
+                "or pass functions, such as workers"
+            )
         if error is None:
             error = self.verify()
         if error is None:

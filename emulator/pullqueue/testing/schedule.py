@@ -118,6 +118,8 @@ class RacingActor(Actor):
         self.idle_at: int | None = None
         """The number of changes when it leased in vain."""
         self.idle_steps = 0
+        self.yielded_at: int | None = None
+        """The number of changes when it last slept for no time."""
 
     @property
     def is_blocked(self) -> bool:
@@ -265,7 +267,9 @@ class Schedule:
         """Let others go on until the clock has reached the end of a sleep."""
         actor.wakes_usec = self._clock.now_usec() + duration_usec(seconds)
         if seconds <= 0:
-            actor.idle_at = self._changes
+            if actor.yielded_at == self._changes:  # it polls
+                actor.idle_at = self._changes
+            actor.yielded_at = self._changes
         self._wait(actor, can_go_on=False)
         actor.wakes_usec = actor.idle_at = None
         self._record(actor, f"has slept {timedelta(seconds=seconds)}")
@@ -413,6 +417,7 @@ class Schedule:
         asleep = [actor for actor in waiting if (actor.wakes_usec or 0) > now_usec]
         ready = [a for a in waiting if a not in asleep and not a.waits_for_change(self._changes)]
         ready += self._due_tasks()
+        ready.sort(key=lambda actor: actor.wakes_usec is not None)  # a sleep lets others go on
         options: dict[int, RacingActor | None] = {actor.number: actor for actor in ready}
         event = self._next_event_usec(is_needed=not ready)
         if options:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sdk_calls import deferred, ndb, testbed_with
+from sdk_calls import deferred, ndb, sdk_testbed
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
@@ -25,7 +25,7 @@ class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed
 @pytest.fixture
 def bed(emulator: Emulator) -> Iterator[Any]:
     """A testbed with the emulator's queues."""
-    with testbed_with(emulator) as bed:
+    with sdk_testbed(emulator) as bed:
         yield bed
 
 

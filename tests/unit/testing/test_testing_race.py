@@ -392,6 +392,35 @@ def test_a_sleep_of_no_time_lets_others_go_on(emulator: Emulator, queue: Queue) 
     race_test(emulator, wait, get_ready, setup=ready.clear, check=ready.is_set)
 
 
+def test_all_actors_that_sleep_for_no_time_go_on_before_the_clock_moves(
+    emulator: Emulator,
+) -> None:
+    count = [0]
+
+    def increase() -> None:
+        value = count[0]
+        time.sleep(0)  # noqa: TID251 - lets others go on
+        count[0] = value + 1
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(
+            emulator,
+            increase,
+            setup=lambda: count.__setitem__(0, 0),
+            check=lambda: count == [2],
+            copies=2,
+        )
+
+    assert not any(step.startswith("time:") for step in caught.value.schedule)
+
+
+def test_nothing_to_run_is_an_error(emulator: Emulator) -> None:
+    with pytest.raises(AssertionError) as caught:
+        race_test(emulator, send=lambda _: 200, setup=lambda: None, check=lambda: True)
+
+    assert str(caught.value).startswith("race_test: setup left no push task, so there is nothing")
+
+
 def test_coroutine_functions_are_actors(emulator: Emulator, ledger: Ledger) -> None:
     async def work() -> None:
         await asyncio.to_thread(ledger.book_first)
@@ -656,6 +685,7 @@ def test_a_handler_can_miss_its_deadline(emulator: Emulator, pushed: Queue) -> N
     text = "\n".join(caught.value.schedule)
     assert 'time: ends task "one": no response within 600 s, will retry' in text
     assert 'task "one": responds after its deadline' in text
+    assert str(caught.value).endswith("clock=False leaves out that a handler passes its deadline")
     assert run(clock=False) == 1
 
 

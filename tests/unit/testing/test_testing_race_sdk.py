@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sdk_calls import deferred, ndb, testbed_with
+from sdk_calls import deferred, ndb, sdk_testbed
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
@@ -23,7 +23,7 @@ class Counter(ndb.Model):  # type: ignore[misc] # the SDK is not typed
 @pytest.fixture
 def pushed(emulator: Emulator) -> Iterator[Queue]:
     """A push queue, whose app uses the SDK, with a datastore and memcache."""
-    with testbed_with(emulator):
+    with sdk_testbed(emulator):
         yield emulator.queue("pushed")
 
 
