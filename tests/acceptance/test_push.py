@@ -244,6 +244,23 @@ def test_a_queue_that_cannot_be_delivered_does_not_stop_others(
     assert caplog.text.count('push tasks of queue "bad" cannot be delivered') == 1
 
 
+def test_a_concurrency_above_that_of_the_server_is_reported_once(
+    app: PushApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ("one", "two", "three")
+    queues = "".join(
+        f"- {{name: {name}, rate: 9/s, max_concurrent_requests: 1000}}\n" for name in names
+    )
+    with Server(
+        Emulator.from_text(f"queue:\n{queues}"), push_to=PushAddresses([app.url])
+    ) as server:
+        for name in names:
+            server.emulator.queue(name).add(name=name)
+        until(lambda: len(app.received) == len(names))
+
+    assert caplog.text.count("has max_concurrent_requests 1000; this server makes at most") == 1
+
+
 def test_a_new_rate(app: PushApp) -> None:
     """It applies at once."""
     emulator = Emulator.from_text(QUEUE_YAML)

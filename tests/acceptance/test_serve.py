@@ -116,6 +116,16 @@ class TestGreeting:
             "  web (push; not sent: rate is 0)",
         ]
 
+    def test_which_push_tasks_are_kept_and_which_delivered(self, folder: Path) -> None:
+        (folder / "queue.yaml").write_text("queue: [{name: default, rate: 1/s}]")
+        kept, _ = serve_here()
+        delivered, _ = serve_here("--push-to", "http://localhost:9")
+
+        assert "Push tasks of App Engine are kept, not delivered: pass --push-to" in kept.stdout
+        assert "tasks with an HTTP target on this machine are delivered\n" in kept.stdout
+        assert "Push tasks are delivered to http://localhost:9\n" in delivered.stdout
+        assert "kept" not in delivered.stdout
+
     def test_a_warning_where_others_can_reach_it(self) -> None:
         """A server on every interface says what that means."""
         done, _ = serve_here("--host", "0.0.0.0")
