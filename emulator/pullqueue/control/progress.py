@@ -24,6 +24,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.push.addresses import KEPT
+from pullqueue.push.request import effective_request
 from pullqueue.tasks import AttemptRecord, Task, TaskState, count_tasks, result_text
 from pullqueue.text import format_span
 
@@ -178,12 +179,15 @@ def progress_of(state: ServerState, queue: Queue, numbers: QueueStatistics) -> P
 
 def kept_of(state: ServerState, queue: Queue) -> str | None:
     """Return that tasks of a push queue are kept, and how to deliver them; None: it sends them."""
-    if (kept := state.push_to.kept(queue.settings)) is not None:
-        return kept
+    kept, settings = state.push_to.kept(queue.settings), queue.settings
     tasks = queue.list_tasks(_LOOKED_AT)
-    missing = (state.push_to.missing(task, queue.settings) for task in tasks)
-    why = next(filter(None, missing), None)
-    return None if why is None else f"{KEPT}: {why}"
+    if not tasks:
+        return kept
+    for task in tasks:
+        if (why := state.push_to.missing(task, settings)) is not None:
+            is_of_app = not effective_request(task, settings).is_http_target
+            return kept if kept and is_of_app else f"{KEPT}: {why}"
+    return None
 
 
 def _failure(task: Task) -> AttemptRecord | None:

@@ -119,6 +119,24 @@ def test_tasks_without_an_address_are_kept(emulator: Emulator) -> None:
     )
 
 
+def test_tasks_for_this_machine_are_sent_without_an_address(emulator: Emulator) -> None:
+    """HTTP tasks of Cloud Tasks name where they go."""
+    queue = emulator.queue("push")
+    queue.add(request=HttpRequest("http://localhost:8390/mail"))
+
+    reason, _ = shown(ServerState(emulator), "push")
+
+    assert reason != "no address"
+
+
+def test_the_address_that_an_http_task_lacks_is_named(emulator: Emulator) -> None:
+    emulator.queue("push").add(request=HttpRequest("https://api.example.com/mail"))
+
+    _, text = shown(ServerState(emulator), "push")
+
+    assert "start the server with --push-to https://api.example.com=http://localhost:8080" in text
+
+
 @pytest.mark.parametrize(
     ("name", "fault", "text"),
     [
