@@ -7,7 +7,15 @@ from datetime import timedelta
 
 import pytest
 
-from pullqueue import AttemptOutcome, AttemptRecord, Emulator, HttpRequest, ManualClock, SystemClock
+from pullqueue import (
+    AttemptOutcome,
+    AttemptRecord,
+    Emulator,
+    HttpRequest,
+    ManualClock,
+    NewTask,
+    SystemClock,
+)
 from pullqueue.control.fault_registry import NewFault
 from pullqueue.control.operations import parse_body
 from pullqueue.control.progress import Progress
@@ -16,6 +24,7 @@ from pullqueue.control.service import set_fault
 from pullqueue.control.state import ServerState
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.verbs import insert
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.request import PushResponse
@@ -121,8 +130,8 @@ def test_tasks_without_an_address_are_kept(emulator: Emulator) -> None:
 
 def test_tasks_for_this_machine_are_sent_without_an_address(emulator: Emulator) -> None:
     """HTTP tasks of Cloud Tasks name where they go."""
-    queue = emulator.queue("push")
-    queue.add(request=HttpRequest("http://localhost:8390/mail"))
+    task = NewTask(request=HttpRequest("http://localhost:8390/mail"))
+    insert(emulator.queue("push"), [task], absolute_urls=True)
 
     reason, _ = shown(ServerState(emulator), "push")
 
@@ -130,7 +139,8 @@ def test_tasks_for_this_machine_are_sent_without_an_address(emulator: Emulator) 
 
 
 def test_the_address_that_an_http_task_lacks_is_named(emulator: Emulator) -> None:
-    emulator.queue("push").add(request=HttpRequest("https://api.example.com/mail"))
+    task = NewTask(request=HttpRequest("https://api.example.com/mail"))
+    insert(emulator.queue("push"), [task], absolute_urls=True)
 
     _, text = shown(ServerState(emulator), "push")
 
