@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from subprocess import CompletedProcess
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs
@@ -144,7 +145,25 @@ def test_a_changed_mode_and_a_bad_file_fail_the_plan(runner: Runner) -> None:
     assert "A queue has another mode" in runner.summary
     write("queue.yaml", BAD)
     assert runner.run(plan="queue.yaml", against="HEAD", options="--fail-on=never") == 1
-    assert runner.summary == ""
+    assert "**Not valid, no plan**" in runner.summary
+    assert "QY301" in runner.summary
+    assert runner.outputs["changes"] == ""
+    assert Path(runner.outputs["comment"]).read_text() == runner.summary
+
+
+def test_several_files_are_planned_each_with_its_own_title(runner: Runner) -> None:
+    committed("a/queue.yaml", "b/queue.yaml", text=GOOD)
+    write("b/queue.yaml", f"{GOOD}- name: mail\n  rate: 5/s\n")
+    assert runner.run(plan="a/queue.yaml\nb/queue.yaml\n", against="HEAD") == 0
+    assert "### What a deployment of a/queue.yaml changes" in runner.summary
+    assert "### What a deployment of b/queue.yaml changes" in runner.summary
+    assert runner.outputs["changes"] == "true"
+
+
+def test_a_plan_needs_something_to_compare_with(runner: Runner) -> None:
+    write("queue.yaml", GOOD)
+    assert runner.run(plan="queue.yaml") == 2
+    assert "::error::pass `against` or `deployed` to plan" in runner.log
 
 
 @pytest.fixture
@@ -169,19 +188,15 @@ def gitlab() -> Iterator[list[tuple[str, str, dict[str, list[str]]]]]:
         server.shutdown()
 
 
-def test_the_job_for_gitlab_posts_the_plan_as_a_note(
-    runner: Runner, gitlab: list[tuple[str, str, dict[str, list[str]]]]
-) -> None:
+def _gitlab_job(runner: Runner, address: str) -> CompletedProcess[str]:
+    """Run the job of the documentation."""
     program("curl", package="curl")
     page = (ROOT / "docs" / "how-to" / "review.md").read_text("utf-8")
     (text,) = re.findall(
         r"^```yaml\n(# \.gitlab-ci\.yml\n.*?)^```$", page, re.MULTILINE | re.DOTALL
     )
     job = yaml.safe_load(text)["queues"]
-    committed("queue.yaml", text=GOOD)
-    write("queue.yaml", f"{GOOD}- name: mail\n  rate: 5/s\n")
-    (address, _, _) = gitlab.pop()
-    done = completed(
+    return completed(
         ["bash", "-e", "-c", "\n".join(job["script"][1:])],
         env={
             "PATH": f"{runner.temp / 'pullqueue' / 'bin'}:/usr/bin:/bin",
@@ -193,8 +208,30 @@ def test_the_job_for_gitlab_posts_the_plan_as_a_note(
         },
     )
 
+
+def test_the_job_for_gitlab_posts_the_plan_as_a_note(
+    runner: Runner, gitlab: list[tuple[str, str, dict[str, list[str]]]]
+) -> None:
+    committed("queue.yaml", text=GOOD)
+    write("queue.yaml", f"{GOOD}- name: mail\n  rate: 5/s\n")
+    (address, _, _) = gitlab.pop()
+    done = _gitlab_job(runner, address)
+
     assert (done.returncode, done.stderr) == (0, "")
     ((path, token, form),) = gitlab
     assert (path, token) == ("/api/v4/projects/42/merge_requests/7/notes", "secret")
     assert "| `+` | `mail` | created |" in form["body"][0]
     assert json.loads(Path("gl-code-quality-report.json").read_text()) == []
+
+
+def test_the_job_for_gitlab_posts_a_note_on_an_invalid_file_and_fails(
+    runner: Runner, gitlab: list[tuple[str, str, dict[str, list[str]]]]
+) -> None:
+    committed("queue.yaml", text=GOOD)
+    write("queue.yaml", BAD)
+    (address, _, _) = gitlab.pop()
+    done = _gitlab_job(runner, address)
+
+    assert done.returncode == 1
+    ((_, _, form),) = gitlab
+    assert "QY301" in form["body"][0]

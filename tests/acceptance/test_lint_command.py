@@ -57,7 +57,10 @@ def test_the_exit_status_is_1_for_findings_at_the_threshold(
         (["-", "queue.yaml"], "`-` cannot be used with other paths"),
         (["-", "--write-baseline", "b"], "--write-baseline cannot be used with `-` or --watch"),
         (["--exclude", "a\\"], 'invalid pattern "a\\"'),
-        (["--against", "nowhere"], 'no git revision and no file "nowhere" here: fetch'),
+        (
+            ["--against", "nowhere"],
+            'no file "nowhere" here, and this folder is in no git repository',
+        ),
         (["--format", "html"], "Invalid value for '--format'"),
     ],
 )

@@ -64,7 +64,9 @@ class _Linter:
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
         self._selection = Selection(arguments)
-        self._against = Earlier(arguments.against, Path.cwd()) if arguments.against else None
+        self._against: Earlier | None = None
+        if arguments.against is not None:
+            self._against = Earlier(arguments.against, Path.cwd())
         path = None if arguments.write_baseline else self._selection.baseline
         self._baseline = Baseline(path) if path else None
         self._writes = arguments.fix and not arguments.diff

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,22 +11,27 @@ import click
 
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
+from pullqueue.config.project import work_tree
 from pullqueue.error_codes import EXIT_REFUSED
+from pullqueue.errors import ConfigFileError, InvalidQueueConfigError
+from pullqueue.text import describe_os_error, escaped
 
 if TYPE_CHECKING:
     from pullqueue.lint.deployment import QueueState
+    from pullqueue.lint.git import Earlier
+    from pullqueue.lint.plan_report import FilePlan
 
 _EXIT_CHANGES = 2
 _MAX_DEPLOYED_BYTES = 64 * 1_048_576
 
 
 @click.command
-@click.argument("file", metavar="[FILE]", default="queue.yaml")
+@click.argument("files", metavar="[FILE]...", nargs=-1)
 @click.option(
     "--deployed",
     metavar="JSON",
-    help="Compare with the queues in this file: the output of `gcloud tasks queues list "
-    "--format=json`.",
+    help="Compare with the queues in this file, or `-`: the output of `gcloud beta tasks queues "
+    "list --location=LOCATION --format=json` (without `beta` it has no pull queues).",
 )
 @click.option(
     "--against", metavar="REV|FILE", help="Compare with a git revision, or with another file."
@@ -42,7 +49,7 @@ _MAX_DEPLOYED_BYTES = 64 * 1_048_576
 )
 def plan(
     *,
-    file: str,
+    files: tuple[str, ...],
     deployed: str | None,
     against: str | None,
     detailed_exitcode: bool,
@@ -51,52 +58,109 @@ def plan(
 ) -> int:
     """Show what a deployment of queue.yaml would change.
 
-    FILE is queue.yaml by default. Values are compared as they are deployed: a default that is
-    written out is not a change. Exit status: 0 done, 1 the file is not valid, or a queue has
-    another mode, which breaks it, 2 (with --detailed-exitcode) something would change, 3 a file
-    cannot be read.
+    FILE is queue.yaml by default; each FILE has a plan of its own, and with several --json prints
+    an array. Values are compared as they are deployed: a default that is written out is not a
+    change. Exit status: 0 done, 1 a file is not valid, or a queue has another mode, which breaks
+    it, 2 (with --detailed-exitcode) something would change, 3 a file cannot be read.
     """
-    from pullqueue.config.files import read_project_file  # noqa: PLC0415 - only a run needs it
-    from pullqueue.config.loading import load_content  # noqa: PLC0415 - the same
-    from pullqueue.lint.plan import make_plan  # noqa: PLC0415 - the same
+    from pullqueue.lint.errors import InvalidOptionError  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.git import Earlier  # noqa: PLC0415 - the same
     from pullqueue.lint.plan_report import REPORTERS  # noqa: PLC0415 - the same
 
     if (deployed is None) == (against is None):
         raise click.UsageError("pass --deployed or --against, one of them")
-    config = load_content(read_project_file(file), file=file, profile="gcloud")
-    states = _deployed(deployed) if deployed is not None else _earlier(file, against or "")
-    what = deployed if deployed is not None else against
-    made = make_plan(config, states)
-    title = f"What a deployment of {file} changes, compared with {what}"
-    report = REPORTERS["json" if as_json else output_format](made, title=title)
-    click.echo(report.encode(errors="replace"), nl=False)
-    if made.is_refused:
+    names = files or ("queue.yaml",)
+    if deployed is not None:
+        states = _deployed(deployed)
+        plans = [_plan_file(name, states, deployed) for name in names]
+    else:
+        try:
+            earlier = Earlier(against or "", Path.cwd())
+        except InvalidOptionError as error:
+            raise click.ClickException(str(error)) from None
+        plans = [_plan_against(name, earlier, against or "") for name in names]
+    output_format = "json" if as_json else output_format
+    is_comment = output_format in ("github", "gitlab")
+    shown = plans if is_comment else [each for each in plans if not each.problems]
+    if shown:
+        click.echo(REPORTERS[output_format](shown).encode(errors="replace"), nl=False)
+    if not is_comment and (problems := [found for each in plans for found in each.problems]):
+        raise InvalidQueueConfigError(problems)
+    if any(each.problems or each.plan.is_refused for each in plans):
         return EXIT_REFUSED
-    return _EXIT_CHANGES if detailed_exitcode and made.has_changes else 0
+    return _EXIT_CHANGES if detailed_exitcode and any(p.plan.has_changes for p in plans) else 0
 
 
-def _deployed(file: str) -> dict[str, QueueState]:
+def _plan_file(name: str, states: dict[str, QueueState], compared: str) -> FilePlan:
+    """Return the plan of a file, or what is wrong in it."""
     from pullqueue.config.files import read_project_file  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.plan import DeployedError, read_deployed  # noqa: PLC0415 - the same
+    from pullqueue.config.loading import load_content  # noqa: PLC0415 - the same
+    from pullqueue.lint.plan import make_plan  # noqa: PLC0415 - the same
+    from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - the same
+
+    report = FilePlan(_in_repository(name), escaped(compared))
+    try:
+        config = load_content(read_project_file(name), file=name, profile="gcloud")
+    except InvalidQueueConfigError as error:
+        return report._replace(problems=error.problems)
+    return report._replace(plan=make_plan(config, states))
+
+
+def _plan_against(name: str, earlier: Earlier, compared: str) -> FilePlan:
+    """Return the plan of a file against its earlier version, or why there is none."""
+    from pullqueue.config.loading import load_content  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.plan import states_of  # noqa: PLC0415 - the same
+    from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - the same
+
+    data = earlier.content(Path(name))
+    if data and earlier.is_revision and not os.path.lexists(name):
+        note = "the file was removed: nothing is deployed, the queues stay"
+        return FilePlan(_in_repository(name), escaped(compared), note=note)
+    if not data:
+        say(f'pullqueue: "{name}" is not in "{compared}": everything is new', err=True)
+        return _plan_file(name, {}, compared)
+    try:
+        before = load_content(data, file=f"{compared}:{name}", profile="gcloud")
+    except InvalidQueueConfigError:
+        if not earlier.is_revision:
+            raise
+        report = _plan_file(name, {}, compared)
+        note = f'not compared with "{escaped(compared)}": the file is not valid there'
+        return report if report.problems else FilePlan(report.file, report.compared, note=note)
+    return _plan_file(name, states_of(before), compared)
+
+
+def _in_repository(name: str) -> str:
+    """Return a path from the repository's root, or as it is outside of one."""
+    root = work_tree(Path.cwd())
+    path = Path(os.path.abspath(name))  # noqa: PTH100 - a link is not followed
+    inside = root is not None and path.is_relative_to(root)
+    return escaped(path.relative_to(root).as_posix() if root and inside else name)
+
+
+def _deployed(name: str) -> dict[str, QueueState]:
+    from pullqueue.lint.plan import DeployedError, read_deployed  # noqa: PLC0415 - only a run
 
     try:
-        data = read_project_file(file, max_bytes=_MAX_DEPLOYED_BYTES)
-        return read_deployed(data, file=file)
+        states = read_deployed(_read_deployed(name), file=name)
     except DeployedError as error:
         raise click.ClickException(str(error)) from None
+    if not states:
+        say("pullqueue: the list is empty: check project and location", err=True)
+    return states
 
 
-def _earlier(file: str, name: str) -> dict[str, QueueState]:
-    from pullqueue.config.loading import load_content  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.errors import InvalidOptionError  # noqa: PLC0415 - the same
-    from pullqueue.lint.git import Earlier  # noqa: PLC0415 - the same
-    from pullqueue.lint.plan import states_of  # noqa: PLC0415 - the same
+def _read_deployed(name: str) -> bytes:
+    """Return a file's content; `-` and what is below /dev may be pipes."""
+    from pullqueue.config.files import read_project_file  # noqa: PLC0415 - only a run needs it
 
+    if name == "-":
+        return sys.stdin.buffer.read(_MAX_DEPLOYED_BYTES + 1)
+    if not Path(name).is_relative_to("/dev"):
+        return read_project_file(name, max_bytes=_MAX_DEPLOYED_BYTES)
     try:
-        data = Earlier(name, Path.cwd()).content(Path(file))
-    except InvalidOptionError as error:
-        raise click.ClickException(str(error)) from None
-    if not data:
-        say(f'pullqueue: "{file}" is not in "{name}": everything is new', err=True)
-        return {}
-    return states_of(load_content(data, file=f"{name}:{file}", profile="gcloud"))
+        with Path(name).open("rb") as file:
+            return file.read(_MAX_DEPLOYED_BYTES + 1)
+    except OSError as error:
+        message = f'cannot read "{escaped(name)}": {describe_os_error(error)}'
+        raise ConfigFileError(message) from None

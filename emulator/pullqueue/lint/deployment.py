@@ -25,8 +25,8 @@ Value = int | float | str | None
 
 UNLIMITED = -1
 MOST_CONCURRENT_REQUESTS = 5000
-_RATE_DECIMALS = 9
-_BACKOFF_DECIMALS = 8
+RATE_DECIMALS = 9
+BACKOFF_DECIMALS = 8
 _GCLOUD = "gcloud 528, app deploy queue.yaml"
 _QUEUE = "Cloud Tasks v2, Queue"
 _YAML = "queue.yaml reference"
@@ -57,7 +57,7 @@ class Field(NamedTuple):
 
 def decimal(number: float) -> str:
     """Return a number without an exponent and without zeros at its end."""
-    text = f"{number:.{_RATE_DECIMALS}f}"
+    text = f"{number:.{RATE_DECIMALS}f}"
     return text.rstrip("0").rstrip(".")
 
 
@@ -66,7 +66,7 @@ def _retry(settings: QueueSettings) -> RetryParameters:
 
 
 def _rate(settings: QueueSettings) -> float:
-    return round(settings.effective_rate, _RATE_DECIMALS)
+    return round(settings.effective_rate, RATE_DECIMALS)
 
 
 def _concurrent(settings: QueueSettings) -> int:
@@ -85,7 +85,7 @@ def _backoffs(settings: QueueSettings) -> tuple[float, float]:
     longest = retry.max_backoff_seconds or DEFAULT_MAX_BACKOFF_SECONDS
     if shortest > longest:
         shortest = longest = shortest if retry.min_backoff_seconds else longest
-    return round(shortest, _BACKOFF_DECIMALS), round(longest, _BACKOFF_DECIMALS)
+    return round(shortest, BACKOFF_DECIMALS), round(longest, BACKOFF_DECIMALS)
 
 
 def _show_number(value: Value) -> str:

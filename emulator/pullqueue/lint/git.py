@@ -32,15 +32,29 @@ class Earlier:
         self._name = escaped(name)
         self._root = work_tree(folder) or folder
         self._tree = b""
-        if (self._root / ".git").exists() and not name.startswith("-"):
+        if (self._root / ".git").exists() and name and not name.startswith("-"):
             revision = ("--verify", "--quiet", "--end-of-options", f"{name}^{{tree}}")
             self._tree = _git(self._root, "rev-parse", *revision).strip()
         self._file = Path(name)
         if not self._tree and not self._file.is_file():
-            raise InvalidOptionError(
-                f'no git revision and no file "{self._name}" here: fetch the revision first '
-                "(in CI, check out the whole history)"
-            )
+            raise InvalidOptionError(self._why_missing(name))
+
+    @property
+    def is_revision(self) -> bool:
+        """False if another file is compared."""
+        return bool(self._tree)
+
+    def _why_missing(self, name: str) -> str:
+        if not name:
+            return "--against is empty: pass a git revision or a file"
+        if self._file.is_dir():
+            return f'"{self._name}" is a folder: pass a git revision or a file'
+        if not (self._root / ".git").exists():
+            return f'no file "{self._name}" here, and this folder is in no git repository'
+        return (
+            f'no git revision and no file "{self._name}" here: fetch the revision first '
+            "(in CI, check out the whole history)"
+        )
 
     def modes(self, path: Path, notes: list[str]) -> dict[str, str | None]:
         """Return the modes of the queues that a file had; note a file that cannot be compared."""

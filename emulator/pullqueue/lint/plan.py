@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.lint.deployment import FIELDS, UNLIMITED, Field, QueueState, Value, state_of
+from pullqueue.lint.deployment import (
+    BACKOFF_DECIMALS,
+    FIELDS,
+    RATE_DECIMALS,
+    UNLIMITED,
+    Field,
+    QueueState,
+    Value,
+    state_of,
+)
 from pullqueue.text import quoted
 
 Action = Literal["create", "change", "resume", "pause", "stop", "refuse"]
@@ -118,14 +127,16 @@ def _named(settings: QueueSettings, before: QueueState | None, *, resume: bool) 
 def _change(field: Field, before: QueueState, after: QueueState) -> Change | None:
     old, new = before.values.get(field.key, field.default), after.values.get(field.key)
     not_sent = new is None or (field.key == "rate" and not new)
-    if not_sent or _is_same(old, new):
+    if not_sent or _is_same(field, old, new):
         return None
     return Change(field.key, field.shown(old), field.shown(new))
 
 
-def _is_same(old: Value, new: Value) -> bool:
+def _is_same(field: Field, old: Value, new: Value) -> bool:
+    """Return whether values are equal after gcloud's rounding; a server may list more digits."""
     if isinstance(old, int | float) and isinstance(new, int | float):
-        return math.isclose(old, new, rel_tol=_SAME)
+        digits = BACKOFF_DECIMALS if field.kind == "duration" else RATE_DECIMALS
+        return math.isclose(round(old, digits), round(new, digits), rel_tol=_SAME)
     return old == new
 
 
@@ -167,7 +178,7 @@ def read_deployed(data: bytes, *, file: str) -> dict[str, QueueState]:
     if not isinstance(document, list):
         raise DeployedError(
             f"{file}: not a JSON array of queues: write it with "
-            "`gcloud tasks queues list --location=LOCATION --format=json`"
+            "`gcloud beta tasks queues list --location=LOCATION --format=json`"
         )
     return dict(_deployed(item, f"{file}: [{index}]") for index, item in enumerate(document))
 

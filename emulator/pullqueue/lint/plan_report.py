@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from pullqueue.config.findings import Finding
 from pullqueue.lint.plan import Action, Change, Plan, QueuePlan
+from pullqueue.text import escaped
 
 _SIGNS: dict[Action | None, str] = {
     "create": "+",
@@ -37,6 +40,24 @@ _MARKER = "<!-- pullqueue plan -->"
 """By this line a job finds its comment again."""
 
 
+class FilePlan(NamedTuple):
+    """What a report says about one file."""
+
+    file: str
+    compared: str
+    """What it is compared with."""
+    plan: Plan = Plan([])
+    note: str = ""
+    """Why there is no plan, where nothing is wrong."""
+    problems: Sequence[Finding] = ()
+    """The errors for which there is no plan."""
+
+    @property
+    def title(self) -> str:
+        """What the plan is about."""
+        return f"What a deployment of {self.file} changes, compared with {self.compared}"
+
+
 def _first(plan: QueuePlan) -> Action | None:
     return plan.actions[0] if plan.actions else None
 
@@ -55,11 +76,18 @@ def _change_text(change: Change) -> str:
     return f"{change.key}: {before}{change.after}"
 
 
-def report_text(plan: Plan, *, title: str) -> str:
-    """Return a plan for a terminal: the queues that change, setting by setting, and a summary."""
+def report_text(plans: Sequence[FilePlan]) -> str:
+    """Return plans for a terminal: the queues that change, setting by setting, and a summary."""
+    return "\n".join(map(_text, plans))
+
+
+def _text(report: FilePlan) -> str:
+    if report.note:
+        return f"{report.title}\n\nNo plan: {report.note}.\n"
+    plan = report.plan
     shown = [each for each in plan.queues if each.actions or each.notes]
     width = max((len(each.name) for each in shown), default=0)
-    lines = [title, ""]
+    lines = [report.title, ""]
     for each in shown:
         lines.append(f"  {_SIGNS[_first(each)]} {each.name:<{width}}  {_done(each)}")
         lines += [f"      {_change_text(change)}" for change in each.changes]
@@ -70,8 +98,13 @@ def report_text(plan: Plan, *, title: str) -> str:
     return "\n".join([*lines, f"{prefix}: {_summary(plan)}."]) + "\n"
 
 
-def report_json(plan: Plan, *, title: str) -> str:  # noqa: ARG001 - as the others
-    """Return a plan as JSON: every queue, with actions and changes, and how many there are."""
+def report_json(plans: Sequence[FilePlan]) -> str:
+    """Return plans as JSON: every queue, with actions and changes, and how many there are."""
+    documents = [_document(each) for each in plans]
+    return json.dumps(documents if len(documents) > 1 else documents[0], indent=2) + "\n"
+
+
+def _document(report: FilePlan) -> dict[str, Any]:
     queues = [
         {
             "name": each.name,
@@ -80,13 +113,23 @@ def report_json(plan: Plan, *, title: str) -> str:  # noqa: ARG001 - as the othe
             "changes": [change._asdict() for change in each.changes],
             "notes": each.notes,
         }
-        for each in plan.queues
+        for each in report.plan.queues
     ]
-    return json.dumps({"queues": queues, "counts": plan.counts}, indent=2) + "\n"
+    counts, note = report.plan.counts, report.note or None
+    return {"file": report.file, "note": note, "queues": queues, "counts": counts}
 
 
-def _markdown(plan: Plan, title: str, warning: str) -> str:
-    lines = [_MARKER, f"### {title}", ""]
+def _comment(plans: Sequence[FilePlan], warning: str) -> str:
+    return f"{_MARKER}\n" + "\n".join(_markdown(each, warning) for each in plans)
+
+
+def _markdown(report: FilePlan, warning: str) -> str:
+    plan = report.plan
+    lines = [f"### {report.title}", ""]
+    if report.problems:
+        return "\n".join([*lines, "**Not valid, no plan**:", "", *_code(report.problems), ""])
+    if report.note:
+        return "\n".join([*lines, f"**No plan**: {report.note}.", ""])
     if plan.is_refused:
         lines += [warning, ""]
     if shown := [each for each in plan.queues if each.actions]:
@@ -104,17 +147,22 @@ def _markdown(plan: Plan, title: str, warning: str) -> str:
     return "\n".join([*lines, f"{prefix}: {_summary(plan)}."]) + "\n"
 
 
-def report_github(plan: Plan, *, title: str) -> str:
+def _code(problems: Sequence[Finding]) -> list[str]:
+    """Return problems as Markdown's code, which no content of theirs can end."""
+    return [f"    {escaped(str(each))}" for each in problems]
+
+
+def report_github(plans: Sequence[FilePlan]) -> str:
     """Return Markdown for a comment on a pull request, or a job's summary."""
-    return _markdown(plan, title, "> [!CAUTION]\n> A queue has another mode: adds to it fail.")
+    return _comment(plans, "> [!CAUTION]\n> A queue has another mode: adds to it fail.")
 
 
-def report_gitlab(plan: Plan, *, title: str) -> str:
+def report_gitlab(plans: Sequence[FilePlan]) -> str:
     """Return Markdown for a note on a merge request."""
-    return _markdown(plan, title, ":no_entry: **A queue has another mode: adds to it fail.**")
+    return _comment(plans, ":no_entry: **A queue has another mode: adds to it fail.**")
 
 
-REPORTERS: dict[str, Callable[..., str]] = {
+REPORTERS: dict[str, Callable[[Sequence[FilePlan]], str]] = {
     "text": report_text,
     "json": report_json,
     "github": report_github,

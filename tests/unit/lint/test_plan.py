@@ -154,7 +154,7 @@ def test_what_convert_writes_changes_nothing_if_it_is_deployed(queues: list[Any]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not a JSON array of queues: write it with `gcloud tasks queues list"),
+        ("", "not a JSON array of queues: write it with `gcloud beta tasks queues list"),
         ("[" * 100_000, "not a JSON array"),
         ('{"error": 1}', "not a JSON array"),
         ('[{"name": "mail"}]', "[0].name must be projects/PROJECT/locations/LOCATION/queues/NAME"),
@@ -249,7 +249,13 @@ def test_a_comment_is_a_table_with_the_queues_that_change(folder: Path, output_f
         (["--deployed", "q.json", "--against", "HEAD"], 2, "one of them"),
         (["--deployed", "none.json"], 3, 'cannot read "none.json": no such file'),
         (["--deployed", "queue.yaml"], 1, "queue.yaml: not a JSON array of queues"),
-        (["--against", "nowhere"], 1, 'no git revision and no file "nowhere" here'),
+        (
+            ["--against", "nowhere"],
+            1,
+            'no file "nowhere" here, and this folder is in no git repository',
+        ),
+        (["--against", ""], 1, "--against is empty"),
+        (["--against", "."], 1, '"." is a folder: pass a git revision or a file'),
         (["--against", "bad.yaml"], 1, "QY307"),
         (["bad.yaml", "--deployed", "q.json"], 1, "QY307"),
     ],
@@ -264,3 +270,62 @@ def test_what_cannot_be_compared_is_refused(
 
     assert (done.exit_code, done.stdout) == (status, "")
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("output_format", ["github", "gitlab"])
+def test_a_comment_on_an_invalid_file_has_its_errors(folder: Path, output_format: str) -> None:
+    write("bad.yaml", "queue:\n- name: mail\n")
+    write("q.json", "[]")
+    done = run_pullqueue("plan", "bad.yaml", "--deployed", "q.json", "--format", output_format)
+    assert done.exit_code == 1
+    assert done.stdout.startswith("<!-- pullqueue plan -->\n")
+    assert "**Not valid, no plan**:\n\n    bad.yaml:2" in done.stdout
+
+
+def test_the_repair_of_an_invalid_file_is_not_compared(folder: Path) -> None:
+    committed("queue.yaml", text="queue:\n- name: mail\n")
+    write("queue.yaml", PLAIN)
+    for output_format in ("text", "json", "github", "gitlab"):
+        done = run_pullqueue("plan", "--against", "HEAD", "--format", output_format)
+        assert done.exit_code == 0
+        assert "not compared with" in done.stdout
+
+
+def test_a_removed_file_deploys_nothing(folder: Path) -> None:
+    committed("queue.yaml", text=PLAIN)
+    Path("queue.yaml").unlink()
+    done = run_pullqueue("plan", "--against", "HEAD", "--detailed-exitcode")
+    assert done.exit_code == 0
+    assert "the file was removed: nothing is deployed, the queues stay" in done.stdout
+
+
+def test_each_file_has_a_plan_with_its_path_from_the_root(folder: Path) -> None:
+    committed("a/queue.yaml", "b/queue.yaml", text=PLAIN)
+    os.chdir("a")
+    files = ("queue.yaml", "../b/queue.yaml")
+    done = run_pullqueue("plan", *files, "--against", "HEAD")
+    titles = [line for line in done.stdout.splitlines() if line.startswith("What")]
+    assert [title.split()[4] for title in titles] == ["a/queue.yaml", "b/queue.yaml"]
+    done = run_pullqueue("plan", *files, "--against", "HEAD", "--json")
+    assert [each["file"] for each in json.loads(done.stdout)] == ["a/queue.yaml", "b/queue.yaml"]
+
+
+def test_more_digits_than_gcloud_sends_are_not_a_change() -> None:
+    queue = {**MAIL, "rateLimits": {**RATES, "maxDispatchesPerSecond": 1 / 60}}
+    assert planned(PLAIN.replace("5/s", "1/m"), queue)[0].actions == ()
+    queue["retryConfig"] = {**RETRY, "minBackoff": "0.333333333s"}
+    text = "queue:\n- name: mail\n  rate: 1/m\n  retry_parameters:\n"
+    assert planned(f"{text}    min_backoff_seconds: 0.333333333\n", queue)[0].actions == ()
+
+
+def test_deployed_queues_are_read_from_pipes(folder: Path) -> None:
+    write("queue.yaml", PLAIN)
+    done = run_pullqueue("plan", "--deployed", "-", stdin=json.dumps([MAIL]))
+    assert (done.exit_code, done.stderr) == (0, "")
+    reading, writing = os.pipe()
+    os.write(writing, b"[]")
+    os.close(writing)
+    done = run_pullqueue("plan", "--deployed", f"/dev/fd/{reading}")
+    os.close(reading)
+    assert done.exit_code == 0
+    assert done.stderr == "pullqueue: the list is empty: check project and location\n"
