@@ -298,3 +298,16 @@ def test_annotations_name_files_from_the_root_of_the_repository(
     git("init", "-q", str(folder))
     assert annotated("app") == "svc/app/queue.yaml"
     assert run("app", "--format", "concise").stdout.startswith("app/queue.yaml:")
+
+
+@pytest.mark.parametrize("names", ["[QY2]", "[all]", ""])
+def test_a_fix_keeps_a_comment_on_rules_that_are_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = f"queue:\n- name: jobs  # queue-lint: ignore{names}\n  mode: pull\n"
+    write("queue.yaml", text)
+    run("--ignore", "QY208", "--fix")
+    assert Path("queue.yaml").read_text() == text
+    run("--fix")
+    assert Path("queue.yaml").read_text() == "queue:\n- name: jobs\n  mode: pull\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Collection, Container
 
 from pullqueue.config.document import Place, Scalar, Source, scalar_at
 from pullqueue.config.findings import Edit, Fix, Report
@@ -79,12 +79,21 @@ class Comments:
             idle = [
                 name
                 for name, rules in directive.rules.items()
-                if name not in directive.used and any(rule in active for rule in rules)
+                if name not in directive.used and _is_judged(rules, active)
             ]
             near = self._near(source.position(directive.place.start)[0])
             if idle and not any(item.hides(rule, unused=True) for item in near):
                 reports.append(_unused_report(source, directive, idle))
         return reports
+
+
+def _is_judged(rules: Collection[Rule], active: Container[Rule]) -> bool:
+    """Return whether enough of the rules of a name were checked to call it unused.
+
+    Of a prefix or `all`, those that are on by default must be: one of them may need the comment.
+    """
+    on = [rule for rule in rules if not rule.opt_in] or rules
+    return any(rule in active for rule in rules) and all(rule in active for rule in on)
 
 
 def ignore_comments(source: Source, scalars: list[Scalar]) -> Comments:

@@ -49,7 +49,6 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": docs.summary},
         "fullDescription": {"text": docs.why or docs.summary},
         "help": {"text": text},
-        "helpUri": _HOME,
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
     }
 
