@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 from pullqueue.address import LARGEST_PORT
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid
+from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import Message, check_range, read_method, write_method
 from pullqueue.config.model import HttpTarget
 from pullqueue.tasks import RequestToken
@@ -16,6 +16,7 @@ from pullqueue.text import is_email, quoted
 _is_host = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII).fullmatch
 _not_in_a_url = re.compile(r"[^!-~]+|#")
 _FIELD: Final = "queue.http_target"
+_DEFAULT_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
 def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | None:
@@ -77,6 +78,24 @@ def write_http_target(message: Message, target: HttpTarget) -> None:
     write_token(message, target.token)
 
 
+def read_token(message: Message, field: str) -> RequestToken:
+    """Return the token that a message has; `field` is where.
+
+    Without an audience it is the URL of the request.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: the e-mail address is not one.
+    """
+    kind = message.WhichOneof("authorization_header")
+    given = getattr(message, kind)
+    email, email_field = given.service_account_email, f"{field}.service_account_email"
+    if not is_email(email):
+        problem = f"is {quoted(email)}: use an e-mail address" if email else "is missing"
+        raise invalid(f"{email_field} {problem}", field=email_field)
+    detail = given.scope or _DEFAULT_SCOPE if kind == "oauth_token" else given.audience
+    return RequestToken(kind, email, detail)
+
+
 def write_token(message: Message, token: RequestToken | None) -> None:
     """Write the token of a service account into a message that can have one."""
     if token is None:
@@ -104,19 +123,5 @@ def _check_headers(headers: tuple[tuple[str, str], ...], most: int) -> None:
 
 
 def _token(message: Message) -> RequestToken | None:
-    """Return the token of a queue: unlike that of a task, it has to be given in full."""
     kind = message.WhichOneof("authorization_header")
-    if kind is None:
-        return None
-    given, field = getattr(message, kind), f"{_FIELD}.{kind}"
-    if not is_email(given.service_account_email):
-        raise _missing(field, "service_account_email", "an e-mail address")
-    part = "scope" if kind == "oauth_token" else "audience"
-    detail = getattr(given, part)
-    if not detail:
-        raise _missing(field, part, "one: a queue has no default for it")
-    return RequestToken(kind, given.service_account_email, detail)
-
-
-def _missing(field: str, part: str, needed: str) -> CloudTasksError:
-    return invalid(f"{field}.{part} is missing: set {needed}", field=f"{field}.{part}")
+    return None if kind is None else read_token(message, f"{_FIELD}.{kind}")

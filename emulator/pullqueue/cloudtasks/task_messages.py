@@ -17,7 +17,7 @@ from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid
-from pullqueue.cloudtasks.http_target_messages import write_token
+from pullqueue.cloudtasks.http_target_messages import read_token, write_token
 from pullqueue.cloudtasks.messages import (
     BASIC,
     FULL,
@@ -45,12 +45,10 @@ from pullqueue.tasks import (
     Task,
     why_in_use,
 )
-from pullqueue.text import is_email, quoted
 
 _PUSH_REQUESTS: Final = ("app_engine_http_request", "http_request")
 _HTTP_BODY_METHODS: Final = ("POST", "PUT", "PATCH")
 _APP_ENGINE_BODY_METHODS: Final = ("POST", "PUT")
-_DEFAULT_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _CODES: Final[Mapping[int, str]] = MappingProxyType(
     {row.http_status: code for code, row in [*RPC_CODES.items()][::-1]}
     | {416: "OUT_OF_RANGE", 499: "CANCELLED"}
@@ -302,11 +300,8 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
     kind = message.WhichOneof("authorization_header")
     if kind is None:
         return None
-    given, field = getattr(message, kind), f"task.http_request.{kind}"
-    email, email_field = given.service_account_email, f"{field}.service_account_email"
-    if not is_email(email):
-        problem = f"is {quoted(email)}: use an e-mail address" if email else "is missing"
-        raise invalid(f"{email_field} {problem}", field=email_field)
+    field = f"task.http_request.{kind}"
+    token = read_token(message, field)
     if url[:5].lower() == "http:" and call.state.push_to.find_url(url) is None:
         raise invalid(
             texts.AUTHORIZED_SCHEME,
@@ -314,8 +309,7 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
             advice=f'task.http_request.url is "{url:.200}": with {field} it must begin with '
             "https://, or name this machine or an origin of --push-to",
         )
-    detail = given.scope or _DEFAULT_SCOPE if kind == "oauth_token" else given.audience
-    return RequestToken(kind, email, detail)
+    return token
 
 
 def _write_request(call: Call, message: Message, task: Task, request: HttpRequest) -> None:

@@ -6,6 +6,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 from cloudtasks_api import LOCATION, MADE, Call, GrpcApi, RestApi, refused
 from push_app import push_app, until
@@ -101,11 +102,6 @@ class TestSettings:
             ({"uriOverride": {"port": "-1"}}, "uri_override.port is -1: use 0 to 65535"),
             ({"httpMethod": 99}, "http_method is 99"),
             ({"oidcToken": {"audience": "me"}}, "service_account_email is missing"),
-            ({"oidcToken": OIDC | {"audience": ""}}, "oidc_token.audience is missing"),
-            (
-                {"oauthToken": {"serviceAccountEmail": OIDC["serviceAccountEmail"]}},
-                "oauth_token.scope is missing",
-            ),
             ({"headerOverrides": [{"header": {"key": "a b"}}]}, 'has the name "a b"'),
             ({"headerOverrides": [{"header": {"key": "a", "value": "\n"}}]}, "control characters"),
             ({"headerOverrides": [{"header": {"key": "a", "value": "b" * 81_920}}]}, "81921 bytes"),
@@ -185,6 +181,18 @@ class TestDelivery:
         assert (sent.headers["X-Team"], sent.headers["X-Mine"]) == ("red", "1")
         assert sent.headers["Authorization"].startswith("Bearer ")
         assert "x-team" not in sent.headers
+
+    def test_the_audience_of_a_queue_is_by_default_what_is_called(
+        self, call: Call, emulator: Emulator
+    ) -> None:
+        create(call, oidcToken={"serviceAccountEmail": OIDC["serviceAccountEmail"]})
+        add(call, "https://old.example.com/x")
+
+        [attempt] = run_tasks(emulator, send=lambda _: 200)
+
+        token = attempt.request.headers["Authorization"].removeprefix("Bearer ")
+        claims = jwt.decode(token, options={"verify_signature": False})
+        assert claims["aud"] == "https://old.example.com/x"
 
     def test_a_change_of_the_queue_applies_to_tasks_that_wait(
         self, call: Call, emulator: Emulator
