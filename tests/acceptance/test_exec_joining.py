@@ -104,6 +104,18 @@ class TestJoining:
         assert reason in usual.stderr
         assert not (folder / "ran").exists()
 
+    def test_a_variable_that_names_no_server_is_said_to_be_set(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", "127.0.0.1:1")
+        done = run_pullqueue("exec", "--push-to", "http://localhost:8080", "--", "touch", "ran")
+
+        assert done.exit_code == 3
+        assert "PULLQUEUE_EMULATOR_HOST is set to 127.0.0.1:1, so exec uses" in done.stderr
+        assert "but no pullqueue responds at http://127.0.0.1:1" in done.stderr
+        assert done.stderr.endswith(": unset PULLQUEUE_EMULATOR_HOST to start one\n")
+        assert not (folder / "ran").exists()
+
     def test_something_else_answers(self) -> None:
         """A server of another kind is not joined."""
         with always_answering({}) as address:

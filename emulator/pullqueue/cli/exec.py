@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, SplitUrl, is_host_and_port
 from pullqueue.cli import _watcher
 from pullqueue.cli._client import Client, FailedError
 from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
@@ -23,12 +25,17 @@ from pullqueue.cli.serve import report_tasks_left
 from pullqueue.sdk.environment import variables_for
 from pullqueue.text import describe_os_error
 
+if TYPE_CHECKING:
+    from pullqueue.control.state import ServerState
+
 _RESPONSE_SECONDS = 5
 _LOOK_SECONDS = 0.5
 """Maximum time that the search for a server at the default address takes."""
 
 _CHECK_SECONDS = 0.5
-"""Interval of the checks for changes of the file."""
+"""Interval of the checks whether the app listens, and for changes of the file."""
+
+_CONNECT_SECONDS = 0.1
 
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
@@ -107,6 +114,8 @@ def exec(  # noqa: A001 - the command's name
         raise _no_command(ctx)
     given = EmulatorOptions(**options)
     if url:
+        if ctx.get_parameter_source("url") is ParameterSource.ENVIRONMENT:
+            _check_server_of_variable(url)
         _check_unused(url, given)
         _check_server(url, timeout=_RESPONSE_SECONDS)
         return _run(command, variables_for(url, project=given.project))
@@ -122,6 +131,7 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
     set_up_logs(log_format="text", log_level="warning")
     file, cron = options.config_file(), options.cron_jobs()
     emulator, services = options.open(file)
+    options.push_to.await_app()
     server = Server(
         emulator,
         port=port,
@@ -131,7 +141,6 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
         push_to=options.push_to,
         cron=cron,
     )
-    check = partial(file.check, emulator, changes=True, now=False) if options.watch else None
     with closing(services), closing(emulator), server:
         say(f"pullqueue listening on {server.url}", err=True)
         say(f"pullqueue console: {server.url}/console/", err=True)
@@ -139,10 +148,24 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
             say(line, err=True)
         address = f"{server.host}:{server.port}"
         variables = variables_for(address, project=options.project, location=options.location)
-        status = _run(command, variables, check)
+        checks = [partial(_look_for_app, server.state)] if options.push_to else []
+        if options.watch:
+            checks.append(partial(file.check, emulator, changes=True, now=False))
+        status = _run(command, variables, checks)
         if options.store_url == "memory":
             report_tasks_left(emulator)
     return status
+
+
+def _look_for_app(state: ServerState) -> None:
+    """Send tasks to the addresses at which the app has begun to listen."""
+    for origin in state.push_to.awaited:
+        address = SplitUrl(origin)
+        where = (address.host, address.port)
+        with suppress(OSError), socket.create_connection(where, _CONNECT_SECONDS):
+            state.push_to.has_begun_to_listen(origin)
+            if state.delivery is not None:
+                state.delivery.look_again()
 
 
 def _check_unused(url: str, options: EmulatorOptions) -> None:
@@ -197,13 +220,29 @@ def _check_server(address: str, *, timeout: float) -> None:
             raise FailedError(f"the server at {address} is not a pullqueue: pass another --url")
 
 
+def _check_server_of_variable(address: str) -> None:
+    """Check the same where the variable names the address; raise a FailedError that says so."""
+    try:
+        _check_server(address, timeout=_RESPONSE_SECONDS)
+    except FailedError as error:
+        raise FailedError(
+            f"{ADDRESS_VARIABLE} is set to {address}, so exec uses the server there instead of "
+            f"starting one, but {str(error).partition(': ')[0]}: unset {ADDRESS_VARIABLE} to start "
+            "one"
+        ) from None
+
+
 def _run(
-    command: Sequence[str], variables: Mapping[str, str], check: Callable[[], None] | None = None
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    checks: Sequence[Callable[[], None]] = (),
 ) -> int:
     """Run a program with more variables, to its end, and return the exit status to end with.
 
-    `check` is called at intervals meanwhile.
+    `checks` are called before it starts, and at intervals meanwhile.
     """
+    for check in checks:
+        check()
     environment = os.environ | dict(variables)
     with _ForwardedSignals() as signals:
         try:
@@ -219,9 +258,9 @@ def _run(
         with _watched(process):
             while status is None:
                 try:
-                    status = process.wait(_CHECK_SECONDS if check else None)
+                    status = process.wait(_CHECK_SECONDS if checks else None)
                 except subprocess.TimeoutExpired:
-                    if check:
+                    for check in checks:
                         check()
     return status if status >= 0 else _SIGNALLED - status
 

@@ -142,7 +142,7 @@ class CronRunner:
         now_usec = self._emulator.now_usec()
         with self._lock:
             for state in self.states:
-                if state.next_usec > now_usec:
+                if state.next_usec > now_usec or self._addresses.waiting(state.job.target):
                     continue
                 if not state.is_running:
                     self._begin(state)

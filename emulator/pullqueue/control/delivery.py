@@ -113,6 +113,10 @@ class Delivery:
         """Send tasks to the addresses as they are now; attempts under way go on."""
         self._logged.clear()
         self._warn_of_targets()
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Look at the tasks that wait for an address: there are others, or an app listens now."""
         self._dispatcher.look_again()
         self.wake()
 

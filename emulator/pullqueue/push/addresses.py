@@ -32,6 +32,7 @@ class PushAddresses:
     def __init__(self, options: Iterable[str] = ()) -> None:
         """Parse `[TARGET=]URL`, as in `--push-to`; raise like `replace`."""
         self._addresses: dict[str | None, SplitUrl] = {}
+        self._awaited: frozenset[str] = frozenset()
         self.replace(options)
 
     def replace(self, options: Iterable[str]) -> None:
@@ -51,6 +52,28 @@ class PushAddresses:
                 )
             addresses[target] = address
         self._addresses = addresses
+        self._awaited = frozenset()
+
+    def await_app(self) -> None:
+        """Send nothing to the addresses on this machine, until each `has_begun_to_listen`."""
+        own = [each for each in self._addresses.values() if is_loopback(each.host)]
+        self._awaited = frozenset(each.origin for each in own)
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """The origins to which nothing is sent yet, since the app does not listen there."""
+        return self._awaited
+
+    def has_begun_to_listen(self, origin: str) -> None:
+        """Send what is for an origin from now on."""
+        self._awaited -= {origin}
+
+    def waiting(self, target: str | None) -> str | None:
+        """Return that the address of a target is awaited; None: it is not, or there is none."""
+        address = self.of(target)
+        if address is None or address.origin not in self._awaited:
+            return None
+        return f"the server waits for the app to listen at {address.origin}"
 
     def __bool__(self) -> bool:
         return bool(self._addresses)
@@ -90,7 +113,7 @@ class PushAddresses:
         target = target_of(request, settings)
         address = self.of(target)
         if address is not None:
-            return missing_extra(request) or address
+            return missing_extra(request) or self.waiting(target) or address
         if not self._addresses and not request.is_http_target:
             return f"start the server with {OPTION} to deliver it"
         if target is None:
@@ -110,6 +133,8 @@ class PushAddresses:
 
         None: they are not, or only those without a target; `missing` is exact.
         """
+        if (waiting := self.waiting(settings.target)) is not None:
+            return f"{KEPT}: {waiting}"
         if self.of(settings.target) is not None:
             return None
         if settings.target is None and any(map(_is_service, self._addresses)):

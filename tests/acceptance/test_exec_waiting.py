@@ -1,0 +1,80 @@
+"""`pullqueue exec` with push tasks and cron jobs that are due before the app listens."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from executing import EXEC
+from programs import running
+from push_app import Control, until
+
+APP = """
+import os, sys, time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class App(BaseHTTPRequestHandler):
+    def do_GET(self):
+        with open("received", "a") as file:
+            print(self.path, file=file)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_GET
+
+while not os.path.exists("listen"):
+    time.sleep(0.05)
+HTTPServer(("localhost", int(sys.argv[1])), App).serve_forever()
+"""
+"""An app that listens at a port once there is a file."""
+
+
+def free_port() -> int:
+    """Return a port at which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def control_of(process: subprocess.Popen[str]) -> Control:
+    """Return the routes of the server of a process; it may log before it prints its address."""
+    assert process.stderr is not None
+    listening = next(line for line in process.stderr if "pullqueue listening on" in line)
+    return Control(listening.split()[-1])
+
+
+def test_what_is_due_before_the_app_listens_waits_for_it(folder: Path) -> None:
+    """Neither a task without a second attempt, kept over a kill, nor a cron job fails."""
+    Path("queue.yaml").write_text(
+        "queue:\n- name: push\n  rate: 5/s\n  retry_parameters: {task_retry_limit: 0}\n"
+    )
+    Path("cron.yaml").write_text("cron:\n- url: /job\n  schedule: every 1 minutes\n")
+    Path("app.py").write_text(APP)
+    port = free_port()
+    address = f"http://localhost:{port}"
+    app = ("--data", "data", "--push-to", address, "--", sys.executable, "app.py", str(port))
+
+    with running(*EXEC, *app) as killed:
+        control = control_of(killed)
+        control.add("push", "/work")
+        killed.send_signal(signal.SIGKILL)
+    command = ("--cron", "cron.yaml", "--clock", "manual", *app)
+    with running(*EXEC, *command) as exec_:
+        control = control_of(exec_)
+        control.call("POST", "/clock", {"advance": 300})
+        waits = f"the server waits for the app to listen at {address}"
+        assert waits in control.queue("push")["progress"]["text"]
+        assert [task["push"]["attempts"] for task in control.tasks("push")] == [0]
+        assert control.call("GET", "/cron")["jobs"][0]["last"] is None
+
+        Path("listen").touch()
+
+        until(lambda: Path("received").exists() and len(Path("received").read_text().split()) > 1)
+        assert sorted(Path("received").read_text().split()) == ["/job", "/work"]
+        until(lambda: control.queue("push")["tasks"] == 0)
+        assert control.queue("push")["exhausted"] == 0
+        assert control.queue("push")["kept"] is None
