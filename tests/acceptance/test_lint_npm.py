@@ -116,7 +116,7 @@ def test_sarif_is_valid_by_its_schema(node_modules: Path) -> None:
     assert [error.message for error in validator.iter_errors(report)] == []
     (run,) = report["runs"]
     assert run["tool"]["driver"]["informationUri"]
-    assert all(rule["helpUri"] for rule in run["tool"]["driver"]["rules"])
+    assert all(rule["help"]["text"] for rule in run["tool"]["driver"]["rules"])
     prints = [result["partialFingerprints"]["pullqueueFinding/v1"] for result in run["results"]]
     assert len(set(prints)) == len(prints)
     run["results"][0]["level"] = "fatal"
