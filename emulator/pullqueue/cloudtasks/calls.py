@@ -75,6 +75,8 @@ def _malformed(text: str, pattern: str, field: str) -> CloudTasksError:
     if pattern == TASK and is_task and _regex(QUEUE).fullmatch(queue):
         message = texts.TASK_ID.format(id=task_id[:_SHOWN_CHARACTERS])
         return invalid(message, field=field, advice=advice, help_link=texts.TASK_ID_HELP)
+    if pattern == TASK:
+        return invalid(texts.TASK_NAME, field=field, advice=advice)
     if pattern == QUEUE and is_queue and _regex(LOCATION).fullmatch(location):
         message = texts.QUEUE_ID.format(id=queue_id[:_SHOWN_CHARACTERS])
         return invalid(message, field=field, advice=advice)

@@ -1,4 +1,4 @@
-"""What production's Cloud Tasks answered, word for word; `docs/conformance.csv` has the witnesses.
+"""What production's Cloud Tasks answered, word for word; `docs/conformance.yaml` has the witnesses.
 
 Apps compare these texts, and other people's tests hold them. What the emulator adds is sent beside
 them, in the details of an error.
@@ -38,7 +38,13 @@ TASK_GONE: Final = (
 )
 TASK_EXISTS: Final = "Requested entity already exists"
 TASK_DELETED: Final = (
-    "The task cannot be created because a task with this name existed too recently."
+    "The task cannot be created because a task with this name existed too recently. For more "
+    "information about task de-duplication see https://cloud.google.com/tasks/docs/reference/rest/v2/"
+    "projects.locations.queues.tasks/create#body.request_body.FIELDS.task."
+)
+TASK_NAME: Final = (
+    "Task name must be formatted: "
+    '"projects/<PROJECT_ID>/locations/<LOCATION_ID>/queues/<QUEUE_ID>/tasks/<TASK_ID>".'
 )
 TASK_ID: Final = (
     'Task ID "{id}" can contain only letters ([A-Za-z]), numbers ([0-9]), hyphens (-), or '

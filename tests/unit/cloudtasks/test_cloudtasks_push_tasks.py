@@ -262,8 +262,9 @@ class TestCreateTask:
         )
         assert str(deleted.value).startswith(
             "ALREADY_EXISTS: The task cannot be created because a task with this name existed too "
-            'recently. (task "one" of queue "push" was done, deleted or exhausted recently: choose'
+            "recently. For more information about task de-duplication see https://cloud.google.com/"
         )
+        assert '(task "one" of queue "push" was done, deleted or exhausted' in str(deleted.value)
         assert gone.value.message == (
             "The task no longer exists, though a task with this name existed recently. The task "
             "either successfully completed or was deleted."
