@@ -35,7 +35,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
 )
 
 _REMEMBERED: Final = 1000
-"""How much advice is not logged again."""
+"""How many refusals are not logged again."""
 
 _ORDINARY: Final = frozenset(
     {texts.TASK_EXISTS, texts.TASK_DELETED, texts.TASK_GONE, texts.NOT_FOUND}
@@ -91,7 +91,7 @@ class Servicer:
             raise CloudTasksError(
                 "the emulator failed: see its log", rpc_code="INTERNAL"
             ) from error
-        self._log_advice(method, refused)
+        self._log(method, refused)
         raise refused
 
     def _call(self, method: Method, request: Message, caller: str | None) -> Message:
@@ -104,18 +104,21 @@ class Servicer:
             self._state.delivery.wake()
         return response
 
-    def _log_advice(self, method: Method, refused: CloudTasksError) -> None:
-        """Log the advice of an error, once: a client may show only the text of production.
+    def _log(self, method: Method, refused: CloudTasksError) -> None:
+        """Log an error, once: a client may show only the text of production, or nothing.
 
         Apps expect some errors of tasks; those are in the request log only.
         """
-        advice = refused.explanation
-        if not advice or advice in self._logged or str(refused) in _ORDINARY:
+        if str(refused) in _ORDINARY:
+            return
+        advice = f" ({refused.explanation})" if refused.explanation else ""
+        text = f"{method.name} refused, {refused.rpc_code}: {refused}{advice}"
+        if text in self._logged:
             return
         if len(self._logged) == _REMEMBERED:
             self._logged.clear()
-        self._logged.add(advice)
-        _log.warning("%s refused, %s: %s (%s)", method.name, refused.rpc_code, refused, advice)
+        self._logged.add(text)
+        _log.warning(text)
 
     def _check_permission(self, call: Call, method: Method) -> None:
         try:

@@ -27,10 +27,7 @@ _PROTECTED = ("/_emulator/", "/console/")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*)(?::[0-9]{1,5})?", re.ASCII)
 _ABSOLUTE = re.compile(r"(?i)[a-z][a-z0-9+.-]*://([^/?#]*)")
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_GRPC_REFUSED = (
-    "a client uses gRPC on the port for REST: pass it the address of `pullqueue serve --grpc-port "
-    "8126`, in a test `pullqueue_server.grpc_address`"
-)
+_GRPC_OFF = "of `pullqueue serve --grpc-port 8126`, in a test `pullqueue_server.grpc_address`"
 
 _log = logging.getLogger("pullqueue.server")
 
@@ -38,8 +35,10 @@ _log = logging.getLogger("pullqueue.server")
 def check(state: ServerState, request: Request) -> None:
     """Refuse a request if it names another server or comes from another site's page."""
     if request.method == "PRI":  # how HTTP/2 begins
-        _log.warning(_GRPC_REFUSED)  # the client reports only that this is not HTTP/2
-        raise ApiError(_GRPC_REFUSED, reason="badRequest")
+        where = state.grpc_address or _GRPC_OFF
+        message = f"a client uses gRPC on the port for REST: pass it the address {where}"
+        _log.warning(message)  # the client reports only that this is not HTTP/2
+        raise ApiError(message, reason="badRequest")
     host = request.headers.get("Host", "")
     if state.host_names is not None:
         names = _LOCAL | state.host_names

@@ -165,7 +165,13 @@ def test_grpc_on_the_port_for_rest_is_explained_in_the_log(
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError):
         channel.unary_unary("/google.cloud.tasks.v2.CloudTasks/GetQueue")(b"", timeout=60)
 
-    assert "a client uses gRPC on the port for REST: pass it the address of" in caplog.text
+    assert "gRPC on the port for REST: pass it the address of `pullqueue serve" in caplog.text
+    caplog.clear()
+    server.start_grpc()
+    with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError):
+        channel.unary_unary("/google.cloud.tasks.v2.CloudTasks/GetQueue")(b"", timeout=60)
+
+    assert f"pass it the address {server.grpc_address}" in caplog.text
 
 
 def test_a_port_in_use_is_reported_with_what_to_do(emulator: Emulator) -> None:
@@ -221,6 +227,16 @@ def test_the_advice_of_an_error_is_logged_once(
     [logged] = [record.getMessage() for record in caplog.records]
     assert logged.startswith("GetQueue refused, NOT_FOUND: Queue does not exist. If you just ")
     assert logged.endswith('(queue "pus" is not in queue.yaml: did you mean "push"?)')
+
+
+def test_an_error_without_advice_is_logged_too(
+    grpc_api: GrpcApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ApiRefused):
+        grpc_api("ListQueues", parent="projects/app")
+
+    [logged] = [record.getMessage() for record in caplog.records]
+    assert logged.startswith('ListQueues refused, INVALID_ARGUMENT: parent is "projects/app": use')
 
 
 def test_the_details_of_an_error_are_the_same_as_over_rest(
