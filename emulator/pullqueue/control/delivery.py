@@ -24,6 +24,7 @@ from pullqueue.engine.interceptors import (
     current_origin,
 )
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.store import Claim
 from pullqueue.errors import PullQueueError, TransientError
 from pullqueue.push.addresses import KEPT, PushAddresses
 from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt, is_dispatched
@@ -250,7 +251,7 @@ class Delivery:
                 self._dispatcher.renew(running)
             # Others that share the store count no attempts of this server.
             for queue in {running.queue.name: running.queue for running in attempts}.values():
-                queue.claim_dispatch()
+                self._dispatcher.claim(queue)
 
     def _start_due(self) -> float:
         """Start the attempts that may start now; return when to look again, in seconds."""
@@ -275,7 +276,10 @@ class Delivery:
         started = 0
         for task, address in found:
             # So that the limits of the queue hold over all servers that share the store.
-            if self._stopping.is_set() or not queue.claim_dispatch():
+            claim = self._dispatcher.claim(queue)
+            if claim is Claim.NEW:  # there may be fewer tokens
+                return started + self._start_due_of(queue, limit - started)
+            if self._stopping.is_set() or claim is Claim.REFUSED:
                 break
             # In another thread: beside busy workers each use of the store waits for its turn.
             self._dispatcher.reserve(task)

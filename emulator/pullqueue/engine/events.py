@@ -103,6 +103,15 @@ class Event(NamedTuple):
         return None if self.until_usec is None else from_usec(self.until_usec)
 
 
+class AttemptEvent(NamedTuple):
+    """The start or the end of an attempt to send one of the tasks of a queue."""
+
+    usec: int
+    kind: EventKind
+    status: int | None = None
+    """The status of an attempt that has ended; 0: there was no response."""
+
+
 class ClientLeases(NamedTuple):
     """How many tasks of a queue are in the hands of a client."""
 

@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pullqueue.clock import Clock, from_usec
-from pullqueue.engine.events import ClientLeases, Event, EventKind, Flow
+from pullqueue.engine.events import AttemptEvent, ClientLeases, Event, EventKind, Flow
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.errors import NameInUseError
@@ -108,6 +109,17 @@ class QueueStatistics(NamedTuple):
     def oldest_eta(self) -> datetime | None:
         """`oldest_eta_usec` as an aware datetime (UTC)."""
         return None if self.oldest_eta_usec is None else from_usec(self.oldest_eta_usec)
+
+
+class Claim(Enum):
+    """Whether a process sends the tasks of a queue."""
+
+    REFUSED = "refused"
+    """Another process sends them."""
+    NEW = "new"
+    """It does from now on; another one may have, until now."""
+    KEPT = "kept"
+    """It does, and no other one has since its claim was new."""
 
 
 class QueueContents(NamedTuple):
@@ -232,13 +244,20 @@ class TaskStore(ABC):
         the eta of the task; else this raises like `start_attempt`.
         """
 
-    def claim_dispatch(self, queue_name: str) -> bool:  # noqa: ARG002 - of stores that are shared
+    def claim_dispatch(self, queue_name: str) -> Claim:  # noqa: ARG002 - of stores that are shared
         """Return whether this process is the one that sends the tasks of a queue.
 
         Of those that share the store it is the first that asks, as long as it asks again within
         seconds: a claim expires when its holder is frozen or gone.
         """
-        return True
+        return Claim.KEPT
+
+    def last_attempts(self, queue_name: str, *, limit: int) -> list[AttemptEvent]:  # noqa: ARG002 - see below
+        """Return the latest events of attempts, also of other processes, oldest first.
+
+        A store that ends with its process returns none: whoever sends its tasks knows them.
+        """
+        return []
 
     @abstractmethod
     def purge(self, queue_name: str) -> int:

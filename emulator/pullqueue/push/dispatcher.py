@@ -23,6 +23,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors, call_deadline
 from pullqueue.engine.queue import Queue, walk
 from pullqueue.engine.queue_base import QueueState
+from pullqueue.engine.store import Claim
 from pullqueue.errors import PullQueueError, QueueError, TaskError
 from pullqueue.push.rate import TokenBucket
 from pullqueue.push.request import (
@@ -42,6 +43,9 @@ _A = TypeVar("_A")
 
 _PAGE = 200
 """Tasks that are read at once where some of them wait for more than their eta."""
+
+_EVENTS_REPLAYED = 2000
+"""Enough to know the tokens and the rate: a bucket has 500 tokens, at most."""
 
 _buckets: WeakKeyDictionary[Emulator, dict[str, TokenBucket]] = WeakKeyDictionary()
 """The tokens of an emulator's queues, from one dispatcher to the next."""
@@ -128,7 +132,8 @@ class Dispatcher:
         """Use the queues of an emulator.
 
         `rates`: respect rate, bucket_size and max_concurrent_requests. `throttle`: slow a queue
-        down after status 503. `lease_seconds`: how long a task is leased while it runs; None: its
+        down after status 503, and count the attempts that the store has recorded, as those of a
+        server before this one. `lease_seconds`: how long a task is leased while it runs; None: its
         deadline. `late_seconds`: how much later than intended a busy machine may look for due
         tasks, and still start as many. `app_host` is the host of the app in requests; None: it is
         not known. `signer` makes the tokens that tasks ask for.
@@ -209,6 +214,15 @@ class Dispatcher:
         if change_usec is not None:
             times.append(max(change_usec, token_usec))
         return min(times, default=None)
+
+    def claim(self, queue: Queue) -> Claim:
+        """Claim a queue; a new claim has the tokens and the rate that the one before has left."""
+        claim = queue.claim_dispatch()
+        if claim is Claim.NEW:
+            bucket = self._restored_bucket(queue)
+            with self._lock:
+                _buckets.setdefault(self._emulator, {})[queue.name] = bucket
+        return claim
 
     def enforced_rate(self, queue: Queue) -> float:
         """Return how many tasks of a queue may start in a second, on average."""
@@ -370,9 +384,22 @@ class Dispatcher:
         buckets = _buckets.setdefault(self._emulator, {})
         bucket = buckets.get(queue.name)
         if bucket is None:
-            bucket = buckets[queue.name] = TokenBucket(queue.settings, self._emulator.now_usec())
+            bucket = buckets[queue.name] = self._restored_bucket(queue)
         else:
             bucket.configure(queue.settings)
+        return bucket
+
+    @bypass_interceptors()
+    def _restored_bucket(self, queue: Queue) -> TokenBucket:
+        bucket = TokenBucket(queue.settings, self._emulator.now_usec())
+        events = queue.last_attempts(_EVENTS_REPLAYED) if self._throttle else []
+        # An event does not say what its task calls: the tasks of a queue all do the same.
+        first = queue.list_tasks(1) if any(each.status == 429 for each in events) else []
+        bucket.replay(
+            events,
+            is_complete=len(events) < _EVENTS_REPLAYED,
+            is_http_target=any(push_of(task).request.is_http_target for task in first),
+        )
         return bucket
 
 

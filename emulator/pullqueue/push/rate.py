@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
+from pullqueue.engine.events import AttemptEvent, EventKind
 from pullqueue.push.request import is_success
 
 _SLOWER = 0.5
@@ -66,6 +68,26 @@ class TokenBucket:
         if self.count(now_usec):
             return now_usec
         return now_usec + ceil((1 - self._tokens) / self.rate * USEC_PER_SECOND)
+
+    def replay(
+        self, events: Sequence[AttemptEvent], *, is_complete: bool, is_http_target: bool
+    ) -> None:
+        """Become what the attempts of a queue have left, by their events, oldest first.
+
+        What was before them is not known, unless they are complete: the bucket was empty then.
+        """
+        if not events:
+            return
+        self._now_usec = events[0].usec
+        if not is_complete:
+            self._tokens = 0
+        for usec, kind, status in events:
+            if kind is EventKind.ATTEMPT_STARTED:
+                self.count(usec)
+                # Below 0 it was not empty at first, or more could start after a delay.
+                self._tokens = max(0, self._tokens - 1)
+            else:
+                self.adapt(status, is_http_target=is_http_target)
 
     def adapt(self, status: int | None, *, is_http_target: bool) -> None:
         """Slow down after status 503, and 429 of an HTTP target; recover with each success."""

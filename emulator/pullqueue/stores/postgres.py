@@ -21,6 +21,7 @@ from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
+    Claim,
     Insertion,
     Lease,
     LeaseRequest,
@@ -127,18 +128,17 @@ class PostgresStore(SqlStore[PostgresSession]):
         with self._session() as session:
             return session.now_usec
 
-    def claim_dispatch(self, queue_name: str) -> bool:
+    def claim_dispatch(self, queue_name: str) -> Claim:
         now = perf_counter()
         if now < self._claimed.get(queue_name, now):
-            return True
+            return Claim.KEPT
         self._claimed.pop(queue_name, None)
         with self._session() as session:
-            claimed = bool(
-                session.rows("claim_dispatch", queue=queue_name, server=self._id, usec=_CLAIM_USEC)
-            )
-        if claimed:
-            self._claimed[queue_name] = now + _CLAIM_TRUSTED_SECONDS
-        return claimed
+            row = session.row("claim_dispatch", queue=queue_name, server=self._id, usec=_CLAIM_USEC)
+        if row is None:
+            return Claim.REFUSED
+        self._claimed[queue_name] = now + _CLAIM_TRUSTED_SECONDS
+        return Claim.KEPT if row[0] else Claim.NEW
 
     def close(self) -> None:
         if self._claimed:

@@ -557,6 +557,12 @@ WHERE queue = %(queue)s ORDER BY id
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
 WHERE queue = %(queue)s AND kind = %(kind)s ORDER BY id DESC
 
+-- name: last_attempts
+-- When attempts started and ended, the latest first.
+SELECT usec, kind, status FROM events WHERE queue = %(queue)s
+    AND kind IN ('attempt started', 'attempt succeeded', 'attempt failed')
+ORDER BY id DESC LIMIT %(rows)s
+
 -- name: etas_of_leases
 -- The tasks with an eta at which a lease ends; those never leased can be among them.
 SELECT name, eta_usec FROM tasks WHERE queue = %(queue)s AND eta_usec IN (
@@ -621,11 +627,12 @@ SELECT setval('tasks_sequence_seq', coalesce(max(sequence), 0) + 1, false) FROM 
 -- name: claim_dispatch
 -- Make a server the one that sends the tasks of a queue, for a while, unless another one is.
 -- The time is the machine's, also where tasks have that of a clock that is moved by hand.
+-- The row says whether it has been since it asked first: the subquery sees the claim before.
 INSERT INTO dispatchers (queue, server, until_usec)
 VALUES (%(queue)s, %(server)s, clock_usec() + %(usec)s)
 ON CONFLICT (queue) DO UPDATE SET server = excluded.server, until_usec = excluded.until_usec
     WHERE dispatchers.server = excluded.server OR dispatchers.until_usec < clock_usec()
-RETURNING 1
+RETURNING EXISTS (SELECT FROM dispatchers WHERE queue = %(queue)s AND server = %(server)s)
 
 -- name: release_dispatch
 DELETE FROM dispatchers WHERE server = %(server)s

@@ -15,6 +15,7 @@ from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import (
     MINUTE_USEC,
+    AttemptEvent,
     ClientLeases,
     Event,
     EventKind,
@@ -34,6 +35,7 @@ from pullqueue.engine.store import (
 )
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import (
+    decode_attempt,
     decode_kind,
     decode_lease_step,
     decode_operation,
@@ -154,6 +156,11 @@ class SqlReader(TaskStore, Generic[S]):
             operations = list(map(decode_operation, session.rows("events", queue=queue_name)))
             now_usec = session.now_usec
         return collect_events(_latest(operations, self._limits.events_kept), now_usec, task_name)
+
+    def last_attempts(self, queue_name: str, *, limit: int) -> list[AttemptEvent]:
+        with self._reading() as session:
+            rows = session.rows("last_attempts", queue=queue_name, rows=limit)
+        return [decode_attempt(row) for row in reversed(rows)]
 
     def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
         kind = EventKind.LEASED

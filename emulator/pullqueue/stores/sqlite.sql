@@ -319,6 +319,12 @@ WHERE queue = :queue ORDER BY id
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
 WHERE queue = :queue AND kind = :kind ORDER BY id DESC
 
+-- name: last_attempts
+-- When attempts started and ended, the latest first.
+SELECT usec, kind, status FROM events WHERE queue = :queue
+    AND kind IN ('attempt started', 'attempt succeeded', 'attempt failed')
+ORDER BY id DESC LIMIT :rows
+
 -- name: etas_of_leases
 -- The tasks with an eta at which a lease ends; those never leased can be among them.
 SELECT name, eta_usec FROM tasks WHERE queue = :queue AND eta_usec IN (

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pullqueue.config.model import QueueSettings, Rate
+from pullqueue.engine.events import AttemptEvent, EventKind
 from pullqueue.push.rate import TokenBucket
 
 SECOND = 1_000_000
@@ -18,6 +19,21 @@ def settings(rate: float | None = None, unit: str = "s", **options: Any) -> Queu
     """Return the settings of a push queue."""
     given_rate = None if rate is None else Rate(count=rate, unit=unit)
     return QueueSettings(name="web", rate=given_rate, **options)
+
+
+def attempted(bucket: TokenBucket, steps: list[tuple[int, int]]) -> list[AttemptEvent]:
+    """Start attempts as fast as a bucket permits, each with a status, and return their events."""
+    events = []
+    now_usec = 0
+    for step, status in steps:
+        now_usec += step
+        if bucket.count(now_usec):
+            bucket.take()
+            bucket.adapt(status, is_http_target=False)
+            kind = EventKind.ATTEMPT_SUCCEEDED if status == 200 else EventKind.ATTEMPT_FAILED
+            events.append(AttemptEvent(now_usec, EventKind.ATTEMPT_STARTED))
+            events.append(AttemptEvent(now_usec, kind, status))
+    return events
 
 
 def starts(bucket: TokenBucket, now_usec: int) -> int:
@@ -145,3 +161,52 @@ def test_a_token_that_was_not_used() -> None:
     bucket.refund()
 
     assert bucket.count(0) == 2
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 3 * SECOND), st.sampled_from([200, 200, 200, 500, 503])), max_size=200
+)
+
+
+@given(rate=st.floats(0.01, 500), size=st.integers(1, 20), steps=STEPS)
+def test_the_events_of_all_attempts_restore_a_bucket(
+    rate: float, size: int, steps: list[tuple[int, int]]
+) -> None:
+    """Also its rate, after statuses that have slowed it down."""
+    options = settings(rate, bucket_size=size)
+    before, after = TokenBucket(options, 0), TokenBucket(options, 10**12)
+    events = attempted(before, steps)
+
+    after.replay(events, is_complete=True, is_http_target=False)
+
+    last_usec = events[-1].usec if events else 10**12
+    assert after.rate == pytest.approx(before.rate)
+    for usec in (last_usec, last_usec + SECOND, last_usec + 100 * SECOND):
+        # A sum of floats in another order can lack a billionth.
+        assert after.next_usec(usec) == pytest.approx(before.next_usec(usec), abs=2)
+
+
+@given(rate=st.floats(0.01, 500), size=st.integers(1, 20), steps=STEPS, lost=st.integers(1, 100))
+def test_events_without_the_first_restore_no_more_tokens_than_there_were(
+    rate: float, size: int, steps: list[tuple[int, int]], lost: int
+) -> None:
+    """A queue that always waits for its rate does not send a full bucket after a restart."""
+    options = settings(rate, bucket_size=size)
+    before, after = TokenBucket(options, 0), TokenBucket(options, 0)
+    events = attempted(before, [(step, 200) for step, _ in steps])[lost:]
+
+    after.replay(events, is_complete=False, is_http_target=False)
+
+    if events:
+        assert after.count(events[-1].usec) <= before.count(events[-1].usec)
+
+
+def test_a_replay_counts_status_429_of_http_targets_only() -> None:
+    events = [AttemptEvent(0, EventKind.ATTEMPT_FAILED, 429)]
+    rates = []
+    for is_http_target in (True, False):
+        bucket = TokenBucket(settings(100), 0)
+        bucket.replay(events, is_complete=True, is_http_target=is_http_target)
+        rates.append(bucket.rate)
+
+    assert rates == [50, 100]

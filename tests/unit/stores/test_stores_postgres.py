@@ -32,6 +32,7 @@ from pullqueue import (
 )
 from pullqueue.engine import verbs
 from pullqueue.engine.attempts import finish_attempt, start_attempt
+from pullqueue.engine.store import Claim
 from pullqueue.stores import postgres
 from pullqueue.stores.postgres_pool import connect, parsed
 from pullqueue.stores.session import DeadlockError
@@ -78,19 +79,23 @@ def test_no_attempt_is_started_twice(start: Start) -> None:
 
 
 def test_the_claim_on_a_push_queue(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the first server's, until that closes its store or does not ask again in time."""
+    """It is the first server's, until that closes its store or does not ask again in time.
+
+    It is new after each change of its holder, whatever the holder knows of it.
+    """
+    new, kept, refused = Claim.NEW, Claim.KEPT, Claim.REFUSED
     first, second, third = (start(limits=Limits()) for _ in range(3))
     queues = [emulator.queue("default") for emulator in (first, second, third)]
 
-    assert [queue.claim_dispatch() for queue in queues] == [True, False, False]
-    assert queues[0].claim_dispatch()
+    assert [queue.claim_dispatch() for queue in queues] == [new, refused, refused]
+    assert queues[0].claim_dispatch() is kept
     first.close()
-    assert [queue.claim_dispatch() for queue in queues[1:]] == [True, False]
+    assert [queue.claim_dispatch() for queue in queues[1:]] == [new, refused]
     monkeypatch.setattr(postgres, "_CLAIM_TRUSTED_SECONDS", 0)
     monkeypatch.setattr(postgres, "_CLAIM_USEC", 0)
-    assert queues[1].store.claim_dispatch("other")
-    assert queues[2].store.claim_dispatch("other")
-    assert not queues[2].claim_dispatch()
+    claims = [each.store.claim_dispatch("other") for each in (*queues[1:], *queues[1:], queues[2])]
+    assert claims == [new, new, new, new, kept]
+    assert queues[2].claim_dispatch() is refused
 
 
 def test_concurrent_adds_reach_the_storage_limit_and_do_not_pass_it(start: Start) -> None:

@@ -1,0 +1,64 @@
+"""What a server knows of the push tasks that another one has sent before it, from a kept store."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from push_app import push_app, until
+from served import serving
+from stores import store_url
+
+from pullqueue import Emulator, HttpRequest, NewTask
+from pullqueue.engine import verbs
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.server.lifecycle import Server
+from pullqueue.stores import open_store
+
+QUEUE_YAML = """\
+queue:
+- name: hourly
+  rate: 1/h
+  bucket_size: 3
+- name: slowed
+  rate: 400/s
+  retry_parameters:
+    min_backoff_seconds: 1800
+- name: limited
+  rate: 400/s
+  retry_parameters:
+    min_backoff_seconds: 1800
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_killed_server_leaves_its_tokens_and_its_rates_to_the_next(
+    kind: str, tmp_path: Path
+) -> None:
+    """The bucket of a queue is not full again, and a queue that 503 or 429 slowed down is slow."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    with store_url(kind) as store, push_app() as app:
+        push_to = ("--push-to", app.url)
+        with closing(Emulator.from_text(QUEUE_YAML, store=open_store(store))) as emulator:
+            emulator.reset()
+            emulator.queue("hourly").add_many([NewTask(request=HttpRequest("/hourly"))] * 2)
+            emulator.queue("slowed").add(request=HttpRequest("/status/503"))
+            limited = NewTask(request=HttpRequest(f"{app.url}/status/429"))
+            verbs.insert(emulator.queue("limited"), [limited], absolute_urls=True)
+        with serving("--store", store, *push_to, folder=tmp_path) as first:
+            until(lambda: all(first.control.queue(n)["retrying"] for n in ("slowed", "limited")))
+            until(lambda: not first.control.queue("hourly")["tasks"])
+            first.process.kill()
+            first.process.wait()
+        emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
+        with closing(emulator), Server(emulator, push_to=PushAddresses([app.url])) as server:
+            delivery = server.state.delivery
+            assert delivery is not None
+            assert delivery.enforced_rate(emulator.queue("slowed")) == 200
+            assert delivery.enforced_rate(emulator.queue("limited")) == 200
+            emulator.queue("hourly").add_many([NewTask(request=HttpRequest("/hourly"))] * 3)
+            until(lambda: app.paths().count("/hourly") >= 3)
+            assert delivery.settle(60)
+
+    assert app.paths().count("/hourly") == 3
