@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,6 @@ from itertools import takewhile
 from typing import Final
 
 import click
-from click.shell_completion import get_completion_class
 
 from pullqueue.cli._words import Choice, unknown_option, unknown_word
 from pullqueue.error_codes import EXIT_FAILURE, codes_of
@@ -66,8 +64,6 @@ _MEANT: Final[Mapping[str, str]] = {
 """What to use instead of options that other commands, or other programs, have."""
 _INTERRUPTED = 130
 """What shells return for a command that Ctrl-C has ended."""
-
-_log = logging.getLogger("pullqueue.cli")
 
 
 class _Commands(click.Group):
@@ -131,6 +127,8 @@ def completion(*, shell: str) -> None:
         eval "$(pullqueue completion zsh)"               # in ~/.zshrc
         pullqueue completion fish | source               # in ~/.config/fish/config.fish
     """  # noqa: D301 - the mark is click's
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - seldom asked for
+
     kind = get_completion_class(shell)
     if kind is None:
         raise click.ClickException(f"click has no completion for {shell}")
@@ -199,7 +197,11 @@ def _report(error: Exception, *, as_json: bool) -> int:
                 EXIT_FAILURE,
             )
         case _:
-            _log.error("the command failed because of a bug", exc_info=error)
+            import logging  # noqa: PLC0415 - seldom needed
+
+            logging.getLogger("pullqueue.cli").error(
+                "the command failed because of a bug", exc_info=error
+            )
             return EXIT_FAILURE
     if as_json:
         details = {"message": message, "exit_status": status}

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +18,6 @@ from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.baseline import Baseline, write_baseline
 from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
-from pullqueue.lint.git import Earlier
 from pullqueue.lint.options import Arguments
 from pullqueue.lint.report import FileReport, LintOptions, RunReport, lint_data
 from pullqueue.lint.reporters import reporter
@@ -25,6 +25,9 @@ from pullqueue.lint.reporters.text import summary
 from pullqueue.lint.search import CANONICAL, Input, Inputs, absolute, find_inputs
 from pullqueue.lint.selection import Selection
 from pullqueue.text import escaped
+
+if TYPE_CHECKING:
+    from pullqueue.lint.git import Earlier
 
 POLL_SECONDS = 0.5
 
@@ -66,6 +69,8 @@ class _Linter:
         self._selection = Selection(arguments)
         self._against: Earlier | None = None
         if arguments.against is not None:
+            from pullqueue.lint.git import Earlier  # noqa: PLC0415 - seldom asked for
+
             self._against = Earlier(arguments.against, Path.cwd())
         path = None if arguments.write_baseline else self._selection.baseline
         self._baseline = Baseline(path) if path else None

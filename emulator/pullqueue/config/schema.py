@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
+from pkgutil import get_data
 from typing import Any
 
 Schema = dict[str, Any]
@@ -23,7 +23,7 @@ def queue_schema() -> Schema:
 
 def package_data(name: str) -> bytes:
     """Return a file of the package of schemas."""
-    return files("pullqueue_schemas").joinpath(name).read_bytes()
+    return get_data("pullqueue_schemas", name) or b""
 
 
 def published(*, draft: str = "2020-12") -> str:
