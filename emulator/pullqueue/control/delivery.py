@@ -337,23 +337,31 @@ class Delivery:
         """Send a task that was started, and apply the result."""
         began = perf_counter()
         sent: list[PushRequest] = []
+        is_lost = False
+
+        def is_own() -> bool:
+            """Return False where this process was frozen, and another one has sent the task."""
+            nonlocal is_lost
+            age_seconds = perf_counter() - running.leased
+            is_lost = age_seconds > _RENEWAL_SECONDS and not self._dispatcher.renew(running)
+            return not is_lost
 
         def find_sender(request: PushRequest) -> Send | None:
             is_redirected = request.target != running.request.target
             where = self.addresses.find_url(request.url) if is_redirected else address
-            return None if where is None else partial(self._sender.send, address=where)
+            if where is None:
+                return None
+            return partial(self._sender.send, address=where, is_valid=is_own)
 
         def send(request: PushRequest) -> PushResponse:
             sent.append(request)
             return send_following(request, find_sender)
 
         try:
-            age_seconds = perf_counter() - running.leased
-            if age_seconds > _RENEWAL_SECONDS and not self._dispatcher.renew(running):
-                # This process was frozen, or the machine busy, and another one has sent the task.
+            response = self._dispatcher.send(running, send)
+            if is_lost:
                 self._dispatcher.lose(running)
                 return
-            response = self._dispatcher.send(running, send)
             if response.status is None and self._stopping.is_set():
                 self._dispatcher.abandon(running)
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from time import perf_counter
@@ -45,12 +45,15 @@ class HttpSender:
         self._busy: set[_Connection] = set()
         self._closed = False
 
-    def send(self, request: PushRequest, address: SplitUrl) -> PushResponse:
+    def send(
+        self, request: PushRequest, address: SplitUrl, *, is_valid: Callable[[], bool] | None = None
+    ) -> PushResponse:
         """Send a request to a server, below the path of its address.
 
         The request's deadline is for everything, from the connection to the last byte of the
         response. A response with a status whose body is cut is complete. Whatever else goes wrong
-        is a response without a status.
+        is a response without a status. `is_valid` is asked immediately before the first byte;
+        where it returns False, nothing is sent.
         """
         deadline = perf_counter() + request.deadline_seconds
         connection = None
@@ -59,6 +62,8 @@ class HttpSender:
             if connection is None:
                 connection = _connect(address, deadline, self.own_ports)
             self._begin(connection)
+            if is_valid is not None and not is_valid():
+                return PushResponse(None, reason="it is no longer valid")
             return connection.exchange(request, address, deadline)
         except TimeoutError:
             reason = request.late
