@@ -27,6 +27,7 @@ from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_names
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled, WorkerInterrupt
 from pullqueue.testing.points import Actor, Point
+from pullqueue.text import quoted
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -80,7 +81,8 @@ def _describe_result(result: object) -> str:
     if isinstance(result, Lease):
         return f" -> {describe_names(result.tasks) if result.tasks else 'no tasks'}"
     if isinstance(result, Insertion):
-        return f" -> {describe_names(result.added) or 'nothing'}"
+        refused = [f"{quoted(name)} {why.__name__}" for name, why in result.refused.items()]
+        return f" -> {', '.join([*(quoted(task.name) for task in result.added), *refused])}"
     if isinstance(result, list) and result and isinstance(result[0], DeleteResult):
         return f" -> {', '.join(each.value for each in result)}"
     return ""
@@ -115,11 +117,11 @@ class RacingActor(Actor):
         self.calls = 0
         self.wakes_usec: int | None = None
         """When its sleep ends."""
-        self.idle_at: int | None = None
-        """The number of changes when it leased in vain."""
+        self.next_call = ""
+        """What it does when it gets the turn."""
+        self.idle_at: dict[str, int] = {}
+        """By call, such as a lease in vain or a sleep of no time: the number of changes then."""
         self.idle_steps = 0
-        self.yielded_at: int | None = None
-        """The number of changes when it last slept for no time."""
 
     @property
     def is_blocked(self) -> bool:
@@ -127,8 +129,9 @@ class RacingActor(Actor):
         return self.thread is not None and not self.is_over and not self.gates
 
     def waits_for_change(self, changes: int) -> bool:
-        """Return whether it would lease in vain again."""
-        return self.idle_at == changes
+        """Return whether it would lease in vain again, or polls."""
+        polls = self.idle_steps > IDLE_STEPS and changes in self.idle_at.values()
+        return polls or self.idle_at.get(self.next_call) == changes
 
 
 class Refusal(BaseException):
@@ -251,7 +254,7 @@ class Schedule:
 
     def at_point(self, actor: RacingActor, point: Point, call_next: Callable[[], object]) -> object:
         """Wait for the turn, and then carry a call out."""
-        self._wait(actor)
+        self._wait(actor, str(point))
         result: object = None
         try:
             result = call_next()
@@ -266,15 +269,13 @@ class Schedule:
     def sleep(self, actor: RacingActor, seconds: float) -> None:
         """Let others go on until the clock has reached the end of a sleep."""
         actor.wakes_usec = self._clock.now_usec() + duration_usec(seconds)
-        if seconds <= 0:
-            if actor.yielded_at == self._changes:  # it polls
-                actor.idle_at = self._changes
-            actor.yielded_at = self._changes
-        self._wait(actor, can_go_on=False)
-        actor.wakes_usec = actor.idle_at = None
+        changes = self._changes
+        polls = seconds <= 0 and actor.idle_at.get("sleep") == changes
+        self._wait(actor, "sleep" if polls else "", can_go_on=False)
+        actor.wakes_usec, actor.idle_at = None, {"sleep": changes} if seconds <= 0 else {}
         self._record(actor, f"has slept {timedelta(seconds=seconds)}")
 
-    def _wait(self, actor: RacingActor, *, can_go_on: bool = True) -> None:
+    def _wait(self, actor: RacingActor, call: str, *, can_go_on: bool = True) -> None:
         """Return when an actor may make its next call.
 
         Raises:
@@ -284,6 +285,7 @@ class Schedule:
         gate.acquire()
         with self._mutex:
             self._progress += 1
+            actor.next_call = call
             actor.gates.append(gate)
             if self._ended.is_set():
                 gate.release()
@@ -327,20 +329,16 @@ class Schedule:
 
     def _consider(self, actor: RacingActor, point: Point, result: object) -> None:
         """Note whether a call has changed anything, or was a lease in vain."""
-        call = point.call
-        if isinstance(call, QueueCall) and call.verb in LEASE_VERBS:
-            is_vain = isinstance(result, Lease) and not result.tasks
-        elif isinstance(call, QueueCall) and call.verb in _READS:
+        verb = point.call.verb if isinstance(point.call, QueueCall) else ""
+        if verb in _READS:
             return
-        else:
-            is_vain = False
-        if is_vain:
-            actor.idle_at = self._changes
+        if verb in LEASE_VERBS and isinstance(result, Lease) and not result.tasks:
+            actor.idle_at[str(point)] = self._changes
             actor.idle_steps += 1
             return
         self._changes += 1
         if point.is_of_queue:
-            actor.idle_at, actor.idle_steps = None, 0
+            actor.idle_at, actor.idle_steps = {}, 0
 
     # -- turns: with the mutex ---------------------------------------------------------------------
 

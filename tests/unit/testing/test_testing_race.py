@@ -329,7 +329,12 @@ def test_a_worker_that_loops_forever_is_stopped(emulator: Emulator, ledger: Ledg
             ledger.book_first()
             time.sleep(10)  # noqa: TID251 - moves the clock
 
-    for worker in (forever, polling):
+    def reading() -> None:
+        while True:
+            ledger.book_first()
+            ledger.queue.fetch_statistics()
+
+    for worker in (forever, polling, reading):
         number = race_test(
             emulator,
             worker,
@@ -339,6 +344,43 @@ def test_a_worker_that_loops_forever_is_stopped(emulator: Emulator, ledger: Ledg
             schedules=30,
         )
         assert number == 30
+
+
+def test_a_handler_that_has_leased_in_vain_goes_on(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    """It does not lease again, so it need not wait until others add something, or for time."""
+    seen: list[int] = []
+
+    def send(request: PushRequest) -> int:
+        seen.append(request.attempt)
+        assert not queue.lease_tasks(60, 1)
+        assert not queue.lease_tasks_by_tag(60, 1, tag="other")
+        queue.fetch_statistics()
+        return 200
+
+    def setup() -> None:
+        seen.clear()
+        pushed.add(name="one")
+
+    number = race_test(emulator, setup=setup, check=lambda: seen == [1], send=send, clock=False)
+    assert number == 1
+
+
+def test_a_step_shows_which_names_were_in_use(emulator: Emulator, queue: Queue) -> None:
+    def claim() -> None:
+        with suppress(NameInUseError):
+            queue.add_many([NewTask(name="lock"), NewTask(name="key")])
+        queue.purge()
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, claim, setup=lambda: None, check=lambda: False, copies=2)
+
+    added = [step.partition("work")[2] for step in caught.value.schedule if "add" in step]
+    assert added == [
+        '" -> "lock", "key"',
+        '" -> "lock" TombstonedTaskError, "key" TombstonedTaskError',
+    ]
 
 
 def test_an_endless_actor_is_an_error(emulator: Emulator, queue: Queue) -> None:

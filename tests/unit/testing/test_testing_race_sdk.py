@@ -85,6 +85,26 @@ def test_services_can_be_left_out(emulator: Emulator) -> None:
     assert run(emulator, visit, services=False) == 2  # who begins, and nothing else
 
 
+@pytest.mark.usefixtures("pushed")
+def test_a_worker_that_polls_and_calls_a_service_is_stopped(
+    emulator: Emulator, queue: Queue
+) -> None:
+    done: list[str] = []
+
+    def worker() -> None:
+        while True:
+            for task in queue.lease_tasks(60, 1):
+                queue.delete_tasks(task)
+                done.append(task.name)
+            ndb.Key(Counter, "all").get()
+
+    def setup() -> None:
+        done.clear()
+        queue.add(name="one")
+
+    race_test(emulator, worker, setup=setup, check=lambda: done == ["one"], clock=False)
+
+
 def test_deferred_functions_are_actors(emulator: Emulator, pushed: Queue) -> None:
     def setup() -> None:
         Counter(id="all").put()
