@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from cloudtasks_interface import grpc_client
 from linting import run_pullqueue
 from programs import completed, running
 from served import FIRST_WORDS, SERVE, Served, free_port, serve_here, serving
+
+from pullqueue import Emulator, NewTask
+from pullqueue.stores import open_store
 
 QUEUE_YAML = """\
 queue:
@@ -101,6 +105,23 @@ class TestGreeting:
         done, _ = serve_here("--store", "sqlite:///a@b.db")
 
         assert "Tasks are stored in sqlite:///a@b.db\n" in done.stdout
+
+    def test_a_warning_of_tasks_whose_queue_was_removed(self, folder: Path) -> None:
+        """The start, and `pullqueue queues`, say what the store has and no queue shows."""
+        store = open_store("sqlite:///tasks.db")
+        with closing(Emulator.from_text("queue:\n- {name: old, mode: pull}\n", store=store)) as old:
+            old.queue("old").add_many([NewTask(), NewTask()])
+
+        done, shown = serve_here(
+            *("--store", "sqlite:///tasks.db"),
+            use=lambda url: run_pullqueue("queues", "--url", url).output,
+        )
+
+        assert (
+            'warning: the store has 2 tasks of queue "old", which is not in queue.yaml: add the '
+            "queue to use or purge them"
+        ) in done.stderr
+        assert "tasks of queues that are not in queue.yaml: 2 in old" in shown
 
     def test_a_file_without_pull_queues(self, folder: Path) -> None:
         """Push queues are listed as well; one with `rate: 0` sends nothing."""

@@ -11,10 +11,13 @@ import click
 
 from pullqueue.address import DEFAULT_PORT
 from pullqueue.cli._options import found_file
+from pullqueue.cli._output import say
 from pullqueue.clock import ManualClock, SystemClock, from_usec
 from pullqueue.limits import SERVED_TASKS, Limits
 from pullqueue.services import DEFAULT_SERVICES
 from pullqueue.services.hosting import ServiceOptions, Services
+from pullqueue.tasks import count_tasks
+from pullqueue.text import quoted
 
 if TYPE_CHECKING:
     from pullqueue.control.config_file import ConfigFile
@@ -101,6 +104,12 @@ class EmulatorOptions:
         except BaseException:
             services.close()
             raise
+        for name, tasks in emulator.unlisted_tasks.items():
+            say(
+                f"warning: the store has {count_tasks(tasks)} of queue {quoted(name)}, which is "
+                f"not in {config.file}: add the queue to use or purge them",
+                err=True,
+            )
         return emulator, services
 
     def _services(self) -> ServiceOptions:

@@ -87,6 +87,9 @@ def _summary_line(summary: Json) -> str:
     if summary["exhausted"]:
         counts = [f"{count} in {name}" for name, count in summary["exhausted"].items()]
         parts.append(f"exhausted tasks: {', '.join(counts)}")
+    if summary["unlisted"]:
+        counts = [f"{count} in {name}" for name, count in summary["unlisted"].items()]
+        parts.append(f"tasks of queues that are not in queue.yaml: {', '.join(counts)}")
     if push and push["addresses"]:
         parts.append(f"push tasks go to {', '.join(push['addresses'])}")
     return "; ".join(parts)

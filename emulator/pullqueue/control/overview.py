@@ -61,6 +61,10 @@ class Summary(Model):
     exhausted: Annotated[
         dict[str, Count], Meta(description="Number of exhausted tasks of the queues that have any.")
     ]
+    unlisted: Annotated[
+        dict[str, Count],
+        Meta(description="Number of tasks of queues that the store has and queue.yaml does not."),
+    ]
     push: Annotated[
         PushSummary | None,
         Meta(description="Delivery of push tasks; null if there is no push queue."),
@@ -139,6 +143,7 @@ def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics
         faults=state.faults.list(active=True),
         paused=[queue.name for queue, _ in queues if queue.state is QueueState.PAUSED],
         exhausted={queue.name: numbers.exhausted for queue, numbers in queues if numbers.exhausted},
+        unlisted=state.emulator.unlisted_tasks,
         push=PushSummary(
             addresses=list(state.push_to),
             tasks=sum(push.values()),

@@ -273,6 +273,15 @@ class Emulator:
         return self._store.bytes_stored()
 
     @property
+    def unlisted_tasks(self) -> dict[str, int]:
+        """How many tasks the store has of queues that do not exist, such as those that queue.yaml
+        had before a restart, by the name of the queue.
+        """
+        names = {queue.name for queue in self.queues}
+        counts = self._store.count_tasks().items()
+        return {name: tasks for name, tasks in counts if name not in names}
+
+    @property
     def store_url(self) -> str:
         """Where its tasks are stored, without a password: `memory`, or the URL of the store."""
         return self._store.url

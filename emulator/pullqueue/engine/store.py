@@ -328,6 +328,10 @@ class TaskStore(ABC):
         """Return the end of the current lease or attempt that ends last, or None."""
 
     @abstractmethod
+    def count_tasks(self) -> dict[str, int]:
+        """Return how many tasks each queue has, also those that nobody has configured."""
+
+    @abstractmethod
     def bytes_stored(self) -> int:
         """Return the size of all tasks of all queues together."""
 

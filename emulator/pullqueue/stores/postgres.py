@@ -304,9 +304,11 @@ class PostgresStore(SqlStore[PostgresSession]):
             for (queue_name,) in session.rows("exhaust", **parameters):
                 self._trim_exhausted(session, queue_name)
 
-    def _totals(self, session: PostgresSession, queue_name: str | None) -> tuple[int, int]:
-        ((tasks, stored_bytes),) = session.rows("totals", queue=queue_name)
-        return int(tasks), int(stored_bytes)
+    def _totals(
+        self, session: PostgresSession, queue_name: str | None = None
+    ) -> dict[str, tuple[int, int]]:
+        rows = session.rows("totals", queue=queue_name)
+        return {name: (int(tasks), int(stored_bytes)) for name, tasks, stored_bytes in rows}
 
 
 @contextmanager

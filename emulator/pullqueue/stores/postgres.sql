@@ -508,9 +508,9 @@ SELECT tag, count(*) FROM tasks WHERE queue || '' = %(queue)s AND tag <> '' AND 
 GROUP BY tag ORDER BY count(*) DESC, tag LIMIT %(rows)s
 
 -- name: totals
--- How many tasks a queue has, and their size; NULL: all queues together.
-SELECT coalesce(sum(tasks), 0), coalesce(sum(bytes), 0) FROM totals
-WHERE queue = coalesce(%(queue)s::text, queue)
+-- How many tasks a queue has, and their size; NULL: those of each queue.
+SELECT queue, sum(tasks), sum(bytes) FROM totals
+WHERE queue = coalesce(%(queue)s::text, queue) GROUP BY queue
 
 -- name: future
 -- How many tasks have an eta in the future: all, and those of each state.

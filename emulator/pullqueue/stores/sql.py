@@ -150,7 +150,7 @@ class SqlStore(SqlReader[S]):
         accepted = self._named([new for new in new_tasks if new.name not in refused])
         if not accepted:
             return Insertion([], refused)
-        needed = self._totals(session, None)[1] + sum(new.stored_bytes for new in accepted)
+        needed = self._all_bytes(session) + sum(new.stored_bytes for new in accepted)
         if needed > limit_bytes:
             raise task_errors.over_quota(len(accepted), needed, limit_bytes)
         added, more = self._insert(session, target, accepted)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
@@ -79,8 +79,8 @@ class SqlReader(TaskStore, Generic[S]):
         """Delete the tasks that are past the end of their last lease."""
 
     @abstractmethod
-    def _totals(self, session: S, queue_name: str | None) -> tuple[int, int]:
-        """Return how many tasks a queue has, and their size; None: all queues together."""
+    def _totals(self, session: S, queue_name: str | None = None) -> Mapping[str, tuple[int, int]]:
+        """Return how many tasks each queue has, and their size; only those of one are needed."""
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class SqlReader(TaskStore, Generic[S]):
     def statistics(self, queue_name: str) -> QueueStatistics:
         queue = {"queue": queue_name}
         with self._reading() as session, session.snapshot():
-            tasks, stored_bytes = self._totals(session, queue_name)
+            tasks, stored_bytes = self._totals(session, queue_name).get(queue_name, (0, 0))
             ((future, *waiting),) = session.rows("future", **queue, now_usec=session.now_usec)
             scheduled, leased, running, retrying = map(int, waiting)
             first = session.row("first_eta", **queue)
@@ -204,9 +204,17 @@ class SqlReader(TaskStore, Generic[S]):
             row = session.row("last_lease_end", queue=queue_name, now_usec=session.now_usec)
         return None if row is None else int(row[0])
 
+    def count_tasks(self) -> dict[str, int]:
+        with self._reading() as session:
+            totals = self._totals(session)
+        return {queue_name: tasks for queue_name, (tasks, _) in totals.items() if tasks}
+
     def bytes_stored(self) -> int:
         with self._reading() as session:
-            return self._totals(session, None)[1]
+            return self._all_bytes(session)
+
+    def _all_bytes(self, session: S) -> int:
+        return sum(stored_bytes for _, stored_bytes in self._totals(session).values())
 
     # -- everything ------------------------------------------------------------------------------
 

@@ -283,7 +283,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             self._recount()
 
     def _drop_queue(self, session: SqliteSession, queue_name: str) -> None:
-        tasks, stored_bytes = self._totals(session, queue_name)
+        tasks, stored_bytes = session.totals.get(queue_name, (0, 0))
         for table in ("tasks", "exhausted", "events", "leased", "retentions"):
             session.change(f"drop_{table}", queue=queue_name)
         session.add_to_totals(queue_name, -tasks, -stored_bytes)
@@ -326,11 +326,12 @@ class SqliteStore(SqlStore[SqliteSession]):
         self._stored_totals = {queue: (tasks, size) for queue, tasks, size in rows}
         ((self._last_event,),) = self._writer.execute(_SQL["last_event"])
 
-    def _totals(self, session: SqliteSession, queue_name: str | None) -> tuple[int, int]:
-        if queue_name is not None:
-            return session.totals.get(queue_name, (0, 0))
-        totals = session.totals.values()
-        return sum(tasks for tasks, _ in totals), sum(size for _, size in totals)
+    def _totals(
+        self,
+        session: SqliteSession,
+        queue_name: str | None = None,  # noqa: ARG002 - all are in memory
+    ) -> dict[str, tuple[int, int]]:
+        return session.totals
 
     def _modified(
         self, session: SqliteSession, kind: EventKind, task: Task, status: int | None = None

@@ -29,6 +29,7 @@ def test_the_summary_of_a_fresh_server(control: ControlClient) -> None:
         "faults": [],
         "paused": [],
         "exhausted": {},
+        "unlisted": {},
         "push": {"addresses": [], "tasks": 0, "kept": {}},
     }
 

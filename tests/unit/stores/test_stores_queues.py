@@ -345,6 +345,23 @@ class TestDeletedQueue:
 
         assert (before, stored, after) == (1, 0, 1)
 
+    def test_the_store_counts_tasks_of_queues_that_are_not_configured(
+        self, emulator: Emulator, start: Start
+    ) -> None:
+        """They are kept, and there again with their queue."""
+        emulator.queue("pull").add_many([NewTask(), NewTask()])
+        if emulator.store_url == "memory":
+            assert emulator.unlisted_tasks == {}
+            return
+        emulator.close()
+
+        without = start(QueueConfig(queues=(QueueSettings(name="other"),)))
+        counts = without.unlisted_tasks
+        without.close()
+
+        assert counts == {"pull": 2}
+        assert start().unlisted_tasks == {}
+
     def test_a_deleted_queue_leaves_nothing_behind(self, emulator: Emulator, made: Queue) -> None:
         made.add(b"x" * 50, name="one")
         made.lease_tasks(60, 1)

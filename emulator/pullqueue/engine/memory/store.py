@@ -278,6 +278,11 @@ class MemoryStore(TaskStore):
             queue, now_usec = self._now(queue_name)
             return queue.tasks.last_lease_end_usec(now_usec)
 
+    def count_tasks(self) -> dict[str, int]:
+        with self._lock:
+            self._catch_up()
+            return {name: len(queue) for name, queue in self._queues.items() if len(queue)}
+
     def bytes_stored(self) -> int:
         with self._lock:
             self._catch_up()
