@@ -145,13 +145,6 @@ class AttemptRecord(NamedTuple):
     no response."""
 
 
-class Push(NamedTuple):
-    """What a push task has that a pull task does not have."""
-
-    request: HttpRequest
-    attempts: AttemptRecord = AttemptRecord()
-
-
 class _NewTask(NamedTuple):
     payload: bytes
     """The work. Of a push task: the body of the request."""
@@ -225,7 +218,7 @@ class NewTask(_NewTask):
             self.tag,
             now_usec,
             self.stored_bytes if self.name else self.stored_bytes + len(name),
-            None if self.request is None else Push(self.request),
+            self.request,
         )
 
 
@@ -254,27 +247,19 @@ class Task(NamedTuple):
     """When it was added."""
     stored_bytes: int
     """What it counts against total_storage_limit: payload, name, tag, url and headers in UTF-8."""
-    push: Push | None = None
-    """The request and the attempts of a push task; None: it is a pull task."""
-
-    @property
-    def request(self) -> HttpRequest | None:
-        """How a push task is sent; None: it is a pull task."""
-        return None if self.push is None else self.push.request
-
-    @property
-    def attempts(self) -> AttemptRecord | None:
-        """What the attempts of a push task have left behind; None: it is a pull task."""
-        return None if self.push is None else self.push.attempts
+    request: HttpRequest | None = None
+    """How a push task is sent; None: it is a pull task."""
+    attempts: AttemptRecord = AttemptRecord()
+    """What the attempts to send a push task have left behind."""
 
     @property
     def waiting_state(self) -> TaskState:
         """The state of the task until its eta, if nothing changes it before."""
         if not self.retry_count:
             return TaskState.SCHEDULED
-        if self.push is None:
+        if self.request is None:
             return TaskState.LEASED
-        is_running = self.retry_count > self.push.attempts.finished
+        is_running = self.retry_count > self.attempts.finished
         return TaskState.RUNNING if is_running else TaskState.RETRYING
 
     @property
@@ -287,13 +272,25 @@ class Task(NamedTuple):
         """When it was added, as an aware datetime (UTC)."""
         return from_usec(self.enqueued_usec)
 
+    def require_request(self) -> HttpRequest:
+        """Return how a push task is sent.
+
+        Raises:
+            InvalidTaskError: it is a pull task.
+        """
+        if self.request is None:
+            raise InvalidTaskError(
+                f'task "{self.name}" of queue "{self.queue_name}" is a pull task'
+            )
+        return self.request
+
     def state_at(self, now_usec: int) -> TaskState:
         """Return the state of the task at a time, if nothing changes it before."""
         return TaskState.AVAILABLE if self.eta_usec <= now_usec else self.waiting_state
 
     def __repr__(self) -> str:
         payload = self.payload if len(self.payload) <= 40 else self.payload[:37] + b"..."
-        group = f"tag={self.tag!r}" if self.push is None else f"request={self.push.request!r}"
+        group = f"tag={self.tag!r}" if self.request is None else f"request={self.request!r}"
         return (
             f"Task(name={self.name!r}, queue_name={self.queue_name!r}, {group}, "
             f"eta={self.eta.isoformat()}, retry_count={self.retry_count}, payload={payload!r})"

@@ -128,6 +128,5 @@ def _leased(task: Any) -> Shown:
 
 
 def _waiting(task: Task) -> Shown:
-    assert task.push is not None
-    request = task.push.request
+    request = task.require_request()
     return Shown(task.name, task.payload, task.eta_usec, request=(request.method, request.url))

@@ -9,7 +9,6 @@ import pytest
 
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask, Task, TaskState
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.tasks import Push
 
 CONFIG = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
 
@@ -51,14 +50,13 @@ def test_times_are_aware_datetimes(task: Task) -> None:
 )
 def test_state(task: Task, retry_count: int, finished: int | None, state: TaskState) -> None:
     """A task is available from its eta on; before that, a push task runs until its attempt ends."""
-    push = (
-        None if finished is None else Push(HttpRequest("/mail"), AttemptRecord(finished=finished))
-    )
-    waiting = task._replace(retry_count=retry_count, push=push)
+    waiting = task._replace(retry_count=retry_count)
+    if finished is not None:
+        attempts = AttemptRecord(finished=finished)
+        waiting = waiting._replace(request=HttpRequest("/mail"), attempts=attempts)
 
     assert waiting.state_at(task.eta_usec - 1) is state
     assert waiting.state_at(task.eta_usec) is TaskState.AVAILABLE
-    assert (waiting.request, waiting.attempts) == (push or (None, None))
 
 
 def test_a_task_reads_well(task: Task) -> None:

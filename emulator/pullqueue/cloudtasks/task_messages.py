@@ -40,7 +40,6 @@ from pullqueue.tasks import (
     AttemptRecord,
     HttpRequest,
     NewTask,
-    Push,
     RequestToken,
     Task,
     why_in_use,
@@ -124,7 +123,7 @@ def _check_size(
         retry_count=0,
         enqueued_usec=now_usec,
         stored_bytes=0,
-        push=Push(request),
+        request=request,
     )
     write_tasks(full, [shown], lambda: stored)
     stored.ClearField("view")
@@ -199,11 +198,11 @@ def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -
         message.name = f"{queue}/tasks/{task.name}"
         message.view = FULL if full else BASIC
         eta_usec = task.eta_usec
-        if task.push is None:
+        if task.request is None:
             _write_pull_message(call, message, task, full=full)
         else:
-            _write_request(call, message, task, task.push.request)
-            eta_usec = _write_attempts(call, message, task, task.push.attempts)
+            _write_request(call, message, task, task.request)
+            eta_usec = _write_attempts(call, message, task, task.attempts)
         message.create_time.seconds = task.enqueued_usec // USEC_PER_SECOND
         write_time(message.schedule_time, eta_usec)
 

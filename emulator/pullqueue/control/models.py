@@ -120,11 +120,16 @@ class PushState(Model):
         cls, task: Task, queue: engine.Queue, push_to: PushAddresses, state: ShownState
     ) -> PushState | None:
         """Return what a push task has, in a state; None: it is a pull task."""
-        if task.push is None:
+        request, attempts = task.request, task.attempts
+        if request is None:
             return None
-        (url, method, headers, target, *_), attempts = task.push
         return cls(
-            request=SentRequest(url=url, method=method, headers=list(headers), target=target),
+            request=SentRequest(
+                url=request.url,
+                method=request.method,
+                headers=list(request.headers),
+                target=request.target,
+            ),
             attempts=task.retry_count,
             responses=attempts.responses,
             last_status=attempts.status,
@@ -132,7 +137,7 @@ class PushState(Model):
             last_ended=iso_usec(attempts.ended_usec),
             next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
             kept=push_to.missing(task, queue.settings),
-            deadline_seconds=task.push.request.deadline_seconds,
+            deadline_seconds=request.deadline_seconds,
             limits=_limits_text(retry_of(task, queue.settings), task.retry_count),
         )
 
@@ -216,7 +221,6 @@ def tasks_of(
     for task in tasks:
         state: ShownState = EXHAUSTED if exhausted else task.state_at(now_usec).value
         left = (task.eta_usec - now_usec) / USEC_PER_SECOND
-        is_push = task.push is not None
         one = TaskResource(
             name=task.name,
             queue=task.queue_name,
@@ -229,7 +233,7 @@ def tasks_of(
             leased_by=Holder.of(leases[task.name], now_usec) if task.name in leases else None,
             retry_count=task.retry_count,
             retry_limit=retry_of(task, queue.settings).task_retry_limit
-            if is_push
+            if task.request
             else queue.retention.leases,
             bytes_stored=task.stored_bytes,
             payload=Bytes.of(task.payload, payload_bytes),

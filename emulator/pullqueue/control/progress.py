@@ -6,7 +6,7 @@ applies is shown; a queue whose tasks move, or that has none, waits for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -123,10 +123,7 @@ class _Situation:
             return None
         states = (TaskState.RETRYING, TaskState.AVAILABLE)
         tasks = [task for each in states for task in self.queue.list_tasks(_LOOKED_AT, state=each)]
-        failed = [task for task in tasks if _failure(task)]
-        if not failed:
-            failed = [task for task in self.queue.exhausted[-1:] if _failure(task)]
-        records = [task.push.attempts for task in failed if task.push is not None]
+        records = _ended_attempts(tasks) or _ended_attempts(self.queue.exhausted[-1:])
         return max(records, key=lambda record: record.ended_usec or 0, default=None)
 
     @property
@@ -190,10 +187,9 @@ def kept_of(state: ServerState, queue: Queue) -> str | None:
     return None
 
 
-def _failure(task: Task) -> AttemptRecord | None:
-    """Return what the attempts of a task have left behind, if the last one has failed."""
-    attempts = None if task.push is None else task.push.attempts
-    return None if attempts is None or attempts.ended_usec is None else attempts
+def _ended_attempts(tasks: Iterable[Task]) -> list[AttemptRecord]:
+    """Return what the attempts of tasks have left behind, without tasks of which none has ended."""
+    return [task.attempts for task in tasks if task.attempts.ended_usec is not None]
 
 
 def _disabled(now: _Situation) -> str | None:

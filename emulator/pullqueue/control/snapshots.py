@@ -22,7 +22,7 @@ from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.engine.validation import check_new_tasks, queue_name
 from pullqueue.errors import InvalidQueueSettingsError, InvalidTaskError, PullQueueError
 from pullqueue.limits import Limits
-from pullqueue.tasks import AttemptRecord, NewTask, Push, Task, count_tasks
+from pullqueue.tasks import AttemptRecord, HttpRequest, NewTask, Task, TaskState, count_tasks
 from pullqueue.text import quoted, shorten
 
 
@@ -38,8 +38,10 @@ class SavedTask(Model, omit_defaults=True):
     retry_count: Annotated[int, Meta(ge=0, le=2**30)]
     """Leaves 32-bit numbers for the leases that follow."""
     enqueued_usec: Signed64
-    push: Push | None = None
-    """Request and attempts of a push task."""
+    request: HttpRequest | None = None
+    """How a push task is sent."""
+    attempts: AttemptRecord = AttemptRecord()
+    """What the attempts to send it have left behind."""
 
 
 class SavedRecord(Model):
@@ -177,11 +179,8 @@ def _record(saved: SavedRecord, name: str, shift_usec: int) -> QueueRecord:
 
 def _task(saved: SavedTask, queue_name: str, shift_usec: int, limits: Limits) -> Task:
     fields = structs.asdict(saved)
-    request = None
-    if saved.push is not None:
-        request, attempts = saved.push
-        fields["push"] = Push(request, _attempts(attempts, saved.retry_count, shift_usec))
-    new = NewTask(payload=saved.payload, name=saved.name, tag=saved.tag, request=request)
+    fields["attempts"] = _attempts(saved.attempts, saved.retry_count, shift_usec)
+    new = NewTask(payload=saved.payload, name=saved.name, tag=saved.tag, request=saved.request)
     any_size = limits._replace(push_task_bytes=sys.maxsize)
     check_new_tasks([new], any_size, lambda: 0, absolute_urls=True)
     fields |= _shifted_times(fields, shift_usec)
@@ -190,7 +189,7 @@ def _task(saved: SavedTask, queue_name: str, shift_usec: int, limits: Limits) ->
 
 def _without_attempt(task: Task, now_usec: int) -> Task:
     """Return a task that is due if an attempt was under way: nobody waits for its response."""
-    if task.push is None or task.retry_count <= task.push.attempts.finished:
+    if task.waiting_state is not TaskState.RUNNING:
         return task
     return task._replace(eta_usec=min(task.eta_usec, now_usec))
 

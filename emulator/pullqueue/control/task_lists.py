@@ -222,9 +222,7 @@ def _failures(state: ServerState, query: FailureQuery) -> dict[_Failure, list[Ta
 
 
 def _failure_of(task: Task) -> _Failure:
-    if task.push is None:
-        return _Failure(task.queue_name, None, None)
-    return _Failure(task.queue_name, task.push.attempts.status, task.push.attempts.reason)
+    return _Failure(task.queue_name, task.attempts.status, task.attempts.reason)
 
 
 def _queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
@@ -234,7 +232,7 @@ def _queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
 
 def _failed_at(task: Task) -> str:
     """Return when the last attempt, or the last lease, of a task ended."""
-    ended_usec = None if task.push is None else task.push.attempts.ended_usec
+    ended_usec = task.attempts.ended_usec
     return from_usec(task.eta_usec if ended_usec is None else ended_usec).isoformat()
 
 
@@ -286,10 +284,8 @@ def _count(queue: Queue, chosen: TaskQuery) -> int | None:
 
 def _failed_so(task: Task, status: int | None, reason: str) -> bool:
     """Return whether the last attempt of a task had a status, and a reason that contains a text."""
-    if task.push is None or task.push.attempts.status is None:
-        return False
-    attempts = task.push.attempts
-    if status is not None and status != attempts.status:
+    attempts = task.attempts
+    if attempts.status is None or (status is not None and status != attempts.status):
         return False
     return reason.casefold() in (attempts.reason or "").casefold()
 
@@ -298,10 +294,10 @@ def _contains(task: Task, text: str, data: bytes | None) -> bool:
     """Return whether name, payload or URL contain a text, in any case; `data` is it in ASCII."""
     if text in task.name.casefold():
         return True
-    if task.push is not None:
-        request, attempts = task.push
-        if text in request.url.casefold() or text in (attempts.reason or "").casefold():
-            return True
+    if task.request is not None and text in task.request.url.casefold():
+        return True
+    if task.attempts.reason is not None and text in task.attempts.reason.casefold():
+        return True
     if data is not None:
         return data in task.payload.lower()
     return text in task.payload.decode("utf-8", "replace").casefold()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.engine.queue_base import QueueBase
-from pullqueue.errors import InvalidTaskError, is_expected_error
+from pullqueue.errors import is_expected_error
 from pullqueue.tasks import AttemptOutcome, AttemptRecord, Task
 
 __tracebackhide__ = is_expected_error
@@ -25,8 +25,7 @@ def start_attempt(
         InvalidTaskError: it is a pull task.
     """
     queue.check_usable()
-    if task.push is None:
-        raise InvalidTaskError(f'task "{task.name}" of queue "{queue.name}" has no request')
+    task.require_request()
     lease_usec = _pause_usec(queue, lease_seconds)
     return queue.store.start_attempt(task, lease_usec=lease_usec, attempts=attempts)
 

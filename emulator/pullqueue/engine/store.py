@@ -411,11 +411,6 @@ def leased_until(until_usec: int, tasks: Iterable[Task]) -> list[Task]:
     return [new(Task, (until_usec, task[1], task[2] + 1, *task[3:])) for task in tasks]
 
 
-def with_attempts(task: Task, attempts: AttemptRecord) -> Task:
-    """Return a push task with other attempts."""
-    return task._replace(push=task.push and task.push._replace(attempts=attempts))
-
-
 def fitting(tasks: Iterable[Task], payload_bytes: int) -> list[Task]:
     """Return the tasks up to the last whose payload still fits; one always does."""
     total = 0

@@ -31,7 +31,6 @@ from pullqueue.push.request import (
     PushResponse,
     Send,
     effective_request,
-    push_of,
     push_request,
 )
 from pullqueue.push.retry import conclude, start
@@ -92,7 +91,7 @@ class Attempt:
     @property
     def started(self) -> datetime:
         """When it started, as an aware datetime (UTC)."""
-        return from_usec(push_of(self.task).attempts.dispatched_usec or 0)
+        return from_usec(self.task.attempts.dispatched_usec or 0)
 
 
 class RunningAttempt:
@@ -304,7 +303,7 @@ class Dispatcher:
         self._ended(running)
         if self._throttle:
             with self._lock:
-                is_http_target = push_of(running.task).request.is_http_target
+                is_http_target = running.task.require_request().is_http_target
                 self._bucket(queue).adapt(response.status, is_http_target=is_http_target)
         scheduled_usec = conclusion.attempts.schedule_usec or 0
         return Attempt(
@@ -342,7 +341,7 @@ class Dispatcher:
 
     def _start(self, task: Task, *, takes_token: bool) -> RunningAttempt | None:
         queue = self._emulator.queue(task.queue_name)
-        lease_seconds = self._lease_seconds or push_of(task).request.deadline_seconds
+        lease_seconds = self._lease_seconds or task.require_request().deadline_seconds
         # Before the start: it can fail.
         authorization = self._signer.authorization(effective_request(task, queue.settings))
         attempts = start(task, self._emulator.now_usec())
@@ -398,7 +397,7 @@ class Dispatcher:
         bucket.replay(
             events,
             is_complete=len(events) < _EVENTS_REPLAYED,
-            is_http_target=any(push_of(task).request.is_http_target for task in first),
+            is_http_target=any(task.require_request().is_http_target for task in first),
         )
         return bucket
 

@@ -17,10 +17,9 @@ from pullqueue.address import split_url, why_not_callable
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine.request_validation import METHODS_WITH_BODY
-from pullqueue.errors import InvalidTaskError
 from pullqueue.limits import KIB
 from pullqueue.push.http_target import override
-from pullqueue.tasks import HttpRequest, Push, Task
+from pullqueue.tasks import HttpRequest, Task
 from pullqueue.text import shorten
 
 APP_ENGINE_USER_AGENT = "AppEngine-Google; (+http://code.google.com/appengine)"
@@ -256,20 +255,9 @@ def base_headers(request: HttpRequest, body: bytes) -> dict[str, str]:
     return headers
 
 
-def push_of(task: Task) -> Push:
-    """Return the request and the attempts of a push task.
-
-    Raises:
-        InvalidTaskError: it is a pull task.
-    """
-    if task.push is None:
-        raise InvalidTaskError(f'task "{task.name}" of queue "{task.queue_name}" is a pull task')
-    return task.push
-
-
 def effective_request(task: Task, settings: QueueSettings) -> HttpRequest:
     """Return the request of a push task, with what its queue overrides in HTTP tasks."""
-    request = push_of(task).request
+    request = task.require_request()
     if settings.http_target is None or not request.is_http_target:
         return request
     return override(request, settings.http_target)
@@ -332,7 +320,7 @@ def _user_headers(request: HttpRequest) -> dict[str, str]:
 
 
 def _service_headers(task: Task, prefix: str) -> dict[str, str]:
-    _, attempts = push_of(task)
+    attempts = task.attempts
     eta_usec = task.eta_usec if attempts.schedule_usec is None else attempts.schedule_usec
     seconds, usec = divmod(eta_usec, USEC_PER_SECOND)
     headers = {

@@ -16,7 +16,7 @@ from pullqueue.config.model import (
     QueueSettings,
 )
 from pullqueue.errors import ClockError
-from pullqueue.push.request import PushResponse, counts_as_execution, is_success, push_of
+from pullqueue.push.request import PushResponse, counts_as_execution, is_success
 from pullqueue.tasks import AttemptOutcome, AttemptRecord, RetryParameters, Task
 
 _MAX_EXPONENT = 1000
@@ -65,12 +65,12 @@ def retry_of(task: Task, settings: QueueSettings) -> RetryParameters:
 
     A task's own replace all of the queue's: what they do not set is App Engine's default.
     """
-    return push_of(task).request.retry or settings.retry_parameters or RetryParameters()
+    return task.require_request().retry or settings.retry_parameters or RetryParameters()
 
 
 def start(task: Task, now_usec: int) -> AttemptRecord:
     """Return what a task's attempts have left behind when another one starts."""
-    before = push_of(task).attempts
+    before = task.attempts
     return before._replace(
         first_usec=now_usec if before.first_usec is None else before.first_usec,
         schedule_usec=task.eta_usec,
@@ -91,7 +91,7 @@ def conclude(
     The pause before the next one begins at the end of this one; with `by_call`, that is of an
     attempt that RunTask has started, at that call (documented).
     """
-    request, before = push_of(task)
+    request, before = task.require_request(), task.attempts
     status = response.status
     failures = task.retry_count
     attempts = before._replace(

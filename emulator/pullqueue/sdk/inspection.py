@@ -165,9 +165,9 @@ def _task_dict(task: Task, now_usec: int) -> dict[str, Any]:
     fill_task(message, task, now_usec)
     now = from_usec(now_usec).replace(tzinfo=None)
     shown: dict[str, Any] = taskqueue_stub.QueryTasksResponseToDict(task.queue_name, message, now)
-    if task.push is None:
+    if task.request is None:
         return shown | {"method": "PULL", "tag": task.tag}
-    return shown | {"method": task.push.request.method}
+    return shown | {"method": task.request.method}
 
 
 def _delta(eta: datetime, now: datetime) -> str:

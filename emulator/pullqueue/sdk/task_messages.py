@@ -80,9 +80,9 @@ def fill_task(message: Any, task: Task, now_usec: int) -> None:
     message.execution_count = task.retry_count
     message.body = task.payload
     message.creation_time_usec = task.enqueued_usec
-    if task.push is None:
+    request, attempts = task.request, task.attempts
+    if request is None:
         return
-    request, attempts = task.push
     message.url = request.url.encode()
     if request.method in type(message).RequestMethod.keys():  # noqa: SIM118 - not a mapping
         message.method = type(message).RequestMethod.Value(request.method)

@@ -12,7 +12,7 @@ from pullqueue.config.model import QueueSettings
 from pullqueue.engine.events import AttemptEvent, EventKind, LeaseStep, Operation, Origin
 from pullqueue.engine.store import QueueRecord
 from pullqueue.errors import InternalError
-from pullqueue.tasks import AttemptRecord, HttpRequest, NewTask, Push, Task
+from pullqueue.tasks import AttemptRecord, HttpRequest, NewTask, Task
 from pullqueue.text import shorten
 
 _T = TypeVar("_T")
@@ -33,10 +33,9 @@ TASK_COLUMNS: Mapping[str, str] = {
     "request": "text",
     "attempts": "text",
 }
-"""The columns of a task and their types in PostgreSQL: the fields of `Task`, in their order, with
-the parts of the last in columns of their own."""
+"""The columns of a task and their types in PostgreSQL: the fields of `Task`, in their order."""
 _TAG = list(TASK_COLUMNS).index("tag")
-_PUSH = list(TASK_COLUMNS).index("request")
+_REQUEST = list(TASK_COLUMNS).index("request")
 _COMPUTED = ("eta_usec", "sequence", "retry_count", "queue", "enqueued_usec", "attempts")
 """The columns of a new task that a statement of PostgreSQL computes."""
 _NEW = [name for name in TASK_COLUMNS if name not in _COMPUTED]
@@ -44,10 +43,10 @@ _NEW = [name for name in TASK_COLUMNS if name not in _COMPUTED]
 _NO_TAG = b""
 _TAG_MARK = b"="
 # Arrays of JSON. What is appended to these tuples later has its default in rows of today.
-_request_of = msgspec.json.Decoder(HttpRequest).decode
-_attempts_of = msgspec.json.Decoder(AttemptRecord).decode
-_origin_of = msgspec.json.Decoder(Origin).decode
-_settings_of = msgspec.json.Decoder(QueueSettings).decode
+_decode_request = msgspec.json.Decoder(HttpRequest).decode
+_decode_attempts = msgspec.json.Decoder(AttemptRecord).decode
+_decode_origin = msgspec.json.Decoder(Origin).decode
+_decode_settings = msgspec.json.Decoder(QueueSettings).decode
 
 
 def _decoding(decode: Callable[[Row], _T]) -> Callable[[Row], _T]:
@@ -112,29 +111,25 @@ def lists_of_new_tasks(new_tasks: Sequence[NewTask]) -> dict[str, list[object]]:
 @_decoding
 def decode_task(row: Row) -> Task:
     """Return the task of a row."""
-    fields = list(row[:_PUSH])
+    fields = list(row[:_REQUEST])
     fields[_TAG] = decode_tag(fields[_TAG])
-    request, attempts = row[_PUSH:]
-    push = None if request is None else _push_of(request, attempts)
-    return msgspec.convert([*fields, push], Task)
-
-
-def _push_of(request: str, attempts: str | None) -> Push:
-    return Push(
-        _request_of(request), AttemptRecord() if attempts is None else _attempts_of(attempts)
-    )
+    request, attempts = row[_REQUEST:]
+    fields.append(None if request is None else _decode_request(request))
+    fields.append(AttemptRecord() if attempts is None else _decode_attempts(attempts))
+    return msgspec.convert(fields, Task)
 
 
 def encode_task(task: Task) -> Row:
     """Return the row of a task."""
-    push = task.push
-    sent = (None, None) if push is None else (encode(push.request), encode(push.attempts))
-    return (*task[:_TAG], encode_tag(task.tag), *task[_TAG + 1 : _PUSH], *sent)
+    request = None if task.request is None else encode(task.request)
+    attempts = None if task.request is None else encode(task.attempts)
+    fields = (*task[:_TAG], encode_tag(task.tag), *task[_TAG + 1 : _REQUEST])
+    return (*fields, request, attempts)
 
 
 def count_finished(task: Task) -> int | None:
     """Return the column that counts the finished attempts of a push task."""
-    return None if task.push is None else task.push.attempts.finished
+    return None if task.request is None else task.attempts.finished
 
 
 @_decoding
@@ -155,7 +150,7 @@ def decode_operation(row: Row) -> Operation:
         retry_counts=tuple(count for _, count in steps),
         until_usec=until_usec,
         status=status,
-        origin=None if origin is None else _origin_of(origin),
+        origin=None if origin is None else _decode_origin(origin),
     )
 
 
@@ -170,7 +165,7 @@ def decode_attempt(row: Row) -> AttemptEvent:
 def decode_lease_step(row: Row) -> LeaseStep:
     """Return what happened to leases of a row with its fields, in their order."""
     usec, kind, names, origin = row
-    known = None if origin is None else _origin_of(origin)
+    known = None if origin is None else _decode_origin(origin)
     return usec, decode_kind([kind]), names.split(","), known
 
 
@@ -178,7 +173,7 @@ def decode_lease_step(row: Row) -> LeaseStep:
 def decode_record(row: Row) -> QueueRecord:
     """Return the record of a queue of a row with its fields, in their order."""
     paused, purged_usec, deleted_usec, settings = row
-    decoded = None if settings is None else _settings_of(settings)
+    decoded = None if settings is None else _decode_settings(settings)
     return QueueRecord(bool(paused), purged_usec, deleted_usec, decoded)
 
 

@@ -21,7 +21,6 @@ from pullqueue.engine.store import (
     Insertion,
     QueueContents,
     QueueRecord,
-    with_attempts,
 )
 from pullqueue.errors import (
     NameInUseError,
@@ -286,7 +285,7 @@ class SqlStore(SqlReader[S]):
             if exhausted:
                 self._trim_exhausted(session, task.queue_name)
         self._touch(task.queue_name, 1)
-        return with_attempts(decode_task(row), attempts)
+        return decode_task(row)._replace(attempts=attempts)
 
     @retried
     def _move_attempt(

@@ -28,7 +28,6 @@ from pullqueue.engine.store import (
     LeaseRequest,
     fitting,
     leased_until,
-    with_attempts,
 )
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
@@ -362,7 +361,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         if exhausted:
             steps = [gone[0][:2]]
             self._record(session, EventKind.EXHAUSTED, task.queue_name, steps)
-            task = with_attempts(decode_task(row), attempts)
+            task = decode_task(row)._replace(attempts=attempts)
             session.change_many("restore_exhausted", [encode_task(task)])
         return row
 

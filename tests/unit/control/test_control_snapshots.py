@@ -35,17 +35,17 @@ ONE_TASK = {
 }
 
 
-BAD_PUSH: tuple[object, ...] = (
-    [["/mail"], [2, 1, 1]],
-    [["/mail"], [1, 1, 2]],
-    [["/mail"], [-1]],
-    [["/mail"], [1, 1, 1, 2**62]],
-    [["/mail"], [1, 1, 1, None, None, None, None, 1000]],
-    [["mail"], []],
-    [["/mail", "PUSH"], []],
-    [["/mail", "POST", [["a:b", ""]]], []],
-    [[], []],
-    {},
+BAD_PUSH: tuple[dict[str, object], ...] = (
+    {"attempts": [2, 1, 1]},
+    {"attempts": [1, 1, 2]},
+    {"attempts": [-1]},
+    {"attempts": [1, 1, 1, 2**62]},
+    {"attempts": [1, 1, 1, None, None, None, None, 1000]},
+    {"request": ["mail"]},
+    {"request": ["/mail", "PUSH"]},
+    {"request": ["/mail", "POST", [["a:b", ""]]]},
+    {"request": []},
+    {"request": {}},
 )
 """Requests and attempts that no push task can have."""
 
@@ -121,11 +121,11 @@ def retrying(emulator: Emulator) -> Task:
         lease_seconds=60,
         attempts=AttemptRecord(first_usec=queue.now_usec()),
     )
-    failed = started.push and started.push.attempts._replace(finished=1, responses=1, status=503)
+    failed = started.attempts._replace(finished=1, responses=1, status=503)
     return finish_attempt(
         queue,
         started,
-        attempts=failed or AttemptRecord(),
+        attempts=failed,
         outcome=AttemptOutcome.WILL_RETRY,
         backoff_seconds=9,
     )
@@ -168,7 +168,7 @@ def retrying(emulator: Emulator) -> Task:
         ("record", {"purged_usec": 2**62}),
         ("record", {"deleted_usec": "yesterday"}),
         ("record", {"paused": None}),
-        *(("push task", {"push": push}) for push in BAD_PUSH),
+        *(("push task", fields) for fields in BAD_PUSH),
     ],
 )
 def test_snapshots_with_a_bad_part(

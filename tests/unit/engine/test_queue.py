@@ -258,7 +258,7 @@ def test_a_pull_queue_refuses_requests(queue: Queue) -> None:
     """A task with a request can only be added to a push queue, a pull task not be sent."""
     with pytest.raises(InvalidQueueModeError) as excinfo:
         queue.add(request=HttpRequest("/work"))
-    with pytest.raises(InvalidTaskError, match='task "one" of queue "pull" has no request'):
+    with pytest.raises(InvalidTaskError, match='task "one" of queue "pull" is a pull task'):
         start_attempt(queue, queue.add(name="one"), lease_seconds=1, attempts=AttemptRecord())
 
     assert str(excinfo.value) == 'queue "pull" is a pull queue: its tasks cannot have a request'

@@ -263,7 +263,6 @@ class TestOutcomes:
         assert found == [(500, "will retry"), (None, "will retry"), (503, "exhausted")]
         assert (ended.error, ended.number) == (error, 3)
         [task] = web.exhausted
-        assert task.attempts is not None
         assert (task.attempts.finished, task.attempts.responses, task.attempts.status) == (
             3,
             2,

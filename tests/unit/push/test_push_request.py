@@ -12,7 +12,7 @@ from pullqueue.push.request import (
     push_request,
     send_following,
 )
-from pullqueue.tasks import AttemptRecord, HttpRequest, Push, Task
+from pullqueue.tasks import AttemptRecord, HttpRequest, Task
 
 SETTINGS = QueueSettings(name="web")
 SECOND = 1_000_000
@@ -28,8 +28,8 @@ def headers_of(
     payload: bytes = b"",
 ) -> dict[str, str]:
     """Return the headers of an attempt."""
-    push = Push(request, attempts or AttemptRecord(schedule_usec=1_767_225_600_000_042))
-    task = Task(0, 1, retry_count, "t1", "web", payload, None, 0, 5, push)
+    attempts = attempts or AttemptRecord(schedule_usec=1_767_225_600_000_042)
+    task = Task(0, 1, retry_count, "t1", "web", payload, None, 0, 5, request, attempts)
     return push_request(task, SETTINGS).headers
 
 
@@ -87,7 +87,7 @@ def test_the_first_attempt_at_an_http_target() -> None:
 )
 def test_the_host_of_a_target(target: str | None, app_host: str | None, host: str | None) -> None:
     """It is the target before the host of the app, if that is known."""
-    task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, Push(HttpRequest("/mail", target=target)))
+    task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, HttpRequest("/mail", target=target))
 
     assert push_request(task, SETTINGS, app_host=app_host).headers.get("Host") == host
 
@@ -226,8 +226,8 @@ def test_a_header_that_is_given_twice() -> None:
 )
 def test_target(queue_target: str | None, task_target: str | None, expected: str | None) -> None:
     """The queue's target wins over the task's."""
-    push = Push(HttpRequest("/mail", "PUT", target=task_target, deadline_seconds=30))
-    task = Task(0, 1, 2, "t1", "web", b"x", None, 0, 5, push)
+    stored = HttpRequest("/mail", "PUT", target=task_target, deadline_seconds=30)
+    task = Task(0, 1, 2, "t1", "web", b"x", None, 0, 5, stored)
 
     request = push_request(task, QueueSettings(name="web", target=queue_target))
 
@@ -239,7 +239,7 @@ def test_target(queue_target: str | None, task_target: str | None, expected: str
 
 def test_the_target_of_an_http_task() -> None:
     """It is the origin of the URL; the queue's target does not apply."""
-    task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, Push(HttpRequest(URL)))
+    task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, HttpRequest(URL))
 
     request = push_request(task, QueueSettings(name="web", target="worker"))
 
@@ -258,9 +258,9 @@ def test_the_target_of_an_http_task() -> None:
 )
 def test_path(url: str, expected: str) -> None:
     """It has the query and no fragment; what no URL may have is quoted."""
-    push = Push(HttpRequest(url))
+    task = Task(0, 1, 1, "t", "web", b"", None, 0, 5, HttpRequest(url))
 
-    assert push_request(Task(0, 1, 1, "t", "web", b"", None, 0, 5, push), SETTINGS).path == expected
+    assert push_request(task, SETTINGS).path == expected
 
 
 @pytest.mark.parametrize(
@@ -303,8 +303,8 @@ class TestRedirects:
     ) -> tuple[PushResponse, list[PushRequest]]:
         """Send a task, and return its response and the requests that were sent."""
         token = (("Authorization", "Bearer secret"), ("Content-Type", "text/plain"))
-        push = Push(HttpRequest(url, method, headers=token))
-        task = Task(0, 1, 1, "t1", "web", b"x" if method == "POST" else b"", None, 0, 5, push)
+        request = HttpRequest(url, method, headers=token)
+        task = Task(0, 1, 1, "t1", "web", b"x" if method == "POST" else b"", None, 0, 5, request)
         sent: list[PushRequest] = []
 
         def send(request: PushRequest) -> PushResponse:

@@ -10,7 +10,7 @@ from pullqueue.config.model import QueueSettings
 from pullqueue.errors import InvalidTaskError
 from pullqueue.push.request import PushResponse
 from pullqueue.push.retry import backoff_seconds, conclude, may_retry, retry_of, start
-from pullqueue.tasks import AttemptOutcome, AttemptRecord, HttpRequest, Push, RetryParameters, Task
+from pullqueue.tasks import AttemptOutcome, AttemptRecord, HttpRequest, RetryParameters, Task
 
 SETTINGS = QueueSettings(name="web")
 SECOND = 1_000_000
@@ -23,8 +23,11 @@ def task(
     retry_count: int = 1,
 ) -> Task:
     """Return a push task in its first attempt."""
-    push = Push(request or HttpRequest("/mail"), attempts or AttemptRecord())
-    return Task(7 * SECOND, 1, retry_count, "t", "web", b"", None, 0, 5, push)
+    return Task(
+        *(7 * SECOND, 1, retry_count, "t", "web", b"", None, 0, 5),
+        request or HttpRequest("/mail"),
+        attempts or AttemptRecord(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +132,7 @@ def test_a_tasks_own_parameters_replace_those_of_the_queue() -> None:
 def test_a_pull_task_has_no_attempts() -> None:
     """Passing one is an error that names it."""
     with pytest.raises(InvalidTaskError, match=r'^task "t" of queue "web" is a pull task$'):
-        retry_of(task()._replace(push=None), SETTINGS)
+        retry_of(task()._replace(request=None), SETTINGS)
 
 
 def test_start() -> None:

@@ -139,7 +139,6 @@ def test_statistics(stub: Any, emulator: Emulator) -> None:
     queue = emulator.queue("push")
     first = added(emulator, url="/a")
     added(emulator, url="/b")
-    assert first.attempts is not None
     start_attempt(queue, first, lease_seconds=600, attempts=first.attempts)
 
     numbers = taskqueue.Queue("push").fetch_statistics()
@@ -152,7 +151,6 @@ def test_a_task_after_an_attempt(stub: Any, emulator: Emulator, clock: ManualClo
     """The dict of a task has how its last attempt ended."""
     queue = emulator.queue("push")
     task = added(emulator, url="/a", name="a", retry_options=_RETRY)
-    assert task.attempts is not None
     start_usec = clock.now_usec()
     attempts = task.attempts._replace(
         first_usec=start_usec, schedule_usec=start_usec, dispatched_usec=start_usec

@@ -175,7 +175,7 @@ class TaskIndex:
         self._all.add(run)
         for tag, group in _grouped(run).items():
             self._by_tag.setdefault(tag, OrderedIndex()).add(group)
-        if run and run[0].push is not None:
+        if run and run[0].request is not None:
             for state in (TaskState.RUNNING, TaskState.RETRYING):
                 self._attempted.setdefault(state, OrderedIndex())
         self._add_states(run)
@@ -271,7 +271,7 @@ class TaskIndex:
         found = list(islice(reversed(self._of_state(TaskState.RUNNING)), 1))
         others = (self._scheduled, *self._attempted.values())
         if self._all.count_after(now_usec) > sum(index.count_after(now_usec) for index in others):
-            leased = (task for task in reversed(self._all) if task.retry_count and not task.push)
+            leased = (task for task in reversed(self._all) if task.retry_count and not task.request)
             found.append(next(leased))
         return max((task.eta_usec for task in found if task.eta_usec > now_usec), default=None)
 

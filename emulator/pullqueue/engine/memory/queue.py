@@ -185,8 +185,8 @@ class MemoryQueue:
         """Store what `export` returned; the queue is new and empty."""
         self.names.restore(contents.tombstones)
         self.names.put(contents.tasks)
-        self.tasks.add(task for task in contents.tasks if task.push is None)
-        self.tasks.add(task for task in contents.tasks if task.push is not None)
+        self.tasks.add(task for task in contents.tasks if task.request is None)
+        self.tasks.add(task for task in contents.tasks if task.request is not None)
         self.bytes_stored = sum(task.stored_bytes for task in contents.tasks)
         self.exhausted.extend(contents.exhausted)
         self.leased.restore(contents.leased)

@@ -26,7 +26,6 @@ from pullqueue.engine.store import (
     TaskStore,
     fitting,
     leased_until,
-    with_attempts,
 )
 from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
@@ -150,8 +149,10 @@ class MemoryStore(TaskStore):
         with self._lock:
             queue, now_usec = self._now(task.queue_name)
             task = queue.get_attempted(task.name, task.eta_usec)
-            started = with_attempts(task, attempts)._replace(
-                eta_usec=now_usec + lease_usec, retry_count=task.retry_count + 1
+            started = task._replace(
+                eta_usec=now_usec + lease_usec,
+                retry_count=task.retry_count + 1,
+                attempts=attempts,
             )
             queue.replace([task], [started])
             queue.leased.add(now_usec, 1)
@@ -179,7 +180,7 @@ class MemoryStore(TaskStore):
         with self._lock:
             queue, now_usec = self._now(task.queue_name)
             task = queue.get_attempted(task.name, task.eta_usec)
-            finished = with_attempts(task, attempts)
+            finished = task._replace(attempts=attempts)
             if outcome is AttemptOutcome.SUCCEEDED:
                 kind = EventKind.ATTEMPT_SUCCEEDED
                 queue.remove([task], kind, now_usec, status, origin=origin)
