@@ -245,6 +245,38 @@ def test_the_head_of_a_narrow_page(site: Site, clock: ManualClock) -> None:
     assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= 305
 
 
+def test_buttons_stay_where_they_are_when_their_forms_open(site: Site) -> None:
+    """On a desk, in a window of half its width, and on a phone."""
+    places = (
+        "return [...document.querySelectorAll('.title :is(summary, .aside button, .aside a)')]"
+        ".map((each) => { const box = each.getBoundingClientRect(); return [box.left, box.top]; })"
+    )
+    for width in (1280, 970, 390):
+        show(site.browser, width=width)
+        site.open("/queues/pull")
+        before = evaluate(site.browser, places)
+        for place in range(3):
+            site.browser.find_elements(By.CSS_SELECTOR, ".title summary")[place].click()
+            assert evaluate(site.browser, places) == before, width
+    assert len(before) == 5
+
+
+def test_the_first_task_is_in_sight_on_a_phone(
+    site: Site, emulator: Emulator, server: Server, clock: ManualClock
+) -> None:
+    """With everything above it that a queue in trouble has, and all pages in the menu."""
+    fill(emulator, server, clock)
+    show(site.browser, width=390, height=844)
+    site.open("/queues/pull")
+
+    script = "return document.querySelector('#tasks tbody tr').getBoundingClientRect().top"
+    assert evaluate(site.browser, script) < 800
+    right = evaluate(
+        site.browser, "return document.getElementById('to-server').getBoundingClientRect().right"
+    )
+    assert right <= 390
+
+
 def test_a_step_of_a_history_is_one_line(
     site: Site, emulator: Emulator, clock: ManualClock
 ) -> None:
