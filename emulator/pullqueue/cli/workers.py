@@ -22,10 +22,11 @@ def workers(*, client: Client) -> None:
     """List the clients of the queues and their leases.
 
     CLIENT is the e-mail address of its credentials, or its User-Agent; of an app under `pullqueue
-    exec`, the program and its process id. LEASED: tasks that it has leased now. LONGEST: how long
-    it has had the first of them. EXPIRED: tasks that are available again because its lease has
-    expired. The client that called last is listed first; a worker that is dead has leases, and no
-    new calls.
+    exec`, the program and its process id. LEASED: tasks that it leased, or renewed, last. LONGEST:
+    how long ago it leased or renewed the first of them. EXPIRED: tasks that are available again
+    because its lease has expired. The client that called last is listed first; a worker that is
+    dead has leases, and no new calls. The leases of `not recorded` came with a snapshot, or are
+    too old: it is not known who has them.
     """
     answer = client.get("/workers")
     rows = [_row(worker) for worker in answer["workers"]]

@@ -157,9 +157,11 @@ def _limits_text(retry: RetryParameters, attempts: int) -> str | None:
 class Holder(Model):
     """Who has leased a task."""
 
-    client: Annotated[str, Meta(description="The worker that leased the task, as in `/workers`.")]
+    client: Annotated[
+        str, Meta(description="Who leased it, or renewed its lease, last; as in `/workers`.")
+    ]
     interface: Interface | None
-    leased: Annotated[Time, Meta(description="When it was leased.")]
+    leased: Annotated[Time, Meta(description="When it was leased, or its lease was renewed.")]
     seconds: Annotated[float, Meta(description="How long ago that was.")]
 
     @classmethod

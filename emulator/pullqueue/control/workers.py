@@ -15,7 +15,7 @@ from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface
 
 NOT_RECORDED = "not recorded"
-"""The name of the clients of leases that are too old to be recorded, or came with a snapshot."""
+"""Instead of the client of leases that are too old to be recorded, or came with a snapshot."""
 
 
 class Worker(Model):
@@ -25,7 +25,8 @@ class Worker(Model):
         str,
         Meta(
             description="E-mail address of its credentials, or its User-Agent; under `pullqueue "
-            "exec` program and process id."
+            "exec` program and process id. `not recorded`: of leases that are too old to be "
+            "recorded, or came with a snapshot."
         ),
     ]
     address: Annotated[str, Meta(description="Address of its last call; empty if unknown.")]
@@ -35,12 +36,13 @@ class Worker(Model):
     failed: Annotated[Count, Meta(description="Calls that were refused or failed.")]
     last: Annotated[Time | None, Meta(description="Time of its last call; null if not known.")]
     last_method: str
-    leased: Annotated[Count, Meta(description="Tasks that it has leased now.")]
+    leased: Annotated[Count, Meta(description="Tasks that it leased, or renewed, last.")]
     expired: Annotated[
         Count, Meta(description="Tasks that are available because its lease has expired.")
     ]
     longest_seconds: Annotated[
-        float | None, Meta(description="How long it has had the task that it leased first.")
+        float | None,
+        Meta(description="How long ago it leased, or renewed, the first of those tasks."),
     ]
 
 

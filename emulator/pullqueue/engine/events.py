@@ -113,14 +113,14 @@ class AttemptEvent(NamedTuple):
 
 
 class ClientLeases(NamedTuple):
-    """How many tasks of a queue are in the hands of a client."""
+    """How many tasks of a queue are in the hands of a client, which leased or renewed them last."""
 
     leased: int = 0
-    """Tasks that it leased last, and whose leases have not ended."""
+    """Tasks whose leases have not ended."""
     expired: int = 0
     """Tasks that are available since its lease has expired."""
     first_usec: int | None = None
-    """When it leased the first of those that it has leased; None: not known."""
+    """When it leased or renewed the first of those that it has leased; None: not known."""
 
 
 class Operation(NamedTuple):
@@ -192,7 +192,7 @@ class EventLog:
         return collect_events(self._operations, now_usec, task_name)
 
     def last_leases(self, task_names: Collection[str]) -> dict[str, Event]:
-        """Return the latest lease of each of these tasks, as far as it is recorded."""
+        """Return the latest lease or renewal of each of these tasks, as far as it is recorded."""
         return find_last_leases(reversed(self._operations), task_names)
 
     def count_leases(self, etas: dict[str, int], now_usec: int) -> dict[str, ClientLeases]:
@@ -253,7 +253,7 @@ def collect_events(
 def find_last_leases(
     latest_first: Iterable[Operation], task_names: Collection[str]
 ) -> dict[str, Event]:
-    """Return the latest lease of each of some tasks among operations, the latest of which is first.
+    """Return the latest lease or renewal of some tasks among operations, which are latest first.
 
     The operations after the one that is found last are not read.
     """
@@ -262,7 +262,8 @@ def find_last_leases(
     for operation in latest_first:
         if not missing:
             break
-        if operation.kind is EventKind.LEASED and not missing.isdisjoint(operation.names):
+        is_lease = operation.kind in (EventKind.LEASED, EventKind.EXTENDED)
+        if is_lease and not missing.isdisjoint(operation.names):
             leases = [each for each in _recorded([operation]) if each.task_name in missing]
             found |= {each.task_name: each for each in leases}
             missing.difference_update(found)
@@ -281,8 +282,6 @@ def count_leases(
     for usec, kind, names, origin in latest_first:
         if not etas:
             break
-        if kind is EventKind.EXTENDED:
-            continue  # it is still the lease of the client that leased it
         found = [eta for name in names if (eta := take(name, None)) is not None]
         if not found or kind is EventKind.RELEASED:
             continue

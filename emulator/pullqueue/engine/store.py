@@ -305,7 +305,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
-        """Return the latest lease of each of these tasks, as far as it is recorded."""
+        """Return the latest lease or renewal of each of these tasks, as far as it is recorded."""
 
     @abstractmethod
     def count_leases(self, queue_name: str) -> dict[str, ClientLeases]:

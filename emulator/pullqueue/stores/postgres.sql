@@ -552,10 +552,10 @@ SELECT {task} FROM exhausted WHERE queue = %(queue)s ORDER BY id
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
 WHERE queue = %(queue)s ORDER BY id
 
--- name: events_of_kind
--- The operations of a kind, the latest first.
+-- name: leases
+-- The operations that lease tasks or renew leases, the latest first.
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
-WHERE queue = %(queue)s AND kind = %(kind)s ORDER BY id DESC
+WHERE queue = %(queue)s AND kind IN ('leased', 'extended') ORDER BY id DESC
 
 -- name: last_attempts
 -- When attempts started and ended, the latest first.
@@ -564,9 +564,11 @@ SELECT usec, kind, status FROM events WHERE queue = %(queue)s
 ORDER BY id DESC LIMIT %(rows)s
 
 -- name: etas_of_leases
--- The tasks with an eta at which a lease ends; those never leased can be among them.
-SELECT name, eta_usec FROM tasks WHERE queue = %(queue)s AND eta_usec IN (
+-- The etas at which leases end, each with the names of the tasks that have it; those never leased
+-- can be among them.
+SELECT eta_usec, string_agg(name, ',') FROM tasks WHERE queue = %(queue)s AND eta_usec IN (
     SELECT until_usec FROM events WHERE queue = %(queue)s AND kind IN ('leased', 'extended'))
+GROUP BY eta_usec
 
 -- name: lease_steps
 -- What happened to leases, the latest first.

@@ -163,16 +163,17 @@ class SqlReader(TaskStore, Generic[S]):
         return [decode_attempt(row) for row in reversed(rows)]
 
     def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
-        kind = EventKind.LEASED
         with self._reading() as session:
-            rows = session.rows("events_of_kind", queue=queue_name, kind=kind)
+            rows = session.rows("leases", queue=queue_name)
             return find_last_leases(map(decode_operation, rows), task_names)
 
     def count_leases(self, queue_name: str) -> dict[str, ClientLeases]:
         with self._reading() as session, session.snapshot():
             # A task that was not released has the eta at which its lease ends, or has ended.
             rows = session.rows("etas_of_leases", queue=queue_name)
-            etas: dict[str, int] = {name: int(eta_usec) for name, eta_usec in rows}
+            etas: dict[str, int] = {}
+            for eta_usec, names in rows:
+                etas |= dict.fromkeys(names.split(","), int(eta_usec))
             steps = session.rows("lease_steps", queue=queue_name)
             return count_leases(map(decode_lease_step, steps), etas, session.now_usec)
 

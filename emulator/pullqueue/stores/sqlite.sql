@@ -314,10 +314,10 @@ SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
 WHERE queue = :queue ORDER BY id
 
--- name: events_of_kind
--- The operations of a kind, the latest first.
+-- name: leases
+-- The operations that lease tasks or renew leases, the latest first.
 SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
-WHERE queue = :queue AND kind = :kind ORDER BY id DESC
+WHERE queue = :queue AND kind IN ('leased', 'extended') ORDER BY id DESC
 
 -- name: last_attempts
 -- When attempts started and ended, the latest first.
@@ -326,9 +326,11 @@ SELECT usec, kind, status FROM events WHERE queue = :queue
 ORDER BY id DESC LIMIT :rows
 
 -- name: etas_of_leases
--- The tasks with an eta at which a lease ends; those never leased can be among them.
-SELECT name, eta_usec FROM tasks WHERE queue = :queue AND eta_usec IN (
+-- The etas at which leases end, each with the names of the tasks that have it; those never leased
+-- can be among them. 50,000 rows of their own would take three times as long.
+SELECT eta_usec, group_concat(name) FROM tasks WHERE queue = :queue AND eta_usec IN (
     SELECT until_usec FROM events WHERE queue = :queue AND kind IN ('leased', 'extended'))
+GROUP BY eta_usec
 
 -- name: lease_steps
 -- What happened to leases, the latest first.

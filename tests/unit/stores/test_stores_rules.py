@@ -248,36 +248,42 @@ def test_events_have_the_origin_of_their_call(queue: Queue, clock: ManualClock) 
 
 
 def test_the_last_lease_of_each_task_is_found(queue: Queue, clock: ManualClock) -> None:
-    """By name; tasks that were never leased, or are not asked for, have none."""
+    """Or its renewal, by name; tasks that were never leased, or are not asked for, have none."""
     queue.add_many([NewTask(name=name) for name in "abc"])
     queue.lease_tasks(10, 2)
     clock.advance(20)
     with called_by(Caller(Origin(Interface.SDK, "second"))):
         queue.lease_tasks(60, 1)
+        verbs.modify_lease(queue, queue.lease_tasks(10, 1)[0].name, 30)
 
     found = queue.last_leases(["a", "b", "c"])
 
     origins = {name: each.origin.client if each.origin else None for name, each in found.items()}
-    assert origins == {"a": "", "b": "", "c": "second"}
+    assert origins == {"a": "second", "b": "", "c": "second"}
+    assert found["a"].until == clock.now() + timedelta(seconds=30)
     assert found["c"].until == clock.now() + timedelta(seconds=60)
     assert set(queue.last_leases(["b", "nothing"])) == {"b"}
 
 
 def test_leases_are_counted_by_client(queue: Queue, clock: ManualClock) -> None:
-    """Those that are current and those that expired; none that was released."""
+    """Those that are current and those that expired; none that was released. A lease that was
+    renewed is that of who renewed it.
+    """
     start_usec = queue.now_usec()
     queue.add_many([NewTask(name=name) for name in "abcdefgh"])
     with called_by(Caller(Origin(Interface.SDK, "first"))):
         queue.lease_tasks(10, 6)
     verbs.modify_lease(queue, "c", 0)
-    verbs.modify_lease(queue, "d", 100)
+    with called_by(Caller(Origin(Interface.REST, "third"))):
+        verbs.modify_lease(queue, "d", 100)
     queue.delete_tasks("e")
     clock.advance(10)
     with called_by(Caller(Origin(Interface.SDK, "second"))):
         queue.lease_tasks(60, 3)  # c, g and h
 
     assert queue.count_leases() == {
-        "first": ClientLeases(leased=1, expired=3, first_usec=start_usec),
+        "first": ClientLeases(leased=0, expired=3, first_usec=None),
+        "third": ClientLeases(leased=1, expired=0, first_usec=start_usec),
         "second": ClientLeases(leased=3, expired=0, first_usec=start_usec + 10_000_000),
     }
 
