@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from linting import BAD, GOOD, committed, found, git, run, write
 from programs import completed
+
+from pullqueue.lint.options import FileOptions
 
 
 def files(*arguments: str) -> list[str]:
@@ -20,6 +23,15 @@ def files(*arguments: str) -> list[str]:
 def settings(text: str, path: str = "pyproject.toml") -> None:
     """Write settings of the linter."""
     write(path, f"[tool.pullqueue.lint]\n{text}\n")
+
+
+def test_the_documentation_has_a_row_for_each_setting() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "lint.md"
+    text = page.read_text()
+    settings = [field.name.replace("_", "-") for field in fields(FileOptions)]
+
+    missing = [name for name in settings if not re.search(rf"(?m)^\|[^|]*`{name}`", text)]
+    assert not missing, f"add to the table of settings in {page}: a row for each of {missing}"
 
 
 def test_gitignore_is_read_as_git_does(folder: Path) -> None:

@@ -172,8 +172,8 @@ class _Linter:
     def _finish(self, files: list[FileReport]) -> int:
         """Print what was found and return the exit status."""
         arguments = self._arguments
-        report = RunReport(files, self._selection.threshold, _wants_colour(arguments.colour))
-        name = arguments.output_format or _default_format()
+        report = RunReport(files, self._selection.threshold, _wants_colour(arguments.color))
+        name = arguments.format or _default_format()
         to_stderr = arguments.paths == (_STDIN,) and arguments.fix
         if arguments.diff:
             _echo("".join(file.diff() for file in files if file.fixed))

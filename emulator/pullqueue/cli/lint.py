@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import click
 
 from pullqueue.cli._words import Choice
 from pullqueue.config.settings import PROFILES
 from pullqueue.error_codes import EXIT_USAGE
-from pullqueue.lint.options import Arguments, FailOn, Level
-from pullqueue.lint.reporters import FORMATS
+from pullqueue.lint.options import Arguments, Level, Option, leaves
 
 if TYPE_CHECKING:
     from pullqueue.config.rules import Rule, RuleDocs
@@ -51,82 +52,42 @@ def _severities(
     return {name: level for name, _, level in pairs}
 
 
+def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that `Arguments` declares."""
+    kinds = get_type_hints(Arguments, include_extras=True)
+    for each in reversed(fields(Arguments)):
+        kind = kinds[each.name]
+        for option in getattr(kind, "__metadata__", ()):
+            add = _option(each.name, get_args(kind)[0], option, each.default)
+            command = add(command)
+    return command
+
+
+def _option(
+    name: str, kind: object, option: Option, default: object
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option of a field."""
+    is_flag = bool in leaves(kind)
+    is_several = default == () or default is MISSING
+    words = [*option.choices, *(word for word in leaves(kind) if isinstance(word, str))]
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        is_flag=is_flag,
+        multiple=is_several,
+        type=Choice(words) if words and not is_several else None,
+        default=None if is_several else default,
+        metavar=option.metavar,
+        callback=_CALLBACKS.get(option.metavar or ""),
+        help=option.help,
+    )
+
+
+_CALLBACKS = {"RULE": _rules, "RULE=LEVEL": _severities}
+
+
 @click.command
 @click.argument("paths", nargs=-1, metavar="[FILE|FOLDER|-]...")
-@click.option(
-    "--profile",
-    type=Choice(PROFILES),
-    help="Program whose rules apply. Default: gcloud.",
-)
-@click.option(
-    "--select", multiple=True, metavar="RULE", callback=_rules, help="Check these rules only."
-)
-@click.option(
-    "--ignore", multiple=True, metavar="RULE", callback=_rules, help="Do not check these rules."
-)
-@click.option(
-    "--severity",
-    multiple=True,
-    metavar="RULE=LEVEL",
-    callback=_severities,
-    help="Set a rule to error, warning, info or off; turns on a rule that is off.",
-)
-@click.option(
-    "--fail-on",
-    type=Choice(get_args(FailOn)),
-    help="Lowest severity that makes the exit status 1. Default: error.",
-)
-@click.option(
-    "--format",
-    "output_format",
-    type=Choice(list(FORMATS)),
-    help="Output format. Default: full; github under GitHub Actions.",
-)
-@click.option(
-    "--color",
-    "colour",
-    type=Choice(["auto", "always", "never"]),
-    default="auto",
-    help="Colour of the full format; NO_COLOR and FORCE_COLOR are respected.",
-)
-@click.option(
-    "--fix", is_flag=True, help="Fix what can be fixed without changing the meaning of the file."
-)
-@click.option(
-    "--unsafe-fixes", is_flag=True, help="With --fix: also make fixes that need a review."
-)
-@click.option("--diff", is_flag=True, help="Print what --fix would change, and write nothing.")
-@click.option(
-    "--against",
-    metavar="REV|FILE",
-    help="Report queues that a git revision or another file has, and that are removed or have "
-    "another mode.",
-)
-@click.option("--strict", is_flag=True, default=None, help="Also report an empty `queue:`.")
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="PATTERN",
-    help="Leave out files of a folder, with a pattern as in .gitignore.",
-)
-@click.option(
-    "--force-exclude",
-    is_flag=True,
-    help="Leave out named files, too, that a search of their folder would not find.",
-)
-@click.option(
-    "--config",
-    metavar="FILE",
-    help="Read settings from this TOML file only. Default: pyproject.toml.",
-)
-@click.option("--baseline", metavar="FILE", help="Do not report the findings in this file.")
-@click.option(
-    "--write-baseline", metavar="FILE", help="Write all findings to a baseline, and exit with 0."
-)
-@click.option("--watch", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
-@click.option(
-    "--stdin-filename", default="<stdin>", metavar="NAME", help="File name of the input of `-`."
-)
+@_with_options
 def lint(**options: Any) -> int:  # noqa: ANN401 - as click passes them
     """Check queue.yaml files.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 from pullqueue.config.files import read_project_file
 from pullqueue.config.findings import Severity
@@ -14,7 +14,7 @@ from pullqueue.config.project import real_path
 from pullqueue.config.rules import Rule, all_rules, no_such_rule, rules_named
 from pullqueue.config.settings import PROFILES, Settings
 from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
-from pullqueue.lint.options import Arguments, FileOptions, Options
+from pullqueue.lint.options import Arguments, FileOptions, Options, leaves
 from pullqueue.lint.search import Patterns
 from pullqueue.text import escaped
 
@@ -101,16 +101,10 @@ def _options(table: dict[str, Any]) -> FileOptions:
         try:
             values[name.replace("-", "_")] = msgspec.convert(value, kinds[name])
         except msgspec.ValidationError as error:
-            words = [word for word in _leaves(kinds[name]) if isinstance(word, str)]
+            words = [word for word in leaves(kinds[name]) if isinstance(word, str)]
             allowed = f" (values: {', '.join(words)})" if words else ""
             raise InvalidSettingsError(f"invalid {key}: {error}{allowed}") from None
     return FileOptions(**values)
-
-
-def _leaves(kind: object) -> Iterator[object]:
-    """Yield the types, and the words of literals, that a type is composed of."""
-    parts = get_args(kind)
-    return chain.from_iterable(map(_leaves, parts)) if parts else iter((kind,))
 
 
 def _selected(names: Iterable[str]) -> dict[str, Rule]:
