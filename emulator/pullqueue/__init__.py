@@ -54,7 +54,6 @@ from pullqueue.errors import (
 )
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
-    AttemptOutcome,
     AttemptRecord,
     DeleteResult,
     HttpRequest,
@@ -75,7 +74,6 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "AttemptOutcome",
     "AttemptRecord",
     "Clock",
     "ClockError",

@@ -49,17 +49,6 @@ class DeleteResult(Enum):
     """The task was deleted, purged or exhausted before."""
 
 
-class AttemptOutcome(Enum):
-    """What an attempt to send a push task has led to."""
-
-    SUCCEEDED = "succeeded"
-    """The task is done and deleted."""
-    WILL_RETRY = "will retry"
-    """It failed, and the task waits for its next attempt."""
-    EXHAUSTED = "exhausted"
-    """It failed, and no retry is permitted."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryParameters:
     """`retry_parameters`: how often and how soon a task is tried again."""
@@ -143,6 +132,11 @@ class AttemptRecord(NamedTuple):
     reason: str | None = None
     """Why the last attempt failed, in one short line: the first of its response, or why there was
     no response."""
+
+    @property
+    def succeeded(self) -> bool:
+        """True if the last attempt that ended got a response with status 2xx: the task is done."""
+        return is_success(self.status)
 
 
 class _NewTask(NamedTuple):
@@ -295,6 +289,11 @@ class Task(NamedTuple):
             f"Task(name={self.name!r}, queue_name={self.queue_name!r}, {group}, "
             f"eta={self.eta.isoformat()}, retry_count={self.retry_count}, payload={payload!r})"
         )
+
+
+def is_success(status: int | None) -> bool:
+    """Return whether a push task is done after a response; None: there was none."""
+    return status is not None and 200 <= status <= 299
 
 
 def default_url(queue_name: str) -> str:

@@ -20,10 +20,9 @@ from pullqueue.push.request import (
     SOURCE_IP,
     PushRequest,
     PushResponse,
-    is_success,
 )
 from pullqueue.push.retry import backoff_seconds, may_retry
-from pullqueue.tasks import RetryParameters
+from pullqueue.tasks import RetryParameters, is_success
 
 STOP_SECONDS = 5.0
 """Time that runs have to end after the server was stopped."""

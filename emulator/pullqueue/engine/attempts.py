@@ -5,7 +5,7 @@ from __future__ import annotations
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.engine.queue_base import QueueBase
 from pullqueue.errors import is_expected_error
-from pullqueue.tasks import AttemptOutcome, AttemptRecord, Task
+from pullqueue.tasks import AttemptRecord, Task
 
 __tracebackhide__ = is_expected_error
 
@@ -42,21 +42,19 @@ def finish_attempt(
     task: Task,
     *,
     attempts: AttemptRecord,
-    outcome: AttemptOutcome,
-    backoff_seconds: float = 0,
+    backoff_seconds: float | None,
 ) -> Task:
     """End an attempt, also after its lease; raise like `start_attempt`.
 
-    `task` is what `start_attempt` or `renew_attempt` returned. A task that succeeded is
-    deleted, one that is exhausted kept among the exhausted tasks, and any other sent again
-    after `backoff_seconds`.
+    `task` is what `start_attempt` or `renew_attempt` returned, `attempts` its new record. A task
+    whose attempt has succeeded is deleted, and any other sent again after `backoff_seconds`; None:
+    it is kept among the exhausted tasks.
     """
     queue.check_exists()
     return queue.store.finish_attempt(
         task,
         attempts=attempts,
-        outcome=outcome,
-        backoff_usec=_pause_usec(queue, backoff_seconds),
+        backoff_usec=None if backoff_seconds is None else _pause_usec(queue, backoff_seconds),
     )
 
 

@@ -16,7 +16,6 @@ from pullqueue.engine.retention import Retention
 from pullqueue.errors import NameInUseError
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
-    AttemptOutcome,
     AttemptRecord,
     DeleteResult,
     NewTask,
@@ -234,13 +233,12 @@ class TaskStore(ABC):
         task: Task,
         *,
         attempts: AttemptRecord,
-        outcome: AttemptOutcome,
-        backoff_usec: int,
+        backoff_usec: int | None,
     ) -> Task:
         """End an attempt, and return the task as it is then, or as it was when it was deleted.
 
-        After a success the task is deleted; for a retry its eta is `backoff_usec` from now; a task
-        without retries left is exhausted. The attempt can end after its eta, as long as that is
+        After a success the task is deleted; else its eta is `backoff_usec` from now, or with None
+        it is exhausted. The attempt can end after its eta, as long as that is
         the eta of the task; else this raises like `start_attempt`.
         """
 

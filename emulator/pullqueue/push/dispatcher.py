@@ -288,7 +288,7 @@ class Dispatcher:
         queue = running.queue
         with running.lock:
             running.is_finished = True
-            conclusion = conclude(
+            attempts, backoff_seconds = conclude(
                 running.task,
                 response,
                 settings=queue.settings,
@@ -296,8 +296,11 @@ class Dispatcher:
                 by_call=running.by_call,
             )
             try:
-                finish_attempt(queue, running.task, **conclusion._asdict())
-                outcome = conclusion.outcome.value
+                finish_attempt(
+                    queue, running.task, attempts=attempts, backoff_seconds=backoff_seconds
+                )
+                outcome = "exhausted" if backoff_seconds is None else "will retry"
+                outcome = "succeeded" if attempts.succeeded else outcome
             except (TaskError, QueueError):
                 outcome = "dropped"
         self._ended(running)
@@ -305,7 +308,7 @@ class Dispatcher:
             with self._lock:
                 is_http_target = running.task.require_request().is_http_target
                 self._bucket(queue).adapt(response.status, is_http_target=is_http_target)
-        scheduled_usec = conclusion.attempts.schedule_usec or 0
+        scheduled_usec = attempts.schedule_usec or 0
         return Attempt(
             task=running.task._replace(eta_usec=scheduled_usec),
             request=running.request,

@@ -8,7 +8,7 @@ from math import ceil
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine.events import AttemptEvent, EventKind
-from pullqueue.push.request import is_success
+from pullqueue.tasks import is_success
 
 _SLOWER = 0.5
 _FASTER = 1.1

@@ -291,11 +291,6 @@ def counts_as_execution(request: HttpRequest, status: int | None) -> bool:
     return status is not None and not (request.is_http_target and status >= 500)
 
 
-def is_success(status: int | None) -> bool:
-    """Return whether a task is done after a response; None: there was none."""
-    return status is not None and 200 <= status <= 299
-
-
 def _log_id(task: Task) -> str:
     """Return an id of the request, the same in each run."""
     return f"{crc32(f'{task.queue_name}/{task.name}/{task.retry_count}'.encode()):08x}"

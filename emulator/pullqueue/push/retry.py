@@ -6,7 +6,6 @@ Nothing here asks the time or changes a queue.
 from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple
 
 from pullqueue.clock import USEC_PER_SECOND, to_usec
 from pullqueue.config.model import (
@@ -16,21 +15,11 @@ from pullqueue.config.model import (
     QueueSettings,
 )
 from pullqueue.errors import ClockError
-from pullqueue.push.request import PushResponse, counts_as_execution, is_success
-from pullqueue.tasks import AttemptOutcome, AttemptRecord, RetryParameters, Task
+from pullqueue.push.request import PushResponse, counts_as_execution
+from pullqueue.tasks import AttemptRecord, RetryParameters, Task, is_success
 
 _MAX_EXPONENT = 1000
 """More doublings than a pause can have, and fewer than a float can hold."""
-
-
-class Conclusion(NamedTuple):
-    """What the end of an attempt does to its task."""
-
-    outcome: AttemptOutcome
-    attempts: AttemptRecord
-    """What the task's attempts have left behind, this one included."""
-    backoff_seconds: float
-    """The pause before the next attempt; 0 if there is none."""
 
 
 def backoff_seconds(failures: int, retry: RetryParameters) -> float:
@@ -85,8 +74,9 @@ def conclude(
     settings: QueueSettings,
     now_usec: int,
     by_call: bool = False,
-) -> Conclusion:
-    """Return what the end of its current attempt does to a task.
+) -> tuple[AttemptRecord, float | None]:
+    """Return what the attempts of a task have left behind when the current one ends, and the pause
+    before the next one in seconds; None: the task is done, or no retry is permitted.
 
     The pause before the next one begins at the end of this one; with `by_call`, that is of an
     attempt that RunTask has started, at that call (documented).
@@ -103,11 +93,11 @@ def conclude(
         reason=None if is_success(status) else response.summary,
     )
     if is_success(status):
-        return Conclusion(AttemptOutcome.SUCCEEDED, attempts, 0)
+        return attempts, None
     retry = retry_of(task, settings)
     first_usec = now_usec if before.first_usec is None else before.first_usec
     if not may_retry(failures, (now_usec - first_usec) / USEC_PER_SECOND, retry):
-        return Conclusion(AttemptOutcome.EXHAUSTED, attempts, 0)
+        return attempts, None
     pause = backoff_seconds(failures, retry)
     if request.is_http_target:
         wanted = wanted_seconds(response.retry_after, now_usec)
@@ -116,7 +106,7 @@ def conclude(
         )
     if by_call and before.dispatched_usec is not None:
         pause = max(0, pause - (now_usec - before.dispatched_usec) / USEC_PER_SECOND)
-    return Conclusion(AttemptOutcome.WILL_RETRY, attempts, pause)
+    return attempts, pause
 
 
 def wanted_seconds(retry_after: str, now_usec: int) -> float:

@@ -16,12 +16,8 @@ from wsgiref.util import setup_testing_defaults
 
 from pullqueue.address import SplitUrl
 from pullqueue.limits import KIB
-from pullqueue.push.request import (
-    SOURCE_IP,
-    PushRequest,
-    PushResponse,
-    is_success,
-)
+from pullqueue.push.request import SOURCE_IP, PushRequest, PushResponse
+from pullqueue.tasks import is_success
 from pullqueue.text import quoted
 
 if TYPE_CHECKING:

@@ -42,7 +42,6 @@ from pullqueue.stores.rows import (
 from pullqueue.stores.session import Target, retried
 from pullqueue.stores.sql_reading import HOUR_SECONDS, S, SqlReader
 from pullqueue.tasks import (
-    AttemptOutcome,
     AttemptRecord,
     DeleteResult,
     NewTask,
@@ -270,13 +269,12 @@ class SqlStore(SqlReader[S]):
         task: Task,
         *,
         attempts: AttemptRecord,
-        outcome: AttemptOutcome,
-        backoff_usec: int,
+        backoff_usec: int | None,
     ) -> Task:
-        if outcome is AttemptOutcome.WILL_RETRY:
+        if not attempts.succeeded and backoff_usec is not None:
             return self._move_attempt(task, backoff_usec, EventKind.ATTEMPT_FAILED, attempts)
         with self._operation() as session:
-            exhausted = outcome is AttemptOutcome.EXHAUSTED
+            exhausted = not attempts.succeeded
             row = is_storable(task.name) and self._ended(
                 session, task, attempts, exhausted=exhausted
             )

@@ -19,10 +19,10 @@ from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import ClockError, DeadlineExceededError, TaskError
 from pullqueue.faults.declaration import Faults
 from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched, make_due
-from pullqueue.push.request import PushResponse, is_success
+from pullqueue.push.request import PushResponse
 from pullqueue.push.retry import retry_of
 from pullqueue.push.wsgi_sender import environ_restored
-from pullqueue.tasks import Task, count_tasks
+from pullqueue.tasks import Task, count_tasks, is_success
 from pullqueue.testing.arguments import (
     Errors,
     check_errors,

@@ -12,7 +12,7 @@ import requests as http
 from commands import Done, Run, shown_on_terminal
 from push_app import push_app, until
 
-from pullqueue import AttemptOutcome, AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.config.model import QueueSettings, Rate, RetryParameters
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
@@ -55,8 +55,7 @@ def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:
         start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
         for _ in range(2)
     )
-    outcome, attempts = AttemptOutcome.WILL_RETRY, AttemptRecord(1, status=500)
-    finish_attempt(queue, failed, attempts=attempts, outcome=outcome, backoff_seconds=9)
+    finish_attempt(queue, failed, attempts=AttemptRecord(1, status=500), backoff_seconds=9)
 
     assert run("queues").out.splitlines()[-1].split()[:5] == ["push", "3", "0", "1", "2"]
     (shown,) = json.loads(run("queues push --json").out)["queues"]

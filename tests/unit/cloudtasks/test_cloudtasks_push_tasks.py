@@ -71,14 +71,8 @@ def attempt(emulator: Emulator, status: int | None, reason: str | None = None) -
     )
     response = PushResponse(status, reason=reason)
     now_usec = emulator.clock.now_usec()
-    end = conclude(running, response, settings=queue.settings, now_usec=now_usec)
-    return finish_attempt(
-        queue,
-        running,
-        attempts=end.attempts,
-        outcome=end.outcome,
-        backoff_seconds=end.backoff_seconds,
-    )
+    attempts, pause = conclude(running, response, settings=queue.settings, now_usec=now_usec)
+    return finish_attempt(queue, running, attempts=attempts, backoff_seconds=pause)
 
 
 class TestGetTask:

@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from pullqueue import (
-    AttemptOutcome,
     AttemptRecord,
     Emulator,
     HttpRequest,
@@ -74,10 +73,9 @@ def shown(state: ServerState, name: str) -> tuple[str | None, str]:
 def attempt(queue: Queue, status: int, reason: str | None = None) -> None:
     """Add a task of which one attempt ends with a status; 0: there is no response."""
     task = start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
-    outcome = AttemptOutcome.SUCCEEDED if status == 200 else AttemptOutcome.WILL_RETRY
     ended_usec = queue.now_usec()
     record = AttemptRecord(1, status=status, reason=reason, ended_usec=ended_usec)
-    finish_attempt(queue, task, attempts=record, outcome=outcome, backoff_seconds=40)
+    finish_attempt(queue, task, attempts=record, backoff_seconds=40)
 
 
 @pytest.mark.parametrize("name", ["pull", "push", "zero", "one"])

@@ -12,7 +12,6 @@ import pytest
 from control_client import ControlClient
 
 from pullqueue import (
-    AttemptOutcome,
     AttemptRecord,
     Emulator,
     HttpRequest,
@@ -126,7 +125,6 @@ def retrying(emulator: Emulator) -> Task:
         queue,
         started,
         attempts=failed,
-        outcome=AttemptOutcome.WILL_RETRY,
         backoff_seconds=9,
     )
 

@@ -11,7 +11,7 @@ from control_client import ControlClient
 from pullqueue import Emulator, ManualClock, NewTask
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.server.lifecycle import Server
-from pullqueue.tasks import AttemptOutcome, AttemptRecord
+from pullqueue.tasks import AttemptRecord
 
 TASKS = "/queues/pull/tasks"
 CHANGE = "/queues/pull/change"
@@ -43,14 +43,11 @@ def test_queues_with_their_numbers(control: ControlClient, emulator: Emulator) -
 
 def test_tasks_that_are_gone(control: ControlClient, emulator: Emulator) -> None:
     """The error for a task that succeeded, or is exhausted, says so, and how to add it again."""
-    for name, outcome in (
-        ("done", AttemptOutcome.SUCCEEDED),
-        ("lost", AttemptOutcome.EXHAUSTED),
-    ):
+    for name, status in (("done", 200), ("lost", 500)):
         task = emulator.queue("push").add(name=name)
-        attempts = AttemptRecord(1, status=200)
+        attempts = AttemptRecord(1, status=status)
         started = start_attempt(emulator.queue("push"), task, lease_seconds=9, attempts=attempts)
-        finish_attempt(emulator.queue("push"), started, attempts=attempts, outcome=outcome)
+        finish_attempt(emulator.queue("push"), started, attempts=attempts, backoff_seconds=None)
 
     done, lost = (control.post(f"/queues/push/tasks/{name}/run") for name in ("done", "lost"))
 
@@ -69,9 +66,7 @@ def test_the_deadline_of_a_running_attempt(control: ControlClient, emulator: Emu
     path = "/queues/push/tasks/a/history"
 
     running = control.get(path).body["events"][-1]
-    finish_attempt(
-        queue, started, attempts=AttemptRecord(1, status=500), outcome=AttemptOutcome.WILL_RETRY
-    )
+    finish_attempt(queue, started, attempts=AttemptRecord(1, status=500), backoff_seconds=0)
 
     assert running["until"] == "2026-01-01T00:10:00+00:00"
     assert control.get(path).body["events"][1]["until"] is None

@@ -16,7 +16,7 @@ from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue, taskqueue_stub
 from pullqueue.sdk.stub import seconds_of
-from pullqueue.tasks import AttemptOutcome, Task
+from pullqueue.tasks import Task
 
 _RETRY = taskqueue.TaskRetryOptions(task_retry_limit=7, min_backoff_seconds=2, max_doublings=1)
 
@@ -163,7 +163,6 @@ def test_a_task_after_an_attempt(stub: Any, emulator: Emulator, clock: ManualClo
         attempts=attempts._replace(
             finished=1, responses=1, executions=1, status=503, ended_usec=clock.now_usec()
         ),
-        outcome=AttemptOutcome.WILL_RETRY,
         backoff_seconds=7,
     )
     (shown,) = stub.GetTasks("push")

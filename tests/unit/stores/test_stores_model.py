@@ -17,7 +17,6 @@ from hypothesis.stateful import (
 from stores import LONG, store_url
 
 from pullqueue import (
-    AttemptOutcome,
     AttemptRecord,
     DeleteResult,
     Emulator,
@@ -268,23 +267,29 @@ class EngineMachine(RuleBasedStateMachine):
         task.eta = self.now + lease_seconds
         assert started == self.attempt(task)
 
-    @rule(data=st.data(), lease_seconds=seconds, outcome=st.sampled_from(AttemptOutcome))
-    def finish(self, data: st.DataObject, lease_seconds: int, outcome: AttemptOutcome) -> None:
+    @rule(
+        data=st.data(),
+        lease_seconds=seconds,
+        status=st.sampled_from([200, 500]),
+        retries=st.booleans(),
+    )
+    def finish(
+        self, data: st.DataObject, lease_seconds: int, status: int, *, retries: bool
+    ) -> None:
         """An attempt ends, in time or late."""
         task = self.draw_push_task(data, running=True)
-        attempts = AttemptRecord(finished=task.leases)
+        attempts = AttemptRecord(finished=task.leases, status=status)
         finish_attempt(
             self.emulator.queue(PUSH),
             self.attempt(task),
             attempts=attempts,
-            outcome=outcome,
-            backoff_seconds=lease_seconds,
+            backoff_seconds=lease_seconds if retries else None,
         )
         task.finished = task.leases
         task.eta = self.now + lease_seconds
-        if outcome is not AttemptOutcome.WILL_RETRY:
+        if status == 200 or not retries:
             self.add_tombstone(task, self.now)
-        if outcome is AttemptOutcome.EXHAUSTED:
+        if status == 500 and not retries:
             self.exhausted[PUSH].append(task.name)
 
     @rule(queue=queues, name=names)

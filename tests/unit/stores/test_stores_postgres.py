@@ -15,7 +15,6 @@ from store_rules import ONLY_POSTGRES, Start, WrongClock, config_of, together
 from stores import held_up
 
 from pullqueue import (
-    AttemptOutcome,
     AttemptRecord,
     DeleteResult,
     Emulator,
@@ -64,9 +63,10 @@ def test_no_attempt_is_started_twice(start: Start) -> None:
             try:
                 started = start_attempt(queue, task, lease_seconds=60, attempts=AttemptRecord())
                 odd = int(task.name[1:]) % 2
-                outcome = AttemptOutcome.SUCCEEDED if odd else AttemptOutcome.EXHAUSTED
-                attempts = AttemptRecord(finished=1, status=200)
-                ended.append(finish_attempt(queue, started, attempts=attempts, outcome=outcome))
+                attempts = AttemptRecord(finished=1, status=200 if odd else 500)
+                ended.append(
+                    finish_attempt(queue, started, attempts=attempts, backoff_seconds=None)
+                )
             except (TaskLeaseExpiredError, TombstonedTaskError):
                 continue
 

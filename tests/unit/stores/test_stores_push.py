@@ -11,7 +11,6 @@ from store_rules import LIMITS, Start
 from stores import store_url
 
 from pullqueue import (
-    AttemptOutcome,
     AttemptRecord,
     Emulator,
     EventKind,
@@ -81,15 +80,13 @@ def started(queue: Queue, *, lease_seconds: float = 10, **task: Any) -> Task:
 def ended(
     queue: Queue,
     task: Task,
-    outcome: AttemptOutcome = AttemptOutcome.EXHAUSTED,
     *,
-    backoff_seconds: float = 0,
+    status: int = 500,
+    backoff_seconds: float | None = None,
 ) -> Task:
-    """End the first attempt of a task, with status 500."""
-    attempts = AttemptRecord(finished=1, status=500)
-    return finish_attempt(
-        queue, task, attempts=attempts, outcome=outcome, backoff_seconds=backoff_seconds
-    )
+    """End the first attempt of a task."""
+    attempts = AttemptRecord(finished=1, status=status)
+    return finish_attempt(queue, task, attempts=attempts, backoff_seconds=backoff_seconds)
 
 
 def test_a_request_comes_back_as_it_was_and_its_bytes_count(
@@ -134,9 +131,7 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     assert (renewed.eta, renewed.retry_count) == (clock.now() + 600 * SECOND, 1)
 
     failed = AttemptRecord(finished=1, responses=1, executions=1, status=503, reason="busy")
-    retrying = finish_attempt(
-        queue, renewed, attempts=failed, outcome=AttemptOutcome.WILL_RETRY, backoff_seconds=0.1
-    )
+    retrying = finish_attempt(queue, renewed, attempts=failed, backoff_seconds=0.1)
     assert (retrying.eta, retrying.attempts) == (clock.now() + 0.1 * SECOND, failed)
     assert queue.get_task("one") == retrying
     assert states(queue) == {"retrying": 1}
@@ -146,7 +141,7 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
 
     second = start_attempt(queue, retrying, lease_seconds=600, attempts=failed)
     done = failed._replace(finished=2, status=204)
-    deleted = finish_attempt(queue, second, attempts=done, outcome=AttemptOutcome.SUCCEEDED)
+    deleted = finish_attempt(queue, second, attempts=done, backoff_seconds=None)
     assert (deleted.name, deleted.retry_count, deleted.attempts) == ("one", 2, done)
     assert states(queue) == {}
     with pytest.raises(TombstonedTaskError):
@@ -170,7 +165,7 @@ def test_a_task_without_retries_left_is_exhausted_and_can_be_requeued(
 ) -> None:
     task = started(queue, payload=b"body", name="one", request=REQUEST)
     attempts = AttemptRecord(finished=1, status=0, reason="connection refused", ended_usec=2**53)
-    exhausted = finish_attempt(queue, task, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)
+    exhausted = finish_attempt(queue, task, attempts=attempts, backoff_seconds=None)
 
     assert exhausted.attempts == attempts
     assert queue.exhausted == [exhausted]
@@ -190,7 +185,7 @@ def test_a_crash_in_an_attempt(queue: Queue, clock: ManualClock) -> None:
     assert states(queue) == {"available": 1}
     assert [event.kind for event in queue.history(task)][-1] is EventKind.ATTEMPT_STARTED
 
-    ended(queue, task, AttemptOutcome.WILL_RETRY, backoff_seconds=10**18)
+    ended(queue, task, backoff_seconds=10**18)
     assert states(queue) == {"retrying": 1}
     assert queue.next_change_usec() is not None
 
@@ -200,12 +195,12 @@ def test_only_the_current_attempt_can_be_changed(queue: Queue, clock: ManualCloc
     added = queue.add(name="one")
     started = start_attempt(queue, added, lease_seconds=10, attempts=AttemptRecord())
     clock.advance(1)
-    done = {"attempts": AttemptRecord(finished=1), "outcome": AttemptOutcome.SUCCEEDED}
+    done = AttemptRecord(finished=1, status=200)
 
     calls: list[Callable[[], Task]] = [
         lambda: start_attempt(queue, added, lease_seconds=10, attempts=AttemptRecord(finished=9)),
         lambda: renew_attempt(queue, added, lease_seconds=10),
-        lambda: finish_attempt(queue, added, **done),  # type: ignore[arg-type]
+        lambda: finish_attempt(queue, added, attempts=done, backoff_seconds=None),
     ]
     for call in calls:
         with pytest.raises(TaskLeaseExpiredError, match='task "one" of queue "web" has the eta'):
@@ -213,11 +208,12 @@ def test_only_the_current_attempt_can_be_changed(queue: Queue, clock: ManualCloc
     assert queue.get_task("one") == started
     with pytest.raises(UnknownTaskError):
         renew_attempt(queue, started._replace(name="none\0"), lease_seconds=10)
+    unstorable = started._replace(name="\ud800")
     with pytest.raises(UnknownTaskError):
-        finish_attempt(queue, started._replace(name="\ud800"), **done)  # type: ignore[arg-type]
+        finish_attempt(queue, unstorable, attempts=done, backoff_seconds=None)
     queue.delete_tasks("one")
     with pytest.raises(TombstonedTaskError):
-        finish_attempt(queue, started, **done)  # type: ignore[arg-type]
+        finish_attempt(queue, started, attempts=done, backoff_seconds=None)
     assert [event.kind.value for event in queue.history("one")] == [
         *("added", "attempt started", "deleted"),
     ]
@@ -235,7 +231,7 @@ def test_a_purge_deletes_running_tasks_and_bodies_of_exhausted_ones(queue: Queue
 def test_nothing_of_a_push_task_is_left_for_the_next_of_its_name(
     queue: Queue, clock: ManualClock
 ) -> None:
-    ended(queue, started(queue, name="one"), AttemptOutcome.SUCCEEDED)
+    ended(queue, started(queue, name="one"), status=200)
     clock.advance(LIMITS.tombstone_seconds)
 
     assert queue.add(name="one", request=REQUEST).attempts == AttemptRecord()
@@ -247,8 +243,8 @@ def test_nothing_of_a_push_task_is_left_for_the_next_of_its_name(
 def test_push_tasks_are_the_same_in_another_store(
     queue: Queue, emulator: Emulator, to: str
 ) -> None:
-    for outcome in (AttemptOutcome.EXHAUSTED, AttemptOutcome.WILL_RETRY):
-        ended(queue, started(queue, request=REQUEST), outcome, backoff_seconds=30)
+    for pause in (None, 30):
+        ended(queue, started(queue, request=REQUEST), backoff_seconds=pause)
     started(queue)
     emulator.queue("pull").add(name="pull")
     exported = emulator.export()
@@ -284,11 +280,13 @@ def test_a_queue_that_gets_the_other_mode(emulator: Emulator, clock: ManualClock
     assert states(emulator.queue("pull")) == {"available": 1}
 
 
-@pytest.mark.parametrize("outcome", AttemptOutcome)
-def test_attempts_have_the_origin_of_who_sends(queue: Queue, outcome: AttemptOutcome) -> None:
+@pytest.mark.parametrize(("status", "pause"), [(200, None), (500, 30), (500, None)])
+def test_attempts_have_the_origin_of_who_sends(
+    queue: Queue, status: int, pause: float | None
+) -> None:
     """Start and end of an attempt are events with the caller's origin, however it ends."""
     origin = Origin(Interface.PUSH, "http://localhost:8080", 3, "server")
     with called_by(Caller(origin)):
-        task = ended(queue, started(queue), outcome)
+        task = ended(queue, started(queue), status=status, backoff_seconds=pause)
 
     assert {event.origin for event in queue.history(task)} == {origin}

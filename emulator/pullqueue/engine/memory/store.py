@@ -29,7 +29,7 @@ from pullqueue.engine.store import (
 )
 from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
-from pullqueue.tasks import AttemptOutcome, AttemptRecord, DeleteResult, NewTask, Task
+from pullqueue.tasks import AttemptRecord, DeleteResult, NewTask, Task
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueSettings
@@ -173,18 +173,17 @@ class MemoryStore(TaskStore):
         task: Task,
         *,
         attempts: AttemptRecord,
-        outcome: AttemptOutcome,
-        backoff_usec: int,
+        backoff_usec: int | None,
     ) -> Task:
         kind, status, origin = EventKind.ATTEMPT_FAILED, attempts.status, current_origin()
         with self._lock:
             queue, now_usec = self._now(task.queue_name)
             task = queue.get_attempted(task.name, task.eta_usec)
             finished = task._replace(attempts=attempts)
-            if outcome is AttemptOutcome.SUCCEEDED:
+            if attempts.succeeded:
                 kind = EventKind.ATTEMPT_SUCCEEDED
                 queue.remove([task], kind, now_usec, status, origin=origin)
-            elif outcome is AttemptOutcome.WILL_RETRY:
+            elif backoff_usec is not None:
                 finished = finished._replace(eta_usec=now_usec + backoff_usec)
                 queue.replace([task], [finished])
                 until_usec = finished.eta_usec
