@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -22,6 +23,8 @@ LARGEST_PORT = 65_535
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _is_label = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?").fullmatch
 _HOST_CHARACTERS = 253
+_CACHED = 1_024
+"""URLs whose parts are cached: each step of an attempt asks for those of the same."""
 _absolute = re.compile(r"(?i)(https?)://(?:[^/?#]*@)?([^/?#]*)").match
 
 
@@ -49,18 +52,21 @@ class SplitUrl(NamedTuple):
     @property
     def host(self) -> str:
         """The host, without the brackets of an IPv6 address."""
-        return self._split_port()[0]
+        return _host_and_port(self.origin)[0]
 
     @property
     def port(self) -> int:
         """The port, which may be the default of the scheme."""
-        return self._split_port()[1] or _DEFAULT_PORTS[self.scheme]
-
-    def _split_port(self) -> tuple[str, int | None]:
-        split = urlsplit(self.origin)
-        return split.hostname or "", split.port
+        return _host_and_port(self.origin)[1] or _DEFAULT_PORTS[self.scheme]
 
 
+@lru_cache(_CACHED)
+def _host_and_port(origin: str) -> tuple[str, int | None]:
+    split = urlsplit(origin)
+    return split.hostname or "", split.port
+
+
+@lru_cache(_CACHED)
 def split_url(url: str) -> SplitUrl | None:
     """Return the parts of an absolute URL; None: it does not begin with http:// or https://.
 

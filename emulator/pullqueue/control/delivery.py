@@ -159,11 +159,8 @@ class Delivery:
             for running in interrupted:
                 self._dispatcher.abandon(running)
 
-    def run_now(self, task: Task) -> bool:
+    def run_now(self, task: Task, address: SplitUrl) -> bool:
         """Start an attempt of a task, past its eta, rate and pause; False: one is running."""
-        address = self._find_address(task)
-        if address is None:
-            return False
         by = f", run by {current_origin().who}"
         started = self._start(task, address, self._dispatcher.run_now, by)
         if started is not None:

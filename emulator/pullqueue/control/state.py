@@ -96,18 +96,17 @@ class ServerState:
         Raises:
             InvalidTaskError: it has no address, or no token can be made, or it is a pull task.
         """
+        address = self.push_to.find(task, self.emulator.queue(task.queue_name).settings)
         if self.delivery is None:
-            missing: str | None = (
+            address = (
                 "this server does not deliver push tasks: use run_tasks() of pullqueue.testing in "
                 "a test, or `pullqueue serve`"
             )
-        else:
-            missing = self.push_to.missing(task, self.emulator.queue(task.queue_name).settings)
-        if self.delivery is None or missing is not None:
+        if self.delivery is None or isinstance(address, str):
             raise InvalidTaskError(
-                f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {missing}'
+                f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {address}'
             )
-        return self.delivery.run_now(task)
+        return self.delivery.run_now(task, address)
 
     def deliver_to(self, addresses: Iterable[str]) -> None:
         """Send push tasks to other addresses from now on, each `[TARGET=]URL`; none: keep them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
 
 from pullqueue.config.model import HttpTarget
@@ -20,6 +21,7 @@ def override(request: HttpRequest, target: HttpTarget) -> HttpRequest:
     )
 
 
+@lru_cache(1_024)
 def override_url(url: str, target: HttpTarget) -> str:
     """Return a URL with the parts that a queue overrides, or that only the queue has."""
     split = urlsplit(url)

@@ -88,15 +88,16 @@ def _environ(request: PushRequest) -> WSGIEnvironment:
     scheme = "https" if (request.target or "").startswith("https:") else "http"
     host = request.headers.get("Host", _TEST_HOST)
     server = SplitUrl(f"{scheme}://{host}")
-    path, _, query = request.path.partition("?")
+    uri = request.path
+    path, _, query = uri.partition("?")
     environ: WSGIEnvironment = {
         **_ENVIRON,
         "REQUEST_METHOD": request.method,
         "SCRIPT_NAME": "",
         "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
         "QUERY_STRING": query,
-        "REQUEST_URI": request.path,
-        "RAW_URI": request.path,
+        "REQUEST_URI": uri,
+        "RAW_URI": uri,
         "SERVER_NAME": server.host,
         "SERVER_PORT": str(server.port),
         "SERVER_PROTOCOL": "HTTP/1.1",
