@@ -176,10 +176,10 @@ class TestGreeting:
         assert (process.returncode, errors) == (0, "")
 
 
-def queue_names(served: Served) -> dict[str, bool]:
-    """Return the names of the queues, and whether each is disabled."""
+def queue_states(served: Served) -> dict[str, str]:
+    """Return the state of each queue."""
     queues = served.control.call("GET", "/queues")["queues"]
-    return {queue["name"]: queue["disabled"] for queue in queues}
+    return {queue["name"]: queue["state"] for queue in queues}
 
 
 class TestRunning:
@@ -189,12 +189,12 @@ class TestRunning:
         """
         file.write_text(f"{QUEUE_YAML}- {{name: new, mode: pull}}\n")
         assert "added new" in served.log_line("is applied")
-        names = queue_names(served)
+        names = queue_states(served)
 
         file.write_text("queue:\n- name: a b\n")
         assert "queue.yaml:2:9" in served.log_line("is not applied")
         assert "queue.yaml:2:9" in served.control.call("GET", "/config")["problem"]
-        assert queue_names(served) == names
+        assert queue_states(served) == names
 
         file.write_text(QUEUE_YAML)
         assert "disabled new" in served.log_line("is applied")

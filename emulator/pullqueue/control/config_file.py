@@ -12,6 +12,7 @@ from pullqueue.config.files import read_project_file, read_stamp
 from pullqueue.config.model import QueueConfig
 from pullqueue.control.models import Model
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, PullQueueError
 
 _OF_THE_FILE = (ConfigFileError, InvalidQueueConfigError)
@@ -97,8 +98,11 @@ class ConfigFile:
 
     def _created(self, emulator: Emulator) -> set[str]:
         """Return the names of the queues that were created at run time and are not disabled."""
-        queues = emulator.queues
-        return {queue.name for queue in queues if queue.is_runtime and not queue.disabled}
+        return {
+            queue.name
+            for queue in emulator.queues
+            if queue.is_runtime and queue.state is not QueueState.DISABLED
+        }
 
     def check(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
         """Reload the file `now`, or if it has changed and `changes` is true; log what is wrong.

@@ -24,7 +24,6 @@ class QueueResource(Model):
     state: QueueState
     is_runtime: bool
     """True if it was created at run time, and is not in queue.yaml."""
-    disabled: bool
     tasks: Count
     available: Count
     leased: Count
@@ -72,7 +71,6 @@ def resource_of(
         mode=queue.mode,
         state=queue.state,
         is_runtime=queue.is_runtime,
-        disabled=queue.disabled,
         oldest_eta=iso_usec(oldest_usec),
         oldest_age_seconds=age,
         kept=state.push_to.kept(queue.settings) if queue.is_push else None,

@@ -112,11 +112,6 @@ class QueueBase:
         return QueueState.PAUSED if self._record.paused else QueueState.RUNNING
 
     @property
-    def disabled(self) -> bool:
-        """True if the queue was removed from queue.yaml."""
-        return self._disabled
-
-    @property
     def is_runtime(self) -> bool:
         """True if the queue was created at run time and is not one of queue.yaml."""
         return self._record.settings is not None

@@ -13,6 +13,7 @@ from pullqueue.config.model import AclEntry
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_base import QueueState
 from pullqueue.sdk.calls import DELETE_CODES
 from pullqueue.sdk.imports import messages, taskqueue, taskqueue_stub
 from pullqueue.sdk.protocol import decode_name
@@ -95,8 +96,11 @@ class Group:
 
     def GetQueues(self) -> dict[str, GroupQueue]:
         """Return the queues by name."""
-        queues = (queue for queue in self._emulator.queues if not queue.disabled)
-        return {queue.name: GroupQueue(queue) for queue in queues}
+        return {
+            queue.name: GroupQueue(queue)
+            for queue in self._emulator.queues
+            if queue.state is not QueueState.DISABLED
+        }
 
     @bypass_interceptors()
     def GetQueuesAsDicts(self) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from locks import WatchedLock
 from prometheus_client.parser import text_string_to_metric_families
 
 import pullqueue
-from pullqueue import Emulator, Limits, ManualClock, NewTask, SystemClock
+from pullqueue import Emulator, Limits, ManualClock, NewTask, QueueState, SystemClock
 from pullqueue.cli._process import Signals
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.control.config_file import ConfigFile
@@ -100,7 +100,7 @@ def test_reload(control: ControlClient, queue_yaml: Path, emulator: Emulator) ->
     changes = control.post("/reload").body
 
     assert changes == {"added": ["new"], "changed": ["pull"], "removed": ["limited"]}
-    assert control.get("/queues/limited").body["queue"]["disabled"]
+    assert control.get("/queues/limited").body["queue"]["state"] == "disabled"
     assert "is disabled" in control.post("/queues/limited/lease").message
     assert control.get("/queues/limited/tasks/kept").status == 200
     assert control.get("/config").body["loaded"] == "2026-01-01T00:00:00+00:00"
@@ -148,7 +148,7 @@ def test_following_the_file(
     ]
     assert len(caplog.messages) == 3
     assert "is not applied, since it is not valid" in caplog.messages[2]
-    assert not emulator.queue("other").disabled
+    assert emulator.queue("other").state is QueueState.RUNNING
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -159,10 +159,10 @@ def test_a_reload_disables_created_queues_unless_they_are_kept(
     file = ConfigFile(queue_yaml, keep_created=keep)
 
     assert file.reload(emulator).removed == ([] if keep else ["made"])
-    assert made.disabled is not keep
+    assert (made.state is QueueState.DISABLED) is not keep
     assert file.reload(emulator).removed == []
     made.resume()
-    assert not made.disabled
+    assert made.state is QueueState.RUNNING
 
 
 def test_link_out_of_the_project_is_not_applied(

@@ -241,12 +241,12 @@ class TestReconfigure:
         emulator.reconfigure(QueueConfig(queues=(PULL,)))
 
         assert [queue.name for queue in emulator.queues] == ["pull-queue", "default", "other"]
-        assert (queue.disabled, queue.state.value) == (True, "disabled")
+        assert queue.state.value == "disabled"
         assert queue.list_tasks() == [task]
         with pytest.raises(QueueDisabledError, match='"other" is disabled, since it is no longer'):
             queue.add()
         emulator.reconfigure(CONFIG)
-        assert not queue.disabled
+        assert queue.state.value == "running"
         assert queue.lease_tasks(60, 1)[0].name == "kept"
 
     def test_reconfigure_adds_queues(self, emulator: Emulator) -> None:
