@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from random import Random
+from traceback import format_exception_only
 from typing import Any, NamedTuple, TypeAlias
 
 from pullqueue.clock import duration_usec, movable_clock
@@ -32,7 +33,7 @@ from pullqueue.testing.interrupt import WorkerStopped
 from pullqueue.testing.points import Actor, Point, Trial, current_actor
 from pullqueue.testing.schedule import Choice, DueTask, RacingActor, Refusal, Schedule
 from pullqueue.testing.sender import App, Sender, SendFunction
-from pullqueue.text import quoted
+from pullqueue.text import quoted, shorten
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -377,7 +378,10 @@ class _PushTasks:
             return "responds after its deadline"
         attempt = self._dispatcher.finish(running, response)
         status = attempt.reason if attempt.status is None else f"status {attempt.status}"
-        raised = "" if attempt.error is None else f" ({type(attempt.error).__name__})"
+        raised = ""
+        if attempt.error is not None:
+            last = "".join(format_exception_only(attempt.error)).strip()
+            raised = f" ({shorten(last, limit=100)})"
         return f"responds: {status}{raised}, {attempt.outcome}"
 
 

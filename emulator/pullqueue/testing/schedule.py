@@ -189,6 +189,7 @@ class Schedule:
         self._emulator = emulator
         self._clock = clock
         self._tasks = tasks
+        self._context = copy_context()
         self._due: dict[object, RacingActor] = {}
         """The actors of tasks that were due at some time, and have not begun."""
         self._numbers = 0
@@ -367,7 +368,7 @@ class Schedule:
             )
             return
         self._record(chosen, chosen.beginning)
-        context = copy_context()
+        context = self._context.copy()  # and not that of whoever has had the turn
         chosen.thread = threading.Thread(
             target=context.run, args=(self._work, chosen), name=chosen.name, daemon=True
         )

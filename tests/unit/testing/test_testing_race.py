@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
@@ -365,6 +366,34 @@ def test_a_handler_that_has_leased_in_vain_goes_on(
 
     number = race_test(emulator, setup=setup, check=lambda: seen == [1], send=send, clock=False)
     assert number == 1
+
+
+def test_an_actor_has_no_context_of_another(emulator: Emulator, queue: Queue) -> None:
+    """It sees what the test has set, and not what libraries keep of the request of the other."""
+    current: ContextVar[str] = ContextVar("current", default="nothing")
+    current.set("the test")
+
+    def handle() -> None:
+        assert current.get() == "the test"
+        current.set("a request")
+        queue.fetch_statistics()
+
+    assert race_test(emulator, handle, setup=lambda: None, check=lambda: True, copies=2) > 2
+
+
+def test_a_step_shows_what_a_handler_has_raised(emulator: Emulator, pushed: Queue) -> None:
+    def send(request: PushRequest) -> int:
+        if request.attempt == 1:
+            raise LookupError("no such\norder")
+        return 200
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, setup=pushed.add, check=lambda: False, send=send, clock=False)
+
+    assert any(
+        step.endswith(r"responds: status 500 (LookupError: no such\norder), will retry")
+        for step in caught.value.schedule
+    )
 
 
 def test_a_step_shows_which_names_were_in_use(emulator: Emulator, queue: Queue) -> None:
