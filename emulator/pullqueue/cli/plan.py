@@ -17,7 +17,7 @@ from pullqueue.errors import ConfigFileError, InvalidQueueConfigError
 from pullqueue.text import describe_os_error, escaped
 
 if TYPE_CHECKING:
-    from pullqueue.lint.deployment import QueueState
+    from pullqueue.lint.deployment import DeployedQueue
     from pullqueue.lint.git import Earlier
     from pullqueue.lint.plan_report import FilePlan
 
@@ -91,7 +91,7 @@ def plan(
     return _EXIT_CHANGES if detailed_exitcode and any(p.plan.has_changes for p in plans) else 0
 
 
-def _plan_file(name: str, states: dict[str, QueueState], compared: str) -> FilePlan:
+def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> FilePlan:
     """Return the plan of a file, or what is wrong in it."""
     from pullqueue.config.files import read_project_file  # noqa: PLC0415 - only a run needs it
     from pullqueue.config.loading import load_content  # noqa: PLC0415 - the same
@@ -109,7 +109,7 @@ def _plan_file(name: str, states: dict[str, QueueState], compared: str) -> FileP
 def _plan_against(name: str, earlier: Earlier, compared: str) -> FilePlan:
     """Return the plan of a file against its earlier version, or why there is none."""
     from pullqueue.config.loading import load_content  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.plan import states_of  # noqa: PLC0415 - the same
+    from pullqueue.lint.plan import deployed_queues  # noqa: PLC0415 - the same
     from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - the same
 
     data = earlier.content(Path(name))
@@ -127,7 +127,7 @@ def _plan_against(name: str, earlier: Earlier, compared: str) -> FilePlan:
         report = _plan_file(name, {}, compared)
         note = f'not compared with "{escaped(compared)}": the file is not valid there'
         return report if report.problems else FilePlan(report.file, report.compared, note=note)
-    return _plan_file(name, states_of(before), compared)
+    return _plan_file(name, deployed_queues(before), compared)
 
 
 def _in_repository(name: str) -> str:
@@ -138,7 +138,7 @@ def _in_repository(name: str) -> str:
     return escaped(path.relative_to(root).as_posix() if root and inside else name)
 
 
-def _deployed(name: str) -> dict[str, QueueState]:
+def _deployed(name: str) -> dict[str, DeployedQueue]:
     from pullqueue.lint.plan import DeployedError, read_deployed  # noqa: PLC0415 - only a run
 
     try:

@@ -76,11 +76,22 @@ ScalarValue = str | int | float | bool | None
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
-class Scalar:
-    """A single value."""
+class _Positioned:
+    """What a node has, whatever it is: where it begins and ends."""
 
     start: int
     end: int
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return Place(self.start, self.end)
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class Scalar(_Positioned):
+    """A single value."""
+
     text: str
     """As written, quotes and escapes resolved."""
     style: str = ""
@@ -116,11 +127,9 @@ class Pair(NamedTuple):
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
-class Mapping:
+class Mapping(_Positioned):
     """Keys and values in the order of the file, each key once."""
 
-    start: int
-    end: int
     flow: bool = False
     """True if it is written with braces."""
     pairs: list[Pair] = field(default_factory=list)
@@ -131,22 +140,15 @@ class Mapping:
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
-class Sequence:
+class Sequence(_Positioned):
     """A list of nodes, in the order of the file."""
 
-    start: int
-    end: int
     flow: bool = False
     """True if it is written with brackets."""
     items: list[Node] = field(default_factory=list)
 
 
 Node = Scalar | Mapping | Sequence
-
-
-def place_of(node: Node) -> Place:
-    """Return where a node is."""
-    return Place(node.start, node.end)
 
 
 def scalar_at(scalars: list[Scalar], offset: int) -> Scalar | None:

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from pullqueue.config.dialects import level_with, meant_key
-from pullqueue.config.document import Mapping, Node, Pair, Place, Scalar, Sequence, place_of
+from pullqueue.config.document import Mapping, Node, Pair, Place, Scalar, Sequence
 from pullqueue.text import shorten
 
 _TOP_KEY = re.compile(r"^[\"']?([A-Za-z_][\w.-]*)[\"']?[ \t]*:(?=\s|$)", re.MULTILINE)
@@ -73,7 +73,7 @@ def unknown_program(root: Node | None) -> OtherProgram | None:
     message = (
         f"this does not look like a queue.yaml (no list of queues, but {listed}): exclude the file"
     )
-    return OtherProgram("a file of another program", place_of(unknown[0]), message)
+    return OtherProgram("a file of another program", unknown[0].place, message)
 
 
 def _pairs(root: Node | None) -> list[Pair]:

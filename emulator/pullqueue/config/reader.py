@@ -16,7 +16,6 @@ from pullqueue.config.document import (
     Sequence,
     Source,
     describe,
-    place_of,
     scalar_at,
 )
 from pullqueue.config.findings import Fix, Report, Reports, UnreadableError
@@ -197,7 +196,7 @@ def _scalars(root: Node) -> Iterator[Scalar]:
 
 def _check_bom(source: Source, reports: Reports, scalars: list[Scalar]) -> None:
     if source.has_bom:
-        at = place_of(scalars[0]) if scalars else Place(0, 0)
+        at = scalars[0].place if scalars else Place(0, 0)
         what = f"`{scalars[0].text}`" if scalars else "the text"
         message = (
             "the file begins with a byte-order mark (U+FEFF), which some tools read as a part of "
@@ -212,7 +211,7 @@ def _mapping(root: Node | None, source: Source, reports: Reports) -> Mapping:
     if isinstance(root, Mapping):
         return root
     if root is None or (isinstance(root, Scalar) and root.is_null):
-        at = place_of(root) if root is not None else Place(0, 0)
+        at = root.place if root is not None else Place(0, 0)
         what = "has only comments" if root is None and source.text.strip() else "is empty"
         message = f"the file {what}: write `queue:` and the queues under it"
         _stop(reports, "empty-file", at, message)
@@ -224,5 +223,5 @@ def _mapping(root: Node | None, source: Source, reports: Reports) -> Mapping:
             f"the top level is {describe(root)}, not a mapping: "
             "write `queue:` and the queues under it"
         )
-        _stop(reports, "root-not-mapping", place_of(root), message, hint)
+        _stop(reports, "root-not-mapping", root.place, message, hint)
     raise UnreadableError

@@ -21,7 +21,6 @@ from pullqueue.config.document import (
     Place,
     Scalar,
     ScalarValue,
-    place_of,
 )
 from pullqueue.config.findings import Fix, Report
 from pullqueue.config.schema import Schema, queue_schema
@@ -83,12 +82,12 @@ class Violation(NamedTuple):
     @property
     def place(self) -> Place:
         """The value's place, or the key's where nothing is written."""
-        return self.key_place if self.node.start == self.node.end else place_of(self.node)
+        return self.key_place if self.node.start == self.node.end else self.node.place
 
     @property
     def key_place(self) -> Place:
         """The key's place, or the value's where there is no key."""
-        return place_of(self.key or self.node)
+        return (self.key or self.node).place
 
 
 class UnknownKey(NamedTuple):

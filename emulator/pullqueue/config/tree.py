@@ -33,7 +33,6 @@ from pullqueue.config.document import (
     Place,
     Scalar,
     Sequence,
-    place_of,
 )
 from pullqueue.config.findings import Edit, Fix, Report, Reports, UnreadableError
 from pullqueue.text import shorten
@@ -160,7 +159,7 @@ class _TreeBuilder:
             opened.key = None
             parent.end = max(parent.end, node.end)
             if key.text == _MERGE_KEY and not key.style:
-                self._refuse_anchor(place_of(key), "merge key `<<`")
+                self._refuse_anchor(key.place, "merge key `<<`")
             elif key.kind != _COMPLEX:
                 opened.pairs.setdefault(key.text, []).append(Pair(key, node))
 
@@ -177,10 +176,10 @@ class _TreeBuilder:
             advice = "put all entries under one of them"
             for value in lists[1:]:
                 lists[0].items.extend(value.items)
-        labels = [(place_of(first.key), f"first `{name}` is here")]
-        labels += [(place_of(pair.key), "and here") for pair in others]
+        labels = [(first.key.place, f"first `{name}` is here")]
+        labels += [(pair.key.place, "and here") for pair in others]
         message = f"`{name}` is defined {times} in one mapping: {advice}"
-        report = Report(at=place_of(second.key), message=message, labels=tuple(labels))
+        report = Report(at=second.key.place, message=message, labels=tuple(labels))
         self._report("duplicate-key", report)
         return Pair(first.key, lists[0]) if lists else first
 
@@ -190,7 +189,7 @@ class _TreeBuilder:
         if isinstance(node, Scalar) and plain and node.text in _SIGNS:
             node.opaque = True
             message = f"`{node.text}` has a special meaning in YAML: put it in quotes"
-            self._report("yaml-tag", Report(at=place_of(node), message=message))
+            self._report("yaml-tag", Report(at=node.place, message=message))
 
     def _scalar(self, event: ScalarEvent, place: Place) -> Scalar:
         scalar = Scalar(
@@ -209,7 +208,7 @@ class _TreeBuilder:
 
     def _complex(self, node: Mapping | Sequence) -> Scalar:
         message = "a list or mapping is used as a key: keys must be plain words"
-        self._report("complex-key", Report(at=place_of(node), message=message))
+        self._report("complex-key", Report(at=node.place, message=message))
         scalar = Scalar(start=node.start, end=node.end, text="")
         scalar.kind = _COMPLEX
         return scalar

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from pullqueue.config.document import Mapping, Node, Path, Place, Scalar, Sequence, place_of
+from pullqueue.config.document import Mapping, Node, Path, Place, Scalar, Sequence
 from pullqueue.config.findings import Fix, Labels, Report
 from pullqueue.config.reader import ParseResult
 from pullqueue.config.settings import Settings
@@ -34,12 +34,12 @@ class Entry:
     @property
     def key_place(self) -> Place:
         """Where the key is."""
-        return place_of(self.key)
+        return self.key.place
 
     @property
     def place(self) -> Place:
         """Where the value is."""
-        return place_of(self.value)
+        return self.value.place
 
     def report(self, message: str, *, labels: Labels = (), fix: Fix | None = None) -> Report:
         """Return a report on the value."""
@@ -112,7 +112,7 @@ class Section:
     @property
     def place(self) -> Place:
         """The first key, or the braces of an empty mapping."""
-        return place_of(self.node.pairs[0].key if self.node.pairs else self.node)
+        return (self.node.pairs[0].key if self.node.pairs else self.node).place
 
 
 class QueueNode(Section):

@@ -13,7 +13,7 @@ from os import PathLike
 from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, describe, place_of
+from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, describe
 from pullqueue.config.files import read_bytes
 from pullqueue.config.findings import Reports, UnreadableError
 from pullqueue.config.reader import decode, read_tree
@@ -153,7 +153,7 @@ class _Reader:
         if not self._is_read:
             return
         if not isinstance(self._root, Mapping) or self._root.pair("cron") is None:
-            place = place_of(self._root) if self._root is not None else Place(0, 0)
+            place = self._root.place if self._root is not None else Place(0, 0)
             self._fault(place, "there is no `cron:`: write it, and the jobs as a list under it")
             return
         section = _Section(self._root, "cron.yaml")
@@ -162,15 +162,15 @@ class _Reader:
         if jobs is None:
             return
         if not isinstance(jobs, Sequence):
-            self._fault(place_of(jobs), f"`cron` is {describe(jobs)}: it must be a list of jobs")
+            self._fault(jobs.place, f"`cron` is {describe(jobs)}: it must be a list of jobs")
             return
         if len(jobs.items) > _MOST_JOBS:
             count = len(jobs.items)
-            self._fault(place_of(jobs), f"there are {count} jobs; the maximum is {_MOST_JOBS}")
+            self._fault(jobs.place, f"there are {count} jobs; the maximum is {_MOST_JOBS}")
         for number, node in enumerate(jobs.items, start=1):
             if not isinstance(node, Mapping):
                 message = f"a job is {describe(node)}: it must have `url` and `schedule`"
-                self._fault(place_of(node), message)
+                self._fault(node.place, message)
             elif (job := self._job(_Section(node, f"job {number}"), number)) is not None:
                 yield job
 
@@ -187,7 +187,7 @@ class _Reader:
         misspelt = {closest(pair.key.text, _JOB_KEYS) for pair in section.node.pairs}
         for key in ("url", "schedule"):
             if section.value(key) is None and key not in misspelt:
-                self._fault(place_of(section.node), f"{section.name} has no `{key}`: add one")
+                self._fault(section.node.place, f"{section.name} has no `{key}`: add one")
         if url is None or schedule is None:
             return None
         return CronJob(
@@ -207,7 +207,7 @@ class _Reader:
     def _retry(self, node: Node, owner: str) -> RetryParameters | None:
         if not isinstance(node, Mapping):
             message = f"`retry_parameters` is {describe(node)}: it must have keys such as "
-            self._fault(place_of(node), f"{message}`job_retry_limit`")
+            self._fault(node.place, f"{message}`job_retry_limit`")
             return None
         section = _Section(node, f"retry_parameters of {owner}")
         self._check_keys(section, _RETRY_KEYS)
@@ -225,7 +225,7 @@ class _Reader:
             if key not in known:
                 advice = did_you_mean(key, known)
                 message = f"{section.name} has no key {quoted(key)}: {advice}"
-                self._fault(place_of(pair.key), message)
+                self._fault(pair.key.place, message)
 
     def _read(self, section: _Section, key: str, parse: Callable[[Scalar], _T]) -> _T | None:
         """Return the value of a key, parsed; None: it is missing, or not valid."""
@@ -233,12 +233,12 @@ class _Reader:
         if node is None:
             return None
         if not isinstance(node, Scalar):
-            self._fault(place_of(node), f"`{key}` is {describe(node)}: it must be a single value")
+            self._fault(node.place, f"`{key}` is {describe(node)}: it must be a single value")
             return None
         try:
             return parse(node)
         except ValueError as error:
-            self._fault(place_of(node), f"{key} {quoted(node.text)}: {error}")
+            self._fault(node.place, f"{key} {quoted(node.text)}: {error}")
             return None
 
     def _fault(self, place: Place, message: str) -> None:

@@ -15,10 +15,10 @@ from pullqueue.lint.deployment import (
     FIELDS,
     LOST,
     MOST_CONCURRENT_REQUESTS,
+    DeployedQueue,
     Field,
     Value,
     decimal,
-    state_of,
 )
 
 PROJECT = "PROJECT_ID"
@@ -129,13 +129,13 @@ def _message(queue: QueueSettings, place: Place) -> dict[str, Any]:
             holder[name] = routing(str(value))
         else:
             holder[name] = _seconds(value) if field.kind == "duration" else value
-    message["state"] = "PAUSED" if state_of(queue).paused else "RUNNING"
+    message["state"] = "PAUSED" if DeployedQueue.of(queue).paused else "RUNNING"
     return message
 
 
 def _written(queue: QueueSettings) -> Iterator[tuple[Field, Value]]:
     """Yield the fields that can be set in Cloud Tasks, with their values."""
-    state = state_of(queue)
+    state = DeployedQueue.of(queue)
     for field in FIELDS:
         value = state.values[field.key]
         if field.message and value is not None and not (field.key == "rate" and state.paused):
@@ -200,7 +200,7 @@ def _commands(queue: QueueSettings) -> str:
     words = [f"apply {name}"]
     for field, value in _written(queue):
         words.append(shlex.quote(f"{field.flag}={_argument(field, value)}"))
-    pause = f"pause {name}\n" if state_of(queue).paused else ""
+    pause = f"pause {name}\n" if DeployedQueue.of(queue).paused else ""
     return "\n" + " \\\n  ".join(words) + "\n" + pause
 
 
@@ -230,7 +230,7 @@ def _resource(queue: QueueSettings, place: Place) -> str:
         "project": hcl_string(place.project) if place.project else "var.project",
         "location": hcl_string(place.location) if place.location else "var.location",
     }
-    if state_of(queue).paused:
+    if DeployedQueue.of(queue).paused:
         attributes["desired_state"] = hcl_string("PAUSED")
     blocks: dict[str, dict[str, str]] = {}
     for field, value in _written(queue):

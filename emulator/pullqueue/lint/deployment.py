@@ -181,7 +181,7 @@ def deployed_values(settings: QueueSettings) -> dict[str, Value]:
     }
 
 
-class QueueState(NamedTuple):
+class DeployedQueue(NamedTuple):
     """A queue as it is deployed, or as a file would deploy it."""
 
     mode: QueueMode
@@ -189,8 +189,8 @@ class QueueState(NamedTuple):
     values: Mapping[str, Value]
     """By key of queue.yaml; a key that is missing is at the default of a deployment."""
 
-
-def state_of(settings: QueueSettings) -> QueueState:
-    """Return the state of a queue after a deployment to an app that does not have it."""
-    paused = not settings.is_pull and settings.effective_rate == 0
-    return QueueState(settings.mode, paused, deployed_values(settings))
+    @classmethod
+    def of(cls, settings: QueueSettings) -> DeployedQueue:
+        """Return a queue after a deployment to an app that does not have it."""
+        paused = not settings.is_pull and settings.effective_rate == 0
+        return cls(settings.mode, paused, deployed_values(settings))

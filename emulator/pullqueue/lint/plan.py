@@ -14,10 +14,9 @@ from pullqueue.lint.deployment import (
     FIELDS,
     RATE_DECIMALS,
     UNLIMITED,
+    DeployedQueue,
     Field,
-    QueueState,
     Value,
-    state_of,
 )
 from pullqueue.text import quoted
 
@@ -84,7 +83,7 @@ class Plan(NamedTuple):
         return any(queue.actions for queue in self.queues)
 
 
-def make_plan(config: QueueConfig, deployed: Mapping[str, QueueState]) -> Plan:
+def make_plan(config: QueueConfig, deployed: Mapping[str, DeployedQueue]) -> Plan:
     """Compare a file with what is deployed.
 
     The rules are those of `gcloud app deploy queue.yaml`: it sends all fields, but neither a rate
@@ -98,8 +97,8 @@ def make_plan(config: QueueConfig, deployed: Mapping[str, QueueState]) -> Plan:
     return Plan(plans)
 
 
-def _named(settings: QueueSettings, before: QueueState | None, *, resume: bool) -> QueuePlan:
-    after = state_of(settings)
+def _named(settings: QueueSettings, before: DeployedQueue | None, *, resume: bool) -> QueuePlan:
+    after = DeployedQueue.of(settings)
     plan = QueuePlan(settings.name, line=settings.line)
     if before is None:
         created = [Change("mode", None, after.mode.value)]
@@ -124,7 +123,7 @@ def _named(settings: QueueSettings, before: QueueState | None, *, resume: bool) 
     return plan._replace(actions=tuple(found), changes=tuple(changes), notes=notes)
 
 
-def _change(field: Field, before: QueueState, after: QueueState) -> Change | None:
+def _change(field: Field, before: DeployedQueue, after: DeployedQueue) -> Change | None:
     old, new = before.values.get(field.key, field.default), after.values.get(field.key)
     not_sent = new is None or (field.key == "rate" and not new)
     if not_sent or _is_same(field, old, new):
@@ -140,7 +139,7 @@ def _is_same(field: Field, old: Value, new: Value) -> bool:
     return old == new
 
 
-def _notes(before: QueueState, after: QueueState, *, resume: bool) -> tuple[str, ...]:
+def _notes(before: DeployedQueue, after: DeployedQueue, *, resume: bool) -> tuple[str, ...]:
     notes = []
     target = before.values.get("target")
     if target and not after.values.get("target"):
@@ -150,7 +149,7 @@ def _notes(before: QueueState, after: QueueState, *, resume: bool) -> tuple[str,
     return tuple(notes)
 
 
-def _unnamed(name: str, state: QueueState) -> QueuePlan:
+def _unnamed(name: str, state: DeployedQueue) -> QueuePlan:
     if name == _DEFAULT:
         return QueuePlan(name, notes=("the file does not name it: default stays as it is",))
     if state.paused:
@@ -158,12 +157,12 @@ def _unnamed(name: str, state: QueueState) -> QueuePlan:
     return QueuePlan(name, ("stop",), notes=(_UNLISTED,))
 
 
-def states_of(config: QueueConfig) -> dict[str, QueueState]:
+def deployed_queues(config: QueueConfig) -> dict[str, DeployedQueue]:
     """Return the states that a deployment of an earlier file has led to."""
-    return {each.name: state_of(each) for each in config.queues}
+    return {each.name: DeployedQueue.of(each) for each in config.queues}
 
 
-def read_deployed(data: bytes, *, file: str) -> dict[str, QueueState]:
+def read_deployed(data: bytes, *, file: str) -> dict[str, DeployedQueue]:
     """Read what `gcloud tasks queues list --format=json` prints.
 
     Raises:
@@ -183,7 +182,7 @@ def read_deployed(data: bytes, *, file: str) -> dict[str, QueueState]:
     return dict(_deployed(item, f"{file}: [{index}]") for index, item in enumerate(document))
 
 
-def _deployed(item: Any, where: str) -> tuple[str, QueueState]:  # noqa: ANN401 - JSON
+def _deployed(item: Any, where: str) -> tuple[str, DeployedQueue]:  # noqa: ANN401 - JSON
     name = item.get("name") if isinstance(item, dict) else None
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
@@ -202,7 +201,7 @@ def _deployed(item: Any, where: str) -> tuple[str, QueueState]:  # noqa: ANN401 
         values["task_retry_limit"] = UNLIMITED
     is_pull = item.get("type") == "PULL" or "pullTarget" in item
     mode = QueueMode.PULL if is_pull else QueueMode.PUSH
-    return match[2], QueueState(mode, item.get("state") in _STOPPED, values)
+    return match[2], DeployedQueue(mode, item.get("state") in _STOPPED, values)
 
 
 def _at(item: Any, path: str) -> Any:  # noqa: ANN401 - JSON

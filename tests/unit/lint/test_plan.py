@@ -16,7 +16,7 @@ from linting import committed, run_pullqueue, write
 from pullqueue.config import loads
 from pullqueue.config.loading import load_view
 from pullqueue.lint.convert import Place, convert_view
-from pullqueue.lint.plan import DeployedError, QueuePlan, make_plan, read_deployed, states_of
+from pullqueue.lint.plan import DeployedError, QueuePlan, deployed_queues, make_plan, read_deployed
 
 PARENT = "projects/my-app/locations/us-central1/queues"
 RETRY = {"maxAttempts": -1, "minBackoff": "0.100s", "maxBackoff": "3600s", "maxDoublings": 16}
@@ -148,7 +148,7 @@ def test_what_convert_writes_changes_nothing_if_it_is_deployed(queues: list[Any]
     written = convert_view(view, to="json", place=Place("my-app", "l")).text
     plan = make_plan(loads(text), read_deployed(written.encode(), file="queues.json"))
     assert not plan.has_changes
-    assert make_plan(loads(text), states_of(loads(text))).has_changes is False
+    assert make_plan(loads(text), deployed_queues(loads(text))).has_changes is False
 
 
 @pytest.mark.parametrize(

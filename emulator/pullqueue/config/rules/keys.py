@@ -19,7 +19,7 @@ from pullqueue.config.dialects import (
     meant_key,
     schema_at,
 )
-from pullqueue.config.document import Mapping, Pair, Path, Scalar, Sequence, describe, place_of
+from pullqueue.config.document import Mapping, Pair, Path, Scalar, Sequence, describe
 from pullqueue.config.edits import delete_pair, rename_key
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import UNSAFE, Rule, edit_fix
@@ -84,7 +84,7 @@ def _unknown(unknown: UnknownKey) -> Report:
     else:
         message += f": the keys are {', '.join(f'`{name}`' for name in sorted(keys_at(level)))}"
     return Report(
-        at=place_of(unknown.pair.key),
+        at=unknown.pair.key.place,
         message=message,
         path=unknown.path,
         hint=_hint(key, level),
@@ -145,7 +145,7 @@ def misplaced_key(view: View) -> Iterator[Report]:
         if home is not None:
             where = LEVEL_NAMES[level_of(unknown.path)]
             yield Report(
-                at=place_of(unknown.pair.key),
+                at=unknown.pair.key.place,
                 message=f"`{unknown.name}` is not allowed {where}: it belongs {LEVEL_NAMES[home]}",
                 path=unknown.path,
                 hint=_acl_hint(unknown) if home == ACL_ENTRY else None,
