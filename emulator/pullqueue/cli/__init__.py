@@ -28,6 +28,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "queues": ".queues",
         "tasks": ".tasks",
         "requests": ".requests",
+        "mails": ".mails",
         "workers": ".workers",
         "activity": ".operate",
         "cron": ".cron",

@@ -50,6 +50,8 @@ _PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
     ("/faults", Pages.faults),
     ("/clock", Pages.clock),
     ("/cron", Pages.cron),
+    ("/mails", Pages.mails),
+    ("/mails/<number>", Pages.mail),
     ("/server", Pages.server),
     ("/server/reset", Pages.confirm_reset),
     ("/server/snapshot", Pages.confirm_load),

@@ -33,6 +33,7 @@ from pullqueue.control.history import (
     get_throughput,
     list_requests,
 )
+from pullqueue.control.mails import MailQuery, get_mail, list_mails
 from pullqueue.control.models import EXHAUSTED, TaskResource, Tasks
 from pullqueue.control.operations import parse_query
 from pullqueue.control.overview import (
@@ -281,6 +282,14 @@ class Pages:
         """Return the page of the cron jobs."""
         return self._page("cron", jobs=to_builtins(list_cron_jobs(self._state)))
 
+    def mails(self) -> Response:
+        """Return the page of the mails that apps have sent."""
+        return self._page("mails", mails=to_builtins(list_mails(self._state, MailQuery())))
+
+    def mail(self, number: str) -> Response:
+        """Return the page of one mail."""
+        return self._page("mail", mail=to_builtins(get_mail(self._state, number)))
+
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
         config = config_of(self._state, queues=[])  # they are not shown
@@ -443,7 +452,10 @@ class Pages:
         known = {
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},
             "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},
-            "has_cron": self._state.cron is not None,
+            "absent": {
+                *([] if self._state.cron else ["cron"]),
+                *([] if self._state.mails.latest() else ["mails"]),
+            },
             "notice": notice,
             "form": notice or Notice(text=""),
             "here": f"{request.path}?{kept}".rstrip("?"),

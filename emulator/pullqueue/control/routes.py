@@ -15,6 +15,7 @@ from pullqueue.control import (
     clock,
     cron,
     history,
+    mails,
     metrics,
     openapi,
     overview,
@@ -40,6 +41,7 @@ MODULES: Final = (
     push,
     snapshots,
     history,
+    mails,
     overview,
     metrics,
 )

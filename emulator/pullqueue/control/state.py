@@ -14,6 +14,7 @@ from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.cron_runner import CronRunner
 from pullqueue.control.delivery import Delivery
 from pullqueue.control.fault_registry import FaultRegistry
+from pullqueue.control.mail_log import MailLog
 from pullqueue.control.request_log import RequestLog
 from pullqueue.cron.file import CronJob
 from pullqueue.engine.emulator import Emulator
@@ -58,6 +59,8 @@ class ServerState:
         self.requests = RequestLog(emulator)
         self.faults = FaultRegistry(emulator)
         self.activity = ActivityLog(emulator)
+        self.mails = MailLog()
+        """What apps have sent by App Engine's mail service."""
         self.push_to = PushAddresses() if push_to is None else push_to
         """Where push tasks are sent."""
         self.signer = TokenSigner(lambda email, scopes: self.tokens.issue(email, scopes).text)

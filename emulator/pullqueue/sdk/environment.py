@@ -62,10 +62,12 @@ def _local_app(project: str | None) -> dict[str, str]:
     """Return the variables that App Engine's local development server set for an app.
 
     Google's Go package asks App Engine's metadata server for whatever of this is missing, and
-    panics where there is none. GAE_ENV, GAE_SERVICE, GAE_INSTANCE and GAE_APPLICATION would work,
-    too, but to programs in all languages they mean production, and in Go no log is written to
-    standard error with them. Go and Java put the partition before the id of the app; Python's SDK
-    reads APPLICATION_ID, so that all of them see the same entities.
+    panics where there is none; the functions of Python's `modules` read CURRENT_VERSION_ID and the
+    two beside it. GAE_ENV, GAE_SERVICE, GAE_INSTANCE and GAE_APPLICATION would work, too, but to
+    programs in all languages they mean production, as Google's documentation tells apps to find
+    out whether their Cloud SQL is there, and in Go no log is written to standard error with them.
+    Go and Java put the partition before the id of the app; Python's SDK reads APPLICATION_ID, so
+    that all of them see the same entities.
     """
     app_id = default_app_id(project)
     partition, _, app = app_id.rpartition("~")
@@ -77,6 +79,9 @@ def _local_app(project: str | None) -> dict[str, str]:
         "GAE_MODULE_VERSION": "1",
         "GAE_MINOR_VERSION": "1",
         "GAE_MODULE_INSTANCE": "0",
+        "CURRENT_MODULE_ID": "default",
+        "CURRENT_VERSION_ID": "1.1",
+        "INSTANCE_ID": "0",
         "GOOGLE_CLOUD_PROJECT": app,
     }
     if not project:

@@ -29,6 +29,7 @@ from pullqueue.push.tokens import TokenSigner
 from pullqueue.sdk import bridge
 from pullqueue.sdk.bridge import Bridge
 from pullqueue.server import origins
+from pullqueue.services import routes as service_routes
 from pullqueue.services.hosting import Services
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _INTERFACES = {
     "bridge": Interface.SDK,
     "cloudtasks": Interface.CLOUD_TASKS_REST,
     "console": Interface.CONSOLE,
+    "services": Interface.SDK,
 }
 """Interfaces by blueprint, where it is not that of the path: REST, or control for own routes."""
 _WITHOUT_PUSH_TASKS = frozenset({"api", "cloudtasks"})
@@ -69,9 +71,7 @@ def create_app(
     calls = Bridge(emulator, services=services, upstream=api_upstream)
     calls.add_committed_tasks()
     state.on_reset.append(calls.reset)
-    if services is not None:
-        state.on_services_reset.append(services.reset)
-    objects = {
+    objects: dict[type, object] = {
         Emulator: emulator,
         ServerState: state,
         Tokens: state.tokens,
@@ -80,6 +80,10 @@ def create_app(
         CloudTasks: cloud_tasks or CloudTasks(state),
         Bridge: calls,
     }
+    if services is not None:
+        state.on_services_reset.append(services.reset)
+        state.mails = services.mails
+        objects[Services] = services
     app = flask_app()
 
     def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -120,6 +124,7 @@ def flask_app() -> Flask:
         console.blueprint(),
         cloudtasks.blueprint(),
         bridge.blueprint,
+        service_routes.blueprint,
     ):
         app.register_blueprint(blueprint)
     app.add_url_rule("/", "root", lambda: redirect("/console/"))

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from pullqueue.text import did_you_mean, quoted
 
+BLOBSTORE = "blobstore"
 DATASTORE = "datastore_v3"
+MAIL = "mail"
 URLFETCH = "urlfetch"
 
 SERVICES = (
     "app_identity_service",
-    "blobstore",
+    BLOBSTORE,
     "capability_service",
     DATASTORE,
     "images",
-    "mail",
+    MAIL,
     "memcache",
     "modules",
     "search",

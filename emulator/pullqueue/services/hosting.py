@@ -5,23 +5,27 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.control.mail_log import MailLog
 from pullqueue.errors import StoreError
 from pullqueue.sdk.environment import default_app_id
-from pullqueue.services import DATASTORE, DEFAULT_SERVICES
+from pullqueue.services import BLOBSTORE, DATASTORE, DEFAULT_SERVICES
 from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:
     from pullqueue.push.addresses import PushAddresses
+    from pullqueue.services.blobs import Blob, Upload
     from pullqueue.services.journal import Journal
 
-_IN_PROCESS = frozenset({"blobstore", "images"})
+_IN_PROCESS = frozenset({BLOBSTORE, "images"})
 """The services whose stubs call the datastore by the SDK's client."""
 _DEFAULT_HOST = "localhost:8080"
 _OWNER_ONLY = 0o700
@@ -62,6 +66,8 @@ class Services:
         """The folder of blobs; None: they are in memory."""
         self.journal: Journal | None = None
         """What keeps the datastore; None: it is in memory."""
+        self.mails = MailLog()
+        """What apps have sent."""
         self._clock = clock
         self._push_to = push_to
         self._stubs: dict[str, Any] = {}
@@ -130,6 +136,41 @@ class Services:
             lock.release()
         return []
 
+    def store_upload(
+        self, session: str, fields: Iterable[tuple[str, str]], files: Iterable[tuple[str, Any]]
+    ) -> Upload:
+        """Store the files of a form that was sent to an upload URL; see `blobs.store_upload`.
+
+        Raises:
+            ApiError: the URL is not valid, a file is too large, or blobs are not hosted.
+        """
+        with self._blobs() as storage:
+            from pullqueue.services.blobs import store_upload  # noqa: PLC0415 - imports the SDK
+
+            return store_upload(storage, session, fields, files, now=self.now())
+
+    def open_blob(self, key: str) -> Blob | None:
+        """Open a blob for reading; None: there is none of that key.
+
+        Raises:
+            ApiError: blobs are not hosted.
+        """
+        with self._blobs() as storage:
+            from pullqueue.services.blobs import open_blob  # noqa: PLC0415 - imports the SDK
+
+            return open_blob(storage, key)
+
+    @contextmanager
+    def _blobs(self) -> Iterator[Any]:
+        """Yield what keeps the blobs, in a block in which the datastore can be called."""
+        if not {BLOBSTORE, DATASTORE} <= self.names:
+            raise ApiError(
+                f"this server does not host {BLOBSTORE} with {DATASTORE}: name both in --services",
+                status=404,
+            )
+        with self._locks[BLOBSTORE], self._client(BLOBSTORE):
+            yield self._stub(BLOBSTORE).storage
+
     def _stub(self, service: str) -> Any:
         if service not in self._stubs:
             from pullqueue.services.stubs import make_stub  # noqa: PLC0415 - imports the SDK
@@ -148,9 +189,7 @@ class Services:
             raise apiproxy_errors.FeatureNotEnabledError(
                 f"the service {service} needs {DATASTORE}: name it in --services, too"
             )
-        return use_local_client(
-            self, self._stub("blobstore") if "blobstore" in self.names else None
-        )
+        return use_local_client(self, self._stub(BLOBSTORE) if BLOBSTORE in self.names else None)
 
     def tasks(self) -> list[tuple[int, bytes]]:
         """Return the tasks of commits that no queue has, as a crash came between, with numbers."""
@@ -173,10 +212,15 @@ class Services:
             for name in sorted(self.names, key=lambda name: name not in _IN_PROCESS):
                 stack.enter_context(self._locks[name])
             self._stubs.clear()
+            self.mails.clear()
             if self.journal is not None:
                 self.journal.clear()
             if self.blobs is not None:
                 shutil.rmtree(self.blobs, ignore_errors=True)
+
+    def now(self) -> datetime:
+        """Return the time of the server."""
+        return self._clock.now()
 
     def seconds(self) -> float:
         """Return the time of the server, in seconds since 1970."""

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
+from pullqueue.control.mail_log import Attachment, Mail
 from pullqueue.sdk.imports import (
     api_base_pb2,
     apiproxy_errors,
@@ -20,7 +21,7 @@ from pullqueue.sdk.imports import (
     full_app_id,
 )
 from pullqueue.sdk.protocol import DEADLINE_SECONDS
-from pullqueue.services import DATASTORE
+from pullqueue.services import BLOBSTORE, DATASTORE, MAIL
 
 if TYPE_CHECKING:
     from pullqueue.services.hosting import Services
@@ -85,7 +86,7 @@ def use_local_client(services: Services, blobstore: Any) -> Iterator[None]:
     stubs = apiproxy_stub_map.APIProxyStubMap()
     stubs.RegisterStub(DATASTORE, _LocalDatastore(services))
     if blobstore is not None:
-        stubs.RegisterStub("blobstore", blobstore)
+        stubs.RegisterStub(BLOBSTORE, blobstore)
     with (
         _client_lock,
         patch.object(apiproxy_stub_map, "apiproxy", stubs),
@@ -123,12 +124,13 @@ def _simple(module: str, name: str) -> Callable[[Services], Any]:
 
 
 def _blobstore(services: Services) -> Any:
+    from pullqueue.services.blobs import BlobFolder  # noqa: PLC0415 - imported when it is used
+
     module = _imported("blobstore.blobstore_stub")
     if services.blobs is None:
         storage = _imported("blobstore.dict_blob_storage").DictBlobStorage()
     else:
-        files = _imported("blobstore.file_blob_storage")
-        storage = files.FileBlobStorage(str(services.blobs), services.app_id)
+        storage = BlobFolder(services.blobs)
     return module.BlobstoreServiceStub(storage, request_data=_request_info(services))
 
 
@@ -147,6 +149,38 @@ def _images(_: Services) -> Any:
     raise apiproxy_errors.FeatureNotEnabledError(
         "the service images needs a Pillow older than 10 where the server runs: "
         "pip install 'pillow<10'"
+    )
+
+
+def _mail(services: Services) -> Any:
+    stub = _imported("mail_stub")
+
+    class Mails(stub.MailServiceStub):  # type: ignore[misc,name-defined]
+        """Keeps mails where they are listed."""
+
+        def MakeSyncCall(
+            self, service: str, call: str, request: Any, response: Any, request_id: Any = None
+        ) -> None:
+            super().MakeSyncCall(service, call, request, response, request_id)
+            self.Clear()  # it keeps all, with their attachments
+            services.mails.add(_mail_of(request), services.now().isoformat())
+
+    return Mails()
+
+
+def _mail_of(message: Any) -> Mail:
+    return Mail(
+        sender=message.Sender,
+        to=list(message.To),
+        cc=list(message.Cc),
+        bcc=list(message.Bcc),
+        reply_to=message.ReplyTo or None,
+        subject=message.Subject,
+        attachments=[
+            Attachment(name=each.FileName, bytes=len(each.Data)) for each in message.Attachment
+        ],
+        text=message.TextBody if message.HasField("TextBody") else None,
+        html=message.HtmlBody if message.HasField("HtmlBody") else None,
     )
 
 
@@ -196,7 +230,7 @@ _SERVICES = {
             )
         },
     ),
-    "blobstore": _Service(
+    BLOBSTORE: _Service(
         _blobstore,
         f"{_API}blobstore.blobstore_service_pb2",
         methods={"DeleteBlob": ("DeleteBlobRequest", "VoidProto")},
@@ -222,8 +256,8 @@ _SERVICES = {
         },
     ),
     "images": _Service(_images, f"{_API}images.images_service_pb2", "Images"),
-    "mail": _Service(
-        _simple("mail_stub", "MailServiceStub"),
+    MAIL: _Service(
+        _mail,
         f"{_API}mail_service_pb2",
         methods=dict.fromkeys(("Send", "SendToAdmins"), ("MailMessage", "VoidProto")),
     ),

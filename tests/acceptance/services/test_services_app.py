@@ -145,3 +145,14 @@ def test_python_and_the_server_agree_on_the_project(folder: Path) -> None:
 
     assert refused.returncode == 1
     assert 'application id "dev~my-app" is not that of this server, which was' in refused.stderr
+
+
+def test_an_app_knows_its_module(folder: Path) -> None:
+    """By the SDK's functions, which read variables that name no production."""
+    show = (
+        "from google.appengine.api.modules import *; "
+        "print(get_current_module_name(), get_current_version_name(), get_current_instance_id())"
+    )
+    shown = completed([*EXEC, "--", sys.executable, "-W", "ignore", "-c", show], cwd=folder)
+
+    assert (shown.returncode, shown.stdout) == (0, "default 1 0\n"), shown.stderr

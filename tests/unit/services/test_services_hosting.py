@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import sys
 from collections.abc import Callable
 from contextlib import closing
 from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from programs import completed
 from served import free_port
 from services_client import APP, Client, RefusedError, datastore_pb, memcache
 
 from pullqueue import Emulator, ManualClock
+from pullqueue.api.errors import ApiError
+from pullqueue.control.operations import call
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.sdk.imports import remote_api
 from pullqueue.server.lifecycle import Server
@@ -203,38 +207,115 @@ def test_the_app_is_where_push_tasks_are_sent(serve: Serve) -> None:
     assert login.login_url.endswith(f"continue=http%3A//localhost%3A{port}/mine")
 
 
-# Google's stub leaves the file that it reads to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_blobs_are_in_the_folder_of_data(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their stub keeps what it knows of them in the datastore of the server, under its app."""
-    monkeypatch.setenv("AUTH_DOMAIN", "")  # so that it is restored
-    monkeypatch.delenv("AUTH_DOMAIN")
-    client = Client(serve(data=tmp_path).url)
+def upload_url(client: Client, **fields: Any) -> str:
+    """Return the path of an upload URL."""
     blobs = api("blobstore.blobstore_service_pb2")
-    storage = api("blobstore.file_blob_storage").FileBlobStorage(str(tmp_path / "blobs"), APP)
-    url = client.call(
-        "blobstore",
-        "CreateUploadURL",
-        blobs.CreateUploadURLRequest(success_path="/done"),
-        blobs.CreateUploadURLResponse(),
-    ).url
+    request = blobs.CreateUploadURLRequest(success_path="/done", **fields)
+    url = client.call("blobstore", "CreateUploadURL", request, blobs.CreateUploadURLResponse()).url
     assert url.startswith("http://localhost:8080/_ah/upload/")
-    storage.StoreBlob("mine", BytesIO(b"picture"))
-    info = client.key("mine", kind="__BlobInfo__")
-    client.put_key(info)
-    asked = blobs.FetchDataRequest(blob_key="mine", start_index=0, end_index=3)
+    return str(url.removeprefix("http://localhost:8080"))
 
-    found = client.call("blobstore", "FetchData", asked, blobs.FetchDataResponse())
-    assert found.data == b"pict"
-    deletion = blobs.DeleteBlobRequest(blob_key=["mine"])
+
+def encoded_key(reference: Any) -> str:
+    """Return a key as it is in a URL."""
+    return base64.urlsafe_b64encode(reference.SerializeToString()).decode().rstrip("=")
+
+
+def fetched(client: Client, key: str) -> bytes:
+    """Return the beginning of a blob."""
+    blobs = api("blobstore.blobstore_service_pb2")
+    asked = blobs.FetchDataRequest(blob_key=key, start_index=0, end_index=3)
+    return bytes(client.call("blobstore", "FetchData", asked, blobs.FetchDataResponse()).data)
+
+
+def delete_blob(client: Client, key: str) -> None:
+    """Delete a blob."""
+    blobs = api("blobstore.blobstore_service_pb2")
+    deletion = blobs.DeleteBlobRequest(blob_key=[key])
     client.call("blobstore", "DeleteBlob", deletion, blobs.FetchDataResponse())
 
-    assert client.get_key(info) is None
+
+# Google's stub leaves the file that it reads to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_blobs_are_in_the_folder_of_data(serve: Serve, tmp_path: Path) -> None:
+    """Their stub keeps what it knows of them in the datastore of the server, under its app."""
+    server = serve(data=tmp_path)
+    client = Client(server.url)
+    files = {"photo": ("a.png", b"picture", "image/png")}
+    form = requests.post(server.url + upload_url(client), files=files, timeout=60).json()
+    (key,) = re.findall('blob-key="(.*?)"', form["body"])
+    (file,) = (tmp_path / "blobs").iterdir()
+
+    assert (form["path"], file.read_bytes()) == ("/done", b"picture")
+    assert fetched(client, key) == b"pict"
+    part = requests.get(f"{server.url}/_ah/blobs/{key}", headers={"Range": "bytes=-3"}, timeout=60)
+    assert (part.status_code, part.content) == (206, b"ure")
+    delete_blob(client, key)
+
+    assert not file.exists()
+    assert requests.get(f"{server.url}/_ah/blobs/{key}", timeout=60).status_code == 404
     with pytest.raises(RefusedError) as refused:
-        client.call("blobstore", "FetchData", asked, blobs.FetchDataResponse())
-    assert refused.value.code == blobs.BlobstoreServiceError.BLOB_NOT_FOUND
+        fetched(client, key)
+    errors = api("blobstore.blobstore_service_pb2").BlobstoreServiceError
+    assert refused.value.code == errors.BLOB_NOT_FOUND
+
+
+def test_the_key_of_a_blob_names_no_other_file(serve: Serve, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("mine")
+    client = Client(serve(data=tmp_path / "data").url)
+
+    delete_blob(client, f"x{other}")
+    delete_blob(client, "x../../../other.txt")
+
+    assert other.exists()
+
+
+def test_an_upload_without_a_valid_url_is_refused(serve: Serve) -> None:
+    """The key of another entity is none, and files for Cloud Storage cannot be kept."""
+    server = serve()
+    client = Client(server.url)
+    entity = client.put("a")
+    storage = upload_url(client, gs_bucket_name="bucket")
+    for path, status, problem in (
+        ("/_ah/upload/nonsense", 404, "get a new one by blobstore.create_upload_url"),
+        (f"/_ah/upload/{encoded_key(entity)}", 404, "get a new one by blobstore.create_upload_url"),
+        (storage, 501, "call blobstore.create_upload_url without gs_bucket_name"),
+    ):
+        answer = requests.post(server.url + path, files={"a": ("a", b"1")}, timeout=60)
+        assert answer.status_code == status
+        assert problem in answer.json()["error"]["message"]
+
+
+def test_mails_are_kept_until_a_reset(serve: Serve, clock: ManualClock) -> None:
+    """With what they say, but not with their files; the server's clock tells when."""
+    server = serve()
+    messages = api("mail_service_pb2")
+    mail = messages.MailMessage(
+        Sender="a@example.com", To=["b@example.com"], Bcc=["c@example.com"], Subject="Hé",
+        TextBody="text", HtmlBody="<p>html", ReplyTo="r@example.com",
+    )  # fmt: skip
+    mail.Attachment.add(FileName="a.txt", Data=b"123")
+    admins = messages.MailMessage(Sender="a@example.com", Subject="All", TextBody="")
+    for method, message in (("Send", mail), ("SendToAdmins", admins)):
+        Client(server.url).call("mail", method, message, api("api_base_pb2").VoidProto())
+
+    second, first = call(server.state, "listMails")["mails"]
+    shown = call(server.state, "getMail", path={"number": "1"})["mail"]
+
+    assert (first.number, first.time, first.subject) == (1, clock.now().isoformat(), "Hé")
+    assert (second.number, second.to, second.subject) == (2, [], "All")
+    assert (shown.to, shown.bcc, shown.reply_to) == (
+        ["b@example.com"], ["c@example.com"], "r@example.com",
+    )  # fmt: skip
+    assert (shown.text, shown.html) == ("text", "<p>html")
+    assert [(each.name, each.bytes) for each in shown.attachments] == [("a.txt", 3)]
+    server.state.reset()
+    assert len(call(server.state, "listMails", query={"limit": "1"})["mails"]) == 1
+    server.state.reset(services=True)
+    assert call(server.state, "listMails")["mails"] == []
+    with pytest.raises(ApiError, match='mail "1" is not kept'):
+        call(server.state, "getMail", path={"number": "1"})
 
 
 def test_blobs_need_the_datastore(serve: Serve) -> None:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
+from functools import partial, update_wrapper
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import TracebackType
+
+    from _typeshed.wsgi import WSGIApplication
 
 TICKET_VARIABLE = "HTTP_X_APPENGINE_API_TICKET"
 TICKET = "pullqueue"
@@ -49,8 +51,20 @@ variables: dict[str, str] = {}
 `wrap_wsgi_app` copies the environment, as it was when the app was wrapped, for every request.
 """
 
-_ADDRESS_VARIABLES = ("API_HOST", "API_PORT")
+UPLOAD_PATH = "/_ah/upload/"
+"""What the paths of upload URLs begin with, in the app as at the server."""
+BLOB_PATH = "/_ah/blobs/"
+"""Where the server has blobs, by their keys."""
 
+_ADDRESS_VARIABLES = ("API_HOST", "API_PORT")
+_BLOB_KEY = "x-appengine-blobkey"
+_BLOB_RANGE = "x-appengine-blobrange"
+_UNSET_TYPES = ("", "None", "application/vnd.google.appengine.auto")
+"""The types of a response for which that of the blob is sent; frameworks write None as a text."""
+_BLOCK_BYTES = 1 << 16
+
+_API = "google.appengine.api"
+_BLOBS = "blob_middleware"
 _STUB_MAP = "google.appengine.api.apiproxy_stub_map"
 _DEFAULT_STUB = "google.appengine.runtime.default_api_stub"
 _CLOUD_TASKS = "google.appengine.api.taskqueue.cloudtask"
@@ -150,6 +164,34 @@ def verify_own_tokens(id_token: Any) -> None:
     id_token.verify_token = verify_token
 
 
+def serve_blobs(app: WSGIApplication) -> WSGIApplication:
+    """Wrap a WSGI app so that the server stores and serves its blobs."""
+    # From Python 3.13 on the threads of a wrapped app begin with an empty environment.
+    address = {name: os.environ.get(name) for name in _ADDRESS_VARIABLES}
+
+    def find_address() -> tuple[str, int]:
+        host, port = (variables.get(name) or address[name] for name in _ADDRESS_VARIABLES)
+        return str(host), int(port or 0)
+
+    spec = spec_from_file_location(_BLOBS, Path(__file__).with_name(f"{_BLOBS}.py"))
+    if spec is None or spec.loader is None:
+        return app
+    blobs = module_from_spec(spec)
+    spec.loader.exec_module(blobs)
+    wrapped: WSGIApplication = blobs.BlobMiddleware(app, find_address)
+    return wrapped
+
+
+def _wrap_with_blobs(api: Any) -> None:
+    """Make the SDK's `wrap_wsgi_app` wrap an app so that blobs are stored and served, too."""
+    wrap = api.wrap_wsgi_app
+
+    def wrap_wsgi_app(app: Any, *args: Any, **kwargs: Any) -> Any:
+        return serve_blobs(wrap(app, *args, **kwargs))
+
+    api.wrap_wsgi_app = update_wrapper(wrap_wsgi_app, wrap)
+
+
 def with_app_id(get: Callable[..., str], default: str) -> Callable[..., str]:
     """Return the SDK's `full_app_id.get` with an id where the environment has none.
 
@@ -213,12 +255,14 @@ def _have_ticket(context: Any) -> None:
 class _AfterImport(MetaPathFinder):
     """Finds some modules of the SDK as usual, and acts when they are loaded.
 
-    Any program that uses bundled services imports the first. The second imports the first, so it
-    may be half loaded when the first is there: it can be changed only when it is complete.
+    Any program that uses bundled services imports that of stubs. The one of their default imports
+    it, so it may be half loaded when the first is there: it can be changed only when it is
+    complete.
     """
 
     def __init__(self) -> None:
         self._actions: dict[str, Callable[[], object]] = {
+            _API: lambda: _wrap_with_blobs(sys.modules[_API]),
             _STUB_MAP: lambda: import_module(_DEFAULT_STUB),
             _DEFAULT_STUB: grant_tickets,
             _CLOUD_TASKS: lambda: use_cloud_tasks(sys.modules[_CLOUD_TASKS]),

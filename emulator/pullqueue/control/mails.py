@@ -1,0 +1,39 @@
+"""Operations on the mails that apps have sent."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from pullqueue.api.errors import ApiError
+from pullqueue.control.mail_log import KEPT, ListedMail, Mail
+from pullqueue.control.models import Model
+from pullqueue.control.operations import operation
+from pullqueue.control.state import ServerState
+from pullqueue.text import quoted
+
+
+class MailQuery(Model):
+    """Which mails are listed."""
+
+    limit: Annotated[int, Meta(ge=1, le=KEPT)] = 100
+
+
+@operation("GET", "/mails", key="mails")
+def list_mails(state: ServerState, query: MailQuery) -> list[ListedMail]:
+    """List the mails that apps have sent, the latest first; they are kept, and not delivered."""
+    names = ListedMail.__struct_fields__
+    return [
+        ListedMail(**{name: getattr(mail, name) for name in names})
+        for mail in state.mails.latest()[: query.limit]
+    ]
+
+
+@operation("GET", "/mails/{number}", key="mail")
+def get_mail(state: ServerState, number: str) -> Mail:
+    """Return a mail with its bodies."""
+    for mail in state.mails.latest():
+        if str(mail.number) == number:
+            return mail
+    raise ApiError(f"mail {quoted(number)} is not kept: only the latest are", status=404)

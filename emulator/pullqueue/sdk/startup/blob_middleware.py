@@ -1,0 +1,152 @@
+"""What App Engine's front end does with blobs, for a WSGI app without one.
+
+A form that is sent to an upload URL of the app goes to the server, which stores its files. The app
+gets a form with their keys, at the path that it has named. A response of the app with the header
+X-AppEngine-BlobKey gets the blob as its body.
+
+Like `sitecustomize` it imports nothing of pullqueue, which need not be installed where the app is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+    _Error = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
+
+UPLOAD_PATH = "/_ah/upload/"
+"""What the paths of upload URLs begin with, in the app as at the server."""
+BLOB_PATH = "/_ah/blobs/"
+"""Where the server has blobs, by their keys."""
+
+_KEY = "x-appengine-blobkey"
+_RANGE = "x-appengine-blobrange"
+_OF_THE_BLOB = ("content-length", "content-range", "accept-ranges")
+_NO_TYPES = ("", "None", "application/vnd.google.appengine.auto")
+"""Types of a response in place of which that of the blob is sent; frameworks write None as text."""
+_BLOCK_BYTES = 1 << 16
+
+
+class BlobMiddleware:
+    """A WSGI app whose uploads are stored, and whose blobs are served, by a server."""
+
+    def __init__(self, app: WSGIApplication, address: Callable[[], tuple[str, int]]) -> None:
+        """Wrap an app; `address` returns the server's host and port."""
+        self._app = app
+        self._address = address
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Respond to a request."""
+        path = environ.get("PATH_INFO", "")
+        if environ["REQUEST_METHOD"] == "POST" and path.startswith(UPLOAD_PATH):
+            refusal = self._store(environ, path)
+            if refusal is not None:
+                status, body = refusal
+                start_response(status, [("Content-Type", "application/json")])
+                return [body]
+        response = _Response(start_response)
+        blocks = self._app(environ, response.start)
+        return blocks if response.is_passed_on else self._respond(blocks, response, environ)
+
+    def _store(self, environ: WSGIEnvironment, path: str) -> tuple[str, bytes] | None:
+        """Store an upload and make the request that of the app; return what refuses it."""
+        length = environ.get("CONTENT_LENGTH") or "0"
+        headers = {"Content-Type": environ.get("CONTENT_TYPE", ""), "Content-Length": length}
+        sent = _blocks_of(environ["wsgi.input"], int(length))
+        with self._ask("POST", quote(path), headers, sent) as response:
+            answer = response.read()
+        if response.status != 200:
+            return f"{response.status} {response.reason}", answer
+        form = json.loads(answer)
+        url, body = urlsplit(form["path"]), form["body"].encode()
+        environ["PATH_INFO"] = unquote(url.path, "latin-1")
+        environ["QUERY_STRING"] = url.query
+        environ["CONTENT_TYPE"] = form["content_type"]
+        environ["CONTENT_LENGTH"] = str(len(body))
+        environ["wsgi.input"] = BytesIO(body)
+        return None
+
+    def _respond(
+        self, blocks: Iterable[bytes], response: _Response, environ: WSGIEnvironment
+    ) -> Iterator[bytes]:
+        """Yield the response of the app, or the blob that it names."""
+        try:
+            for block in blocks:
+                if response.blob_key:
+                    break
+                yield block
+        finally:
+            if hasattr(blocks, "close"):
+                blocks.close()
+        if not response.blob_key:
+            return
+        wanted = response.blob_range or environ.get("HTTP_RANGE")
+        verb = "HEAD" if environ["REQUEST_METHOD"] == "HEAD" else "GET"
+        headers = {"Range": wanted} if wanted else {}
+        with self._ask(verb, f"{BLOB_PATH}{quote(response.blob_key, '')}", headers) as blob:
+            response.start_blob(blob)
+            while block := blob.read(_BLOCK_BYTES):
+                yield block
+
+    @contextmanager
+    def _ask(
+        self, verb: str, path: str, headers: dict[str, str], body: Iterable[bytes] = ()
+    ) -> Iterator[HTTPResponse]:
+        """Yield the response of the server to a request."""
+        with closing(HTTPConnection(*self._address())) as connection:
+            connection.request(verb, path, body or None, headers)
+            yield connection.getresponse()
+
+
+class _Response:
+    """The beginning of a response, held back if a blob is to follow."""
+
+    def __init__(self, start_response: StartResponse) -> None:
+        self._start = start_response
+        self._status = ""
+        self._headers: list[tuple[str, str]] = []
+        self.is_passed_on = False
+        self.blob_key = ""
+        self.blob_range = ""
+
+    def start(
+        self, status: str, headers: list[tuple[str, str]], error: _Error | None = None
+    ) -> Callable[[bytes], Any]:
+        """Begin the response, as `start_response` of WSGI."""
+        values = {name.lower(): value for name, value in headers}
+        self.blob_key = values.get(_KEY, "")
+        if not self.blob_key:
+            self.is_passed_on = True
+            return self._start(status, headers, *([error] if error else []))
+        self.blob_range = values.get(_RANGE, "")
+        self._status, self._headers = status, headers
+        return lambda _: None  # the body of the app is not sent
+
+    def start_blob(self, blob: HTTPResponse) -> None:
+        """Begin the response to which the server has sent the body."""
+        from_blob = {_KEY, _RANGE, *_OF_THE_BLOB}
+        types = [value for name, value in self._headers if name.lower() == "content-type"]
+        if not blob.status < 300 or not types or types[-1] in _NO_TYPES:
+            from_blob.add("content-type")
+        served = {"content-type", *_OF_THE_BLOB} & from_blob
+        headers = [each for each in self._headers if each[0].lower() not in from_blob]
+        headers += [each for each in blob.getheaders() if each[0].lower() in served]
+        status = self._status if blob.status == 200 else f"{blob.status} {blob.reason}"
+        self._start(status, headers)
+
+
+def _blocks_of(stream: Any, length: int) -> Iterator[bytes]:
+    """Yield what a request has sent, of that many bytes."""
+    while length > 0 and (block := stream.read(min(length, _BLOCK_BYTES))):
+        length -= len(block)
+        yield block

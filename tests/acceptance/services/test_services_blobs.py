@@ -1,0 +1,127 @@
+"""A real app with a blobstore: uploads, downloads, and the mails that it sends meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+from executing import EXEC
+from programs import completed, running
+from push_app import until
+from served import free_port
+
+APP = (sys.executable, "-W", "ignore", str(Path(__file__).parent / "photos.py"))
+PHOTO = bytes(range(256)) * 1000
+FILES = {"photo": ('one "1" é.png', PHOTO, "image/png"), "none": ("", b"", "")}
+
+
+def responds(url: str) -> bool:
+    """Return whether an app responds."""
+    try:
+        return requests.get(url, timeout=60).ok
+    except requests.ConnectionError:
+        return False
+
+
+@contextmanager
+def photo_app(folder: Path, *options: str) -> Iterator[tuple[str, str]]:
+    """Run the app under `exec`; yield its address, and that of the server."""
+    (folder / "queue.yaml").write_text("queue: []")
+    app, server = free_port(), free_port()
+    url = f"http://localhost:{app}"
+    command = (*EXEC, "--port", str(server), "--push-to", url, *options, "--", *APP)
+    with running(*command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(app)) as process:
+        until(lambda: responds(url) or process.poll() is not None)
+        yield url, f"127.0.0.1:{server}"
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The app."""
+    with photo_app(tmp_path_factory.mktemp("photos")) as app:
+        yield app
+
+
+def upload(url: str, **options: str) -> requests.Response:
+    """Send a form with a photo to an upload URL."""
+    return requests.post(url, files=FILES, data={"title": "tea & é"}, timeout=60, **options)  # type: ignore[arg-type]
+
+
+def test_an_upload_is_stored_and_reaches_the_app(app: tuple[str, str]) -> None:
+    """Google's parser finds it in the form, with the other fields and the browser's cookies."""
+    url = requests.get(app[0], timeout=60).text
+    assert url.startswith(f"{app[0]}/_ah/upload/")
+    answer = upload(url, cookies={"user": "me"}).json()  # type: ignore[arg-type]
+
+    ((key, name, kind, size, md5),) = answer.pop("photos")
+    digest = hashlib.md5(PHOTO, usedforsecurity=False).hexdigest()
+    assert (name, kind, size, md5) == ("one %221%22 é.png", "image/png", len(PHOTO), digest)
+    assert answer == {
+        "known": [len(PHOTO)], "fields": {"title": "tea & é"}, "from": "form", "cookie": "me",
+    }  # fmt: skip
+    photo = requests.get(f"{app[0]}/photos/{key}", timeout=60)
+    assert (photo.status_code, photo.content) == (200, PHOTO)
+    assert photo.headers["Content-Type"] == "image/png"
+    assert "X-AppEngine-BlobKey" not in photo.headers
+
+
+def test_a_part_of_a_blob_is_served(app: tuple[str, str]) -> None:
+    """The range that the browser wants; a type of the app replaces that of the blob."""
+    key = upload(requests.get(app[0], timeout=60).text).json()["photos"][0][0]
+    url, wanted = f"{app[0]}/photos/{key}", {"Range": "bytes=10-19"}
+
+    part = requests.get(f"{url}?type=text/css", headers=wanted, timeout=60)
+    assert (part.status_code, part.content) == (206, PHOTO[10:20])
+    assert part.headers["Content-Range"] == f"bytes 10-19/{len(PHOTO)}"
+    assert part.headers["Content-Type"] == "text/css"
+    head = requests.head(url, timeout=60)
+    assert (head.status_code, head.headers["Content-Length"]) == (200, str(len(PHOTO)))
+    past = requests.get(url, headers={"Range": f"bytes={len(PHOTO)}-"}, timeout=60)
+    assert past.status_code == 416
+    assert requests.get(f"{app[0]}/photos/none", timeout=60).status_code == 404
+
+
+def test_an_upload_is_refused_with_the_reason(app: tuple[str, str]) -> None:
+    """A URL is for one upload, of at most the size that the app has named."""
+    url = requests.get(app[0], timeout=60).text
+    assert upload(url).ok
+    again = upload(url)
+    assert again.status_code == 404
+    assert "was used already" in again.json()["error"]["message"]
+
+    large = upload(requests.get(f"{app[0]}?limit=1000", timeout=60).text)
+    assert large.status_code == 413
+    message = large.json()["error"]["message"]
+    assert message == "the upload has 256000 bytes, max_bytes_per_blob of its URL is 1000"
+
+
+def test_mails_are_listed(app: tuple[str, str]) -> None:
+    """By the command, until a reset of the services."""
+    upload(requests.get(app[0], timeout=60).text)
+    command = (sys.executable, "-m", "pullqueue")
+    where = ("--url", app[1])
+
+    listed = completed([*command, "mails", *where], check=True).stdout
+    assert "me@example.com  New: one %221%22 é.png" in " ".join(listed.split(" ")), listed
+    number = listed.splitlines()[1].split()[0]
+    shown = completed([*command, "mails", number, *where], check=True).stdout
+    assert shown.startswith("From: shop@example.com\nTo: me@example.com\nSubject: New: one ")
+    assert shown.endswith("\ntext:\nLook!\n")
+    completed([*command, "reset", "--services", "--yes", *where], check=True)
+    assert completed([*command, "mails", *where], check=True).stdout == "no mails\n"
+
+
+def test_blobs_outlive_the_app(tmp_path: Path) -> None:
+    """They are in the folder of `--data`, each a file."""
+    with photo_app(tmp_path, "--data", "data") as (url, _):
+        key = upload(requests.get(url, timeout=60).text).json()["photos"][0][0]
+    (file,) = (tmp_path / "data" / "blobs").iterdir()
+    assert file.read_bytes() == PHOTO
+    with photo_app(tmp_path, "--data", "data") as (url, _):
+        assert requests.get(f"{url}/photos/{key}", timeout=60).content == PHOTO
