@@ -26,10 +26,10 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface
 from pullqueue.engine.interceptors import Caller, Touched, amend_origin, called_by
 from pullqueue.push.tokens import TokenSigner
-from pullqueue.sdk import bridge
-from pullqueue.sdk.bridge import Bridge
 from pullqueue.server import origins
+from pullqueue.services import bridge
 from pullqueue.services import routes as service_routes
+from pullqueue.services.bridge import Bridge
 from pullqueue.services.hosting import Services
 
 if TYPE_CHECKING:

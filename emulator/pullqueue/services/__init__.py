@@ -1,7 +1,7 @@
 """App Engine's other bundled services, by the stubs that Google's SDK has for tests.
 
-`Services` hosts them for the bridge (`sdk/bridge.py`). Nothing here imports the SDK before the
-first call to a service; where the SDK is missing, the response to that call says so.
+`Services` hosts them for the bridge, by which the runtimes of apps call them and the task queue.
+The SDK is imported by the first call; where it is missing, the response to that call says so.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import sys
 
 from pullqueue import InvalidTagError
 from pullqueue.extras import install_command
-from pullqueue.sdk import bridge
 from pullqueue.sdk.imports import remote_api
+from pullqueue.services import bridge
 
 RpcError = remote_api.RpcError
 

@@ -19,9 +19,10 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
 from pullqueue.sdk import SdkMissingError
 from pullqueue.sdk.environment import BRIDGE_PATH
+from pullqueue.services.hosting import Services
 
 if TYPE_CHECKING:
-    from pullqueue.sdk.wire import CallServer, HostedServices
+    from pullqueue.services.wire import CallServer
 
 _CONTENT_TYPE = "application/octet-stream"
 _DEADLINE_HEADER = "X-Google-RPC-Service-Deadline"
@@ -43,7 +44,7 @@ class Bridge:
         self,
         emulator: Emulator,
         *,
-        services: HostedServices | None = None,
+        services: Services | None = None,
         upstream: str | None = None,
     ) -> None:
         """Answer calls to `services`, too; pass others on to `upstream`, a `host:port`."""
@@ -74,7 +75,7 @@ class Bridge:
     def _server(self) -> CallServer:
         with self._lock:
             if self._call_server is None:
-                from pullqueue.sdk.wire import CallServer  # noqa: PLC0415 - imports the SDK
+                from pullqueue.services.wire import CallServer  # noqa: PLC0415 - imports the SDK
 
                 self._call_server = CallServer(
                     self._emulator, services=self._services, upstream=self._upstream

@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.emulator import Emulator
@@ -19,6 +19,7 @@ from pullqueue.sdk.protocol import DEADLINE_SECONDS, logged_call
 from pullqueue.sdk.startup.sitecustomize import TICKET
 from pullqueue.sdk.stub import CALLS, DATASTORE, SERVICE, no_such_call
 from pullqueue.sdk.transactions import TransactionalStub
+from pullqueue.services.hosting import Services
 from pullqueue.text import quoted
 
 _UPSTREAM_SECONDS = 60.0
@@ -44,33 +45,6 @@ _RPC_ERRORS = {
 }
 
 
-class HostedServices(Protocol):
-    """The services other than the task queue that a server hosts."""
-
-    names: frozenset[str]
-
-    def find_messages(self, service: str, method: str) -> tuple[Any, Any] | None:
-        """Return the classes of the request and the response of a method; None: it has none."""
-
-    def call(
-        self,
-        service: str,
-        method: str,
-        request: Any,
-        response: Any,
-        *,
-        seconds: float,
-        tasks: Sequence[bytes],
-    ) -> list[int]:
-        """Make a call; return the numbers of the tasks of a commit."""
-
-    def tasks(self) -> list[tuple[int, bytes]]:
-        """Return the tasks of commits that no queue has, with their numbers."""
-
-    def delete_tasks(self, numbers: Sequence[int]) -> None:
-        """Delete tasks that their queue has."""
-
-
 class CallServer:
     """Answers calls to the task queue service with an emulator's queues."""
 
@@ -78,7 +52,7 @@ class CallServer:
         self,
         emulator: Emulator,
         *,
-        services: HostedServices | None = None,
+        services: Services | None = None,
         upstream: str | None = None,
     ) -> None:
         """Answer calls to `services`, too; pass others on to `upstream`, a `host:port`.
