@@ -17,8 +17,8 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.stores import open_store
-from pullqueue.testing.emulation import emulated, queue_config, read_config
-from pullqueue.testing.run_tasks import first_responses_lost
+from pullqueue.testing.emulating import emulated, queue_config, read_config
+from pullqueue.testing.running import first_responses_lost
 from pytest_pullqueue.reports import EMULATOR, NO_QUEUE_YAML
 from pytest_pullqueue.settings import MARKER, Settings
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pullqueue import Emulator
     from pullqueue.sdk.stub import EmulatorStub
     from pullqueue.testing import Faults, FixtureClock, LiveServer
-    from pullqueue.testing.emulation import ConfigSource
+    from pullqueue.testing.emulating import ConfigSource
     from pytest_pullqueue.intercepting import InterceptedRequests
     from pytest_pullqueue.settings import Settings
 

@@ -76,8 +76,8 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         states = [(name, state) for name, state in _states(item, message) if state]
         several = len(states) > 1
         report.sections += [(f"{_TITLE}: {name}" if several else _TITLE, s) for name, s in states]
-    if "pullqueue.testing.emulation" in sys.modules:
-        from pullqueue.testing.emulation import latest  # noqa: PLC0415 - is loaded
+    if "pullqueue.testing.emulating" in sys.modules:
+        from pullqueue.testing.emulating import latest  # noqa: PLC0415 - is loaded
 
         latest[:] = [emulation for emulation in latest if not emulation.has_ended]
 
@@ -113,8 +113,8 @@ def _states(item: pytest.Item, message: str) -> Iterator[tuple[str, str]]:
         from pullqueue.testing.describing import describe_rest  # noqa: PLC0415 - is loaded
 
         yield "pullqueue_emulator", describe_rest(emulator, message)
-    if "pullqueue.testing.emulation" in sys.modules:
-        from pullqueue.testing.emulation import latest  # noqa: PLC0415 - is loaded
+    if "pullqueue.testing.emulating" in sys.modules:
+        from pullqueue.testing.emulating import latest  # noqa: PLC0415 - is loaded
 
         for number, emulation in enumerate(latest, 1):
             yield f"emulation {number}", emulation.describe(message)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pullqueue.testing.emulation import ConfigSource, QueueEntries
+    from pullqueue.testing.emulating import ConfigSource, QueueEntries
     from pullqueue.testing.freezing import FreezerChoice
 
 MARKER = "pullqueue"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -53,6 +54,14 @@ def test_the_names_are_sorted_and_exist() -> None:
     """`__all__` is what the package offers."""
     assert pullqueue.__all__ == sorted(pullqueue.__all__)
     assert [name for name in pullqueue.__all__ if not hasattr(pullqueue, name)] == []
+
+
+def test_no_public_name_is_hidden_by_a_module() -> None:
+    """From Python 3.13 on, pydoc shows a module of a package before a function of its name."""
+    for name, path in MODULES.items():
+        if path.name == "__init__.py":
+            public = {*getattr(import_module(name), "__all__", ())}
+            assert not public & {each.stem for each in path.parent.iterdir()}, name
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

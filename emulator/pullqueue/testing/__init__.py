@@ -22,8 +22,8 @@ from pullqueue.testing.assertions import (
 from pullqueue.testing.clock import FixtureClock, exhaust
 from pullqueue.testing.crash import Crash, CrashFailure, CrashTestError, crash_test
 from pullqueue.testing.describing import describe
-from pullqueue.testing.drain import drain, drain_async
-from pullqueue.testing.emulation import Emulation, emulation
+from pullqueue.testing.draining import drain, drain_async
+from pullqueue.testing.emulating import Emulation, emulation
 from pullqueue.testing.freezing import ProcessClock, freeze
 from pullqueue.testing.interrupt import (
     HandlerKilled,
@@ -34,7 +34,7 @@ from pullqueue.testing.interrupt import (
 from pullqueue.testing.live_server import LiveServer
 from pullqueue.testing.race import RaceTestError, race_test
 from pullqueue.testing.record import record_calls
-from pullqueue.testing.run_tasks import run_task, run_tasks
+from pullqueue.testing.running import run_task, run_tasks
 
 __all__ = [
     "UNTAGGED",

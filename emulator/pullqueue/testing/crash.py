@@ -19,7 +19,7 @@ from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import check_flag, check_is_emulator
 from pullqueue.testing.clock import expire_leases
 from pullqueue.testing.describing import describe
-from pullqueue.testing.drain import Worker, drain
+from pullqueue.testing.draining import Worker, drain
 from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
 from pullqueue.testing.points import (
     Actor,

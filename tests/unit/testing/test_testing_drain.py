@@ -28,7 +28,7 @@ from pullqueue.testing import (
     drain,
     drain_async,
 )
-from pullqueue.testing.drain import AsyncWorker
+from pullqueue.testing.draining import AsyncWorker
 
 
 def finish(queue: Queue, *, max_tasks: int = 1) -> int:

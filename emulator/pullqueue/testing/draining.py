@@ -31,7 +31,7 @@ from pullqueue.testing.interrupt import (
     current_task,
     interruptible,
 )
-from pullqueue.testing.run_tasks import TaskRunner
+from pullqueue.testing.running import TaskRunner
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.text import quoted
 
