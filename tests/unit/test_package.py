@@ -57,7 +57,7 @@ def test_the_names_are_sorted_and_exist() -> None:
 
 
 def test_no_public_name_is_hidden_by_a_module() -> None:
-    """From Python 3.13 on, pydoc shows a module of a package before a function of its name."""
+    """Since Python 3.12, pydoc shows a module of a package before a function of its name."""
     for name, path in MODULES.items():
         if path.name == "__init__.py":
             public = {*getattr(import_module(name), "__all__", ())}

@@ -22,6 +22,7 @@ from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
 from pullqueue.testing.arguments import pull_queue, queue_of
+from pullqueue.testing.patching import Patches
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -180,34 +181,23 @@ class _Sleeper:
             self._quiet_turns = 0
 
 
-_sleepers: dict[int, list[_Sleeper]] = {}
-"""By thread; the last of a list is the one in use."""
-_installing = threading.Lock()
+_sleepers = threading.local()
+"""`latest` is the one that is in use in a thread."""
 
 
 @contextmanager
 def sleeping(clock: MovableClock, sleep: Callable[[float], object]) -> Iterator[None]:
     """Call `sleep` where this thread calls `time.sleep`, or awaits `asyncio.sleep`."""
-    thread_id = threading.get_ident()
-    with _installing:
-        if not _sleepers:
-            _real.update(time=time.sleep, asyncio=asyncio.sleep)  # noqa: TID251 - to be replaced
-            _replace({id(_real["time"]): _time_sleep, id(_real["asyncio"]): _asyncio_sleep})
-        _sleepers.setdefault(thread_id, []).append(_Sleeper(clock, sleep))
-    try:
-        yield
-    finally:
-        with _installing:
-            _sleepers[thread_id].pop()
-            if not _sleepers[thread_id]:
-                del _sleepers[thread_id]
-            if not _sleepers:
-                _replace({id(_time_sleep): _real["time"], id(_asyncio_sleep): _real["asyncio"]})
+    with _sleep_replaced:
+        before, _sleepers.latest = _sleeper(), _Sleeper(clock, sleep)
+        try:
+            yield
+        finally:
+            _sleepers.latest = before
 
 
 def _sleeper() -> _Sleeper | None:
-    stack = _sleepers.get(threading.get_ident())
-    return stack[-1] if stack else None
+    return getattr(_sleepers, "latest", None)
 
 
 _real: dict[str, Any] = {}
@@ -229,6 +219,16 @@ async def _asyncio_sleep(delay: float, result: object = None) -> object:
         return await _real["asyncio"](delay, result)
     await sleeper.sleep_async(delay, lambda: _real["asyncio"](0))
     return result
+
+
+def _replace_sleep(patches: Patches) -> None:
+    _real.update(time=time.sleep, asyncio=asyncio.sleep)  # noqa: TID251 - to be replaced
+    _replace({id(_real["time"]): _time_sleep, id(_real["asyncio"]): _asyncio_sleep})
+    restored = {id(_time_sleep): _real["time"], id(_asyncio_sleep): _real["asyncio"]}
+    patches.at_end(_replace, restored)
+
+
+_sleep_replaced = Patches(_replace_sleep)
 
 
 def _replace(replacements: Mapping[int, object]) -> None:

@@ -248,7 +248,7 @@ class _CrashTrial(Trial):
         worker = self._worker or _no_worker
         self._injector = injector
         try:
-            with injector.worker.interrupter.ending():
+            with injector.worker.ending():
                 self._run_worker(work, errors=errors)
         except Exception:
             if not injector.worker.has_ended:
@@ -333,7 +333,8 @@ class _CrashInjector:
         """Yield the crashes that are possible in a run like this one."""
         for number, point in enumerate(self.points, start=1):
             yield _Plan(Crash.BEFORE, number)
-            yield _Plan(Crash.AFTER, number)
+            if not point.is_named:
+                yield _Plan(Crash.AFTER, number)
             if point.is_of_queue:
                 yield _Plan(Crash.ANSWER_LOST, number)
         for number in range(1, len(self.attempts) + 1):

@@ -194,7 +194,7 @@ class _Driver:
     def at_work(self) -> Iterator[None]:
         """Intercept the worker's calls and sleeps."""
         with (
-            interruptible(),
+            interruptible,
             self._emulator.interceptors.installed(self._intercept),
             sleeping(self._clock, self._sleep),
         ):

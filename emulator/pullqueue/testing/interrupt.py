@@ -14,11 +14,12 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, NoReturn
 
 from pullqueue.engine.interceptors import ConnectionCut, current_caller
+from pullqueue.testing.patching import Patches
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -98,12 +99,12 @@ class Interrupter:
         try:
             yield
         except BaseException as error:
-            if not self._has_ended(error):
+            if not self._is_of_end(error):
                 raise
 
-    def _has_ended(self, error: BaseException) -> bool:
+    def _is_of_end(self, error: BaseException) -> bool:
         if isinstance(error, BaseExceptionGroup):  # of a TaskGroup
-            return all(map(self._has_ended, error.exceptions))
+            return all(map(self._is_of_end, error.exceptions))
         if isinstance(error, asyncio.CancelledError) and not isinstance(error, self._interrupt):
             return self._cancelled
         if isinstance(error, Exception):  # of a client that does not read its sockets in Python
@@ -128,9 +129,9 @@ class TaskInterrupter(Interrupter):
         with self.ending():
             await self._task
 
-    def _has_ended(self, error: BaseException) -> bool:
+    def _is_of_end(self, error: BaseException) -> bool:
         task = asyncio.current_task()
-        return super()._has_ended(error) and not (task and task.cancelling())
+        return super()._is_of_end(error) and not (task and task.cancelling())
 
     def end(self) -> NoReturn:
         """End the worker's task, and what makes the current call."""
@@ -152,51 +153,26 @@ def current_task() -> asyncio.Task[object] | None:
 
 _cut: dict[str, Interrupter] = {}
 """Who ended the client of a connection, by the message of its `ConnectionCut`."""
-_lock = threading.Lock()
-_blocks = 0
-"""Number of blocks in which workers can be interrupted."""
-_patches = ExitStack()
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Make clients notice, in the block, that their connections were cut."""
-    global _blocks  # noqa: PLW0603 - one for the process, as what is patched
-    with _lock:
-        _blocks += 1
-        if _blocks == 1:
-            _patch()
-    try:
-        yield
-    finally:
-        with _lock:
-            _blocks -= 1
-            if not _blocks:
-                _patches.close()
-                _cut.clear()
-
-
-def _patch() -> None:
+def _make_noticeable(patches: Patches) -> None:
+    patches.at_end(_cut.clear)
     for name in ("recv", "recv_into"):
-        _replace(socket.socket, name, _noticing_end)
-    _replace(http.client.HTTPConnection, "getresponse", _closing)
-    _replace(threading, "excepthook", _silent)
-    _replace(sys, "unraisablehook", _silent)
+        patches.decorate(socket.socket, name, _noticing_end)
+    patches.decorate(http.client.HTTPConnection, "getresponse", _closing)
+    patches.decorate(threading, "excepthook", _silent)
+    patches.decorate(sys, "unraisablehook", _silent)
     if "pullqueue.cloudtasks.grpc_server" in sys.modules:
         import grpc  # noqa: PLC0415 - is loaded
 
         grpc.insecure_channel("localhost:0").close()  # loads what implements the calls
         for implementation in grpc.UnaryUnaryMultiCallable.__subclasses__():
             for name in ("__call__", "with_call"):
-                _replace(implementation, name, _noticing_status)
+                patches.decorate(implementation, name, _noticing_status)
 
 
-def _replace(owner: Any, name: str, decorate: Callable[[Any], object]) -> None:  # noqa: ANN401
-    """Decorate a function of a class or module until the last block ends."""
-    original = getattr(owner, name)
-    own = name in vars(owner)
-    setattr(owner, name, decorate(original))
-    _patches.callback(*((setattr, owner, name, original) if own else (delattr, owner, name)))
+interruptible = Patches(_make_noticeable)
+"""Makes clients notice, in a block, that their connections were cut."""
 
 
 def _noticing_end(receive: Callable[..., Any]) -> Callable[..., Any]:

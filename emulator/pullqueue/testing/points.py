@@ -1,4 +1,4 @@
-"""The points at which tests can stop an actor: its calls to queues and to bundled services.
+"""The points at which tests can stop an actor: its calls to queues and services, and `point`.
 
 An actor is a worker, the handler of an attempt, or a function of a test. A call is a point through
 whichever interface it is made; what a service calls to carry it out is part of it, such as the adds
@@ -16,8 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NoReturn, cast
-from unittest.mock import patch
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
@@ -28,6 +27,7 @@ from pullqueue.testing.arguments import refuse_lazy, verify
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt, interruptible
+from pullqueue.testing.patching import Patches
 
 if TYPE_CHECKING:
     from pullqueue.sdk.rpcs import ServiceCall
@@ -39,13 +39,12 @@ _inside: ContextVar[bool] = ContextVar("inside", default=False)
 """True while a call is carried out."""
 
 
-class Actor:
+class Actor(Interrupter):
     """One that makes calls."""
 
     def __init__(self, name: str, interrupt: type[WorkerInterrupt]) -> None:
+        super().__init__(interrupt)
         self.name = name
-        self.interrupter = Interrupter(interrupt)
-        """Ends it, with this exception."""
         self.has_ended = False
         """True once it was ended, after which none of its calls is carried out."""
         self._carrying_out = threading.RLock()
@@ -54,14 +53,10 @@ class Actor:
         """End the actor at its current call, and at each that it still makes.
 
         Calls that its other threads have begun are carried out first.
-
-        Raises:
-            WorkerInterrupt: this is the thread of the call.
-            ConnectionCut: this thread carries the call out for a client.
         """
         with self._carrying_out:
             self.has_ended = True
-        self.interrupter.end()
+        super().end()
 
     def check_alive(self) -> None:
         """Raise if the actor has ended.
@@ -100,12 +95,16 @@ def _acting(actor: Actor | None) -> Iterator[None]:
         _actor.reset(token)
 
 
+Call: TypeAlias = "QueueCall | ServiceCall | str"
+"""A call to a queue or to a service, or what the code under test has passed to `point`."""
+
+
 class Point:
     """One call of an actor."""
 
     __slots__ = ("actor", "call")
 
-    def __init__(self, actor: Actor, call: QueueCall | ServiceCall) -> None:
+    def __init__(self, actor: Actor, call: Call) -> None:
         self.actor = actor
         self.call = call
 
@@ -115,9 +114,14 @@ class Point:
         return isinstance(self.call, QueueCall)
 
     @property
+    def is_named(self) -> bool:
+        """True if it is one of `point`, before something that is not seen."""
+        return isinstance(self.call, str)
+
+    @property
     def is_of_web(self) -> bool:
         """True if the call leaves the process, perhaps for a server of the emulator."""
-        return not isinstance(self.call, QueueCall) and self.call.service == "urlfetch"
+        return getattr(self.call, "service", None) == "urlfetch"
 
     def __str__(self) -> str:
         return describe_call(self.call) if isinstance(self.call, QueueCall) else str(self.call)
@@ -145,7 +149,7 @@ class Trial(ABC):
         try:
             with (
                 sleeping(clock, clock.advance),
-                interruptible(),
+                interruptible,
                 _points_passed(emulator, self, services=services),
             ):
                 yield
@@ -193,7 +197,7 @@ class _Observation:
         self.is_over = False
         self._trial = trial
 
-    def at_point(self, call: QueueCall | ServiceCall, call_next: Callable[[], object]) -> object:
+    def at_point(self, call: Call, call_next: Callable[[], object]) -> object:
         """Pass a call to the trial, unless it is part of another or its actor has ended."""
         if _inside.get():
             return call_next()
@@ -215,6 +219,22 @@ class _Observation:
         return self._trial.at_attempt(cast("PushRequest", call.arguments[0]), send)
 
 
+_observations: list[_Observation] = []
+
+
+def point(name: str) -> None:
+    """Let `crash_test` and `race_test` stop the code here; do nothing outside of them.
+
+    They see calls to queues and to the services of App Engine's SDK by themselves. Call this before
+    each statement or commit of a database of your own, in a hook of the test: whoever calls it can
+    be killed there, and, once it was killed, cannot go past it; or another actor can go on.
+
+    `name` is what their reports show.
+    """
+    for observation in tuple(_observations):
+        observation.at_point(name, lambda: None)
+
+
 @contextmanager
 def _points_passed(emulator: Emulator, trial: Trial, *, services: bool) -> Iterator[None]:
     """Pass the points of a block, and the attempts to send push tasks, to a trial.
@@ -223,8 +243,10 @@ def _points_passed(emulator: Emulator, trial: Trial, *, services: bool) -> Itera
     """
     observation, earlier = _Observation(trial), {*_running}
     with ExitStack() as stack:
-        stack.enter_context(_following_actors())
+        stack.enter_context(_following_actors)
         stack.enter_context(emulator.interceptors.installed(observation.intercept))
+        _observations.append(observation)
+        stack.callback(_observations.remove, observation)
         if services and _uses_sdk(emulator):
             from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - the SDK is loaded
 
@@ -264,9 +286,6 @@ _clients: dict[str | None, Actor] = {}
 """Who has last sent something from a port."""
 _left: list[tuple[set[object], ExitStack]] = []
 """What is over, but for these threads of actors that have ended."""
-_blocks = 0
-"""Number of blocks in which actors are followed."""
-_patches = ExitStack()
 
 
 def _close_after_dead(stack: ExitStack, earlier: set[object]) -> None:
@@ -307,29 +326,16 @@ def _port_of_client() -> str | None:
     return None if caller is None else caller.port
 
 
-@contextmanager
-def _following_actors() -> Iterator[None]:
-    """Know, in the block, whose threads and connections make calls."""
-    global _blocks  # noqa: PLW0603 - one for the process, as what is patched
-    with _lock:
-        _blocks += 1
-        if _blocks == 1:
-            _patch(threading.Thread, "start", _starting)
-            _patch(ThreadPoolExecutor, "submit", _submitting)
-            _patch(socket.socket, "send", _noting)
-            _patch(socket.socket, "sendall", _noting)
-    try:
-        yield
-    finally:
-        with _lock:
-            _blocks -= 1
-            if not _blocks:
-                _patches.close()
-                _clients.clear()
+def _follow(patches: Patches) -> None:
+    patches.at_end(_clients.clear)
+    patches.decorate(threading.Thread, "start", _starting)
+    patches.decorate(ThreadPoolExecutor, "submit", _submitting)
+    for name in ("send", "sendall"):
+        patches.decorate(socket.socket, name, _noting)
 
 
-def _patch(owner: type, name: str, decorate: Callable[[Any], object]) -> None:
-    _patches.enter_context(patch.object(owner, name, decorate(getattr(owner, name))))
+_following_actors = Patches(_follow)
+"""Notes, in a block, whose threads and connections make calls."""
 
 
 def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
