@@ -32,6 +32,7 @@ from pullqueue.testing.interrupt import (
     WorkerStopped,
 )
 from pullqueue.testing.live_server import LiveServer
+from pullqueue.testing.points import point
 from pullqueue.testing.race import RaceTestError, race_test
 from pullqueue.testing.record import record_calls
 from pullqueue.testing.running import run_task, run_tasks
@@ -68,6 +69,7 @@ __all__ = [
     "emulation",
     "exhaust",
     "freeze",
+    "point",
     "race_test",
     "record_calls",
     "run_task",

@@ -1,0 +1,163 @@
+"""`point`: where code with a database of its own can be killed, or interleaved with others."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from pullqueue import Emulator, Queue
+from pullqueue.push.request import PushRequest
+from pullqueue.testing import Crash, CrashTestError, RaceTestError, crash_test, point, race_test
+
+
+class Connection(sqlite3.Connection):
+    """A connection whose statements and commits are points."""
+
+    def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
+        """Execute a statement."""
+        point(sql)
+        return super().execute(sql, *args)  # type: ignore[arg-type] # as it is called
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        point("commit")
+        super().commit()
+
+
+@pytest.fixture
+def database() -> Iterator[Connection]:
+    """Two accounts."""
+    made = sqlite3.connect(":memory:", factory=Connection, check_same_thread=False)
+    with closing(made) as database:
+        database.execute("CREATE TABLE account (name TEXT, money INT)")
+        yield database
+
+
+@pytest.fixture
+def setup(database: Connection, emulator: Emulator) -> Callable[[], None]:
+    """Fill the accounts, and add a push task."""
+
+    def setup() -> None:
+        database.execute("DELETE FROM account")
+        database.execute("INSERT INTO account VALUES ('ada', 10), ('bob', 10)")
+        database.commit()
+        emulator.queue("pushed").add(name="transfer")
+
+    return setup
+
+
+def money(database: Connection) -> dict[str, int]:
+    """Return what is in the accounts."""
+    return dict(database.execute("SELECT name, money FROM account").fetchall())
+
+
+ADD = "UPDATE account SET money = money + 1 WHERE name = 'ada'"
+TAKE = "UPDATE account SET money = money - 1 WHERE name = 'bob'"
+
+
+def test_a_handler_is_killed_between_statements(
+    emulator: Emulator, database: Connection, setup: Callable[[], None]
+) -> None:
+    """Two commits instead of one lose money if the handler dies in between."""
+
+    def handle(_: PushRequest) -> int:
+        if money(database)["ada"] == 10:
+            database.execute(ADD)
+            database.commit()
+            database.execute(TAKE)
+            database.commit()
+        return 200
+
+    def check() -> None:
+        database.rollback()
+        assert sum(money(database).values()) == 20
+
+    with pytest.raises(CrashTestError) as raised:
+        crash_test(emulator, send=handle, setup=setup, check=check)
+
+    killed = [(each.crash, each.calls[-1]) for each in raised.value.failures]
+    assert (Crash.BEFORE, TAKE) in killed
+    assert Crash.AFTER not in {crash for crash, _ in killed}
+
+
+def test_a_point_is_one_crash(emulator: Emulator) -> None:
+    """After a point is the same as before what follows it."""
+
+    def handle(_: PushRequest) -> int:
+        point("one")
+        point("two")
+        return 200
+
+    crashes = crash_test(emulator, send=handle, setup=emulator.queue("pushed").add, check=list)
+
+    assert crashes == 2 + 1  # and its response
+
+
+def test_who_was_killed_does_not_pass_a_point(emulator: Emulator) -> None:
+    """Neither `finally` nor a thread of a killed handler writes to the database."""
+    written: list[str] = []
+
+    def write(value: str) -> None:
+        point(f"write {value}")
+        written.append(value)
+
+    def handle(request: PushRequest) -> int:
+        thread = threading.Thread(target=write, args=("in thread",))
+        try:
+            write(f"attempt {request.attempt}")
+        finally:
+            thread.start()
+            thread.join()
+            write("at the end")
+        return 200
+
+    def setup() -> None:
+        written.clear()
+        emulator.queue("pushed").add()
+
+    def check() -> None:
+        end = 3 if "attempt 2" in written else 0
+        killed, done = written[: len(written) - end], written[len(written) - end :]
+        assert killed == ["attempt 1", "in thread", "at the end"][: len(killed)]
+        assert done == ["attempt 2", "in thread", "at the end"][:end]
+
+    crash_test(emulator, send=handle, setup=setup, check=check)
+
+
+def test_actors_are_interleaved_at_points(
+    emulator: Emulator, database: Connection, setup: Callable[[], None]
+) -> None:
+    """A number that is read, and then written, loses one of two additions."""
+
+    def add() -> None:
+        before = money(database)["ada"]
+        database.execute("UPDATE account SET money = ? WHERE name = 'ada'", (before + 1,))
+
+    def check() -> None:
+        assert money(database)["ada"] == 12
+
+    with pytest.raises(RaceTestError) as raised:
+        race_test(emulator, add, setup=setup, check=check, copies=2)
+
+    assert raised.value.schedule[:3] == (
+        "add 1: begins",
+        "add 1: SELECT name, money FROM account",
+        "add 2: begins   <- preempts add 1",
+    )
+
+    def add_at_once() -> None:
+        database.execute(ADD)
+
+    assert race_test(emulator, add_at_once, setup=setup, check=check, copies=2) > 1
+
+
+def test_a_point_outside_of_a_run_does_nothing(queue: Queue) -> None:
+    """The code under test can keep its hooks."""
+    point("alone")
+
+    queue.add()
+    assert len(queue.lease_tasks(60, 10)) == 1
