@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -64,18 +64,50 @@ class CrashFailure:
     """The state of the queues after that, with their events."""
 
     def __str__(self) -> str:
-        title = self.crash.value
-        if self.call_number:
-            title += f" {self.call_number}, {self.calls[-1]}"
-        lines = [f"{title}, in {self.actor}:" if self.actor != _WORKER else f"{title}:"]
+        return self.report()
+
+    @property
+    def title(self) -> str:
+        """What happened, and at which call."""
+        at = f" {self.call_number}, {self.calls[-1]}" if self.call_number else ""
+        return f"{self.crash.value}{at}"
+
+    def has_cause_of(self, other: CrashFailure) -> bool:
+        """Return whether another crash, at the same call or the one before, has the same result."""
+        if not (self.call_number and other.call_number and self.actor == other.actor):
+            return False
+        is_near = 0 <= self.call_number - other.call_number <= 1
+        return is_near and _error_text(self.error) == _error_text(other.error)
+
+    def report(self, others: Sequence[CrashFailure] = ()) -> str:
+        """Return the crash as text; `others` are those that have the same cause."""
+        lines = [f"{self.title}, in {self.actor}:" if self.actor != _WORKER else f"{self.title}:"]
         lines.append("  calls until then:" if self.calls else "  it has made no calls")
         lines += [f"    {n}. {call}" for n, call in enumerate(self.calls, start=1)]
-        lines += _indented(f"{type(self.error).__name__}: {self.error}")
+        lines += _indented(_error_text(self.error))
+        if others:
+            lines.append("  the same error after:")
+            lines += [f"    {other.title}" for other in others]
         return "\n".join([*lines, *_indented(self.state)])
+
+
+def _error_text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
+
+
+def _by_cause(failures: Iterable[CrashFailure]) -> list[list[CrashFailure]]:
+    """Return the failures, those of crashes at neighbouring calls that have one cause together."""
+    groups: list[list[CrashFailure]] = []
+    for failure in failures:
+        if groups and failure.has_cause_of(groups[-1][-1]):
+            groups[-1].append(failure)
+        else:
+            groups.append([failure])
+    return groups
 
 
 class CrashTestError(AssertionError):
@@ -85,7 +117,8 @@ class CrashTestError(AssertionError):
         self.failures = failures
         count = f"{len(failures)} of {crashes} crash{'' if crashes == 1 else 'es'}"
         head = f"crash_test: {count} {'leads' if len(failures) == 1 else 'lead'} to a wrong state"
-        super().__init__("\n\n".join([head, *map(str, failures)]))
+        reports = [first.report(others) for first, *others in _by_cause(failures)]
+        super().__init__("\n\n".join([head, *reports]))
 
 
 def crash_test(

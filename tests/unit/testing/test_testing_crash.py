@@ -71,7 +71,7 @@ def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
         'delete_tasks("one") on queue "work"',
     )
     lines = str(caught.value).splitlines()
-    assert lines[:8] == [
+    assert lines[:10] == [
         "crash_test: 4 of 12 crashes lead to a wrong state",
         "",
         'killed after call 2, delete_tasks("one") on queue "work":',
@@ -79,10 +79,45 @@ def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
         '    1. lease_tasks(60, 1) on queue "work"',
         '    2. delete_tasks("one") on queue "work"',
         "  AssertionError: check returned False",
+        "  the same error after:",
+        '    answer lost of call 2, delete_tasks("one") on queue "work"',
         "  the time is 2026-01-01T00:03:00+00:00",
     ]
+    assert str(caught.value).count("calls until then") == 2
     assert re.search(r'"one" leased until .*\n +.*"one" deleted', str(caught.value))
     assert caught.value.__cause__ is failures[0].error
+
+
+def test_crashes_with_different_errors_are_reported_one_by_one(
+    emulator: Emulator, queue: Queue
+) -> None:
+    """Only the same error at neighbouring calls has one cause."""
+    done = list[str]()
+
+    def setup() -> None:
+        done.clear()
+        queue.add()
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            done.append("begun")
+            queue.fetch_statistics()
+            done.append("half done")
+            queue.delete_tasks(task)
+
+    def check() -> None:
+        assert len(done) == 2, f"{len(done)} steps"
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, work, setup=setup, check=check)
+
+    failures = caught.value.failures
+    reports = str(caught.value).split("\n\n")[1:]
+    assert len(reports) < len(failures)
+    assert sum(report.count("call ") for report in reports) == len(failures)
+    for failure in failures:
+        error = str(failure.error).splitlines()[0]
+        assert any(failure.title in report and error in report for report in reports)
 
 
 def test_what_a_dead_worker_raises_is_ignored(emulator: Emulator, app: App) -> None:
