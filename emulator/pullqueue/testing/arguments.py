@@ -41,6 +41,23 @@ def check_is_emulator(emulator: object, *, then: str = "worker") -> None:
         )
 
 
+def check_actor(actor: object) -> None:
+    """Raise unless a worker, or another function of a test, can be called without arguments.
+
+    Raises:
+        TypeError: it cannot, such as a WSGI app.
+    """
+    try:
+        inspect.signature(actor).bind()  # type: ignore[arg-type] # what cannot be called, too
+    except ValueError:
+        return  # a builtin function
+    except TypeError:
+        raise TypeError(
+            f"{quoted(actor)} cannot be called without arguments: pass a function, such as a "
+            "worker; pass a WSGI app as app="
+        ) from None
+
+
 def checked_queue(queue: object) -> Queue:
     """Return a queue.
 

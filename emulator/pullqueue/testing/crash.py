@@ -16,7 +16,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.errors import DeadlineExceededError
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.testing.arguments import check_flag, check_is_emulator
+from pullqueue.testing.arguments import check_actor, check_flag, check_is_emulator
 from pullqueue.testing.clock import expire_leases
 from pullqueue.testing.describing import describe
 from pullqueue.testing.draining import Worker, drain
@@ -170,6 +170,8 @@ def crash_test(
             "nothing to crash: pass the worker, or the app that has the handlers as app= (a WSGI "
             "app), send= (a function that sends a request by a test client) or deferred=True"
         )
+    if worker is not None:
+        check_actor(worker)
     run = partial(drain, emulator, app=app, send=send, deferred=deferred, max_calls=max_calls)
     if worker is None:
         run = partial(run, queues=[queue for queue in emulator.queues if queue.is_push] or None)

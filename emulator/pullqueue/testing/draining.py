@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,9 +14,10 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
-from pullqueue.tasks import DeleteResult
+from pullqueue.tasks import DeleteResult, count_tasks
 from pullqueue.testing.arguments import (
     Errors,
+    check_actor,
     check_errors,
     check_is_emulator,
     refuse_lazy,
@@ -60,6 +62,9 @@ def drain(
     before and between the calls of the worker, until those queues are empty, too. An exception of
     a handler ends `drain`; with `errors="retry"` it is only status 500, as in production.
 
+    A pull task that is exhausted, since the worker has not deleted it, leads to a warning, with
+    `errors="strict"` to an AssertionError, and with `errors="retry"` to nothing.
+
     `queues` are the queues to empty, or their names; if it is None, all pull queues, and the push
     queues whose tasks are sent. Tasks in other queues are left alone.
 
@@ -83,6 +88,7 @@ def drain(
     """
     interrupter = Interrupter(WorkerStopped)
     sender = Sender(app, send, deferred=deferred)
+    check_actor(worker)
     driver = _Driver(emulator, sender, queues, interrupter, max_calls=max_calls, errors=errors)
     with driver.at_work():
         while driver.begins_call():
@@ -118,6 +124,7 @@ async def drain_async(
     """
     interrupter = TaskInterrupter(WorkerStopped)
     sender = Sender(app, send, deferred=deferred)
+    check_actor(worker)
     driver = _Driver(emulator, sender, queues, interrupter, max_calls=max_calls, errors=errors)
     with driver.at_work():
         while driver.begins_call():
@@ -189,6 +196,8 @@ class _Driver:
         self._exceeded = ""
         """What it has done too many times."""
         self._idle = _Idleness()
+        self._errors = errors
+        self._exhausted = self._count_exhausted()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -236,7 +245,7 @@ class _Driver:
         return advance_to_next_event(self._emulator) is not None
 
     def check(self, name: str) -> None:
-        """Raise if the worker has done something too many times.
+        """Raise if the worker has done something too many times, or has exhausted tasks.
 
         Raises:
             AssertionError: it has.
@@ -246,6 +255,20 @@ class _Driver:
                 f"{name}: {self._exceeded}, and the queues are still not empty; if this is not an "
                 f"endless loop, pass a higher max_calls\n{describe(self._emulator)}"
             )
+        self._check_exhausted(name)
+
+    def _check_exhausted(self, name: str) -> None:
+        exhausted = self._count_exhausted() - self._exhausted
+        if not exhausted or self._errors == "retry":
+            return
+        tasks = " and ".join(f'{count_tasks(n)} of queue "{q}"' for q, n in exhausted.items())
+        message = (
+            f"{name}: {tasks} {'was' if exhausted.total() == 1 else 'were'} leased as often as is "
+            'permitted, never deleted, and exhausted; pass errors="retry" if the test expects that'
+        )
+        if self._errors == "strict":
+            raise AssertionError(f"{message}\n{describe(self._emulator)}")
+        warnings.warn(message, stacklevel=4)
 
     def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if self._sending:
@@ -322,6 +345,10 @@ class _Driver:
     def _has_nothing_to_do(self) -> bool:
         """Return True if the worker waits in vain, or for tasks that handlers are to add."""
         return self._runner.has_due() or not self._tasks()
+
+    @bypass_interceptors()
+    def _count_exhausted(self) -> Counter[str]:
+        return Counter({queue.name: queue.fetch_statistics().exhausted for queue in self._queues})
 
     @bypass_interceptors()
     def _tasks(self) -> int:

@@ -22,6 +22,7 @@ from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.tasks import Task
 from pullqueue.testing.arguments import (
+    check_actor,
     check_flag,
     check_is_emulator,
     check_maximum,
@@ -124,7 +125,8 @@ def race_test(
     Return the number of schedules.
 
     Raises:
-        AssertionError: `setup` leaves no push task, and there is no other actor.
+        AssertionError: `setup` leaves no push task, and there is no other actor; or nothing was
+            raced, since there is only one actor, or nobody makes a call.
         RaceTestError: `check` fails after a schedule, an actor raises, all are blocked, or one
             makes more than `max_calls` calls.
         ClockError: the clock cannot be moved.
@@ -158,6 +160,7 @@ def race_test(
             race.run(planned, is_replay=True)
         else:
             _explore(race, preemptions=preemptions, schedules=schedules, seed=seed)
+            race.check_raced()
     return race.count
 
 
@@ -175,8 +178,7 @@ def _named(
             "handles push tasks, as app=, send= or deferred=True"
         )
     for actor in actors:
-        if not callable(actor):
-            raise TypeError(f"{quoted(actor)} is not a function: pass one without arguments")
+        check_actor(actor)
     all_names = [getattr(actor, "__name__", type(actor).__name__) for actor in actors] * copies
     counts, seen = Counter(all_names), Counter[str]()
     named: list[tuple[str, Callable[[], object]]] = []
@@ -259,6 +261,10 @@ class _Race(Trial):
         self._make_tasks = make_tasks
         self._options = options
         self._schedule: Schedule | None = None
+        self._has_points = False
+        """True if an actor could have been stopped."""
+        self._most_actors = 0
+        """Number of actors in one schedule."""
         self._nobody = Actor("the test", WorkerStopped)
 
     def run(self, plan: list[int], *, is_replay: bool = False) -> tuple[Choice, ...]:
@@ -278,6 +284,8 @@ class _Race(Trial):
         self._schedule = schedule
         schedule.run()
         self._schedule = None
+        self._most_actors = max(self._most_actors, len(schedule.actors))
+        self._has_points |= any(actor.calls for actor in schedule.actors)
         error = schedule.error
         if isinstance(error, Refusal):
             raise error.error
@@ -297,6 +305,23 @@ class _Race(Trial):
             number=self.count,
             state=describe(emulator),
         ) from error
+
+    def check_raced(self) -> None:
+        """Raise if there was nothing to interleave.
+
+        Raises:
+            AssertionError: there was not.
+        """
+        if not self._has_points:
+            raise AssertionError(
+                "race_test: no actor makes a call to a queue or a service, so none was stopped: "
+                "call pullqueue.testing.point() before each use of a database of your own"
+            )
+        if self.count == 1 and self._most_actors == 1:
+            raise AssertionError(
+                "race_test: there is only one actor, and one schedule, so nothing was raced: pass "
+                "two actors, or copies=2, or add two push tasks in setup"
+            )
 
     # -- what a trial does at its points ----------------------------------------------------------
 

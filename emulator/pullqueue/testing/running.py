@@ -143,6 +143,8 @@ def run_task(
     check_errors(errors)
     sender = _sender(app, send, deferred=deferred)
     queue_name = getattr(task, "queue_name", None)
+    if queue_name is None:  # of the `get_filtered_tasks` of Google's stub
+        queue_name = getattr(task, "headers", {}).get("X-AppEngine-QueueName")
     if not isinstance(queue_name, str):
         raise TypeError(
             f"task is {quoted(task)}: pass a task, such as emulator.queue(NAME).get_task(NAME)"

@@ -185,7 +185,8 @@ class Schedule:
         self.steps: list[Step] = []
         self.error: BaseException | None = None
         """What an actor has raised, or why the schedule was ended."""
-        self._actors: list[RacingActor] = []
+        self.actors: list[RacingActor] = []
+        """Those that can begin, or have begun; of the tasks only these."""
         self._emulator = emulator
         self._clock = clock
         self._tasks = tasks
@@ -209,7 +210,7 @@ class Schedule:
 
     def add_actor(self, name: str, work: Callable[[], object]) -> None:
         """Add an actor, which begins when it gets its first turn."""
-        self._actors.append(self._new_actor(name, work))
+        self.actors.append(self._new_actor(name, work))
 
     def run(self) -> None:
         """Run until all actors have ended; then `error` is what went wrong, if anything."""
@@ -220,7 +221,7 @@ class Schedule:
         finally:  # also where the test is interrupted
             self._end(None)
         end = monotonic() + (0 if self._is_stuck else _END_SECONDS)
-        for actor in self._actors:
+        for actor in self.actors:
             if actor.thread is not None:
                 actor.thread.join(max(0, end - monotonic()))
             actor.has_ended = True  # threads that it has started may not
@@ -350,7 +351,7 @@ class Schedule:
             return
         chosen = self._choose(current)
         if chosen is None:
-            if all(actor.is_over for actor in self._actors):
+            if all(actor.is_over for actor in self.actors):
                 self._end(None)
             return  # or else some are blocked
         self._turn = chosen
@@ -358,11 +359,11 @@ class Schedule:
             chosen.gates.popleft().release()
             return
         if chosen.is_task:
-            self._actors.append(chosen)
-        if len(self._actors) > self._max_calls:
+            self.actors.append(chosen)
+        if len(self.actors) > self._max_calls:
             self._end(
                 AssertionError(
-                    f"{len(self._actors)} actors have begun; if this is not an endless loop of "
+                    f"{len(self.actors)} actors have begun; if this is not an endless loop of "
                     "tasks that add others or fail, pass a higher max_calls"
                 )
             )
@@ -412,7 +413,7 @@ class Schedule:
     def _options(self) -> dict[int, RacingActor | None]:
         """Return who can go on, by number; the first goes on where nothing is planned."""
         now_usec = self._clock.now_usec()
-        waiting = [actor for actor in self._actors if actor.thread is None or actor.gates]
+        waiting = [actor for actor in self.actors if actor.thread is None or actor.gates]
         asleep = [actor for actor in waiting if (actor.wakes_usec or 0) > now_usec]
         ready = [a for a in waiting if a not in asleep and not a.waits_for_change(self._changes)]
         ready += self._due_tasks()
@@ -437,7 +438,7 @@ class Schedule:
         """Return when time changes anything; where it is left out, only what handlers wait for."""
         if self._moves_time:
             return self._emulator.next_change_usec()
-        is_blocked = any(actor.is_blocked for actor in self._actors)
+        is_blocked = any(actor.is_blocked for actor in self.actors)
         usec = self._tasks.next_usec() if is_needed and not is_blocked else None
         return usec if usec is not None and usec > self._clock.now_usec() else None
 
@@ -458,7 +459,7 @@ class Schedule:
     def _move_time(self) -> None:
         """Move the clock to the next event, or the end of a sleep, whichever is first."""
         now_usec = self._clock.now_usec()
-        times = [a.wakes_usec for a in self._actors if a.gates and a.wakes_usec is not None]
+        times = [a.wakes_usec for a in self.actors if a.gates and a.wakes_usec is not None]
         event = self._next_event_usec(is_needed=True)
         times += [] if event is None else [event]
         target_usec = min(usec for usec in times if usec > now_usec)
@@ -473,7 +474,7 @@ class Schedule:
         with self._mutex:
             self.error = self.error or error
             self._ended.set()
-            for actor in self._actors:
+            for actor in self.actors:
                 while actor.gates:
                     actor.gates.popleft().release()
 
@@ -491,7 +492,7 @@ class Schedule:
     def _stacks(self) -> list[str]:
         frames = sys._current_frames()  # noqa: SLF001 - documented
         lines = []
-        for actor in self._actors:
+        for actor in self.actors:
             frame = frames.get(actor.thread.ident or 0) if actor.thread else None
             if not actor.is_over and frame is not None:
                 stack = "".join(traceback.format_stack(frame)).rstrip().splitlines()

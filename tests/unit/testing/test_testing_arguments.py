@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
+from wsgiref.simple_server import demo_app
 
 import pytest
 
 from pullqueue import ClockError, Emulator, InvalidQueueModeError, UnknownQueueError
 from pullqueue.push.request import PushRequest
-from pullqueue.testing import Faults, crash_test, drain, exhaust, run_tasks
+from pullqueue.testing import Faults, crash_test, drain, exhaust, race_test, run_tasks
 
 Call = Callable[[Any], object]
 
@@ -112,6 +113,18 @@ def test_a_queue_instead_of_an_emulator(emulator: Emulator, call: Call) -> None:
     """The message says what belongs there."""
     with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then the"):
         call(emulator.queue("work"))
+
+
+@pytest.mark.parametrize("helper", [drain, crash_test, race_test])
+@pytest.mark.parametrize("app", [demo_app, {"worker": demo_app}])
+def test_an_app_instead_of_a_worker(
+    emulator: Emulator, helper: Callable[..., object], app: object
+) -> None:
+    """The message says how to pass it."""
+    functions = {} if helper is drain else {"setup": list, "check": list}
+
+    with pytest.raises(TypeError, match=r" cannot be called without arguments: .* as app=$"):
+        helper(emulator, app, **functions)
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,9 @@ class TestOneTask:
         with emulation(queues=[{"name": "mails", "mode": "push", "rate": "5/s"}], sdk=True) as e:
             task = taskqueue.add(queue_name="mails", url="/mail", target="web")
 
-            assert run_task(e.emulator, task, send=ok).request.url == "/mail"
+            assert run_task(e.emulator, task, send=lambda _: 500).request.url == "/mail"
+            [listed] = e.sdk.get_filtered_tasks()
+            assert run_task(e.emulator, listed, send=ok).number == 2
 
     def test_what_cannot_be_sent(self, emulator: Emulator, pushed: Queue) -> None:
         """A name, a pull task, a task that is gone, and one whose handler calls."""

@@ -19,6 +19,7 @@ from pullqueue import (
     Emulator,
     Limits,
     ManualClock,
+    NewTask,
     Queue,
     Task,
 )
@@ -27,6 +28,7 @@ from pullqueue.testing import (
     assert_empty,
     drain,
     drain_async,
+    exhaust,
 )
 from pullqueue.testing.draining import AsyncWorker
 
@@ -419,3 +421,51 @@ class TestAsync:
 
         with pytest.raises(RuntimeError, match=r"^drain_async works under asyncio only, and no"):
             trio.run(test)
+
+
+class TestExhaustedTasks:
+    """Those that the worker leases again and again, and never deletes."""
+
+    @pytest.fixture(autouse=True)
+    def _added(self, limited: Queue) -> None:
+        limited.add(name="old")
+        exhaust(limited, "old")
+        limited.add_many([NewTask(name="one"), NewTask(name="two")])
+
+    @pytest.fixture
+    def forget(self, limited: Queue) -> Callable[[], object]:
+        """Return a worker that deletes one of two tasks."""
+
+        def forget() -> None:
+            for task in limited.lease_tasks(60, 10):
+                if task.name == "two":
+                    limited.delete_tasks(task)
+
+        return forget
+
+    def test_they_lead_to_a_warning(
+        self, emulator: Emulator, limited: Queue, forget: Callable[[], object]
+    ) -> None:
+        """The queue is empty, and the work is lost."""
+        message = (
+            '^drain: 1 task of queue "limited" was leased as often as is permitted, never deleted, '
+            'and exhausted; pass errors="retry" if the test expects that$'
+        )
+        with pytest.warns(UserWarning, match=message) as warned:
+            drain(emulator, forget)
+
+        assert warned[0].filename == __file__
+        assert [task.name for task in limited.exhausted] == ["old", "one"]
+
+    def test_they_are_an_error_of_a_strict_test(
+        self, emulator: Emulator, forget: Callable[[], object]
+    ) -> None:
+        """With the state of the queues."""
+        with pytest.raises(
+            AssertionError, match=r'1 task of queue "limited" (.|\n)*exhausted "one"'
+        ):
+            drain(emulator, forget, errors="strict")
+
+    def test_they_can_be_expected(self, emulator: Emulator, forget: Callable[[], object]) -> None:
+        """As by the test of a task that cannot be done."""
+        assert drain(emulator, forget, errors="retry") == 2

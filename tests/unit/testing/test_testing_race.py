@@ -247,7 +247,7 @@ def test_a_thread_of_an_actor_changes_nothing_after_the_test(
         threads[-1].start()
         queue.fetch_statistics()
 
-    race_test(emulator, work, setup=lambda: None, check=lambda: True, schedules=1)
+    race_test(emulator, work, setup=lambda: None, check=lambda: True, schedules=1, copies=2)
     tested.set()
     for thread in threads:
         thread.join()
@@ -317,7 +317,8 @@ def test_an_actor_that_is_busy_is_not_stuck(emulator: Emulator, queue: Queue) ->
             pass
         queue.fetch_statistics()
 
-    assert race_test(emulator, compute, setup=lambda: None, check=lambda: True, clock=False) == 1
+    with pytest.raises(AssertionError, match="there is only one actor"):
+        race_test(emulator, compute, setup=lambda: None, check=lambda: True, clock=False)
 
 
 def test_a_worker_that_loops_forever_is_stopped(emulator: Emulator, ledger: Ledger) -> None:
@@ -757,7 +758,8 @@ def test_a_handler_can_miss_its_deadline(emulator: Emulator, pushed: Queue) -> N
     assert 'time: ends task "one": no response within 600 s, will retry' in text
     assert 'task "one": responds after its deadline' in text
     assert str(caught.value).endswith("clock=False leaves out that a handler passes its deadline")
-    assert run(clock=False) == 1
+    with pytest.raises(AssertionError, match="there is only one actor"):
+        run(clock=False)
 
 
 def test_a_task_that_fails_forever_is_an_error(emulator: Emulator) -> None:
@@ -777,6 +779,7 @@ def test_only_the_named_queues_are_run(emulator: Emulator, pushed: Queue) -> Non
 
     def send(request: PushRequest) -> int:
         seen.append(request.queue_name)
+        pushed.fetch_statistics()
         return 200
 
     def setup() -> None:
@@ -784,7 +787,10 @@ def test_only_the_named_queues_are_run(emulator: Emulator, pushed: Queue) -> Non
         pushed.add()
         emulator.queue("default").add()
 
-    race_test(emulator, setup=setup, check=lambda: seen == ["pushed"], send=send, queues=["pushed"])
+    def check() -> None:
+        assert {*seen} == {"pushed"}
+
+    race_test(emulator, setup=setup, check=check, send=send, queues=["pushed"])
 
 
 # -- clients of a server ---------------------------------------------------------------------------
@@ -852,7 +858,7 @@ def test_a_long_replay_is_shown_whole(emulator: Emulator, queue: Queue) -> None:
     ("options", "error", "message"),
     [
         ({"actors": ()}, TypeError, "there is no actor: pass functions without arguments"),
-        ({"actors": ("work",)}, TypeError, '"work" is not a function: pass one without arguments'),
+        ({"actors": ("work",)}, TypeError, '"work" cannot be called without arguments: pass a'),
         ({"copies": 0}, ValueError, "copies is 0: use a whole number, 1 or more"),
         ({"schedules": True}, ValueError, "schedules is True: use a whole number, 1 or more"),
         ({"preemptions": -1}, ValueError, "preemptions is -1: use a whole number, 0 or more"),
@@ -877,6 +883,48 @@ def test_arguments_that_are_refused(
     with pytest.raises(error) as caught:
         race_test(emulator, *actors, setup=lambda: None, check=lambda: True, **options)
     assert str(caught.value).startswith(message)
+
+
+def test_a_race_of_one_is_refused(emulator: Emulator, queue: Queue) -> None:
+    """There is one schedule only, so that it would always pass."""
+
+    def race(*actors: Callable[[], object], **options: Any) -> int:
+        return race_test(
+            emulator, *actors, setup=lambda: None, check=lambda: True, clock=False, **options
+        )
+
+    with pytest.raises(AssertionError, match=r"only one actor, .*: pass two actors, or copies=2"):
+        race(queue.purge)
+    assert race(queue.purge, copies=2) > 1
+
+
+def test_a_race_in_which_nobody_can_be_stopped_is_refused(emulator: Emulator) -> None:
+    """What two functions do to a database of their own is not seen; a sleep is."""
+
+    def race(actor: Callable[[], object]) -> int:
+        return race_test(emulator, actor, copies=2, setup=lambda: None, check=lambda: True)
+
+    with pytest.raises(AssertionError, match=r"^race_test: no actor makes a call .*\.point\(\)"):
+        race(lambda: None)
+    assert race(lambda: time.sleep(1)) > 2  # noqa: TID251 - moves the clock
+
+
+def test_handlers_that_cannot_run_at_the_same_time_are_raced(emulator: Emulator) -> None:
+    """One schedule is then all there is, and what the app relies on."""
+    alone = Emulator.from_text(
+        "queue:\n- name: alone\n  rate: 5/s\n  max_concurrent_requests: 1\n", clock=emulator.clock
+    )
+    queue = alone.queue("alone")
+
+    def setup() -> None:
+        queue.add(name="one")
+        queue.add(name="two")
+
+    def send(_: PushRequest) -> int:
+        queue.fetch_statistics()
+        return 200
+
+    assert race_test(alone, setup=setup, check=lambda: True, send=send, clock=False) == 1
 
 
 def test_an_actor_that_calls_run_tasks_is_refused(emulator: Emulator, pushed: Queue) -> None:
