@@ -19,7 +19,7 @@ from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.stores import open_store
 from pullqueue.testing.emulating import emulated, queue_config, read_config
 from pullqueue.testing.running import first_responses_lost
-from pytest_pullqueue.reports import EMULATOR, NO_QUEUE_YAML
+from pytest_pullqueue.reports import EMULATOR, WHY_NO_QUEUES
 from pytest_pullqueue.settings import MARKER, Settings
 
 _FILE = "sqlite:///"
@@ -87,10 +87,13 @@ def _read(item: pytest.Item, settings: Settings) -> QueueConfig:
         where = source if isinstance(source, Path) else name
         pytest.fail(f"{where} is not valid: the report of {first} shows why", pytrace=False)
     try:
-        return read_config(source, name=name, profile=settings.profile)
+        config = read_config(source, name=name, profile=settings.profile)
     except (ConfigFileError, InvalidQueueConfigError) as error:
         failed[source, settings.profile] = item.nodeid
         raise pytest.fail.Exception(str(error), pytrace=False) from None
+    if not config.queues and isinstance(source, Path):
+        item.stash[WHY_NO_QUEUES] = f"{source} has no queues"
+    return config
 
 
 def _nearest(item: pytest.Item) -> Path | None:
@@ -104,7 +107,10 @@ def _nearest(item: pytest.Item) -> Path | None:
         folders = folders[: folders.index(root) + 1]
     found = (folder / "queue.yaml" for folder in folders)
     nearest = next((path for path in found if path.is_file()), None)
-    item.stash[NO_QUEUE_YAML] = None if nearest else (item.path.parent, folders[-1])
+    if nearest is None:
+        item.stash[WHY_NO_QUEUES] = (
+            f"there is no queue.yaml in {item.path.parent} or above it, up to {folders[-1]}"
+        )
     return nearest
 
 

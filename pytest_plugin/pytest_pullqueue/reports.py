@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 EMULATOR: pytest.StashKey[Emulator] = pytest.StashKey()
 """The emulator of a test, while its fixture is there."""
-NO_QUEUE_YAML: pytest.StashKey[tuple[Path, Path] | None] = pytest.StashKey()
-"""Where no queue.yaml was found for a test: its folder, and the last one above."""
+WHY_NO_QUEUES: pytest.StashKey[str | None] = pytest.StashKey()
+"""Why a test has the queue `default` only, without having asked for that."""
 _PASSED = pytest.StashKey[bool]()
 _TITLE = "pullqueue"
 _HINTS = {
@@ -42,9 +42,9 @@ _NO_STUB = re.compile(
 )
 _TASKQUEUE = "google.appengine.api.taskqueue"
 
-_NO_FILE_HINT = (
-    "the only queue is `default`, since there is no queue.yaml in {} or above it, up to {}: name "
-    "one with the ini option pullqueue_config, @pytest.mark.pullqueue(config=...) or (queues=[...])"
+_NO_QUEUES_HINT = (
+    "the only queue is `default`, since {}: name another file with the ini option "
+    "pullqueue_config, @pytest.mark.pullqueue(config=...) or (queues=[...])"
 )
 
 _DEADLINE = re.compile("(?s).*(504 Deadline Exceeded|StatusCode.DEADLINE_EXCEEDED)")
@@ -69,9 +69,9 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
             hints.append(_DEADLINE_HINT)
         if (
             type(error).__name__ == "UnknownQueueError"
-            and (folders := item.stash.get(NO_QUEUE_YAML, None)) is not None
+            and (why := item.stash.get(WHY_NO_QUEUES, None)) is not None
         ):
-            hints.append(_NO_FILE_HINT.format(*folders))
+            hints.append(_NO_QUEUES_HINT.format(why))
         report.sections += [(_TITLE, hint) for hint in hints]
         states = [(name, state) for name, state in _states(item, message) if state]
         several = len(states) > 1

@@ -39,6 +39,20 @@ def test_a_file_above_tests_that_are_elsewhere(run: Run, pytester: pytest.Pytest
     run(LISTS_QUEUES.format(names=["pull-queue"]), f"--rootdir={root}").assert_outcomes(passed=1)
 
 
+def test_a_file_without_queues_is_named_where_a_queue_is_missing(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    """It may not be the file that was meant."""
+    pytester.path.joinpath("queue.yaml").write_text("total_storage_limit: 1M\n")
+
+    result = run("""
+        def test_other(pullqueue_emulator):
+            pullqueue_emulator.queue("mails")
+    """)
+
+    result.stdout.fnmatch_lines("the only queue is `default`, since */queue.yaml has no queues: *")
+
+
 def test_without_a_file_there_is_the_default_queue(run: Run) -> None:
     """As with Google's stub; where a test names another queue, its report says what to do."""
     result = run("""

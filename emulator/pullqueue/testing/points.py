@@ -7,6 +7,7 @@ of tasks by a commit of the datastore.
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 import threading
@@ -332,6 +333,7 @@ def _follow(patches: Patches) -> None:
     patches.decorate(ThreadPoolExecutor, "submit", _submitting)
     for name in ("send", "sendall"):
         patches.decorate(socket.socket, name, _noting)
+    patches.decorate(logging.Logger, "handle", _of_living)
 
 
 _following_actors = Patches(_follow)
@@ -396,6 +398,18 @@ def _noting(send: Callable[..., Any]) -> Callable[..., Any]:
         return send(connection, *args, **kwargs)
 
     return noted
+
+
+def _of_living(handle: Callable[..., None]) -> Callable[..., None]:
+    """Drop what the dead log, such as where a framework logs each exception with its traceback."""
+
+    @wraps(handle)
+    def handle_record(logger: logging.Logger, record: logging.LogRecord) -> None:
+        actor = _actor.get()
+        if actor is None or not actor.has_ended:
+            handle(logger, record)
+
+    return handle_record
 
 
 def _of(actor: Actor | None, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -332,6 +334,28 @@ def test_a_dead_handler_changes_nothing(
         return not queue.list_tasks(10)
 
     assert crash_test(emulator, setup=pushed.add, check=check, send=send) == 4
+
+
+def test_a_dead_handler_logs_nothing(
+    emulator: Emulator, queue: Queue, pushed: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A framework logs each exception, so the report would be lost among those of all crashes."""
+    logger = logging.getLogger("shop")
+
+    def handle(_: PushRequest) -> int:
+        logger.error("begins")
+        try:
+            queue.add()
+        except DeadlineExceededError:
+            logger.exception("the answer was lost")
+        except BaseException:
+            logger.exception("dead")
+            raise
+        return 200
+
+    assert crash_test(emulator, send=handle, setup=pushed.add, check=list) == 4
+
+    assert Counter(caplog.messages) == {"begins": 1 + 2 + 2 + 1 + 2, "the answer was lost": 1}
 
 
 def test_an_exception_of_a_handler_is_a_retry_after_a_crash(
