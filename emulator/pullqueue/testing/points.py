@@ -248,10 +248,11 @@ def _points_passed(emulator: Emulator, trial: Trial, *, services: bool) -> Itera
         stack.enter_context(emulator.interceptors.installed(observation.intercept))
         _observations.append(observation)
         stack.callback(_observations.remove, observation)
-        if services and _uses_sdk(emulator):
+        if _uses_sdk(emulator):
             from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - the SDK is loaded
 
-            stack.enter_context(intercepted(observation.at_point))
+            if services:
+                stack.enter_context(intercepted(observation.at_point))
         try:
             yield
         finally:

@@ -103,7 +103,7 @@ def test_a_worker_that_polls_and_calls_a_service_is_stopped(
         done.clear()
         queue.add(name="one")
 
-    race_test(emulator, worker, setup=setup, check=lambda: done == ["one"], clock=False)
+    race_test(emulator, worker, copies=2, setup=setup, check=lambda: done == ["one"], clock=False)
 
 
 def test_deferred_functions_are_actors(emulator: Emulator, pushed: Queue) -> None:
