@@ -433,18 +433,18 @@ class TestExhaustedTasks:
         limited.add_many([NewTask(name="one"), NewTask(name="two")])
 
     @pytest.fixture
-    def forget(self, limited: Queue) -> Callable[[], object]:
+    def careless(self, limited: Queue) -> Callable[[], object]:
         """Return a worker that deletes one of two tasks."""
 
-        def forget() -> None:
+        def careless() -> None:
             for task in limited.lease_tasks(60, 10):
                 if task.name == "two":
                     limited.delete_tasks(task)
 
-        return forget
+        return careless
 
     def test_they_lead_to_a_warning(
-        self, emulator: Emulator, limited: Queue, forget: Callable[[], object]
+        self, emulator: Emulator, limited: Queue, careless: Callable[[], object]
     ) -> None:
         """The queue is empty, and the work is lost."""
         message = (
@@ -452,20 +452,20 @@ class TestExhaustedTasks:
             'and exhausted; pass errors="retry" if the test expects that$'
         )
         with pytest.warns(UserWarning, match=message) as warned:
-            drain(emulator, forget)
+            drain(emulator, careless)
 
         assert warned[0].filename == __file__
         assert [task.name for task in limited.exhausted] == ["old", "one"]
 
     def test_they_are_an_error_of_a_strict_test(
-        self, emulator: Emulator, forget: Callable[[], object]
+        self, emulator: Emulator, careless: Callable[[], object]
     ) -> None:
         """With the state of the queues."""
         with pytest.raises(
             AssertionError, match=r'1 task of queue "limited" (.|\n)*exhausted "one"'
         ):
-            drain(emulator, forget, errors="strict")
+            drain(emulator, careless, errors="strict")
 
-    def test_they_can_be_expected(self, emulator: Emulator, forget: Callable[[], object]) -> None:
+    def test_they_can_be_expected(self, emulator: Emulator, careless: Callable[[], object]) -> None:
         """As by the test of a task that cannot be done."""
-        assert drain(emulator, forget, errors="retry") == 2
+        assert drain(emulator, careless, errors="retry") == 2
