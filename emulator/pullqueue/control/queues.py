@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -40,7 +40,7 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 from pullqueue.tasks import DeleteResult, NewTask, Task, count_tasks, not_deleted
-from pullqueue.text import quoted
+from pullqueue.text import closest, quoted
 
 _QUEUE = "/queues/{queue}"
 _TASK = "/queues/{queue}/tasks/{task}"
@@ -229,12 +229,16 @@ def _gone(queue: Queue, name: str, error: TaskError) -> TaskError:
 
     A tombstone does not record why the task is gone.
     """
-    events = queue.history(name)
-    end = _ENDS.get(events[-1].kind) if events else None
+    end = _end_of(queue, name)
     if end is None:
         return error
     message = f'task {quoted(name)} of queue "{queue.name}" {end}'
     return type(error)(message, queue_name=queue.name, task_name=name)
+
+
+def _end_of(queue: Queue, name: str) -> str | None:
+    events = queue.history(name)
+    return _ENDS.get(events[-1].kind) if events else None
 
 
 def _exhausted_task(queue: Queue, name: str) -> Task | None:
@@ -278,12 +282,26 @@ def resources_of(
 
 def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     exhausted = {task.name: task for task in queue.exhausted}
-    failed = {name: "is not exhausted" for name in names if name not in exhausted}
+    failed = {
+        name: _why_not_exhausted(queue, name, exhausted) for name in names if name not in exhausted
+    }
     for name in names:
         if name in exhausted and lost_payload(exhausted[name]):
             failed[name] = "has lost its payload, which was deleted when the queue was purged"
     added, refused = queue.requeue(name for name in names if name not in failed)
     return len(added), {**failed, **dict.fromkeys(refused, "exists again")}
+
+
+def _why_not_exhausted(queue: Queue, name: str, exhausted: Collection[str]) -> str:
+    try:
+        queue.get_task(name)
+    except TombstonedTaskError:
+        return _end_of(queue, name) or not_deleted(DeleteResult.TOMBSTONED)
+    except UnknownTaskError:
+        near = closest(name, exhausted)
+        hint = f": did you mean {quoted(near)}?" if near else ""
+        return f"{not_deleted(DeleteResult.UNKNOWN)}{hint}"
+    return "is not exhausted"
 
 
 def _delete(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:

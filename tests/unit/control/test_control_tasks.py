@@ -359,8 +359,22 @@ def test_exhausted_tasks_are_requeued(control: ControlClient, emulator: Emulator
     exhaust(emulator, *(NewTask(f"p{n}", name=f"n{n}", tag="t") for n in range(100)))
     exhaust(emulator, NewTask("other", name="other"))
 
-    reply = control.post(f"{LIMITED}/change", {"action": "requeue", "tasks": ["n0", "nope"]})
-    assert reply.body == {"changed": 1, "failed": {"nope": "is not exhausted"}}
+    emulator.queue("limited").add(name="waits")
+    emulator.queue("limited").add(name="gone")
+    emulator.queue("limited").delete_tasks("gone")
+
+    wanted = ["n0", "nope", "othr", "waits", "gone"]
+    reply = control.post(f"{LIMITED}/change", {"action": "requeue", "tasks": wanted})
+    assert reply.body == {
+        "changed": 1,
+        "failed": {
+            "nope": "does not exist",
+            "othr": 'does not exist: did you mean "other"?',
+            "waits": "is not exhausted",
+            "gone": "was deleted",
+        },
+    }
+    emulator.queue("limited").delete_tasks("waits")
     reply = control.post(f"{LIMITED}/change", {"action": "requeue", "tag": "t"})
 
     queue = emulator.queue("limited")
