@@ -24,7 +24,6 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.push.addresses import KEPT
-from pullqueue.push.request import effective_request
 from pullqueue.tasks import AttemptRecord, Task, TaskState, count_tasks, result_text
 from pullqueue.text import format_span
 
@@ -182,7 +181,7 @@ def kept_of(state: ServerState, queue: Queue) -> str | None:
         return kept
     for task in tasks:
         if (why := state.push_to.missing(task, settings)) is not None:
-            is_of_app = not effective_request(task, settings).is_http_target
+            is_of_app = task.request is not None and not task.request.is_http_target
             return kept if kept and is_of_app else f"{KEPT}: {why}"
     return None
 

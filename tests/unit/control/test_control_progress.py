@@ -136,6 +136,20 @@ def test_tasks_for_this_machine_are_sent_without_an_address(emulator: Emulator) 
     assert reason != "no address"
 
 
+def test_tasks_of_a_queue_that_was_a_pull_queue_say_what_to_do(
+    state: ServerState, emulator: Emulator
+) -> None:
+    """They have no request: they are kept, and nothing else fails because of them."""
+    emulator.queue("pull").add(name="old")
+    emulator.reconfigure(Emulator.from_text(CONFIG.replace("mode: pull", "rate: 5/s")).config)
+
+    text = (
+        "its tasks are kept, not delivered: it was added while the queue was a pull queue: delete "
+        "it, or set `mode: pull` and lease it"
+    )
+    assert shown(state, "pull") == ("no address", text)
+
+
 def test_the_address_that_an_http_task_lacks_is_named(emulator: Emulator) -> None:
     task = NewTask(request=HttpRequest("https://api.example.com/mail"))
     insert(emulator.queue("push"), [task], absolute_urls=True)
