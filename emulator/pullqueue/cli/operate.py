@@ -230,6 +230,10 @@ class _SavedQueues(msgspec.Struct):
     queues: dict[str, _SavedQueue]
 
 
+def _counts(tasks: int, exhausted: int) -> str:
+    return f"{count_tasks(tasks)}{f' and {exhausted} exhausted' if exhausted else ''}"
+
+
 @click.command
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, help="Maximum number.")
 @since_option
@@ -254,8 +258,8 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
 def snapshot() -> None:
     """Save the contents of all queues to a file, and load it.
 
-    Tasks, leases, reserved names, exhausted tasks and statistics are saved; the history of the
-    tasks is not.
+    Tasks, leases, reserved names, exhausted tasks, and how many tasks were leased in the last hour
+    are saved; the history of the tasks, and what is counted from it, are not.
     """
 
 
@@ -279,8 +283,10 @@ def save(*, file: Path, force: bool, client: Client) -> None:
         saved = msgspec.json.decode(data, type=_SavedQueues).queues.values()
     except msgspec.DecodeError:
         raise FailedError(f"the response of {client.url} is not a snapshot") from None
-    tasks = sum(len(queue.tasks) + len(queue.exhausted) for queue in saved)
-    _write(data, file, f"{count_tasks(tasks)}, {format_size(len(data))}")
+    counts = _counts(
+        sum(len(queue.tasks) for queue in saved), sum(len(queue.exhausted) for queue in saved)
+    )
+    _write(data, file, f"{counts}, {format_size(len(data))}")
 
 
 @snapshot.command
@@ -316,7 +322,7 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
         if isinstance(error, FailedError):
             raise FailedError(message) from None
         raise RefusedError(f"{message}; nothing was changed") from None
-    show(answer, f"{count_tasks(answer['tasks'])} loaded")
+    show(answer, f"{_counts(answer['tasks'], answer['exhausted'])} loaded")
     if answer["warning"]:
         say(f"warning: {answer['warning']} (--shift)", err=True)
 

@@ -257,7 +257,8 @@ class Actions:
         except PullQueueError as error:
             raise ApiError(f"The file was not loaded, nothing was changed: {error}") from None
         warning = f" Warning: {loaded.warning}." if loaded.warning else ""
-        return f"Loaded {count_tasks(loaded.tasks)}.{warning}"
+        exhausted = f" and {loaded.exhausted} exhausted" if loaded.exhausted else ""
+        return f"Loaded {count_tasks(loaded.tasks)}{exhausted}.{warning}"
 
 
 def _step_text(step: ClockStep) -> str:

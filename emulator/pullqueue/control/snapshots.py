@@ -6,24 +6,29 @@ Times are microseconds since the epoch, so that nothing is lost.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueSettings
-from pullqueue.control.models import Count, Model, Signed64
+from pullqueue.control.models import Count, Model
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
+from pullqueue.engine.settings_validation import check_settings
 from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.engine.validation import check_new_tasks, queue_name
-from pullqueue.errors import InvalidQueueSettingsError, InvalidTaskError, PullQueueError
+from pullqueue.errors import InvalidTaskError, PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.tasks import AttemptRecord, HttpRequest, NewTask, Task, TaskState, count_tasks
 from pullqueue.text import quoted, shorten
+
+Usec = Annotated[int, Meta(ge=0, le=LAST_USEC)]
 
 
 class SavedTask(Model, omit_defaults=True):
@@ -32,12 +37,12 @@ class SavedTask(Model, omit_defaults=True):
     name: str
     payload: bytes
     tag: str | None
-    eta_usec: Signed64
+    eta_usec: Usec
     sequence: Annotated[int, Meta(ge=1, le=2**62)]
     """Leaves 64-bit numbers for the tasks that follow."""
     retry_count: Annotated[int, Meta(ge=0, le=2**30)]
     """Leaves 32-bit numbers for the leases that follow."""
-    enqueued_usec: Signed64
+    enqueued_usec: Usec
     request: HttpRequest | None = None
     """How a push task is sent."""
     attempts: AttemptRecord = AttemptRecord()
@@ -48,8 +53,8 @@ class SavedRecord(Model):
     """What happened to a queue beside its tasks."""
 
     paused: bool = False
-    purged_usec: Signed64 | None = None
-    deleted_usec: Signed64 | None = None
+    purged_usec: Usec | None = None
+    deleted_usec: Usec | None = None
     settings: QueueSettings | None = None
     """Those of a queue that was created at run time."""
 
@@ -59,8 +64,14 @@ class SavedQueue(Model):
 
     tasks: list[SavedTask]
     exhausted: list[SavedTask]
-    tombstones: dict[str, Signed64]
-    leased: list[tuple[Signed64, Annotated[int, Meta(ge=0, le=2**30)]]]
+    tombstones: dict[str, Usec]
+    leased: list[
+        tuple[
+            Annotated[int, Meta(ge=0, le=LAST_USEC // USEC_PER_SECOND)],
+            Annotated[int, Meta(ge=0, le=2**30)],
+        ]
+    ]
+    """Seconds since the epoch, and how many tasks were leased in each."""
     record: SavedRecord | None = None
 
 
@@ -69,7 +80,7 @@ class Snapshot(Model):
 
     format: Literal["pullqueue-snapshot/1"]
     """Name and version; another one is refused."""
-    taken_usec: Signed64
+    taken_usec: Usec
     queues: dict[str, SavedQueue]
 
 
@@ -86,6 +97,7 @@ class LoadedSnapshot(Model):
     """What was loaded."""
 
     tasks: Count
+    exhausted: Count
     warning: str | None
     """Why tasks may not become available as expected."""
 
@@ -107,28 +119,30 @@ def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> L
     now_usec = state.emulator.now_usec()
     shift_usec = now_usec - body.taken_usec if query.shift else 0
     limits = state.emulator.limits
-    try:
-        warning = None if query.shift else _warning(body.taken_usec, now_usec)
-        contents = {
-            name: _contents(name, queue, shift_usec, limits) for name, queue in body.queues.items()
-        }
-        for each in contents.values():
-            each.tasks[:] = sorted(_without_attempt(task, now_usec) for task in each.tasks)
-    except (PullQueueError, OverflowError) as error:
-        raise _damaged(error) from None
+    warning = None if query.shift else _warning(body.taken_usec, now_usec)
+    contents = {
+        name: _contents(name, queue, shift_usec, limits) for name, queue in body.queues.items()
+    }
+    for each in contents.values():
+        each.tasks[:] = sorted(_without_attempt(task, now_usec) for task in each.tasks)
     _check_unique(contents)
-    try:
-        state.emulator.restore(contents)
-    except InvalidQueueSettingsError as error:
-        raise _damaged(error) from None
+    state.emulator.restore(contents)
     state.snapshot_loaded = from_usec(now_usec)
     tasks = sum(len(each.tasks) for each in contents.values())
+    exhausted = sum(len(each.exhausted) for each in contents.values())
     state.activity.record(f"loaded a snapshot: {count_tasks(tasks)}")
-    return LoadedSnapshot(tasks=tasks, warning=warning)
+    return LoadedSnapshot(tasks=tasks, exhausted=exhausted, warning=warning)
 
 
-def _damaged(error: Exception) -> ApiError:
-    return ApiError(f"the snapshot is damaged ({shorten(str(error), limit=200)}): save it again")
+@contextmanager
+def _checked(queue_name: str, field: str) -> Iterator[None]:
+    """Name the queue and the field in the error for what no queue can have."""
+    try:
+        yield
+    except (PullQueueError, OverflowError) as error:
+        place = f"queues[{quoted(queue_name)}].{field}"
+        message = f"{place} is not valid: {shorten(str(error), limit=200)}"
+        raise ApiError(message, reason="invalidParameter", location=place) from None
 
 
 def _warning(taken_usec: int, now_usec: int) -> str | None:
@@ -155,25 +169,46 @@ def _saved_task(task: Task) -> SavedTask:
     return SavedTask(**{name: getattr(task, name) for name in SavedTask.__struct_fields__})
 
 
-def _contents(queue_name: str, saved: SavedQueue, shift_usec: int, limits: Limits) -> QueueContents:
-    for name in saved.tombstones:
-        check_new_tasks([NewTask(name=name)], limits, lambda: 0)
+def _contents(queue: str, saved: SavedQueue, shift_usec: int, limits: Limits) -> QueueContents:
+    tombstones: dict[str, int] = {}
+    for name, usec in saved.tombstones.items():
+        with _checked(queue, f"tombstones[{quoted(name)}]"):
+            check_new_tasks([NewTask(name=name)], limits, lambda: 0)
+            tombstones[name] = _shifted(usec, shift_usec)
+    leased = Counter[int]()
+    for place, (second, tasks) in enumerate(saved.leased):
+        with _checked(queue, f"leased[{place}]"):
+            usec = _shifted(second * USEC_PER_SECOND, shift_usec)
+            leased[usec // USEC_PER_SECOND] += tasks
+    record = None
+    if saved.record is not None:
+        with _checked(queue, "record"):
+            record = _record(saved.record, queue, shift_usec)
     return QueueContents(
-        tasks=[_task(task, queue_name, shift_usec, limits) for task in saved.tasks],
-        exhausted=[_task(task, queue_name, shift_usec, limits) for task in saved.exhausted],
-        tombstones={name: _shifted(usec, shift_usec) for name, usec in saved.tombstones.items()},
-        leased=[
-            (_shifted(second * USEC_PER_SECOND, shift_usec) // USEC_PER_SECOND, tasks)
-            for second, tasks in saved.leased
-        ],
-        record=None if saved.record is None else _record(saved.record, queue_name, shift_usec),
+        tasks=_tasks(queue, "tasks", saved.tasks, shift_usec, limits),
+        exhausted=_tasks(queue, "exhausted", saved.exhausted, shift_usec, limits),
+        tombstones=tombstones,
+        leased=sorted(leased.items()),
+        record=record,
     )
+
+
+def _tasks(
+    queue: str, field: str, saved: Sequence[SavedTask], shift_usec: int, limits: Limits
+) -> list[Task]:
+    tasks = []
+    for place, each in enumerate(saved):
+        with _checked(queue, f"{field}[{place}]"):
+            tasks.append(_task(each, queue, shift_usec, limits))
+    return tasks
 
 
 def _record(saved: SavedRecord, name: str, shift_usec: int) -> QueueRecord:
     fields = structs.asdict(saved)
     if saved.settings is not None:
-        fields["settings"] = replace(saved.settings, name=queue_name(name), line=0, column=0)
+        settings = replace(saved.settings, name=queue_name(name), line=0, column=0)
+        check_settings(settings)
+        fields["settings"] = settings
     return QueueRecord(**fields | _shifted_times(fields, shift_usec))
 
 
@@ -199,7 +234,11 @@ def _attempts(saved: AttemptRecord, retry_count: int, shift_usec: int) -> Attemp
         raise InvalidTaskError("the numbers of attempts contradict each other")
     if not 0 <= (saved.status or 0) < 1000:
         raise InvalidTaskError(f"status is {saved.status}: it must be a number from 0 to 999")
-    return saved._replace(**_shifted_times(saved._asdict(), shift_usec))
+    fields = saved._asdict()
+    for name, value in fields.items():
+        if name.endswith("_usec") and (value or 0) < 0:
+            raise InvalidTaskError(f"{name} is {value}: it must be a number from 0")
+    return saved._replace(**_shifted_times(fields, shift_usec))
 
 
 def _shifted_times(fields: Mapping[str, Any], shift_usec: int) -> dict[str, Any]:
@@ -212,15 +251,22 @@ def _shifted_times(fields: Mapping[str, Any], shift_usec: int) -> dict[str, Any]
 
 
 def _shifted(usec: int, shift_usec: int) -> int:
-    from_usec(usec + shift_usec)  # raises outside the years 1 to 9999
-    return usec + shift_usec
+    from_usec(usec + shift_usec)  # raises after the year 9999
+    return max(0, usec + shift_usec)
 
 
 def _check_unique(contents: dict[str, QueueContents]) -> None:
-    for name, each in contents.items():
-        names = {task.name for task in each.tasks}
-        if len(names) < len(each.tasks) or not names.isdisjoint(each.tombstones):
-            raise ApiError(f"the snapshot of queue {quoted(name)} has a task twice: save it again")
-    sequences = [task.sequence for each in contents.values() for task in each.tasks]
-    if len(set(sequences)) < len(sequences):
-        raise ApiError("the snapshot has two tasks of one sequence: save it again")
+    by_sequence: dict[int, Task] = {}
+    for queue, each in contents.items():
+        names = set(each.tombstones)
+        for task in each.tasks:
+            other = by_sequence.setdefault(task.sequence, task)
+            with _checked(queue, "tasks"):
+                if task.name in names:
+                    raise InvalidTaskError(f"{quoted(task.name)} is there twice: save it again")
+                if other is not task:
+                    raise InvalidTaskError(
+                        f"{quoted(task.name)} has sequence {task.sequence}, as "
+                        f"{quoted(other.name)} of queue {quoted(other.queue_name)}: save it again"
+                    )
+            names.add(task.name)

@@ -17,6 +17,7 @@ __tracebackhide__ = is_expected_error
 METHODS_WITH_BODY = ("PATCH", "POST", "PUT")
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", *METHODS_WITH_BODY)
 _is_printable = re.compile(r"[!-~]+").fullmatch
+_TOKENS = ("oidc_token", "oauth_token")
 _is_path = re.compile(r"/(?!/)").match
 _is_absolute = re.compile(r"(?i)https?://[^/?]").match
 is_target = re.compile(r"[A-Za-z0-9_.:-]{1,300}").fullmatch
@@ -56,6 +57,8 @@ def check_request(request: object, limits: Limits, *, absolute_urls: bool) -> No
         raise InvalidTaskError(
             f"token is {quoted(token)}: it must be a RequestToken, and url an absolute URL"
         )
+    if isinstance(token, RequestToken) and token.kind not in _TOKENS:
+        raise InvalidTaskError(f"kind of token is {quoted(token.kind)}: use {' or '.join(_TOKENS)}")
 
 
 def _check_url(url: object, limits: Limits, *, absolute_urls: bool) -> None:

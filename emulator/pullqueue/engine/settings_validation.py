@@ -6,18 +6,20 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pullqueue.engine.request_validation import check_retry, is_number, is_target
+from pullqueue.engine.request_validation import check_request, check_retry, is_number, is_target
 from pullqueue.errors import InvalidQueueSettingsError, InvalidTaskError
 from pullqueue.limits import (
     BUCKET_SIZE,
     CONCURRENT_REQUESTS,
     DAY_SECONDS,
     RATE_PER_SECOND,
+    Limits,
 )
+from pullqueue.tasks import HttpRequest
 from pullqueue.text import quoted
 
 if TYPE_CHECKING:
-    from pullqueue.config.model import QueueSettings
+    from pullqueue.config.model import HttpTarget, QueueSettings
 
 _LONGEST_SECONDS = 10_000 * 366 * DAY_SECONDS
 _LARGEST: Mapping[str, int] = {
@@ -49,11 +51,28 @@ def check_settings(settings: QueueSettings) -> None:
         )
     if target is not None and not is_target(target):
         raise _invalid(settings, f"target is {quoted(target)}: use service or version.service")
-    if settings.retry_parameters is not None:
-        try:
+    part = ""
+    try:
+        if settings.retry_parameters is not None:
             check_retry(settings.retry_parameters)
-        except InvalidTaskError as error:
-            raise _invalid(settings, str(error)) from None
+        if settings.http_target is not None:
+            part = "http_target: "
+            check_request(_any_request(settings.http_target), Limits(), absolute_urls=True)
+    except InvalidTaskError as error:
+        raise _invalid(settings, f"{part}{error}") from None
+
+
+def _any_request(target: HttpTarget) -> HttpRequest:
+    """Return a request with all that a queue overrides in its HTTP tasks."""
+    port = f":{target.port}" if target.port else ""
+    query = f"?{target.query}" if target.query else ""
+    path = (target.path or "").removeprefix("/")
+    return HttpRequest(
+        f"{target.scheme or 'http'}://{target.host or 'localhost'}{port}/{path}{query}",
+        method=target.method or "POST",
+        headers=target.headers,
+        token=target.token,
+    )
 
 
 def _is_rate(count: float, unit: str) -> bool:

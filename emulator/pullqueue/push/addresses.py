@@ -109,7 +109,7 @@ class PushAddresses:
 
     def find(self, task: Task, settings: QueueSettings) -> SplitUrl | str:
         """Return the address to which a task of a queue is sent, or what is missing to send it."""
-        if task.push is None:
+        if task.request is None:
             return (
                 "it was added while the queue was a pull queue: delete it, or set `mode: pull` and "
                 "lease it"

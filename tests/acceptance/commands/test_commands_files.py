@@ -18,6 +18,8 @@ from push_app import until
 
 from pullqueue import Emulator, HttpRequest, NewTask
 from pullqueue.server.lifecycle import Server
+from pullqueue.testing import exhaust
+from pullqueue.text import format_size
 
 ALIAS_BOMB = (
     "pull:\n- payload: {a0: &a0 [x]"
@@ -34,14 +36,16 @@ MERGE_BOMB = (
 def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     """What is saved can be loaded again; a broken file changes nothing."""
     file = tmp_path / "state.json"
+    emulator.queue("pull").add_many([NewTask(name="x"), NewTask(name="y")])
+    exhaust(emulator.queue("pull"), "x")
     emulator.queue("pull").add(b"work", name="a")
 
     saved = run("snapshot save", str(file))
     run("reset --yes")
     loaded = run("snapshot load", str(file), "--shift")
 
-    assert saved.out == f"{file}: 1 task, {file.stat().st_size} B\n"
-    assert loaded.out == "1 task loaded\n"
+    assert saved.out == f"{file}: 1 task and 2 exhausted, {format_size(file.stat().st_size)}\n"
+    assert loaded.out == "1 task and 2 exhausted loaded\n"
     assert emulator.queue("pull").get_task("a").payload == b"work"
     file.write_text("{}")
     missing = (
@@ -68,7 +72,7 @@ def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     saved_to_stdout = run("snapshot save -").out
     assert json.loads(saved_to_stdout)["format"] == "pullqueue-snapshot/1"
     loaded = run("snapshot load - --json --yes", stdin=saved_to_stdout.encode())
-    assert json.loads(loaded.out) == {"tasks": 1, "warning": None}
+    assert json.loads(loaded.out) == {"tasks": 1, "exhausted": 2, "warning": None}
 
 
 def test_snapshots_are_compared(run: Run, tmp_path: Path, emulator: Emulator) -> None:

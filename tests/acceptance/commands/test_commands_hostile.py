@@ -73,6 +73,7 @@ ANSWER = {
     "request": _REQUEST,
     "clock": {"now": _TIME, "manual": True},
     "exhausted": {EVIL: 1},
+    "unlisted": {EVIL: 1},
     "push": {"addresses": [EVIL], "tasks": 1, "kept": {EVIL: EVIL}},
     "steps": [
         {

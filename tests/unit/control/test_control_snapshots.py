@@ -21,11 +21,13 @@ from pullqueue import (
     RetryParameters,
     Task,
 )
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.config.model import QueueMode, QueueSettings, Rate
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.server.lifecycle import Server
 
 TASK = {"name": "a", "payload": "", "tag": None, "eta_usec": 0, "sequence": 1, "retry_count": 0}
+LATE = LAST_USEC // USEC_PER_SECOND
 ONE_TASK = {
     "tasks": [{**TASK, "enqueued_usec": 0}],
     "exhausted": [],
@@ -45,6 +47,8 @@ BAD_PUSH: tuple[dict[str, object], ...] = (
     {"request": ["/mail", "POST", [["a:b", ""]]]},
     {"request": []},
     {"request": {}},
+    {"attempts": [1, 1, 1, -1]},
+    {"request": ["https://a.b", "POST", [], None, None, 600.0, ["token", "a@b.example", ""]]},
 )
 """Requests and attempts that no push task can have."""
 
@@ -61,7 +65,7 @@ def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
 
     loaded = control.call("PUT", "/snapshot?shift=true", saved)
 
-    assert loaded.body == {"tasks": 1, "warning": None}
+    assert loaded.body == {"tasks": 1, "exhausted": 0, "warning": None}
     assert control.get("/queues").body["queues"][0]["leased"] == 1
     assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 100
     control.call("PUT", "/snapshot", saved)
@@ -83,17 +87,26 @@ def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
         (
             "",
             {"queues": {"other": {}}},
-            "queues[...] is not valid: Object missing",
+            'queues["other"] is not valid: Object missing',
         ),
         (
             "",
             {"queues": {"other": {"what": 1}}},
-            "queues[...] is not valid: Object contains unknown field `what`",
+            'queues["other"] is not valid: Object contains unknown field `what`',
         ),
         ("", {"queues": None}, "queues is not valid: Expected `object`, got `null`"),
         ("", {"queues": {"other": ONE_TASK}}, 'queue "other" is not in'),
-        ("", {"queues": {"pull": ONE_TASK, "limited": ONE_TASK}}, "the snapshot has two tasks of"),
-        ("?shift=true", {"taken_usec": -(2**62)}, "the snapshot is damaged ("),
+        (
+            "",
+            {"queues": {"pull": ONE_TASK, "limited": ONE_TASK}},
+            'queues["limited"].tasks is not valid: "a" has sequence 1, as ',
+        ),
+        ("?shift=true", {"taken_usec": -1}, "taken_usec is not valid: Expected `int` >= 0"),
+        (
+            "?shift=true",
+            {"taken_usec": 0, "queues": {"pull": {**ONE_TASK, "leased": [[LATE, 1]]}}},
+            'queues["pull"].leased[0] is not valid: date value out of range',
+        ),
     ],
 )
 def test_bad_snapshots(
@@ -144,7 +157,8 @@ def retrying(emulator: Emulator) -> Task:
         ("task", {"tag": "t" * 501}),
         ("task", {"payload": "eHh4" * 2**19}),
         ("task", {"eta_usec": 2**62}),
-        ("task", {"enqueued_usec": -(2**62)}),
+        ("task", {"eta_usec": -1}),
+        ("task", {"enqueued_usec": -1}),
         ("task", {"retry_count": -1}),
         ("task", {"retry_count": 2**31}),
         ("task", {"sequence": 0}),
@@ -152,7 +166,9 @@ def retrying(emulator: Emulator) -> Task:
         ("queue", {"tombstones": {"not a name": 0}}),
         ("queue", {"tombstones": {"gone": 2**62}}),
         ("queue", {"leased": [[2**62, 1]]}),
+        ("queue", {"tombstones": {"gone": -1}}),
         ("queue", {"leased": [[0, -1]]}),
+        ("queue", {"leased": [[-1, 1]]}),
         ("queue", {"exhausted": [{}]}),
         ("record", {"settings": {"mode": "sideways"}}),
         ("record", {"settings": {"name": "a", "mode": 5}}),
@@ -163,7 +179,21 @@ def retrying(emulator: Emulator) -> Task:
         ("record", {"settings": {"name": "a", "target": "a b"}}),
         ("record", {"settings": {"name": "a", "task_lifetime_seconds": 2**62}}),
         ("record", {"settings": {"name": "a", "retry_parameters": {"max_doublings": 2**31}}}),
+        *(
+            ("record", {"settings": {"name": "a", "http_target": part}})
+            for part in (
+                {"scheme": "ftp"},
+                {"host": "a b"},
+                {"port": -1},
+                {"port": 2**16},
+                {"query": "a b"},
+                {"method": "SEND"},
+                {"headers": [["a b", ""]]},
+                {"token": ["token", "a@example.com", ""]},
+            )
+        ),
         ("record", {"purged_usec": 2**62}),
+        ("record", {"deleted_usec": -1}),
         ("record", {"deleted_usec": "yesterday"}),
         ("record", {"paused": None}),
         *(("push task", fields) for fields in BAD_PUSH),
@@ -191,7 +221,8 @@ def test_snapshots_with_a_bad_part(
     reply = control.call("PUT", "/snapshot", saved)
 
     assert reply.status == 400
-    assert "queues[...]." in reply.message or "the snapshot " in reply.message
+    name = "push" if part == "push task" else "pull"
+    assert f'queues["{name}"].' in reply.message
     assert control.get("/queues/pull").body["queue"]["tasks"] == 2
     assert control.get("/queues/pull").body["queue"]["state"] == "running"
 
@@ -282,7 +313,7 @@ def test_a_snapshot_of_a_later_time(control: ControlClient, emulator: Emulator) 
         "the snapshot was taken at 2026-01-02T00:00:00+00:00, and the server's clock is at "
         "2026-01-01T00:00:00+00:00: "
     )
-    assert (waiting, shifted) == ("scheduled", {"tasks": 1, "warning": None})
+    assert (waiting, shifted) == ("scheduled", {"tasks": 1, "exhausted": 0, "warning": None})
     assert control.get("/queues/pull/tasks/one").body["task"]["state"] == "available"
 
 
@@ -300,7 +331,7 @@ def test_queues_in_snapshots(control: ControlClient, emulator: Emulator) -> None
 
     loaded = control.call("PUT", "/snapshot", saved)
 
-    assert loaded.body == {"tasks": 1, "warning": None}
+    assert loaded.body == {"tasks": 1, "exhausted": 0, "warning": None}
     assert control.get("/queues").body == before
     assert [(one["name"], one["state"], one["is_runtime"]) for one in before["queues"]] == [
         ("pull", "paused", False),
@@ -328,3 +359,13 @@ def test_a_history_without_its_beginning(clock: ManualClock) -> None:
         missing = control.get("/queues/pull/tasks/a/history").body["missing"]
 
     assert missing == "only the latest events of a queue are recorded"
+
+
+def test_a_second_that_is_twice_counts_twice(control: ControlClient) -> None:
+    saved = control.get("/snapshot").body
+    second = saved["taken_usec"] // USEC_PER_SECOND
+    queue = {"tasks": [], "exhausted": [], "tombstones": {}, "leased": [[second, 2], [second, 3]]}
+
+    control.call("PUT", "/snapshot", {**saved, "queues": {"pull": queue}})
+
+    assert control.get("/queues/pull").body["queue"]["leased_last_minute"] == 5
