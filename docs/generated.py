@@ -22,9 +22,9 @@ from pullqueue import limits
 from pullqueue.cli import pullqueue
 from pullqueue.config.rules import Rule, RuleDocs, Sample, all_rules, parse_docs
 from pullqueue.config.settings import PROFILES
-from pullqueue.error_codes import codes_of
+from pullqueue.error_codes import find_codes
 from pullqueue.errors import PullQueueError
-from pullqueue.faults.declaration import WHEN, schema_of
+from pullqueue.faults.declaration import WHEN, build_schema
 from pullqueue.gtaskqueue.command import gtaskqueue
 from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pytest_pullqueue import plugin
@@ -76,7 +76,7 @@ def errors_table() -> str:
     """Return every error with its codes in each interface."""
     rows = []
     for kind, depth in _tree(PullQueueError, 0):
-        codes = codes_of(_bare(kind))
+        codes = find_codes(_bare(kind))
         summary = inspect.cleandoc(kind.__doc__ or "").partition("\n")[0]
         rows.append(
             [
@@ -252,7 +252,7 @@ def ini_options() -> str:
 
 def fault_options() -> str:
     """Return the options that every fault has."""
-    rows = [[f"`{name}`", schema_of(name)["description"]] for name in WHEN]
+    rows = [[f"`{name}`", build_schema(name)["description"]] for name in WHEN]
     return table(["argument", ""], rows)
 
 

@@ -125,12 +125,12 @@ def advice_in(error: Mapping[str, Any]) -> str | None:
     return next((str(each["message"]) for each in found), None)
 
 
-def codes_of(error: errors.PullQueueError) -> ErrorCodes:
+def find_codes(error: errors.PullQueueError) -> ErrorCodes:
     """Return the codes of an error: its own, or those of the nearest class above it."""
     return next(ERROR_CODES[kind] for kind in type(error).__mro__ if kind in ERROR_CODES)
 
 
-def rpc_code_of(http_status: int) -> str:
+def find_rpc_code(http_status: int) -> str:
     """Return what an HTTP status means as a code of `google.rpc.Code`."""
     found = (code for code, row in RPC_CODES.items() if row.http_status == http_status)
     return next(found, "INVALID_ARGUMENT")

@@ -19,7 +19,7 @@ from pytest_pullqueue.settings import (
     MARKER_USAGE,
     SettingsError,
     check_ini,
-    settings_of,
+    read_settings,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _pullqueue_settings(
     request: pytest.FixtureRequest, pullqueue_config: ConfigSource | None
 ) -> Settings:
     try:
-        return settings_of(request.node, pullqueue_config)
+        return read_settings(request.node, pullqueue_config)
     except SettingsError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 

@@ -91,7 +91,7 @@ MARKER_USAGE = (
 _INI_VALUES = pytest.StashKey[Mapping[str, object]]()
 
 
-def settings_of(item: pytest.Item, overridden: ConfigSource | None) -> Settings:
+def read_settings(item: pytest.Item, overridden: ConfigSource | None) -> Settings:
     """Return a test's settings: its markers', else the overridden fixture's, else the ini file's.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_pullqueue.settings import SettingsError, settings_of
+from pytest_pullqueue.settings import SettingsError, read_settings
 
 PULL_QUEUE = "queue:\n- name: pull-queue\n  mode: pull\n"
 LISTS_QUEUES = """
@@ -248,7 +248,7 @@ def test_a_flag_in_toml(pytester: pytest.Pytester) -> None:
     table = "tool.pytest" if pytest.version_tuple >= (9,) else "tool.pytest.ini_options"
     pytester.makepyprojecttoml(f"[{table}]\npullqueue_strict_faults = true\n")
 
-    assert settings_of(pytester.getitem(A_TEST, "test_it"), None).strict_faults
+    assert read_settings(pytester.getitem(A_TEST, "test_it"), None).strict_faults
 
 
 def test_bad_fixture(pytester: pytest.Pytester) -> None:
@@ -259,7 +259,7 @@ def test_bad_fixture(pytester: pytest.Pytester) -> None:
     with pytest.raises(
         SettingsError, match=r"^the fixture pullqueue_config is {'queue': \[]}: pass a path"
     ):
-        settings_of(item, value)  # type: ignore[arg-type] # what is tested
+        read_settings(item, value)  # type: ignore[arg-type] # what is tested
 
 
 def test_bad_file_is_explained_once(run: Run, pytester: pytest.Pytester) -> None:

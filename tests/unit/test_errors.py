@@ -8,7 +8,7 @@ import pytest
 
 import pullqueue
 from pullqueue import errors
-from pullqueue.error_codes import ERROR_CODES, codes_of
+from pullqueue.error_codes import ERROR_CODES, find_codes
 
 ERRORS = [
     kind
@@ -55,8 +55,8 @@ def test_codes_are_those_of_the_nearest_class() -> None:
     class OddTagError(errors.InvalidTagError):
         """an odd tag"""
 
-    assert codes_of(OddTagError()) == ERROR_CODES[errors.InvalidTagError]
-    assert codes_of(errors.PullQueueError()).http_status == 500
+    assert find_codes(OddTagError()) == ERROR_CODES[errors.InvalidTagError]
+    assert find_codes(errors.PullQueueError()).http_status == 500
 
 
 def test_expected_errors_and_faults_differ() -> None:

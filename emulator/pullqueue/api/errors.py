@@ -10,7 +10,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from pullqueue.api import messages
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
-from pullqueue.error_codes import LOCALIZED_MESSAGE, RPC_CODES, codes_of, rpc_code_of
+from pullqueue.error_codes import LOCALIZED_MESSAGE, RPC_CODES, find_codes, find_rpc_code
 from pullqueue.errors import PullQueueError, TaskLeaseExpiredError, UnknownQueueError
 
 LOCALE = "en-US"
@@ -47,7 +47,7 @@ class ApiError(PullQueueError):
         `message` is the text of the real service where that is known; `explanation` then states
         what exactly was wrong and what to do: among the details, which Google's clients print.
         """
-        self.rpc_code = rpc_code or rpc_code_of(status or 400)
+        self.rpc_code = rpc_code or find_rpc_code(status or 400)
         self.status = status or RPC_CODES[self.rpc_code].http_status
         self.reason = reason or RPC_CODES[self.rpc_code].reason
         self.location_type = location_type
@@ -66,7 +66,7 @@ class ApiError(PullQueueError):
         """Return the API's error for any of ours."""
         if isinstance(error, cls):
             return error
-        codes, text = codes_of(error), _TEXTS.get(type(error))
+        codes, text = find_codes(error), _TEXTS.get(type(error))
         return cls(
             text or str(error),
             status=codes.http_status,

@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from pullqueue.cli._words import Choice, unknown_option, unknown_word
-from pullqueue.error_codes import EXIT_FAILURE, codes_of
+from pullqueue.error_codes import EXIT_FAILURE, find_codes
 from pullqueue.errors import InvalidCronError, InvalidQueueConfigError, PullQueueError
 from pullqueue.text import describe_os_error, escaped
 
@@ -189,7 +189,7 @@ def _report(error: Exception, *, as_json: bool) -> int:
                 message = _with_advice(error, ctx) or message
                 usage = f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n\n"
         case PullQueueError():
-            message, status = str(error), codes_of(error).exit_status
+            message, status = str(error), find_codes(error).exit_status
             if isinstance(error, InvalidQueueConfigError | InvalidCronError):
                 prefix = ""  # each line begins with the place of a finding
         case OSError(errno=errno.ENOSPC):

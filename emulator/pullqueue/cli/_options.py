@@ -68,7 +68,7 @@ class Duration(Number):
     ) -> float:
         """Return the number of seconds."""
         if isinstance(value, str):
-            seconds = seconds_of(value)
+            seconds = parse_seconds(value)
             if seconds is None:
                 self.fail(f"{quoted(value)} is not a valid duration: {DURATION_ADVICE}", param, ctx)
             if self.max is not None and seconds > self.max:
@@ -78,7 +78,7 @@ class Duration(Number):
         return super().convert(value, param, ctx)
 
 
-def seconds_of(text: str) -> float | None:
+def parse_seconds(text: str) -> float | None:
     """Return the seconds of a duration as it is written on the command line; None if it is not."""
     if match := _SPAN.fullmatch(text.strip()):
         return float(match[1]) * (SECONDS_PER_UNIT | {"m": 60})[match[2]]

@@ -127,7 +127,7 @@ def confirm(question: str) -> None:
         raise click.ClickException("nothing was changed: answer y, or pass --yes")
 
 
-def content_of(file: Path) -> bytes:
+def read_content(file: Path) -> bytes:
     """Return the content of a file or of standard input.
 
     Raises:

@@ -75,7 +75,7 @@ def refusal(place: str, message: str) -> click.ClickException:
     return click.ClickException(f"{place}: {message}")
 
 
-def seeds_of(data: bytes, file: Path) -> Iterator[Seed]:
+def parse_seeds(data: bytes, file: Path) -> Iterator[Seed]:
     """Yield the tasks of a file of YAML or JSON, or of one JSON object per line."""
     reports: Reports = {}
     source = decode(data, "<stdin>" if str(file) == STDIN else str(file), reports)

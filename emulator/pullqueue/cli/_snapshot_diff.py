@@ -74,7 +74,7 @@ def read_snapshot(data: bytes, source: str) -> Snapshot:
         ) from None
 
 
-def diff_of(before: Snapshot, after: Snapshot) -> list[QueueDiff]:
+def compare_snapshots(before: Snapshot, after: Snapshot) -> list[QueueDiff]:
     """Return how the queues differ, in the order of their names, without those that do not."""
     nothing = _Queue([], [])
     diffs = [

@@ -27,17 +27,17 @@ def last_result(push: Json) -> str:
 
 
 def task_table(found: list[Json], *, empty: str = "") -> Table:
-    return Table(head_of(found), map(row_of, found), empty, cut=CUT)
+    return Table(format_head(found), map(format_row, found), empty, cut=CUT)
 
 
-def head_of(found: list[Json]) -> tuple[str, ...]:
+def format_head(found: list[Json]) -> tuple[str, ...]:
     """Return the heads of columns that are true of these tasks."""
     kinds = frozenset(task["push"] is not None for task in found)
     tag, leases = _TITLES.get(kinds, ("", ""))
     return ("TASK", tag, "STATE", "ETA (UTC)", leases, "BYTES", "PAYLOAD")
 
 
-def row_of(task: Json) -> list[object]:
+def format_row(task: Json) -> list[object]:
     limit, left, payload = task["retry_limit"], task["lease_seconds_left"], task["payload"]
     text, push = payload["text"], task["push"]
     group = None if task["tag"] is None else preview(task["tag"]) or '""'

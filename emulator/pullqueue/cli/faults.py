@@ -18,7 +18,7 @@ from pullqueue.cli._options import (
 from pullqueue.cli._output import Table, show
 from pullqueue.cli._words import Choice, Group
 from pullqueue.cli.connection import Json
-from pullqueue.faults.declaration import CALLS, KINDS, OPTIONS, options_text, schema_of
+from pullqueue.faults.declaration import CALLS, KINDS, OPTIONS, build_schema, options_text
 
 _FLAGS = {"url": "task-url"}
 """Names of options that differ from those of a fault: --url is the server's address."""
@@ -56,7 +56,7 @@ def list_(*, client: Client) -> None:
 def _fault_options(command: Command) -> Command:
     """Add an option for each option of a fault, but its call, which is an argument."""
     for name in reversed([name for name in OPTIONS if name != "call"]):
-        schema = schema_of(name)
+        schema = build_schema(name)
         several = schema.get("type") == "array"
         flag = _FLAGS.get(name, name.removesuffix("s") if several else name)
         command = click.option(

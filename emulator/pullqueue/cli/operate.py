@@ -20,7 +20,7 @@ from pullqueue.cli._options import (
     Duration,
     complete_queue,
     is_passed,
-    seconds_of,
+    parse_seconds,
     server_options,
     since_option,
     yes_option,
@@ -29,15 +29,15 @@ from pullqueue.cli._output import (
     STDIN,
     Table,
     confirm,
-    content_of,
     note,
+    read_content,
     say,
     show,
     when,
     write_bytes,
 )
 from pullqueue.cli._port_file import ServerOfFile
-from pullqueue.cli._snapshot_diff import diff_of, read_snapshot
+from pullqueue.cli._snapshot_diff import compare_snapshots, read_snapshot
 from pullqueue.cli._words import Group
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
@@ -303,7 +303,7 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
 
     It replaces the contents of all queues, and asks for confirmation if they have any.
     """
-    data = content_of(file)
+    data = read_content(file)
     try:
         # Any other file is refused, whatever the answer is.
         if not yes and _is(_is_snapshot, data) and (tasks := _stored_tasks(client)):
@@ -339,9 +339,9 @@ def diff(*, before: Path, after: Path | None, limit: int, client: Client) -> Non
     with the fields that differ. EXHAUSTED tasks (!) are those that A has not. The exit status is 0
     in any case.
     """
-    old = read_snapshot(content_of(before), str(before))
-    data = client.read("GET", "/snapshot") if after is None else content_of(after)
-    diffs = diff_of(old, read_snapshot(data, str(after or client.url)))
+    old = read_snapshot(read_content(before), str(before))
+    data = client.read("GET", "/snapshot") if after is None else read_content(after)
+    diffs = compare_snapshots(old, read_snapshot(data, str(after or client.url)))
     rows = [
         [each.queue, len(each.added), len(each.gone), len(each.changed), len(each.exhausted)]
         for each in diffs
@@ -386,7 +386,7 @@ def advance(*, by: str, deliver: bool, client: Client) -> None:
     EXHAUSTED tasks, and push tasks that can be sent now (SENDING) or are WAITING. A line below says
     what they wait for.
     """
-    seconds = seconds_of(by)
+    seconds = parse_seconds(by)
     if seconds is None or by.startswith("-") or not math.isfinite(seconds):
         problem = ", and a clock never goes back" if by.startswith("-") else ""
         raise click.UsageError(f'BY is "{by}"{problem}: {DURATION_ADVICE}')

@@ -14,7 +14,7 @@ import click
 
 from pullqueue.cli._client import Client, FailedError, RefusedError, queue_path
 from pullqueue.cli._options import server_options
-from pullqueue.cli._output import content_of, note, show
+from pullqueue.cli._output import note, read_content, show
 from pullqueue.error_codes import EXIT_REFUSED
 from pullqueue.limits import MIB
 from pullqueue.tasks import count_tasks
@@ -51,11 +51,11 @@ def seed(*, file: Path, client: Client) -> int:
     not valid, nothing is added. Tasks whose names are in use are left out; the exit status is then
     1.
     """  # noqa: D301 - the mark is click's
-    from pullqueue.cli._seed import seeds_of  # noqa: PLC0415 - imports YAML
+    from pullqueue.cli._seed import parse_seeds  # noqa: PLC0415 - imports YAML
 
     hidden = not sys.stderr.isatty()
     # All are read and checked before the first is sent; batches are for one queue each.
-    read = seeds_of(content_of(file), file)
+    read = parse_seeds(read_content(file), file)
     with click.progressbar(
         read, label="Checking", update_min_steps=_BATCH, file=sys.stderr, hidden=hidden
     ) as checked:

@@ -25,8 +25,8 @@ from pullqueue.cli._output import (
     STDIN,
     Table,
     confirm,
-    content_of,
     note,
+    read_content,
     show,
     when,
     write_bytes,
@@ -35,9 +35,9 @@ from pullqueue.cli._tasks import (
     CUT,
     FAILED,
     event_line,
-    head_of,
+    format_head,
+    format_row,
     payload_lines,
-    row_of,
     task_table,
 )
 from pullqueue.cli._words import Choice, Group
@@ -129,9 +129,9 @@ def _list_all(client: Client, limit: int, filters: Json) -> None:
     else:
         answer = client.get("/tasks", limit=limit, **filters)
     found = answer["tasks"]
-    rows = [[task["queue"], *row_of(task)] for task in found]
+    rows = [[task["queue"], *format_row(task)] for task in found]
     empty = "no exhausted tasks" if is_exhausted else "no tasks"
-    show(answer, Table(("QUEUE", *head_of(found)), rows, empty, (*CUT, "QUEUE")))
+    show(answer, Table(("QUEUE", *format_head(found)), rows, empty, (*CUT, "QUEUE")))
     _note_total(answer)
 
 
@@ -169,7 +169,7 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
     if found and found["leased_by"]:
         note(f"leased by {found['leased_by']['client']} since {when(found['leased_by']['leased'])}")
     if found:
-        table = Table(head_of([found])[:-1], [row_of(found)[:-1]], cut=CUT[1:])
+        table = Table(format_head([found])[:-1], [format_row(found)[:-1]], cut=CUT[1:])
         parts = [table, *parts, *payload_lines(found["payload"])]
     show(answer, *parts)
     if found and found["push"] and found["push"]["limits"]:
@@ -233,7 +233,7 @@ def add(
         raise click.UsageError("pass either a PAYLOAD or --file")
     if payload == STDIN:
         file = Path(STDIN)
-    data = content_of(file) if file is not None else (payload or "").encode()
+    data = read_content(file) if file is not None else (payload or "").encode()
     task = {"payload_base64": b64encode(data).decode(), **without_none(fields)}
     if request or headers:
         task["request"] = _request(request, headers)

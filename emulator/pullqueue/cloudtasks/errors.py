@@ -13,7 +13,7 @@ from typing import Final
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError, localized
 from pullqueue.cloudtasks import texts
-from pullqueue.error_codes import codes_of
+from pullqueue.error_codes import find_codes
 from pullqueue.errors import (
     PullQueueError,
     TombstonedTaskError,
@@ -114,7 +114,7 @@ def as_service_error(error: PullQueueError) -> CloudTasksError:
             advice=error.explanation,
             headers=error.headers,
         )
-    text, code = _TEXTS.get(type(error)), codes_of(error).rpc_code
+    text, code = _TEXTS.get(type(error)), find_codes(error).rpc_code
     if text is None:
         return CloudTasksError(str(error), rpc_code=code)
     return CloudTasksError(text, rpc_code=code, advice=str(error))

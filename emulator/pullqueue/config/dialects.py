@@ -43,7 +43,7 @@ _SAME_VALUE = {
 """Other names, and the keys that take the same value."""
 
 
-def level_of(path: Path) -> Path:
+def find_level(path: Path) -> Path:
     """Return the level of the format that a key of this path is at."""
     return tuple(0 if isinstance(part, int) else part for part in path[:-1])
 
@@ -71,7 +71,7 @@ def value_kinds() -> dict[str, str]:
     return kinds
 
 
-def keys_of(kind: str, level: Path) -> list[str]:
+def find_keys(kind: str, level: Path) -> list[str]:
     """Return the keys of a level whose values are of a kind."""
     return [key for key in keys_at(level) if value_kinds().get(key) == kind]
 

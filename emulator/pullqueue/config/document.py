@@ -66,7 +66,7 @@ class Source:
         following = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
         return Place(self.line_starts[line - 1], following)
 
-    def column_of(self, offset: int) -> int:
+    def find_column(self, offset: int) -> int:
         """Return the number of characters before an offset in its line."""
         return offset - self.line_span(offset).start
 

@@ -54,7 +54,7 @@ def insert_after(source: Source, pair: Pair, line: str) -> Edit:
     start, line_end = source.line_span(max(pair.end - 1, pair.key.start))
     rest = source.text[start:line_end]
     ending = rest[len(rest.rstrip("\r\n")) :]
-    indented = " " * source.column_of(pair.key.start) + line
+    indented = " " * source.find_column(pair.key.start) + line
     text = indented + ending if ending else source.newline + indented
     return Edit(line_end, line_end, text)
 

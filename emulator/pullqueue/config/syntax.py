@@ -147,7 +147,7 @@ class _Fault:
 
     def second_colon(self) -> Report | None:
         """A value with a colon and a blank in it."""
-        column = self._source.column_of(self._at)
+        column = self._source.find_column(self._at)
         match = _KEY.match(self._line)
         if not self._problem.startswith("mapping values") or not match or match.end() > column:
             return None
@@ -257,7 +257,7 @@ class _Fault:
         """The first item of a list that is not directly under `queue:`."""
         line = self._source.position(key.start())[0]
         place = Place(key.start() + len(key[1]), key.end())
-        if len(key[1]) > self._source.column_of(at.start):
+        if len(key[1]) > self._source.find_column(at.start):
             message = "`queue:` is indented further than its list: remove the spaces before it"
             return Report(at=place, message=message, labels=((at, "the list begins here"),))
         for number in range(line + 1, self._number):

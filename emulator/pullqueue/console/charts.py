@@ -58,7 +58,7 @@ class Chart(NamedTuple):
     column_width: float
 
 
-def chart_of(
+def build_chart(
     flow: Flow,
     now_usec: int,
     minutes: str = "",
@@ -74,7 +74,7 @@ def chart_of(
     return _chart(series, now_usec, minutes, what="tasks", is_small=is_small)
 
 
-def overlay_of(flows: Mapping[str, Flow], now_usec: int, minutes: str = "") -> Chart | None:
+def build_overlay(flows: Mapping[str, Flow], now_usec: int, minutes: str = "") -> Chart | None:
     """Return how many tasks of each queue were leased or attempted; None: there is no queue.
 
     Each of the busiest queues has a line; the other queues have one together. Queues of which

@@ -9,7 +9,7 @@ import msgspec
 from flask import Response, request
 
 from pullqueue.api.encoding import Json
-from pullqueue.console.formatting import views_of
+from pullqueue.console.formatting import build_views
 from pullqueue.control.models import TaskResource
 from pullqueue.control.request_log import Request
 from pullqueue.engine.events import Interface
@@ -19,7 +19,7 @@ def curl(logged: Request) -> str:
     """Return the curl command that repeats a request; empty if the request is not known in full."""
     body = logged.body
     is_rest = logged.interface in (Interface.REST, Interface.CLOUD_TASKS_REST)
-    if not is_rest or ("json" not in views_of(body) and body.size):
+    if not is_rest or ("json" not in build_views(body) and body.size):
         return ""
     # curl expands brackets and braces, and the recorded path is decoded.
     path, query = quote(logged.path), quote(logged.query, safe="%=&+,:/@")

@@ -43,7 +43,7 @@ def sort_key(queue: QueueResource, column: str) -> tuple[bool, Any]:
     return value is not None, value
 
 
-def figures_of(queues: Sequence[QueueResource]) -> Figures:
+def select_figures(queues: Sequence[QueueResource]) -> Figures:
     """Return the numbers of queues, except those that queues of their modes do not have."""
     counts = {name: sum(getattr(queue, name) for queue in queues) for name in _FIGURES}
     modes = {queue.mode for queue in queues}

@@ -83,7 +83,7 @@ def problem(response: Bytes) -> str:
     return str(message)
 
 
-def views_of(payload: Bytes) -> dict[str, str]:
+def build_views(payload: Bytes) -> dict[str, str]:
     """Return a payload as json, text and hex, where possible; the most readable first."""
     views: dict[str, str] = {}
     if payload.text is not None:
@@ -104,9 +104,9 @@ def json_text(value: object, indent: int | None = None) -> str:
     return shown.encode("utf-8", "backslashreplace").decode()
 
 
-def folded_of(payload: Bytes) -> object | None:
+def fold_payload(payload: Bytes) -> object | None:
     """Return a payload of JSON that is so long that its parts are folded; None: it is not."""
-    text = views_of(payload).get("json", "")
+    text = build_views(payload).get("json", "")
     is_long = _MIN_FOLDED_LINES <= text.count("\n") <= _MAX_FOLDED_LINES
     if not is_long or len(text) >= _MAX_VIEW_BYTES:
         return None

@@ -19,10 +19,10 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import ManualClock, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.console.actions import changes_of_form
-from pullqueue.console.charts import CHART, RANGES, chart_of, overlay_of
+from pullqueue.console.charts import CHART, RANGES, build_chart, build_overlay
 from pullqueue.console.downloads import curl, download, seed_line
-from pullqueue.console.figures import QUEUE_COLUMNS, figures_of, sort_key
-from pullqueue.console.formatting import folded_of, views_of
+from pullqueue.console.figures import QUEUE_COLUMNS, select_figures, sort_key
+from pullqueue.console.formatting import build_views, fold_payload
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.clock import get_clock
 from pullqueue.control.cron import list_cron_jobs
@@ -38,20 +38,20 @@ from pullqueue.control.models import EXHAUSTED, TaskResource, Tasks
 from pullqueue.control.operations import parse_query
 from pullqueue.control.overview import (
     ActivityQuery,
+    build_summary,
     get_server,
     get_summary,
     list_activity,
-    summary_of,
 )
 from pullqueue.control.push import get_delivery
 from pullqueue.control.queues import (
+    build_resources,
+    collect_statistics,
     get_queue,
     get_task,
     list_queues,
     list_tags,
-    resources_of,
     shown_queues,
-    statistics_of,
 )
 from pullqueue.control.service import config_of, list_faults
 from pullqueue.control.state import TOKEN_FIELD, ServerState
@@ -68,7 +68,7 @@ from pullqueue.control.task_lists import (
 from pullqueue.control.workers import list_workers
 from pullqueue.engine.events import RECORDED, Interface
 from pullqueue.errors import PullQueueError
-from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
+from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
 from pullqueue.tasks import count_tasks
 from pullqueue.text import counted
 
@@ -106,8 +106,8 @@ class Pages:
 
     def queues(self) -> Response:
         """Return the page of all queues."""
-        statistics = statistics_of(self._state)
-        queues = resources_of(self._state, statistics)
+        statistics = collect_statistics(self._state)
+        queues = build_resources(self._state, statistics)
         flows = {queue.name: queue.flow(since_usec=0) for queue, _ in statistics}
         now_usec = self._state.emulator.now_usec()
         chosen = _chosen("search", "sort", "order", "range")
@@ -118,20 +118,20 @@ class Pages:
                 key=lambda queue: sort_key(queue, key), reverse=chosen.get("order") == "desc"
             )
         charts = {
-            queue.name: chart_of(
+            queue.name: build_chart(
                 flows[queue.name], now_usec, "60", kinds=CHART[queue.mode], is_small=True
             )
             for queue, _ in statistics
         }
         return self._page(
             "queues",
-            summary=summary_of(self._state, statistics),
-            figures=figures_of(queues),
+            summary=build_summary(self._state, statistics),
+            figures=select_figures(queues),
             found=found,
             columns=QUEUE_COLUMNS,
             charts=charts,
             legend={queue.mode.value: charts[queue.name] for queue in queues},
-            overlay=overlay_of(flows, now_usec, chosen.get("range", "")),
+            overlay=build_overlay(flows, now_usec, chosen.get("range", "")),
             ranges=RANGES,
             chosen=chosen,
         )
@@ -154,9 +154,9 @@ class Pages:
         return self._page(
             "queue",
             queue=shown,
-            figures=figures_of([shown]),
+            figures=select_figures([shown]),
             states=_STATES[shown.mode],
-            chart=chart_of(
+            chart=build_chart(
                 flow, emulator.now_usec(), chosen.get("range", ""), kinds=CHART[shown.mode]
             ),
             ranges=RANGES,
@@ -168,7 +168,7 @@ class Pages:
     def task(self, queue: str, task: str) -> Response:
         """Return the page of a task and its history, which also exists after it is deleted."""
         found = get_history(self._state, queue, task)
-        views = views_of(found.task.payload) if found.task else {}
+        views = build_views(found.task.payload) if found.task else {}
         view = request.args.get("view", "")
         shown = get_queue(self._state, queue)
         attempts = []
@@ -184,7 +184,7 @@ class Pages:
             events=found.events,
             attempts=attempts,
             views=views,
-            folded=folded_of(found.task.payload) if found.task else None,
+            folded=fold_payload(found.task.payload) if found.task else None,
             view=view if view in views else next(iter(views), ""),
         )
 
@@ -251,7 +251,7 @@ class Pages:
         """Return the page of a request and its response."""
         found = get_request(self._state, number)
         shown = {
-            part: next(iter(views_of(getattr(found, part)).items()))
+            part: next(iter(build_views(getattr(found, part)).items()))
             for part in ("body", "response")
         }
         return self._page(
@@ -268,7 +268,7 @@ class Pages:
             "faults",
             faults=to_builtins(list_faults(self._state)),
             kinds=KINDS.values(),
-            options={name: schema_of(name) for name in OPTIONS},
+            options={name: build_schema(name) for name in OPTIONS},
             when=WHEN,
             options_text=options_text,
             queues=self._queue_names(),

@@ -17,7 +17,7 @@ from pullqueue.control import models
 from pullqueue.control.delivery import Delivery
 from pullqueue.control.models import Count, Maybe, Model, Time, iso_usec
 from pullqueue.control.operations import operation
-from pullqueue.control.progress import kept_of, progress_of
+from pullqueue.control.progress import find_progress, why_kept
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
@@ -170,7 +170,7 @@ def _next_usec(state: ServerState, enforced_rate: Callable[[Queue], float]) -> i
     for queue in state.emulator.queues:
         if not is_dispatched(queue):
             continue
-        if queue.list_tasks(1, state=TaskState.AVAILABLE) and kept_of(state, queue) is None:
+        if queue.list_tasks(1, state=TaskState.AVAILABLE) and why_kept(state, queue) is None:
             full_seconds = queue.settings.effective_bucket_size / enforced_rate(queue)
             times.append(now_usec + max(1, int(full_seconds * USEC_PER_SECOND)))
         change_usec = queue.next_change_usec()
@@ -189,7 +189,7 @@ def _step(
     after = queue.fetch_statistics()
     waited = before.scheduled + before.retrying - after.scheduled - after.retrying
     sending = waiting = 0
-    if state.delivery is not None and is_dispatched(queue) and kept_of(state, queue) is None:
+    if state.delivery is not None and is_dispatched(queue) and why_kept(state, queue) is None:
         started = max(0, after.running - before.running)
         startable = min(after.available, max(0, state.delivery.allowance(queue)))
         sending, waiting = started + startable, after.available - startable
@@ -202,7 +202,7 @@ def _step(
         exhausted=counts[EventKind.EXHAUSTED],
         sending=sending,
         waiting=waiting,
-        text=progress_of(state, queue, after).text if queue.is_push and after.available else "",
+        text=find_progress(state, queue, after).text if queue.is_push and after.available else "",
     )
     changed = (step.expired, step.due, step.delivered, step.failed, step.exhausted, step.waiting)
     return step if any(changed) else None

@@ -21,7 +21,7 @@ from pullqueue.faults.declaration import (
     WHEN,
     Faults,
     Kind,
-    schema_of,
+    build_schema,
 )
 from pullqueue.faults.fault import Fault
 from pullqueue.text import quoted
@@ -122,7 +122,7 @@ def _check(kind: Kind, options: dict[str, object]) -> None:
             raise ApiError(f"a fault of kind {kind.name} has no {quoted(name)}: leave it out")
     for name in kind.required:
         if name not in options:
-            values = schema_of(name).get("enum")
+            values = build_schema(name).get("enum")
             advice = f"use one of {', '.join(values)}" if values else "set it"
             raise ApiError(f"{name} is missing: {advice}")
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pullqueue
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.control.operations import operation
-from pullqueue.control.queue_resource import resource_of
+from pullqueue.control.queue_resource import build_resource
 from pullqueue.control.state import ServerState
 
 _Sample: TypeAlias = tuple[dict[str, object], float]
@@ -31,7 +31,7 @@ def get_metrics(state: ServerState) -> str:
 
 
 def _of_queues(state: ServerState) -> list[str]:
-    queues = [resource_of(state, queue) for queue in state.emulator.queues]
+    queues = [build_resource(state, queue) for queue in state.emulator.queues]
     by_state: list[_Sample] = [
         ({"queue": queue.name, "state": each}, getattr(queue, each))
         for queue in queues

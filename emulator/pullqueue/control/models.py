@@ -26,7 +26,7 @@ from pullqueue.errors import (
     PullQueueError,
 )
 from pullqueue.push.addresses import PushAddresses
-from pullqueue.push.retry import retry_of
+from pullqueue.push.retry import find_retry
 from pullqueue.tasks import HttpRequest, RetryParameters, Task, TaskState
 from pullqueue.text import format_span
 
@@ -138,7 +138,7 @@ class PushState(Model):
             next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
             kept=push_to.missing(task, queue.settings),
             deadline_seconds=request.deadline_seconds,
-            limits=_limits_text(retry_of(task, queue.settings), task.retry_count),
+            limits=_limits_text(find_retry(task, queue.settings), task.retry_count),
         )
 
 
@@ -206,7 +206,7 @@ def _current_leases(
     return queue.last_leases(leased) if leased else {}
 
 
-def tasks_of(
+def build_task_resources(
     tasks: Sequence[Task],
     queue: engine.Queue,
     push_to: PushAddresses,
@@ -234,7 +234,7 @@ def tasks_of(
             lease_seconds_left=left if state == "leased" else None,
             leased_by=Holder.of(leases[task.name], now_usec) if task.name in leases else None,
             retry_count=task.retry_count,
-            retry_limit=retry_of(task, queue.settings).task_retry_limit
+            retry_limit=find_retry(task, queue.settings).task_retry_limit
             if task.request
             else queue.retention.leases,
             bytes_stored=task.stored_bytes,

@@ -67,12 +67,12 @@ def document() -> Json:
     for name, schema in components.items():
         if name not in sent:
             _require_all(schema)
-    schema_of = dict(zip([*types, *queries], schemas, strict=True))
+    build_schema = dict(zip([*types, *queries], schemas, strict=True))
     for query in queries:  # no body: each of its fields is a parameter
-        schema_of[query] = components.pop(query.__name__)
+        build_schema[query] = components.pop(query.__name__)
     paths: Json = {}
     for operation in operations:
-        described = _operation(operation, schema_of)
+        described = _operation(operation, build_schema)
         paths.setdefault(operation.path, {})[operation.verb.lower()] = described
     return {
         "openapi": "3.1.0",
@@ -99,8 +99,8 @@ def _require_all(schema: Json) -> None:
         schema["required"] = [name for name in properties if name in chosen]
 
 
-def _operation(operation: Operation, schema_of: dict[type, Json]) -> Json:
-    result = schema_of[operation.result]
+def _operation(operation: Operation, build_schema: dict[type, Json]) -> Json:
+    result = build_schema[operation.result]
     if operation.key:
         result = {
             "type": "object",
@@ -108,20 +108,20 @@ def _operation(operation: Operation, schema_of: dict[type, Json]) -> Json:
             "required": [operation.key],
             "additionalProperties": False,
         }
-    parameters = _query_parameters(schema_of[operation.query]) if operation.query else []
+    parameters = _query_parameters(build_schema[operation.query]) if operation.query else []
     described: Json = {
         "operationId": operation.id,
         "summary": operation.summary,
         "parameters": [*_path_parameters(operation.path), *parameters],
         "responses": {
             "200": _content("The result", operation.content_type, result),
-            "default": _content("An error", "application/json", schema_of[Error]),
+            "default": _content("An error", "application/json", build_schema[Error]),
         },
     }
     if operation.id == "getReady":
         described["responses"]["503"] = _content("Not ready", operation.content_type, result)
     if operation.body is not None:
-        schema = {"schema": schema_of[operation.body]}
+        schema = {"schema": build_schema[operation.body]}
         described["requestBody"] = {"required": True, "content": {"application/json": schema}}
     return described
 

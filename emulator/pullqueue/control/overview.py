@@ -16,8 +16,8 @@ from pullqueue.control.clock import ClockResource, get_clock
 from pullqueue.control.fault_registry import FaultResource
 from pullqueue.control.models import Count, Maybe, Model, Positive, Time
 from pullqueue.control.operations import operation
-from pullqueue.control.progress import kept_of
-from pullqueue.control.queues import shown_queues, statistics_of
+from pullqueue.control.progress import why_kept
+from pullqueue.control.queues import collect_statistics, shown_queues
 from pullqueue.control.since import SINCE_FORMS, from_time_on
 from pullqueue.control.state import ServerState
 from pullqueue.control.task_lists import Limit
@@ -131,13 +131,13 @@ class FlowQuery(Model):
 @operation("GET", "/summary")
 def get_summary(state: ServerState) -> Summary:
     """Return what changes the behaviour: faults, paused queues, the clock, and what is left."""
-    return summary_of(state, statistics_of(state))
+    return build_summary(state, collect_statistics(state))
 
 
-def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]) -> Summary:
+def build_summary(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]) -> Summary:
     """Return the summary of a server with these queues, all of them."""
     push = {queue: numbers.tasks for queue, numbers in queues if queue.is_push}
-    kept = {queue.name: kept_of(state, queue) for queue in push if push[queue]}
+    kept = {queue.name: why_kept(state, queue) for queue in push if push[queue]}
     return Summary(
         clock=get_clock(state),
         faults=state.faults.list(active=True),

@@ -148,7 +148,7 @@ class _Situation:
         return f", by the manual clock: advance it by {max(seconds, 0):.3g} s"
 
 
-def progress_of(state: ServerState, queue: Queue, numbers: QueueStatistics) -> Progress:
+def find_progress(state: ServerState, queue: Queue, numbers: QueueStatistics) -> Progress:
     """Return what a queue with some statistics did in the last minute, and what it waits for."""
     counts = queue.count_events(last=_MINUTE)
     situation = _Situation(
@@ -173,7 +173,7 @@ def progress_of(state: ServerState, queue: Queue, numbers: QueueStatistics) -> P
     )
 
 
-def kept_of(state: ServerState, queue: Queue) -> str | None:
+def why_kept(state: ServerState, queue: Queue) -> str | None:
     """Return that tasks of a push queue are kept, and how to deliver them; None: it sends them."""
     kept, settings = state.push_to.kept(queue.settings), queue.settings
     tasks = queue.list_tasks(_LOOKED_AT)
@@ -215,7 +215,7 @@ def _rate_0(now: _Situation) -> str | None:
 def _no_address(now: _Situation) -> str | None:
     if not (now.is_push and now.numbers.tasks):
         return None
-    kept = kept_of(now.state, now.queue)
+    kept = why_kept(now.state, now.queue)
     return None if kept is None else f"its tasks are {kept}"
 
 

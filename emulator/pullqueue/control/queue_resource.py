@@ -9,7 +9,7 @@ from msgspec import Meta, to_builtins
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueMode
 from pullqueue.control.models import Count, Model, Time, iso_usec
-from pullqueue.control.progress import Progress, progress_of
+from pullqueue.control.progress import Progress, find_progress
 from pullqueue.control.state import ServerState
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
@@ -53,7 +53,7 @@ class QueueResource(Model):
     progress: Progress
 
 
-def resource_of(
+def build_resource(
     state: ServerState, queue: Queue, statistics: QueueStatistics | None = None
 ) -> QueueResource:
     """Return a queue as it is now, or with statistics that are known already."""
@@ -76,7 +76,7 @@ def resource_of(
         kept=state.push_to.kept(queue.settings) if queue.is_push else None,
         # `dataclasses.asdict` would take 20 us, several times as long as all of this.
         settings=_present(to_builtins(queue.settings)),
-        progress=progress_of(state, queue, statistics),
+        progress=find_progress(state, queue, statistics),
         **numbers,
     )
 

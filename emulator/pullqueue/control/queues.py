@@ -17,11 +17,11 @@ from pullqueue.control.models import (
     Maybe,
     Refusal,
     ShownState,
+    build_task_resources,
     given,
-    tasks_of,
 )
 from pullqueue.control.operations import operation
-from pullqueue.control.queue_resource import QueueResource, resource_of
+from pullqueue.control.queue_resource import QueueResource, build_resource
 from pullqueue.control.state import ServerState
 from pullqueue.control.task_lists import TaskFilter, matching_tasks
 from pullqueue.engine import verbs
@@ -74,13 +74,13 @@ class Changed(models.Model):
 @operation("GET", "/queues", key="queues")
 def list_queues(state: ServerState) -> list[QueueResource]:
     """List queues and their numbers; `default` if it is in queue.yaml, used, or the only one."""
-    return resources_of(state, statistics_of(state))
+    return build_resources(state, collect_statistics(state))
 
 
 @operation("GET", _QUEUE, key="queue")
 def get_queue(state: ServerState, queue: str) -> QueueResource:
     """Return one queue."""
-    return resource_of(state, state.emulator.queue(queue))
+    return build_resource(state, state.emulator.queue(queue))
 
 
 @operation("POST", f"{_QUEUE}/purge", key="deleted")
@@ -124,7 +124,7 @@ def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.A
         name: "exists" if issubclass(kind, TaskAlreadyExistsError) else "tombstoned"
         for name, kind in insertion.refused.items()
     }
-    added = tasks_of(insertion.added, found, state.push_to, payload_bytes=PREVIEW_BYTES)
+    added = build_task_resources(insertion.added, found, state.push_to, payload_bytes=PREVIEW_BYTES)
     return models.AddedTasks(tasks=added, refused=refused)
 
 
@@ -140,7 +140,9 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
         group_by_tag=tag is not None if body.group_by_tag is UNSET else body.group_by_tag,
         tag=tag,
     )
-    return models.LeasedTasks(tasks_of(lease.tasks, found, state.push_to), lease.rate_limited)
+    return models.LeasedTasks(
+        build_task_resources(lease.tasks, found, state.push_to), lease.rate_limited
+    )
 
 
 @operation("GET", _TASK, key="task")
@@ -148,12 +150,12 @@ def get_task(state: ServerState, queue: str, task: str) -> models.TaskResource:
     """Return one task with its payload, also after it was exhausted."""
     found = state.emulator.queue(queue)
     try:
-        return tasks_of([found.get_task(task)], found, state.push_to)[0]
+        return build_task_resources([found.get_task(task)], found, state.push_to)[0]
     except (UnknownTaskError, TombstonedTaskError) as error:
         exhausted = _exhausted_task(found, task)
         if exhausted is None:
             raise _gone(found, task, error) from None
-        return tasks_of([exhausted], found, state.push_to, exhausted=True)[0]
+        return build_task_resources([exhausted], found, state.push_to, exhausted=True)[0]
 
 
 @operation("POST", f"{_TASK}/lease", key="task")
@@ -167,7 +169,7 @@ def change_lease(
     end_usec = found.retention.end_usec(changed)
     is_past = end_usec is not None and end_usec <= changed.eta_usec
     exhausted = body.lease_seconds == 0 and is_past
-    return tasks_of([changed], found, state.push_to, exhausted=exhausted)[0]
+    return build_task_resources([changed], found, state.push_to, exhausted=exhausted)[0]
 
 
 @operation("POST", f"{_QUEUE}/change")
@@ -268,16 +270,16 @@ def _is_used(queue: Queue) -> bool:
     return bool(numbers.tasks or numbers.exhausted or queue.flow(since_usec=0))
 
 
-def statistics_of(state: ServerState) -> list[tuple[Queue, QueueStatistics]]:
+def collect_statistics(state: ServerState) -> list[tuple[Queue, QueueStatistics]]:
     """Return the shown queues with their statistics."""
     return [(queue, queue.fetch_statistics()) for queue in shown_queues(state)]
 
 
-def resources_of(
+def build_resources(
     state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]
 ) -> list[QueueResource]:
     """Return queues with some statistics as the control routes show them."""
-    return [resource_of(state, queue, numbers) for queue, numbers in queues]
+    return [build_resource(state, queue, numbers) for queue, numbers in queues]
 
 
 def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:

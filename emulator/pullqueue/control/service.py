@@ -18,7 +18,7 @@ from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_registry import FaultResource, NewFault
 from pullqueue.control.models import Count, Maybe, Model, Time, iso
 from pullqueue.control.operations import operation
-from pullqueue.control.queue_resource import QueueResource, resource_of
+from pullqueue.control.queue_resource import QueueResource, build_resource
 from pullqueue.control.state import ServerState
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
@@ -121,7 +121,7 @@ def config_of(state: ServerState, queues: Iterable[Queue]) -> Config:
         total_storage_limit=emulator.config.total_storage_limit_bytes,
         bytes_stored=emulator.bytes_stored,
         limits=emulator.limits._asdict(),
-        queues=[resource_of(state, queue) for queue in queues],
+        queues=[build_resource(state, queue) for queue in queues],
     )
 
 

@@ -22,8 +22,8 @@ from pullqueue.control.models import (
     TaskResource,
     Tasks,
     Time,
+    build_task_resources,
     given,
-    tasks_of,
 )
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
@@ -149,7 +149,9 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> Tasks:
     found = state.emulator.queue(queue)
     exhausted = query.state == EXHAUSTED
     tasks, total = _page(found, query)
-    shown = tasks_of(tasks, found, state.push_to, payload_bytes=PREVIEW_BYTES, exhausted=exhausted)
+    shown = build_task_resources(
+        tasks, found, state.push_to, payload_bytes=PREVIEW_BYTES, exhausted=exhausted
+    )
     return Tasks(tasks=shown, total=total)
 
 
@@ -179,7 +181,9 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
     found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
     payload_bytes = None if query.payload == "full" else PREVIEW_BYTES
     shown = [
-        tasks_of([task], queue, state.push_to, payload_bytes=payload_bytes, exhausted=True)[0]
+        build_task_resources(
+            [task], queue, state.push_to, payload_bytes=payload_bytes, exhausted=True
+        )[0]
         for task, queue in found[query.offset : query.offset + query.limit]
     ]
     return Tasks(tasks=shown, total=len(found))

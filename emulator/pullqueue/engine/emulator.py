@@ -15,7 +15,7 @@ from pullqueue.engine.interceptors import CallLog, Interceptors
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.name_source import NameSource, random_names
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.retention import Retention, retention_of
+from pullqueue.engine.retention import Retention, compute_retention
 from pullqueue.engine.settings_validation import check_settings
 from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
@@ -245,10 +245,10 @@ class Emulator:
             if record.settings is not None:
                 check_settings(record.settings)
             if record.deleted_usec is None:
-                settings = self._settings_of(name, record)
+                settings = self._find_settings(name, record)
                 if settings is None:
                     raise UnknownQueueError(self._unknown(name), queue_name=name)
-                retentions[name] = retention_of(settings)
+                retentions[name] = compute_retention(settings)
         with self._lock:
             self._store.restore(contents, retentions=retentions)
             self._load()
@@ -385,14 +385,14 @@ class Emulator:
                 record = record._replace(settings=None)
             elif queue is not None and queue.is_runtime and record.settings is None:
                 record = QueueRecord(deleted_usec=self.now_usec())
-            settings = self._settings_of(name, record)
+            settings = self._find_settings(name, record)
             if settings is not None and record.deleted_usec is None:
                 queue = queues[name] = self._configured(settings)
             if queue is not None:
                 queue.set_record(record)
         self._queues = queues
 
-    def _settings_of(self, name: str, record: QueueRecord) -> QueueSettings | None:
+    def _find_settings(self, name: str, record: QueueRecord) -> QueueSettings | None:
         """Return the settings of a queue with a record; None: there is no such queue."""
         if record.settings is not None and name not in self._listed:
             return record.settings

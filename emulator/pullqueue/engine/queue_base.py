@@ -10,7 +10,7 @@ from pullqueue.clock import USEC_PER_SECOND, Clock, from_usec
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import AttemptEvent
 from pullqueue.engine.interceptors import Interceptors
-from pullqueue.engine.retention import Retention, retention_of
+from pullqueue.engine.retention import Retention, compute_retention
 from pullqueue.engine.store import Claim, QueueRecord, TaskStore
 from pullqueue.errors import InvalidQueueModeError, QueueDisabledError, is_expected_error
 from pullqueue.limits import Limits
@@ -53,7 +53,7 @@ class QueueBase:
         self.limits = limits
         self._settings = settings
         self.storage_limit_bytes = storage_limit_bytes
-        self._retention = retention_of(settings)
+        self._retention = compute_retention(settings)
         self._disabled = False
         self._record = QueueRecord()
         # A store that outlives the process may know the queue by another limit.
@@ -64,7 +64,7 @@ class QueueBase:
 
     def configure(self, settings: QueueSettings, *, storage_limit_bytes: int | None) -> None:
         """Apply other settings; see `Emulator.reconfigure`."""
-        before, self._retention = self._retention, retention_of(settings)
+        before, self._retention = self._retention, compute_retention(settings)
         self._settings = settings
         self.storage_limit_bytes = storage_limit_bytes
         # Last: a lease made meanwhile has the new limit already.

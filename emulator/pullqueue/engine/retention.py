@@ -33,7 +33,7 @@ class Retention(NamedTuple):
         return min(ends, default=None)
 
 
-def retention_of(settings: QueueSettings) -> Retention:
+def compute_retention(settings: QueueSettings) -> Retention:
     """Return how long a queue with some settings keeps tasks and names."""
     retry, lifetime = settings.retry_parameters, settings.task_lifetime_seconds
     tombstone = settings.tombstone_seconds

@@ -408,7 +408,7 @@ OPTIONS: Final[Mapping[str, Any]] = {
 """All options, and their types in JSON."""
 
 
-def schema_of(option: str) -> dict[str, Any]:
+def build_schema(option: str) -> dict[str, Any]:
     """Return the JSON Schema of an option."""
     return msgspec.json.schema(OPTIONS[option])
 

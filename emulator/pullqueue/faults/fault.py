@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 from pullqueue.engine.interceptors import LEASE_VERBS, Interceptors, QueueCall
-from pullqueue.push.request import PushRequest, path_of
+from pullqueue.push.request import PushRequest, build_path
 from pullqueue.tasks import default_url
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Fault:
     def set_in(self, emulator: Emulator) -> Self:
         """Set it, after all faults that the emulator has."""
         with _SETTING:
-            self._chain = _chain_of(emulator) or _FaultChain(emulator.interceptors)
+            self._chain = _find_chain(emulator) or _FaultChain(emulator.interceptors)
             self._chain.add(self)
         return self
 
@@ -150,7 +150,7 @@ def _subjects(call: QueueCall) -> Iterator[_Subject]:
 
 
 def _path(url: str) -> str:
-    return path_of(url).partition("?")[0]
+    return build_path(url).partition("?")[0]
 
 
 def _any_matches(subjects: Iterable[_Subject], pattern: str) -> bool:
@@ -183,12 +183,12 @@ class _FaultChain:
         return call_next() if first is None else first.effect(call, call_next)
 
 
-def _chain_of(emulator: Emulator) -> _FaultChain | None:
+def _find_chain(emulator: Emulator) -> _FaultChain | None:
     found = (chain for chain in emulator.interceptors if isinstance(chain, _FaultChain))
     return next(found, None)
 
 
-def faults_of(emulator: Emulator) -> list[Fault]:
+def find_faults(emulator: Emulator) -> list[Fault]:
     """Return the faults that are set in an emulator, in the order in which they were set."""
-    chain = _chain_of(emulator)
+    chain = _find_chain(emulator)
     return [] if chain is None else list(chain.faults)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
 from pullqueue.config.model import QueueSettings
-from pullqueue.push.request import effective_request, target_of, targets_of
+from pullqueue.push.request import effective_request, find_target, list_targets
 from pullqueue.push.tokens import missing_extra
 from pullqueue.tasks import Task
 from pullqueue.text import quoted
@@ -97,9 +97,9 @@ class PushAddresses:
 
         Tasks can have targets of their own, also versions of a queue's.
         """
-        names = {name for each in queues for name in targets_of(each.target) if name}
+        names = {name for each in queues for name in list_targets(each.target) if name}
         services = filter(_is_service, self._addresses)
-        unknown = [target for target in services if names.isdisjoint(targets_of(target))]
+        unknown = [target for target in services if names.isdisjoint(list_targets(target))]
         if not names or not unknown:
             return None
         return (
@@ -115,7 +115,7 @@ class PushAddresses:
                 "lease it"
             )
         request = effective_request(task, settings)
-        target = target_of(request, settings)
+        target = find_target(request, settings)
         address = self.of(target)
         if address is not None:
             return missing_extra(request) or self.waiting(target) or address
@@ -157,7 +157,7 @@ class PushAddresses:
         if target is not None and "://" in target:
             origin = SplitUrl(target)
             return self._addresses.get(target) or (origin if is_loopback(origin.host) else None)
-        names = (*targets_of(target), None)
+        names = (*list_targets(target), None)
         return next((self._addresses[name] for name in names if name in self._addresses), None)
 
 
@@ -170,7 +170,7 @@ def _parsed(option: str) -> tuple[str | None, SplitUrl]:
     if found is None:
         raise ValueError(_invalid(option, "it must begin with http:// or https://"))
     target = None if found[1] is None else found[1].lower()
-    problem = _problem_of(found[2])
+    problem = _find_problem(found[2])
     address = split_url(found[2])
     if problem is not None or address is None:
         raise ValueError(_invalid(option, problem or ""))
@@ -185,7 +185,7 @@ def _parsed(option: str) -> tuple[str | None, SplitUrl]:
     return target, address._replace(path=address.path.rstrip("/"))
 
 
-def _problem_of(address: str) -> str | None:
+def _find_problem(address: str) -> str | None:
     """Return why tasks cannot be sent to an address; None: they can."""
     problem = why_not_callable(address)
     if problem is not None:

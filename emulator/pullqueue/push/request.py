@@ -88,7 +88,7 @@ class PushRequest(NamedTuple):
     @property
     def path(self) -> str:
         """The path and the query, as they are sent."""
-        return path_of(self.url)
+        return build_path(self.url)
 
     @property
     def late(self) -> str:
@@ -152,7 +152,7 @@ def push_request(
     of the app, if it is known.
     """
     request = effective_request(task, settings)
-    target = target_of(request, settings)
+    target = find_target(request, settings)
     body = task.payload
     if settings.http_target is not None and request.method not in METHODS_WITH_BODY:
         body = b""  # documented: it is ignored if the queue overrides the method
@@ -263,20 +263,20 @@ def effective_request(task: Task, settings: QueueSettings) -> HttpRequest:
     return override(request, settings.http_target)
 
 
-def target_of(request: HttpRequest, settings: QueueSettings) -> str | None:
+def find_target(request: HttpRequest, settings: QueueSettings) -> str | None:
     """Return where a request goes: an origin, or the service that the queue or the task names."""
     split = split_url(request.url)
     return settings.target or request.target if split is None else split.origin
 
 
-def targets_of(target: str | None) -> tuple[str | None, ...]:
+def list_targets(target: str | None) -> tuple[str | None, ...]:
     """Return the names by which the app of a target can be given: `v1.worker` is also `worker`."""
     if target is None or "://" in target:
         return (target,)
     return target, target.rpartition(".")[2]
 
 
-def path_of(url: str) -> str:
+def build_path(url: str) -> str:
     """Return the path and the query of a URL, as they are sent."""
     split = split_url(url)
     path = (url if split is None else split.path).partition("#")[0]

@@ -49,7 +49,7 @@ def may_retry(failures: int, age_seconds: float, retry: RetryParameters) -> bool
     return age_limit is not None and age_seconds <= age_limit
 
 
-def retry_of(task: Task, settings: QueueSettings) -> RetryParameters:
+def find_retry(task: Task, settings: QueueSettings) -> RetryParameters:
     """Return the retry parameters that apply to a task: its own, or else those of its queue.
 
     A task's own replace all of the queue's: what they do not set is App Engine's default.
@@ -94,7 +94,7 @@ def conclude(
     )
     if is_success(status):
         return attempts, None
-    retry = retry_of(task, settings)
+    retry = find_retry(task, settings)
     first_usec = now_usec if before.first_usec is None else before.first_usec
     if not may_retry(failures, (now_usec - first_usec) / USEC_PER_SECOND, retry):
         return attempts, None

@@ -15,7 +15,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Insertion
-from pullqueue.error_codes import codes_of
+from pullqueue.error_codes import find_codes
 from pullqueue.errors import (
     InvalidEtaError,
     InvalidTagError,
@@ -214,7 +214,7 @@ def _find_code(queue: Queue, add: Any) -> int:
     try:
         queue.check([new_task(queue, add)])
     except InvalidTaskError as error:
-        return codes_of(error).sdk_code
+        return find_codes(error).sdk_code
     return int(_Error.SKIPPED)
 
 

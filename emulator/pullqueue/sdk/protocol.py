@@ -17,7 +17,7 @@ from pullqueue.engine.interceptors import (
     called_by,
     current_caller,
 )
-from pullqueue.error_codes import codes_of
+from pullqueue.error_codes import find_codes
 from pullqueue.errors import DeadlineExceededError, OverQuotaError, PullQueueError
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc
 
@@ -79,7 +79,7 @@ def logged_call(
     if error is not None:
         cause = error.__context__
         is_ours = isinstance(cause, PullQueueError)
-        status = codes_of(cause).http_status if is_ours else HTTPStatus.BAD_REQUEST
+        status = find_codes(cause).http_status if is_ours else HTTPStatus.BAD_REQUEST
     return {
         "method": f"{service}.{method}",
         # Statistics are those of several queues.
@@ -116,5 +116,5 @@ def sdk_error(error: PullQueueError) -> Exception:
 
 def application_error(error: PullQueueError) -> Exception:
     """Return an error as one of the task queue service, whatever it is."""
-    sdk: Exception = apiproxy_errors.ApplicationError(codes_of(error).sdk_code, str(error))
+    sdk: Exception = apiproxy_errors.ApplicationError(find_codes(error).sdk_code, str(error))
     return sdk

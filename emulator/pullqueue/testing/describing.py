@@ -11,7 +11,7 @@ from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
-from pullqueue.faults.fault import faults_of
+from pullqueue.faults.fault import find_faults
 from pullqueue.push.dispatcher import why_not_sent
 from pullqueue.tasks import NewTask, Task, TaskState, result_text
 from pullqueue.testing.pickled import describe_pickle
@@ -46,7 +46,7 @@ def describe_rest(emulator: Emulator, message: str, faults: Iterable[str] | None
     Empty if it shows all of them. `faults` are those to show instead of those that are set.
     """
     if faults is None:
-        faults = map(str, faults_of(emulator))
+        faults = map(str, find_faults(emulator))
     shown = {line.strip() for line in message.splitlines()}
     queues = [queue for queue in emulator.queues if not queue.is_push or queue.events()]
     parts = [list(describe_queue(queue)) for queue in queues]

@@ -20,7 +20,7 @@ from pullqueue.errors import ClockError, DeadlineExceededError, TaskError
 from pullqueue.faults.declaration import Faults
 from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched, make_due
 from pullqueue.push.request import PushResponse
-from pullqueue.push.retry import retry_of
+from pullqueue.push.retry import find_retry
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.tasks import Task, count_tasks, is_success
 from pullqueue.testing.arguments import (
@@ -255,7 +255,7 @@ class TaskRunner:
     def _why_retried(self, task: Task) -> str:
         """Return why a task is retried that often; empty if a limit will soon end that."""
         failures = task.retry_count
-        retry = retry_of(task, self._emulator.queue(task.queue_name).settings)
+        retry = find_retry(task, self._emulator.queue(task.queue_name).settings)
         limit, age_limit = retry.task_retry_limit, retry.task_age_limit_seconds
         if not failures:
             return ""

@@ -12,9 +12,9 @@ from pullqueue.push.request import (
     PushResponse,
     Send,
     effective_request,
+    find_target,
+    list_targets,
     send_following,
-    target_of,
-    targets_of,
 )
 from pullqueue.push.wsgi_sender import TEST_BODY_KEPT, WsgiSender
 from pullqueue.tasks import Task, default_url
@@ -67,7 +67,7 @@ class Sender:
             ValueError: there is not.
         """
         request = effective_request(task, settings)
-        target = target_of(request, settings)
+        target = find_target(request, settings)
         if self._find(request.url, target) is not None:
             return
         needed, example = "app is missing", "pass it"
@@ -85,7 +85,7 @@ class Sender:
             return self._deferred
         if self._apps is None:
             return self._send
-        return next((self._apps[name] for name in targets_of(target) if name in self._apps), None)
+        return next((self._apps[name] for name in list_targets(target) if name in self._apps), None)
 
 
 class _FunctionSender:

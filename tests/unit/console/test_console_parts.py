@@ -10,9 +10,10 @@ from importlib.resources import files
 import pytest
 
 from pullqueue.clock import duration_usec, to_usec
-from pullqueue.console.charts import chart_of, overlay_of
+from pullqueue.console.charts import build_chart, build_overlay
 from pullqueue.console.formatting import (
     between,
+    build_views,
     hex_dump,
     instant,
     limit,
@@ -21,7 +22,6 @@ from pullqueue.console.formatting import (
     size,
     span,
     until,
-    views_of,
 )
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.models import Bytes
@@ -115,11 +115,11 @@ def test_sizes_and_numbers() -> None:
 
 def test_payload_forms() -> None:
     """JSON is indented, text is text, all can be seen as hexadecimal digits."""
-    assert list(views_of(Bytes.of(b'{"a":1}'))) == ["json", "text", "hex"]
-    assert list(views_of(Bytes.of(b"text"))) == ["text", "hex"]
-    assert list(views_of(Bytes.of(b"\xff"))) == ["hex"]
-    assert list(views_of(Bytes.of(b"[" * 100_000))) == ["text", "hex"]
-    assert json.loads(views_of(Bytes.of('{"a":"käse"}'.encode()))["json"])
+    assert list(build_views(Bytes.of(b'{"a":1}'))) == ["json", "text", "hex"]
+    assert list(build_views(Bytes.of(b"text"))) == ["text", "hex"]
+    assert list(build_views(Bytes.of(b"\xff"))) == ["hex"]
+    assert list(build_views(Bytes.of(b"[" * 100_000))) == ["text", "hex"]
+    assert json.loads(build_views(Bytes.of('{"a":"käse"}'.encode()))["json"])
     assert hex_dump(b"A\x00" * 9).splitlines()[1] == f"00000010  {'4100':<33}  A."
     assert preview(Bytes.of(b"a\n  b")) == "a b"
     assert preview(Bytes.of(b"\xff\x00")) == "ff 00"
@@ -140,7 +140,7 @@ FLOW = {
 
 def test_charts() -> None:
     """Each line has the numbers of tasks per minute; one that stays is one step."""
-    chart = chart_of(FLOW, NOW_USEC, "60")
+    chart = build_chart(FLOW, NOW_USEC, "60")
 
     assert chart.ceiling == 4
     assert chart.label == "Tasks per min over the last 1 h: 4 added, 3 leased, 1 deleted"
@@ -158,22 +158,22 @@ def test_charts() -> None:
 def test_a_chart_after_a_jump_of_the_clock(passed: timedelta, minutes: str) -> None:
     """The range is the shortest that shows what was before, unless one is chosen."""
     now_usec = NOW_USEC + duration_usec(passed)
-    chart = chart_of(FLOW, now_usec)
+    chart = build_chart(FLOW, now_usec)
 
     assert chart.minutes == minutes
     assert "4 added, 3 leased, 1 deleted" in chart.label
-    assert chart_of(FLOW, now_usec, "15").minutes == "15"
-    assert chart_of({}, now_usec).minutes == "15"
+    assert build_chart(FLOW, now_usec, "15").minutes == "15"
+    assert build_chart({}, now_usec).minutes == "15"
 
 
 def test_the_values_of_a_chart() -> None:
     """Each part of it says what it shows, and together they cover it."""
-    chart = chart_of(FLOW, NOW_USEC, "15")
+    chart = build_chart(FLOW, NOW_USEC, "15")
 
     assert chart.columns[-1].text == "2026-01-01 01:00 UTC: 0 added, 3 leased, 1 deleted"
     assert [column.x for column in chart.columns] == [16 * place for place in range(15)]
     assert chart.column_width == 16
-    day = chart_of(FLOW, NOW_USEC, "1440")
+    day = build_chart(FLOW, NOW_USEC, "1440")
     assert (day.unit, len(day.columns)) == ("tasks per 24 min", 60)
 
 
@@ -181,17 +181,17 @@ def test_queues_in_one_chart() -> None:
     """The busiest have a line each, the others one together, idle ones none."""
     flows = {f"q{n}": {at("00:59"): {EventKind.LEASED: n}} for n in range(9)}
 
-    chart = overlay_of(flows, NOW_USEC)
+    chart = build_overlay(flows, NOW_USEC)
 
     assert chart is not None
-    idle = overlay_of({"idle": {}, "busy": flows["q1"]}, NOW_USEC)
+    idle = build_overlay({"idle": {}, "busy": flows["q1"]}, NOW_USEC)
     assert idle is not None
     assert [line.name for line in idle.lines] == ["busy"]
     assert chart.label == (
         "Leases and attempts per min over the last 15 min: "
         "8 q8, 7 q7, 6 q6, 5 q5, 4 q4, 3 q3, 3 others"
     )
-    assert overlay_of({}, NOW_USEC) is None
+    assert build_overlay({}, NOW_USEC) is None
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_queues_in_one_chart() -> None:
 )
 def test_the_axis_of_a_chart(highest: int, ceiling: int) -> None:
     """Its upper end is a round number, half of which is a whole one."""
-    assert chart_of({at("01:00"): {EventKind.ADDED: highest}}, NOW_USEC).ceiling == ceiling
+    assert build_chart({at("01:00"): {EventKind.ADDED: highest}}, NOW_USEC).ceiling == ceiling
 
 
 @pytest.mark.parametrize(

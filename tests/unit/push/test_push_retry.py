@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pullqueue.config.model import QueueSettings
 from pullqueue.errors import InvalidTaskError
 from pullqueue.push.request import PushResponse
-from pullqueue.push.retry import backoff_seconds, conclude, may_retry, retry_of, start
+from pullqueue.push.retry import backoff_seconds, conclude, find_retry, may_retry, start
 from pullqueue.tasks import AttemptRecord, HttpRequest, RetryParameters, Task
 
 SETTINGS = QueueSettings(name="web")
@@ -123,16 +123,18 @@ def test_a_tasks_own_parameters_replace_those_of_the_queue() -> None:
     own = RetryParameters(max_doublings=1)
     settings = QueueSettings(name="web", retry_parameters=of_queue)
 
-    assert retry_of(task(), settings) is of_queue
-    assert retry_of(task(HttpRequest("/", retry=own)), settings) is own
-    assert retry_of(task(), SETTINGS) == RetryParameters()
-    assert retry_of(task(HttpRequest("/", retry=RetryParameters())), settings) == RetryParameters()
+    assert find_retry(task(), settings) is of_queue
+    assert find_retry(task(HttpRequest("/", retry=own)), settings) is own
+    assert find_retry(task(), SETTINGS) == RetryParameters()
+    assert (
+        find_retry(task(HttpRequest("/", retry=RetryParameters())), settings) == RetryParameters()
+    )
 
 
 def test_a_pull_task_has_no_attempts() -> None:
     """Passing one is an error that names it."""
     with pytest.raises(InvalidTaskError, match=r'^task "t" of queue "web" is a pull task$'):
-        retry_of(task()._replace(request=None), SETTINGS)
+        find_retry(task()._replace(request=None), SETTINGS)
 
 
 def test_start() -> None:

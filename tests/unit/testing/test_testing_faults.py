@@ -31,7 +31,7 @@ from pullqueue import (
 )
 from pullqueue.engine import verbs
 from pullqueue.engine.interceptors import call_deadline
-from pullqueue.faults.fault import faults_of
+from pullqueue.faults.fault import find_faults
 from pullqueue.sdk.imports import apiproxy_errors, taskqueue
 from pullqueue.testing import (
     Faults,
@@ -338,10 +338,10 @@ def test_faults_set_at_the_same_time(emulator: Emulator) -> None:
         set_ = list(
             threads.map(lambda _: Faults(emulator).fail("purge", TransientError), range(50))
         )
-        assert {*faults_of(emulator)} == {*set_}
+        assert {*find_faults(emulator)} == {*set_}
         list(threads.map(lambda fault: fault.remove(), set_))
 
-    assert faults_of(emulator) == []
+    assert find_faults(emulator) == []
     assert not emulator.interceptors
 
 

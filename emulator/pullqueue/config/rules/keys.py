@@ -13,8 +13,8 @@ from pullqueue.config.dialects import (
     QUEUE,
     RETRY,
     TOP,
+    find_level,
     keys_at,
-    level_of,
     level_with,
     meant_key,
     schema_at,
@@ -69,7 +69,7 @@ def unknown_key(view: View) -> Iterator[Report]:
 
 
 def _unknown(unknown: UnknownKey) -> Report:
-    key, level = unknown.name, level_of(unknown.path)
+    key, level = unknown.name, find_level(unknown.path)
     message = f"`{shorten(key)}` is not a key {LEVEL_NAMES[level]}"
     fix = None
     if meant := meant_key(key, level):
@@ -143,7 +143,7 @@ def misplaced_key(view: View) -> Iterator[Report]:
     for unknown in view.shape.unknown_keys:
         home = level_with(unknown.name)
         if home is not None:
-            where = LEVEL_NAMES[level_of(unknown.path)]
+            where = LEVEL_NAMES[find_level(unknown.path)]
             yield Report(
                 at=unknown.pair.key.place,
                 message=f"`{unknown.name}` is not allowed {where}: it belongs {LEVEL_NAMES[home]}",
@@ -166,7 +166,7 @@ def _is_of_acl(section: Section) -> bool:
 def _move_fix(view: View, unknown: UnknownKey, home: Path) -> Fix | None:
     """Move a key of a queue under `retry_parameters` or to the top level, where that is simple."""
     mapping, pair = unknown.mapping, unknown.pair
-    if level_of(unknown.path) != QUEUE or home not in {TOP, RETRY} or mapping.flow:
+    if find_level(unknown.path) != QUEUE or home not in {TOP, RETRY} or mapping.flow:
         return None
     if not isinstance(pair.value, Scalar) or pair.value.style in {"|", ">"}:
         return None
@@ -175,7 +175,7 @@ def _move_fix(view: View, unknown: UnknownKey, home: Path) -> Fix | None:
         return Fix(title="move it to the top level", edits=edits) if edits else None
     retry = mapping.pair("retry_parameters")
     if retry is None:
-        column = view.source.column_of(pair.key.start)
+        column = view.source.find_column(pair.key.start)
         opening = f"retry_parameters:{view.source.newline}{' ' * (column + 2)}"
         edits = (Edit(pair.key.start, pair.key.start, opening),)
     elif isinstance(retry.value, Mapping) and not retry.value.flow:
@@ -192,7 +192,7 @@ def _moved_into(view: View, target: Mapping, mapping: Mapping, pair: Pair) -> tu
         return ()
     first = target.pairs[0].key.start
     content = view.source.text[pair.key.start : pair.end]
-    line = f"{content}{view.source.newline}{' ' * view.source.column_of(first)}"
+    line = f"{content}{view.source.newline}{' ' * view.source.find_column(first)}"
     return (Edit(first, first, line), removal)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pullqueue.config.dialects import QUEUE, RETRY, keys_of, schema_at, value_kinds
+from pullqueue.config.dialects import QUEUE, RETRY, find_keys, schema_at, value_kinds
 from pullqueue.config.document import Scalar
 from pullqueue.config.edits import delete_pair
 from pullqueue.config.findings import Report, Severity
@@ -24,8 +24,8 @@ def _retry_entries(queue: QueueNode, *keys: str) -> Iterator[Entry]:
 def _converted(queue: QueueNode, *kinds: str) -> Iterator[Entry]:
     """Yield the entries of a queue, and of its retries, whose values are of some kinds."""
     for kind in kinds:
-        yield from queue.some(*keys_of(kind, QUEUE))
-        yield from _retry_entries(queue, *keys_of(kind, RETRY))
+        yield from queue.some(*find_keys(kind, QUEUE))
+        yield from _retry_entries(queue, *find_keys(kind, RETRY))
 
 
 @Rule("QY205", severity=Severity.WARNING, fixes=(SAFE, UNSAFE))
@@ -66,7 +66,7 @@ def _readable_as_others(view: View) -> Iterator[Entry]:
         if scalar and scalar.kind != "str" and (entry.text != scalar.text or _is_name(entry)):
             yield entry
     for queue in view.queues:
-        for entry in _retry_entries(queue, *keys_of("number", RETRY)):
+        for entry in _retry_entries(queue, *find_keys("number", RETRY)):
             scalar = entry.scalar
             if scalar and scalar.kind == "int" and entry.text != scalar.text.lstrip("+"):
                 yield entry
