@@ -52,6 +52,11 @@ def describe_os_error(error: BaseException) -> str:
     return f"{text[:1].lower()}{text[1:]}"
 
 
+def decimal(number: float) -> str:
+    """Return a number without an exponent and without zeros at its end."""
+    return f"{number:.9f}".rstrip("0").rstrip(".")
+
+
 def format_span(seconds: float) -> str:
     """Return a time span in its two largest units, such as `2 h 5 min`."""
     if 0 < seconds < 1:

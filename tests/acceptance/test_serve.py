@@ -127,7 +127,7 @@ class TestGreeting:
         """Push queues are listed as well; one with `rate: 0` sends nothing."""
         (folder / "queue.yaml").unlink()
         (folder / "queue.yml").write_text(
-            "queue: [{name: default, rate: 1/s}, {name: web, rate: 0}]"
+            "queue: [{name: default, rate: 1/s}, {name: web, rate: 0/s}]"
         )
         done, _ = serve_here()
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
 from pullqueue.config.project import work_tree
-from pullqueue.error_codes import EXIT_REFUSED
+from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError
 from pullqueue.text import describe_os_error, escaped
 
@@ -25,7 +27,30 @@ _EXIT_CHANGES = 2
 _MAX_DEPLOYED_BYTES = 64 * 1_048_576
 
 
-@click.command
+@contextmanager
+def _usage_is_failure() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        error.exit_code = EXIT_FAILURE  # type: ignore[misc]
+        raise
+
+
+class _Plan(click.Command):
+    """A command whose status 2 means that something would change, and never wrong usage."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:  # noqa: ANN401 - click's
+        """Read the arguments."""
+        with _usage_is_failure():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        with _usage_is_failure():
+            return super().invoke(ctx)
+
+
+@click.command(cls=_Plan)
 @click.argument("files", metavar="[FILE]...", nargs=-1)
 @click.option(
     "--deployed",
@@ -44,8 +69,7 @@ _MAX_DEPLOYED_BYTES = 64 * 1_048_576
     "--format",
     "output_format",
     type=Choice(["text", "json", "github", "gitlab"]),
-    default="text",
-    help="Output format; github and gitlab are Markdown for a comment.",
+    help="Output format. Default: text; github and gitlab are Markdown for a comment.",
 )
 def plan(
     *,
@@ -54,14 +78,15 @@ def plan(
     against: str | None,
     detailed_exitcode: bool,
     as_json: bool,
-    output_format: str,
+    output_format: str | None,
 ) -> int:
     """Show what a deployment of queue.yaml would change.
 
     FILE is queue.yaml by default; each FILE has a plan of its own, and with several --json prints
     an array. Values are compared as they are deployed: a default that is written out is not a
     change. Exit status: 0 done, 1 a file is not valid, or a queue has another mode, which breaks
-    it, 2 (with --detailed-exitcode) something would change, 3 a file cannot be read.
+    it, 2 (only with --detailed-exitcode) something would change, 3 a file cannot be read, or an
+    argument is not valid.
     """
     from pullqueue.lint.errors import InvalidOptionError  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.git import Earlier  # noqa: PLC0415 - the same
@@ -69,6 +94,8 @@ def plan(
 
     if (deployed is None) == (against is None):
         raise click.UsageError("pass --deployed or --against, one of them")
+    if as_json and output_format:
+        raise click.UsageError("pass --json or --format, one of them")
     names = files or ("queue.yaml",)
     if deployed is not None:
         states = _deployed(deployed)
@@ -79,7 +106,7 @@ def plan(
         except InvalidOptionError as error:
             raise click.ClickException(str(error)) from None
         plans = [_plan_against(name, earlier, against or "") for name in names]
-    output_format = "json" if as_json else output_format
+    output_format = "json" if as_json else output_format or "text"
     is_comment = output_format in ("github", "gitlab")
     shown = plans if is_comment else [each for each in plans if not each.problems]
     if shown:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pullqueue.tasks import RequestToken, RetryParameters
+from pullqueue.text import decimal
 
 __all__ = [
     "SECONDS_PER_UNIT",
@@ -55,7 +56,7 @@ class Rate:
     """`s`, `m`, `h` or `d`."""
 
     def __str__(self) -> str:
-        return f"{self.count:g}/{self.unit}"
+        return f"{decimal(self.count)}/{self.unit}"
 
     @property
     def per_second(self) -> float:

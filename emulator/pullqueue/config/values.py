@@ -7,7 +7,7 @@ import re
 
 from pullqueue.config.document import Scalar
 from pullqueue.config.model import SECONDS_PER_UNIT, Rate
-from pullqueue.text import closest
+from pullqueue.text import closest, decimal
 
 BYTES_PER_UNIT = {"B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
@@ -118,7 +118,7 @@ def suggested_age_limit(text: str) -> str | None:
         return None
     unit = match[2].lower()
     if unit in _WEEKS:
-        suggested = f"{_decimal(float(match[1]) * 7)}d"
+        suggested = f"{decimal(float(match[1]) * 7)}d"
     elif (unit or "s") in _UNITS:
         suggested = _with_digit(match[1]) + _UNITS[unit or "s"]
     else:
@@ -131,7 +131,7 @@ def suggested_seconds(text: str) -> str | None:
     match = re.fullmatch(_ANY_DURATION, text.strip())
     if match is None or match[2].lower() not in _UNITS:
         return None
-    return _decimal(float(match[1]) * SECONDS_PER_UNIT[_UNITS[match[2].lower()]])
+    return decimal(float(match[1]) * SECONDS_PER_UNIT[_UNITS[match[2].lower()]])
 
 
 def suggested_storage_limit(text: str) -> str | None:
@@ -143,7 +143,3 @@ def suggested_storage_limit(text: str) -> str | None:
 
 def _with_digit(number: str) -> str:
     return f"0{number}" if number.startswith(".") else number
-
-
-def _decimal(number: float) -> str:
-    return f"{number:.6f}".rstrip("0").rstrip(".")

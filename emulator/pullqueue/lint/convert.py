@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from pullqueue.config.loading import build_config
 from pullqueue.config.model import QueueSettings
+from pullqueue.config.rules.rates import rates
 from pullqueue.config.view import Entry, QueueNode, View
 from pullqueue.lint.deployment import (
     FIELDS,
@@ -18,8 +19,8 @@ from pullqueue.lint.deployment import (
     DeployedQueue,
     Field,
     Value,
-    decimal,
 )
+from pullqueue.text import decimal
 
 PROJECT = "PROJECT_ID"
 LOCATION = "LOCATION_ID"
@@ -32,6 +33,7 @@ _ZEROS = (
     "max_backoff_seconds",
     "max_doublings",
 )
+_PAUSED = "the queue is paused instead; set a rate before you resume it"
 _SNAKE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -79,6 +81,9 @@ def _entries(view: View) -> Iterator[tuple[Entry, str, bool]]:
         yield _loss(resume)
     for queue in view.queues:
         yield from _of_pull(queue) if queue.mode == "pull" else _of_push(queue)
+    for entry, per_second in rates(view):
+        if per_second == 0:
+            yield entry, f"`rate` is {entry.shown}, which Cloud Tasks cannot have: {_PAUSED}", False
 
 
 def _loss(entry: Entry) -> tuple[Entry, str, bool]:
@@ -174,6 +179,7 @@ apply() {{
   gcloud tasks queues "$verb" "$queue" --project="$PROJECT" "$@"
 }}
 
+# Cloud Tasks cannot have a rate of 0: the queue is paused instead. Set a rate before you resume it.
 pause() {{
   gcloud tasks queues pause "projects/$PROJECT/locations/$LOCATION/queues/$1" \\
     --project="$PROJECT" --quiet

@@ -17,8 +17,10 @@ from pullqueue.config.model import (
     DEFAULT_MIN_BACKOFF_SECONDS,
     QueueMode,
     QueueSettings,
+    Rate,
     RetryParameters,
 )
+from pullqueue.text import decimal
 
 Value = int | float | str | None
 """A value as Cloud Tasks has it; durations are in seconds. None: not set."""
@@ -53,12 +55,6 @@ class Field(NamedTuple):
     source: str
     on_pull: bool = False
     """True if a deployment sends it for pull queues, too."""
-
-
-def decimal(number: float) -> str:
-    """Return a number without an exponent and without zeros at its end."""
-    text = f"{number:.{RATE_DECIMALS}f}"
-    return text.rstrip("0").rstrip(".")
 
 
 def _retry(settings: QueueSettings) -> RetryParameters:
@@ -188,9 +184,18 @@ class DeployedQueue(NamedTuple):
     paused: bool
     values: Mapping[str, Value]
     """By key of queue.yaml; a key that is missing is at the default of a deployment."""
+    rate: Rate | None = None
+    """As queue.yaml has it; None where only the rate per second is known."""
+
+    def shown(self, field: Field) -> str:
+        """Return a value in the terms of queue.yaml."""
+        text = field.shown(self.values.get(field.key, field.default))
+        if field.key == "rate" and self.rate and self.rate.unit != "s":
+            return f"{self.rate} ({text})"
+        return text
 
     @classmethod
     def of(cls, settings: QueueSettings) -> DeployedQueue:
         """Return a queue after a deployment to an app that does not have it."""
         paused = not settings.is_pull and settings.effective_rate == 0
-        return cls(settings.mode, paused, deployed_values(settings))
+        return cls(settings.mode, paused, deployed_values(settings), settings.rate)

@@ -103,7 +103,7 @@ def _named(settings: QueueSettings, before: DeployedQueue | None, *, resume: boo
     if before is None:
         created = [Change("mode", None, after.mode.value)]
         created += [
-            Change(field.key, None, field.shown(after.values[field.key]))
+            Change(field.key, None, after.shown(field))
             for field in FIELDS
             if after.values.get(field.key) is not None
         ]
@@ -128,7 +128,7 @@ def _change(field: Field, before: DeployedQueue, after: DeployedQueue) -> Change
     not_sent = new is None or (field.key == "rate" and not new)
     if not_sent or _is_same(field, old, new):
         return None
-    return Change(field.key, field.shown(old), field.shown(new))
+    return Change(field.key, before.shown(field), after.shown(field))
 
 
 def _is_same(field: Field, old: Value, new: Value) -> bool:

@@ -28,11 +28,12 @@ from pullqueue.config.dialects import QUEUE, RETRY, TOP, keys_at
 from pullqueue.config.loading import load_view
 from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.lint.convert import WRITERS, Place, convert_view, hcl_string
-from pullqueue.lint.deployment import FIELDS, LOST, decimal, deployed_values
+from pullqueue.lint.deployment import FIELDS, LOST, deployed_values
 from pullqueue.push.request import PushRequest
 from pullqueue.server.app import create_app
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import run_tasks
+from pullqueue.text import decimal
 
 ROOT = Path(__file__).parents[3]
 QUEUE_YAML = """\
@@ -52,7 +53,7 @@ queue:
 - name: 2-daily
   rate: 1/d
 - name: -stopped
-  rate: 0
+  rate: 0/s
 """
 SERVED = Place("my-app", "us-central1")
 
@@ -319,7 +320,12 @@ def test_a_file_that_loses_nothing_is_converted_with_status_0(tmp_path: Path) ->
     write(tmp_path / "queue.yaml", QUEUE_YAML)
     for to in WRITERS:
         done = run_pullqueue("convert", "--to", to, str(tmp_path / "queue.yaml"))
-        assert (done.exit_code, done.stderr) == (0, "")
+        assert done.exit_code == 0
+        assert done.stderr.endswith(
+            "queue.yaml:17:3: note: `rate` is 0/s, which Cloud Tasks cannot have: the queue is "
+            "paused instead; set a rate before you resume it\n"
+        )
+        assert len(done.stderr.splitlines()) == 1
         assert done.stdout == converted(QUEUE_YAML, to, Place())
 
 

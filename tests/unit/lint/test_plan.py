@@ -60,6 +60,41 @@ def test_a_change_has_its_values_in_the_terms_of_the_file() -> None:
     ]
 
 
+def test_a_rate_is_shown_as_it_is_written_and_per_second() -> None:
+    (plan,) = planned("queue:\n- name: mail\n  rate: 1800000/h\n", MAIL)
+
+    assert [tuple(change) for change in plan.changes] == [("rate", "5/s", "1800000/h (500/s)")]
+
+
+def test_a_rate_with_which_a_deployment_fails_is_refused(folder: Path) -> None:
+    write("queue.yaml", "queue:\n- name: mail\n  rate: 0\n")
+    write("q.json", "[]")
+    done = run_pullqueue("plan", "--deployed", "q.json")
+
+    assert done.exit_code == 1
+    assert "`rate: 0` without a unit makes gcloud fail: write `0/s`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--json", "--format", "json"], "pass --json or --format, one of them"),
+        ([], "pass --deployed or --against, one of them"),
+        (["--deployd", "q.json"], "there is no option `--deployd`"),
+    ],
+)
+def test_wrong_usage_is_not_taken_for_a_change(
+    folder: Path, options: list[str], message: str
+) -> None:
+    write("queue.yaml", PLAIN)
+    write("q.json", "[]")
+    deployed = ["--deployed", "q.json"] if "--json" in options else []
+    done = run_pullqueue("plan", *deployed, "--detailed-exitcode", *options)
+
+    assert done.exit_code == 3
+    assert message in done.stderr
+
+
 def test_a_new_queue_is_created_and_paused_if_its_rate_is_0() -> None:
     new, stopped = planned("queue:\n- {name: a, rate: 1/s}\n- {name: b, rate: 0/s}\n")
 
@@ -245,8 +280,8 @@ def test_a_comment_is_a_table_with_the_queues_that_change(folder: Path, output_f
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ([], 2, "pass --deployed or --against, one of them"),
-        (["--deployed", "q.json", "--against", "HEAD"], 2, "one of them"),
+        ([], 3, "pass --deployed or --against, one of them"),
+        (["--deployed", "q.json", "--against", "HEAD"], 3, "one of them"),
         (["--deployed", "none.json"], 3, 'cannot read "none.json": no such file'),
         (["--deployed", "queue.yaml"], 1, "queue.yaml: not a JSON array of queues"),
         (

@@ -30,7 +30,7 @@ queue:
   rate: 500/s
   bucket_size: 500
 - name: paused
-  rate: 0
+  rate: 0/s
 - name: pull
   mode: pull
 """

@@ -33,7 +33,7 @@ queue:
 - name: other
   rate: 500/s
 - name: never
-  rate: 0
+  rate: 0/s
 - name: pull
   mode: pull
 """

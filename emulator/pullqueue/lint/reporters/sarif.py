@@ -15,7 +15,6 @@ from pullqueue.lint.reporters.data import EditRange, edit_ranges, to_json
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_HOME = "https://pypi.org/project/pullqueue/"
 
 
 def report_sarif(report: RunReport) -> str:
@@ -26,7 +25,6 @@ def report_sarif(report: RunReport) -> str:
     driver = {
         "name": "pullqueue lint",
         "version": version("pullqueue"),
-        "informationUri": _HOME,
         "rules": [_rule(rule) for rule in rules],
     }
     results = [
