@@ -188,7 +188,9 @@ def reset(*, keep_queues: bool, services: bool, yes: bool, client: Client) -> No
         lost += ["all entities and blobs"] if services else []
         if lost:
             confirm(f"Delete everything, including {' and '.join(lost)}?")
-    show(client.post("/reset", keep_queues=keep_queues, services=services), "everything is deleted")
+    answer = client.post("/reset", keep_queues=keep_queues, services=services)
+    also = ", and the data of App Engine's other services" if services else ""
+    show(answer, f"everything is deleted: {count_tasks(answer['deleted'])}{also}")
 
 
 def _stored_tasks(client: Client) -> int:
@@ -211,6 +213,9 @@ def server(*, client: Client) -> None:
         "profile": answer["profile"] or "none",
         "clock": "manual" if answer["manual_clock"] else "system",
         "push tasks": ", ".join(answer["push_to"]) or KEPT,
+        "cron": counted(answer["cron_jobs"], "job") if answer["cron_jobs"] else "off",
+        "services": ", ".join(answer["services"]) or "none",
+        "data": answer["data"] or "in memory",
         "up": format_span(answer["uptime_seconds"]),
         "version": f"{answer['version']} (Python {answer['python']})",
     }

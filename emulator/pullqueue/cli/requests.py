@@ -21,7 +21,7 @@ from pullqueue.engine.events import RECORDED
 from pullqueue.text import closest
 
 _HEAD = (
-    *("NUMBER", "TIME (UTC)", "INTERFACE", "METHOD", "QUEUE", "TASKS", "STATUS", "MS"),
+    *("NUMBER", "TIME (UTC)", "INTERFACE", "METHOD", "QUEUE", "TASKS", "STATUS", "REASON", "MS"),
     "CLIENT",
 )
 _NUMBER = re.compile("[1-9][0-9]*")
@@ -41,7 +41,9 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
     type=Choice([each.value for each in RECORDED]),
     help="Only requests through this interface.",
 )
-@click.option("--method", help="Only requests with this in their method, such as lease.")
+@click.option(
+    "--method", help="Only requests with this in their method, such as lease or CreateTask."
+)
 @click.option(
     "--client",
     "agent",
@@ -76,8 +78,9 @@ def requests(
     tasks; those of the console and of these commands are left out. The latest is listed first. With
     a NUMBER, one is shown with what was sent and answered; an attempt also with its headers.
 
-    TASKS is the task that a request was about, or how many there were. MS: its duration in
-    milliseconds. `tasks get` shows the number of the request for each event of a task.
+    TASKS is the task that a request was about, or how many there were. REASON: why it failed. MS:
+    its duration in milliseconds. `tasks get` shows the number of the request for each event of a
+    task.
     """
     if number is not None:
         _show_one(client.get(f"/requests/{number}"))
@@ -90,14 +93,7 @@ def requests(
         client.get(queue_path(filters["queue"]))  # reports a queue that does not exist
     method = filters["method"]
     advice = _advice_on(client, method) if method and not answer["requests"] else ""
-    table = Table(
-        _HEAD,
-        map(_row, answer["requests"]),
-        f"no requests{advice}",
-        cut=("CLIENT", "TASKS", "METHOD", "QUEUE"),
-        left_out=("MS", "INTERFACE"),
-    )
-    show(answer, table)
+    show(answer, _table(answer["requests"], f"no requests{advice}"))
     if answer["next"] is not None:
         note(f"these are the latest {limit}: set --limit or another option")
 
@@ -110,6 +106,21 @@ def _advice_on(client: Client, method: str) -> str:
     return f": did you mean --method {near}?" if near and method not in names else ""
 
 
+def _table(found: list[Json], empty: str = "") -> Table:
+    """Return requests as a table, without the column for reasons if none failed."""
+    rows = [_HEAD, *map(_row, found)]
+    if not any(logged["reason"] for logged in found):
+        place = _HEAD.index("REASON")
+        rows = [[*row[:place], *row[place + 1 :]] for row in rows]
+    return Table(
+        list(map(str, rows[0])),
+        rows[1:],
+        empty,
+        cut=("CLIENT", "REASON", "TASKS", "METHOD", "QUEUE"),
+        left_out=("MS", "INTERFACE"),
+    )
+
+
 def _row(logged: Json) -> list[object]:
     count, names = logged["task_count"], logged["tasks"]
     return [
@@ -120,6 +131,7 @@ def _row(logged: Json) -> list[object]:
         logged["queue"],
         names[0] if count == len(names) == 1 else count or "",
         logged["status"] or "none",
+        logged["reason"],
         f"{logged['milliseconds']:.1f}",
         logged["caller"] or logged["agent"] or logged["client"],
     ]
@@ -138,4 +150,4 @@ def _show_one(answer: Json) -> None:
         lines += ["", f"{title}: {content['bytes']} bytes{cut}"]
         text = content["base64"] if content["text"] is None else content["text"]
         lines += text.split("\n") if text else []
-    show(answer, Table(_HEAD, [_row(logged)]), *lines)
+    show(answer, _table([logged]), *lines)

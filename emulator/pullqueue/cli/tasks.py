@@ -18,6 +18,7 @@ from pullqueue.cli._options import (
     complete_task,
     queue_argument,
     server_options,
+    since_option,
     task_argument,
     yes_option,
 )
@@ -149,8 +150,9 @@ def _note_total(answer: Json) -> None:
     is_flag=True,
     help="Print only the payload: byte for byte, but escaped on a terminal.",
 )
+@since_option
 @server_options
-def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
+def get(*, queue: str, task: str, payload: bool, since: str | None, client: Client) -> None:
     """Show one TASK, what happened to it, and its payload.
 
     Each event is shown with its interface, the number of its request (`pullqueue requests NUMBER`
@@ -161,7 +163,7 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
     if payload:
         write_bytes(b64decode(client.get(path)["task"]["payload"]["base64"]))
         return
-    answer = client.get(f"{path}/history")
+    answer = client.get(f"{path}/history", since=since)
     found, problem = answer["task"], answer["problem"]
     parts: list[str | Table] = list(map(event_line, answer["events"]))
     if answer["missing"]:
@@ -395,40 +397,36 @@ def delete(
 @tasks.command
 @click.argument("queue", required=False, shell_complete=complete_queue)
 @click.option(
-    "--state",
-    type=Choice(["exhausted", "retrying"]),
-    default="exhausted",
-    help="Which failed tasks.",
+    "--state", type=Choice(["exhausted", "retrying"]), help="Only failed tasks in this state."
 )
+@since_option
 @server_options
-def failures(*, queue: str | None, state: str, client: Client) -> None:
+def failures(*, queue: str | None, state: str | None, since: str | None, client: Client) -> None:
     """Group tasks that failed by status and reason.
 
-    They are those of QUEUE, or of all queues.
+    They are those of QUEUE, or of all queues: exhausted ones, and those that are still retrying,
+    which means that they will be sent again.
 
     REASON is the first line of the last response, or why there was none. LATEST is the task that
     failed last. `tasks requeue --status 500 --reason TEXT` adds those of a group again.
     """
-    answer = client.get("/failures", queue=queue, state=state)
+    answer = client.get("/failures", queue=queue, state=state, since=since)
     rows = [
         [
             group["tasks"],
             group["queue"],
-            _status_text(group["status"]),
+            group["state"],
+            "leased" if group["status"] is None else group["status"] or "none",
             group["reason"] or "",
             group["latest"],
             when(group["last"]),
         ]
         for group in answer["failures"]
     ]
-    head = ("TASKS", "QUEUE", "STATUS", "REASON", "LATEST", "TIME (UTC)")
+    head = ("TASKS", "QUEUE", "STATE", "STATUS", "REASON", "LATEST", "TIME (UTC)")
     left_out = ("TIME (UTC)", "LATEST")
-    show(answer, Table(head, rows, f"no {state} tasks", ("REASON", "QUEUE"), left_out))
-
-
-def _status_text(status: int | None) -> str:
-    """Return the status of a group of failures: that of the last attempt, if it was a push task."""
-    return "leased" if status is None else str(status or "none")
+    empty = f"no {state or 'failed'} tasks"
+    show(answer, Table(head, rows, empty, ("REASON", "QUEUE"), left_out))
 
 
 @tasks.command

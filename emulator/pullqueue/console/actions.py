@@ -160,6 +160,7 @@ class Actions:
         group = parse_body(
             {
                 **form.given("queue"),
+                "state": EXHAUSTED,
                 "status": form.text("status") or None,
                 "reason": form.values.get("reason") or None,
                 "tasks": 0,

@@ -74,15 +74,6 @@ def preview(payload: Bytes) -> str:
     return shown[:_MAX_PREVIEW_CHARACTERS] + ("…" if cut else "")
 
 
-def problem(response: Bytes) -> str:
-    """Return why a request failed: the message of a response, or its beginning."""
-    try:
-        message = json.loads(response.text or "")["error"]["message"]
-    except (ValueError, RecursionError, LookupError, TypeError):
-        return preview(response)
-    return str(message)
-
-
 def build_views(payload: Bytes) -> dict[str, str]:
     """Return a payload as json, text and hex, where possible; the most readable first."""
     views: dict[str, str] = {}
@@ -131,6 +122,6 @@ def hex_dump(data: bytes) -> str:
 
 FILTERS: Final = (
     *(span, instant, between, until, size, number, limit),
-    *(quote, preview, problem, base64, json_text),
+    *(quote, preview, base64, json_text),
 )
 """The filters of the templates."""

@@ -27,6 +27,7 @@ from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.clock import get_clock
 from pullqueue.control.cron import list_cron_jobs
 from pullqueue.control.history import (
+    HistoryQuery,
     RequestQuery,
     get_history,
     get_request,
@@ -70,7 +71,7 @@ from pullqueue.engine.events import RECORDED, Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
 from pullqueue.tasks import count_tasks
-from pullqueue.text import counted
+from pullqueue.text import counted, shorten
 
 _PAGE_SIZE = "100"
 _TASK_QUERY = ("state", "tag", "search", "sort", "limit")
@@ -82,6 +83,7 @@ _STATES = {
 """The states of tasks by which a queue's tasks can be filtered."""
 _ACTIONS = 20
 """Maximum number of actions on the page of the server."""
+_ERROR_CHARACTERS = 200
 _MAX_LISTED = 10
 """Maximum number of tasks that are listed before they are deleted."""
 
@@ -167,7 +169,7 @@ class Pages:
 
     def task(self, queue: str, task: str) -> Response:
         """Return the page of a task and its history, which also exists after it is deleted."""
-        found = get_history(self._state, queue, task)
+        found = get_history(self._state, queue, task, HistoryQuery())
         views = build_views(found.task.payload) if found.task else {}
         view = request.args.get("view", "")
         shown = get_queue(self._state, queue)
@@ -234,7 +236,7 @@ class Pages:
 
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
-        chosen = _chosen("queue", "task", "client", "interface", "status", "search")
+        chosen = _chosen("queue", "task", "client", "interface", "status", "since", "search")
         query = parse_query({"limit": "50", **chosen, **_chosen("before")}, RequestQuery)
         listed = list_requests(self._state, query)
         return self._page(
@@ -378,13 +380,14 @@ class Pages:
         if isinstance(error, HTTPException) and (error.code or 500) < 400:
             return error
         status = 500
-        text = "the console has a bug; the server's log has the details"
+        line = shorten(f"{type(error).__name__}: {error}", limit=_ERROR_CHARACTERS)
+        text = f"{request.path} failed: {line}. The log of the server has the traceback"
         if isinstance(error, HTTPException):
             status, text = error.code or 500, error.description or error.name
         elif isinstance(error, PullQueueError):
             status, text = ApiError.of(error).status, str(error)
         else:
-            _log.error("a page failed because of a bug in the console", exc_info=error)
+            _log.error("%s failed because of a bug", request.path, exc_info=error)
         now_usec = self._state.emulator.clock.now_usec()  # the store may not respond
         return self._page("error", text=text, status=status, now_usec=now_usec)
 

@@ -114,7 +114,7 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
     target = _target(clock, body) if body.deliver else _move(clock, body)
     if body.deliver:
         _deliver_until(state, clock, to_usec(target))
-    state.activity.record(f"moved the clock to {clock.now().isoformat()}")
+    state.activity.record(f"moved the clock to {clock.now():%Y-%m-%d %H:%M:%S}")
     moved = timedelta(microseconds=state.emulator.now_usec() - before_usec)
     steps = [
         _step(state, queue, numbers, queue.count_events(last=moved + _NOW) - counts)

@@ -22,6 +22,9 @@ from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.text import quoted
 
+_RPC = re.compile("([A-Z][A-Za-z]*?)(Task|Queue)s?")
+"""A method of Cloud Tasks over gRPC; REST has the same methods by other names."""
+
 
 class Event(Model):
     """One event in the history of a task."""
@@ -84,6 +87,12 @@ class TaskHistory(Model):
     ]
 
 
+class HistoryQuery(Model):
+    """Which events to return."""
+
+    since: Annotated[str, Meta(description="Only events from this time on." + SINCE_FORMS)] = ""
+
+
 class Requests(Model):
     """A page of requests."""
 
@@ -114,7 +123,11 @@ class RequestQuery(Model):
         Maybe[Interface], Meta(description="Only requests through this interface.")
     ] = UNSET
     method: Annotated[
-        str, Meta(description="Only requests whose method contains this text, such as `lease`.")
+        str,
+        Meta(
+            description="Only requests whose method contains this text, such as `lease`, "
+            "`tasks.create` or `CreateTask`."
+        ),
     ] = ""
     client: Annotated[
         str, Meta(description="Only requests whose client, agent or caller contains this text.")
@@ -135,8 +148,15 @@ class RequestQuery(Model):
 
 
 @operation("GET", "/queues/{queue}/tasks/{task}/history")
-def get_history(state: ServerState, queue: str, task: str) -> TaskHistory:
+def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) -> TaskHistory:
     """Return a task and its history; only the history, and the reason, if it was deleted."""
+    found = _history(state, queue, task)
+    now_usec = state.emulator.now_usec()
+    found.events = list(from_time_on(found.events, query.since, now_usec))
+    return found
+
+
+def _history(state: ServerState, queue: str, task: str) -> TaskHistory:
     history = state.emulator.queue(queue).history(task)
     events = [Event.of(event, state.requests.server) for event in history]
     try:
@@ -203,10 +223,19 @@ def _matches(query: RequestQuery, logged: Request) -> bool:
         return False
     client = f"{logged.client} {logged.agent} {logged.caller or ''}"
     return (
-        query.method.casefold() in logged.method.casefold()
+        any(each.casefold() in logged.method.casefold() for each in _methods(query.method))
         and query.client.casefold() in client.casefold()
         and _contains(logged, query.search.casefold())
     )
+
+
+def _methods(text: str) -> list[str]:
+    """Return a part of the name of a method; of one of gRPC also its name over REST."""
+    found = _RPC.fullmatch(text)
+    if found is None:
+        return [text]
+    verb, collection = found.groups()
+    return [text, f"{collection}s.{verb}"]
 
 
 def _contains(logged: Request, text: str) -> bool:

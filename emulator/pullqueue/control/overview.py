@@ -85,6 +85,13 @@ class ServerInfo(Model):
     profile: Annotated[str | None, Meta(description="Rules that the file must follow.")]
     manual_clock: bool
     push_to: Annotated[list[str], Meta(description="Where push tasks are sent.")]
+    cron_jobs: Annotated[Count, Meta(description="Jobs of cron.yaml, which `/cron` lists.")]
+    services: Annotated[
+        list[str], Meta(description="Other services of App Engine that are answered here.")
+    ]
+    data: Annotated[
+        str | None, Meta(description="Folder of datastore and blobs; null: they are in memory.")
+    ]
     started: Annotated[Time, Meta(description="Time of the start, by the machine's clock.")]
     uptime_seconds: float
     version: str
@@ -175,6 +182,9 @@ def get_server(state: ServerState) -> ServerInfo:
         profile=None if file is None else file.profile,
         manual_clock=get_clock(state).manual,
         push_to=list(state.push_to),
+        cron_jobs=0 if state.cron is None else len(state.cron.states),
+        services=state.services,
+        data=state.data or None,
         started=state.started.isoformat(),
         uptime_seconds=round(state.uptime_seconds, 3),
         version=pullqueue.__version__,

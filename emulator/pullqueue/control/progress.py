@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from math import ceil
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
@@ -111,6 +112,12 @@ class _Situation:
         return 0 if delivery is None else delivery.enforced_rate(self.queue)
 
     @property
+    def is_out_of_tokens(self) -> bool:
+        """Whether no attempt may start now."""
+        delivery = self.state.delivery
+        return delivery is not None and delivery.allowance(self.queue) <= 0
+
+    @property
     def rate_text(self) -> str:
         settings = self.queue.settings
         return str(settings.rate or Rate(count=settings.effective_rate))
@@ -145,7 +152,7 @@ class _Situation:
         """Return what to do where only a manual clock makes time pass."""
         if not isinstance(self.state.emulator.clock, ManualClock):
             return ""
-        return f", by the manual clock: advance it by {max(seconds, 0):.3g} s"
+        return f", by the manual clock: advance it by {max(1, ceil(seconds))} s"
 
 
 def find_progress(state: ServerState, queue: Queue, numbers: QueueStatistics) -> Progress:
@@ -266,11 +273,12 @@ def _rate(now: _Situation) -> str | None:
     if not (now.is_push and now.rate and now.numbers.available):
         return None
     seconds = now.numbers.available / now.rate
-    if seconds < _SOON_SECONDS:
+    is_manual = isinstance(now.state.emulator.clock, ManualClock)
+    if seconds < _SOON_SECONDS and not (is_manual and now.is_out_of_tokens):
         return None
     wait = f"{now.due} {now.wait} for the rate of {now.rate_text}"
-    if isinstance(now.state.emulator.clock, ManualClock):
-        return f"{wait}: advance the manual clock by {seconds:.3g} s"
+    if is_manual:
+        return f"{wait}: advance the manual clock by {ceil(seconds)} s"
     return f"{wait}, about {format_span(seconds)} for all"
 
 

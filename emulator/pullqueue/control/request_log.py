@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import secrets
@@ -41,6 +42,7 @@ _SHOWN_CHARACTERS = 2_000
 """How much of a path or a query is recorded."""
 _HEADER_CHARACTERS = 200
 """How much of a header of an attempt is recorded."""
+_REASON_CHARACTERS = 200
 _CLIENT_CHARACTERS = 200
 """How much is recorded of what a client calls itself."""
 _OWN_PATHS = re.compile(r"/|/favicon\.ico|/(_emulator|console)(/.*)?", re.DOTALL)
@@ -86,7 +88,7 @@ class Request(Model, kw_only=True):
     ] = field(default_factory=list)
     task_count: Annotated[
         Count,
-        Meta(description="Number of tasks added, leased, changed, deleted or read."),
+        Meta(description="Number of tasks added or refused, leased, changed, deleted or read."),
     ] = 0
     verb: Annotated[str, Meta(description="HTTP method; CALL for a call of the SDK in process.")]
     path: str
@@ -108,6 +110,13 @@ class Request(Model, kw_only=True):
             description="HTTP status, or the status of a call's result; 0 if there was no response."
         ),
     ]
+    reason: Annotated[
+        str,
+        Meta(
+            description="Why it failed: the message of the response, or its first line; empty if "
+            "it succeeded, or the response does not say."
+        ),
+    ] = ""
     milliseconds: float
     headers: Annotated[
         list[str],
@@ -121,7 +130,7 @@ class Request(Model, kw_only=True):
     @property
     def memory(self) -> int:
         """How many bytes of memory it takes, approximately."""
-        texts = sum(map(len, (self.path, self.query, *self.tasks, *self.headers)))
+        texts = sum(map(len, (self.path, self.query, self.reason, *self.tasks, *self.headers)))
         entries = 60 * (len(self.tasks) + len(self.headers))
         # As bytes, and as text.
         return _ENTRY_BYTES + texts + entries + 2 * (len(self.body.data) + len(self.response.data))
@@ -157,7 +166,8 @@ class RequestLog:
     ) -> None:
         """Record a request that has ended, of an origin, without credentials and long texts.
 
-        Its number, time and interface, the tasks and, if it names none, the queue are filled in.
+        Its number, time and interface, the tasks, why it failed, and the queue if it names none
+        are filled in.
         """
         number = origin.request
         if number is None or origin.server != self.server:
@@ -170,6 +180,8 @@ class RequestLog:
             request.tasks, request.task_count = list(touched.names), touched.count
         if request.path.startswith(_SECRET_PATHS):
             request.body, request.response = _sizes(request)
+        if is_failure(request.status):
+            request.reason = _reason(request.response)
         request.path = request.path[:_SHOWN_CHARACTERS]
         request.query = _without_secrets(request.query)[:_SHOWN_CHARACTERS]
         request.agent = _named(request.agent)
@@ -187,7 +199,7 @@ class RequestLog:
                     address=request.client,
                     method=request.method or f"{verb} {request.path}",
                     queue=request.queue,
-                    failed=not 200 <= status < 400,
+                    failed=is_failure(status),
                 )
         extra = {"verb": verb, "path": request.path, "status": status}
         _log.debug("%s %s %d", verb, request.path, status, extra=extra)
@@ -298,6 +310,22 @@ class RequestLog:
         for name, value in _excerpts(facts.get("logged", {})).items():  # what the view knows better
             setattr(recorded, name, value)
         self.record(recorded, origin=caller.origin, touched=caller.touched)
+
+
+def is_failure(status: int) -> bool:
+    """Return whether a request with a status has failed, or got no response."""
+    return not 200 <= status < 400
+
+
+def _reason(response: Bytes) -> str:
+    """Return why a request failed: the message in a response of JSON, or the first line."""
+    if response.text is None:
+        return ""
+    try:
+        message = json.loads(response.text)["error"]["message"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        message = PushResponse(None, response.data).summary or ""
+    return shorten(str(message), limit=_REASON_CHARACTERS)
 
 
 def excerpt(data: bytes, *, total: int | None = None) -> Bytes:

@@ -22,6 +22,7 @@ from pullqueue.control.queue_resource import QueueResource, build_resource
 from pullqueue.control.state import ServerState
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
+from pullqueue.tasks import count_tasks
 from pullqueue.text import quoted
 
 
@@ -140,13 +141,19 @@ def reload_config(state: ServerState) -> Changes:
     return changes
 
 
-@operation("POST", "/reset", key="reset")
-def reset(state: ServerState, body: ResetRequest) -> bool:
-    """Delete tasks, names, history, requests, faults, queues created; keep queue.yaml and clock."""
+@operation("POST", "/reset", key="deleted")
+def reset(state: ServerState, body: ResetRequest) -> Count:
+    """Delete tasks, names, history, requests, faults, queues created; keep queue.yaml and clock.
+
+    Return how many tasks there were, exhausted ones included.
+    """
+    numbers = [queue.fetch_statistics() for queue in state.emulator.queues]
+    deleted = sum(each.tasks + each.exhausted for each in numbers)
     state.reset(keep_queues=body.keep_queues, services=body.services)
     kept = ", but for the queues created at run time" if body.keep_queues else ""
-    state.activity.record(f"reset the server{kept}")
-    return True
+    also = ", and the data of the other services" if body.services else ""
+    state.activity.record(f"reset the server{kept}: {count_tasks(deleted)} deleted{also}")
+    return deleted
 
 
 @operation("GET", "/faults", key="faults")

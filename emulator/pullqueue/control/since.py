@@ -33,13 +33,21 @@ def from_time_on(things: Iterable[_T], since: str, now_usec: int) -> Iterator[_T
     Raises:
         ApiError: the text is not a time.
     """
-    if not since:
+    start = parse_since(since, now_usec)
+    if start is None:
         return iter(things)
-    start = _parse_since(since.strip(), from_usec(now_usec))
     return (thing for thing in things if datetime.fromisoformat(thing.time) >= start)
 
 
-def _parse_since(text: str, now: datetime) -> datetime:
+def parse_since(since: str, now_usec: int) -> datetime | None:
+    """Return the time that is meant; None: the text is empty.
+
+    Raises:
+        ApiError: the text is not a time.
+    """
+    text, now = since.strip(), from_usec(now_usec)
+    if not text:
+        return None
     if not _TIME_OF_DAY.fullmatch(text):
         return parse_time(text, "since", ApiError)
     try:

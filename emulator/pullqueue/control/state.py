@@ -83,6 +83,10 @@ class ServerState:
         self._started = perf_counter()
         self.on_reset: list[Callable[[], None]] = []
         """Called by `reset`, so that others delete what they keep beside the emulator."""
+        self.services: list[str] = []
+        """Those of App Engine's other services that are answered here."""
+        self.data = ""
+        """The folder of what they store; empty: it is in memory."""
         self.on_services_reset: list[Callable[[], None]] = []
         """Called by `reset(services=True)`: deletes what App Engine's other services keep."""
         self.token = secrets.token_urlsafe(24)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from heapq import nlargest, nsmallest
 from itertools import count, islice
 from typing import Annotated, Any, Literal, NamedTuple
@@ -26,6 +27,7 @@ from pullqueue.control.models import (
     given,
 )
 from pullqueue.control.operations import operation
+from pullqueue.control.since import SINCE_FORMS, parse_since
 from pullqueue.control.state import ServerState
 from pullqueue.engine.queue import Queue, walk
 from pullqueue.tasks import Task, TaskState
@@ -34,6 +36,8 @@ _QUEUE = "/queues/{queue}"
 _PAGE = 1_000
 _SEARCHED_TASKS = 100_000
 """How many tasks are read to search, sort or count them."""
+_GROUPED_TASKS = 10_000
+"""How many tasks of a queue in one state are read to group them."""
 _MAX_GROUPS = 100
 """How many groups of failures are returned: those with the most tasks."""
 _KEYS: Mapping[str, Callable[[Task], Any]] = {
@@ -109,19 +113,30 @@ class ExhaustedQuery(ListQuery):
     ] = "preview"
 
 
+FailedState = Literal["exhausted", "retrying"]
+
+
 class FailureQuery(Model):
     """Which failed tasks to group."""
 
     queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
     state: Annotated[
-        Literal["exhausted", "retrying"], Meta(description="Which failed tasks: exhausted ones.")
-    ] = "exhausted"
+        Maybe[FailedState],
+        Meta(
+            description="Only exhausted tasks, or those that will be sent again. Of the latter the "
+            "first 10,000 of a queue are read."
+        ),
+    ] = UNSET
+    since: Annotated[
+        str, Meta(description="Only tasks that failed from this time on." + SINCE_FORMS)
+    ] = ""
 
 
 class FailureGroup(Model):
     """Tasks of a queue that failed for the same reason."""
 
     queue: str
+    state: Annotated[FailedState, Meta(description="retrying: they will be sent again.")]
     status: Annotated[
         Count | None,
         Meta(description="Status of the last attempt; 0: no response; null: it was leased."),
@@ -139,6 +154,7 @@ class _Failure(NamedTuple):
     """What tasks of a group have in common."""
 
     queue: str
+    state: FailedState
     status: int | None
     reason: str | None
 
@@ -191,13 +207,13 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
 
 @operation("GET", "/failures", key="failures")
 def list_failures(state: ServerState, query: FailureQuery) -> list[FailureGroup]:
-    """Group the tasks that failed by queue, status and reason; the largest groups first."""
+    """Group the tasks that failed by queue, state, status and reason; the largest groups first."""
     groups = [
         FailureGroup(
             *failure,
             tasks=len(tasks),
             latest=tasks[0].name,
-            last=_failed_at(tasks[0]),
+            last=_failed_at(tasks[0]).isoformat(),
         )
         for failure, tasks in _failures(state, query).items()
     ]
@@ -207,26 +223,30 @@ def list_failures(state: ServerState, query: FailureQuery) -> list[FailureGroup]
 
 def failed_names(state: ServerState, group: FailureGroup) -> list[str]:
     """Return the names of the exhausted tasks that are in a group now."""
-    failure = _Failure(group.queue, group.status, group.reason)
-    found = _failures(state, FailureQuery(queue=group.queue))
+    failure = _Failure(group.queue, EXHAUSTED, group.status, group.reason)
+    found = _failures(state, FailureQuery(queue=group.queue, state=EXHAUSTED))
     return [task.name for task in found.get(failure, ())]
 
 
 def _failures(state: ServerState, query: FailureQuery) -> dict[_Failure, list[Task]]:
     """Return the tasks of each group, the latest first."""
     found: defaultdict[_Failure, list[Task]] = defaultdict(list)
+    start = parse_since(query.since, state.emulator.now_usec())
+    states: Sequence[FailedState] = ("exhausted", "retrying")
     for queue in _queues(state, query.queue):
-        chosen = TaskQuery(state=query.state)
-        is_exhausted = query.state == EXHAUSTED
-        for task in islice(matching_tasks(queue, chosen, exhausted=is_exhausted), _SEARCHED_TASKS):
-            found[_failure_of(task)].append(task)
-    for tasks in found.values():
-        tasks.sort(key=_failed_at, reverse=True)
+        for each in states if query.state is UNSET else [query.state]:
+            chosen = TaskQuery(state=each)
+            tasks = matching_tasks(queue, chosen, exhausted=each == EXHAUSTED)
+            for task in islice(tasks, _GROUPED_TASKS):
+                if start is None or _failed_at(task) >= start:
+                    found[_failure_of(task, each)].append(task)
+    for same in found.values():
+        same.sort(key=_failed_at, reverse=True)
     return found
 
 
-def _failure_of(task: Task) -> _Failure:
-    return _Failure(task.queue_name, task.attempts.status, task.attempts.reason)
+def _failure_of(task: Task, state: FailedState) -> _Failure:
+    return _Failure(task.queue_name, state, task.attempts.status, task.attempts.reason)
 
 
 def _queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
@@ -234,10 +254,10 @@ def _queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
     return state.emulator.queues if isinstance(name, UnsetType) else [state.emulator.queue(name)]
 
 
-def _failed_at(task: Task) -> str:
+def _failed_at(task: Task) -> datetime:
     """Return when the last attempt, or the last lease, of a task ended."""
     ended_usec = task.attempts.ended_usec
-    return from_usec(task.eta_usec if ended_usec is None else ended_usec).isoformat()
+    return from_usec(task.eta_usec if ended_usec is None else ended_usec)
 
 
 def matching_tasks(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[Task]:

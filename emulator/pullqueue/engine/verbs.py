@@ -40,6 +40,7 @@ def insert(
         storage_limit_bytes=queue.storage_limit_bytes,
     )
     touch(queue.name, insertion.added)
+    touch(queue.name, list(insertion.refused))
     return insertion
 
 

@@ -83,6 +83,8 @@ def create_app(
     if services is not None:
         state.on_services_reset.append(services.reset)
         state.mails = services.mails
+        state.services = sorted(services.names)
+        state.data = "" if services.data is None else str(services.data.resolve())
         objects[Services] = services
     app = flask_app()
 

@@ -58,6 +58,7 @@ class Services:
             StoreError: the folder cannot be used.
         """
         self.names = options.names
+        self.data = options.data
         self.eventual = options.eventual
         self.project = options.project
         self.app_id = default_app_id(options.project)

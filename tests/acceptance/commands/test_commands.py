@@ -122,7 +122,18 @@ def test_requests(run: Run, server: Server) -> None:
 
     head, *lines = run("requests").out.splitlines()
     assert head.split() == [
-        *("NUMBER", "TIME", "(UTC)", "INTERFACE", "METHOD", "QUEUE", "TASKS", "STATUS", "MS"),
+        *(
+            "NUMBER",
+            "TIME",
+            "(UTC)",
+            "INTERFACE",
+            "METHOD",
+            "QUEUE",
+            "TASKS",
+            "STATUS",
+            "REASON",
+            "MS",
+        ),
         "CLIENT",
     ]
     assert [line.split()[0] for line in lines] == ["4", "3", "2", "1"]
@@ -294,7 +305,7 @@ def test_payloads_from_files(run: Run, tmp_path: Path, emulator: Emulator) -> No
     [
         ("tasks purge pull", 'Delete 2 tasks of queue "pull"?', "2 deleted", 0),
         ("tasks delete pull --tag t", 'Delete 2 tasks of queue "pull"?', "2 deleted", 0),
-        ("reset", "Delete everything, including 2 tasks?", "everything is deleted", 0),
+        ("reset", "Delete everything, including 2 tasks?", "everything is deleted: 2 tasks", 0),
         ("snapshot load state.json", "Replace everything, including 2 tasks?", "1 task loaded", 1),
     ],
 )
@@ -322,7 +333,7 @@ def test_what_is_not_asked(run: Run) -> None:
     """Where there is nothing to lose no question is asked; faults can be lost, too."""
     assert run("tasks delete pull --tag even") == Done(0, "0 deleted\n", "")
     assert run("tasks purge pull") == Done(0, "0 deleted\n", "")
-    assert run("reset") == Done(0, "everything is deleted\n", "")
+    assert run("reset") == Done(0, "everything is deleted: 0 tasks\n", "")
     run("faults add empty_leases")
     assert "Delete everything, including 1 fault? [y/N]:" in run("reset", stdin=b"n\n").err
 
@@ -546,8 +557,8 @@ def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
             until(lambda: len(emulator.queue("mail").exhausted) == 3)
 
     listed = run("tasks failures").out.splitlines()
-    assert listed[0].split()[:4] == ["TASKS", "QUEUE", "STATUS", "REASON"]
-    assert listed[1].split()[:5] == ["2", "mail", "500", "no", "/status/500"]
+    assert listed[0].split()[:5] == ["TASKS", "QUEUE", "STATE", "STATUS", "REASON"]
+    assert listed[1].split()[:5] == ["2", "mail", "exhausted", "500", "no"]
     assert len(listed) == 5
     assert run("tasks list --state exhausted --search 'STATUS/404'").out.count("404: no") == 2
     assert run("tasks requeue mail --status 500 --reason nothing").out == "0 requeued\n"
@@ -588,7 +599,8 @@ def test_activity_outlives_a_reset(run: Run) -> None:
     run("reset --yes")
 
     shown = run("activity").out.splitlines()
-    assert [line.split("  ")[1] for line in shown[1:]] == ["reset the server", "paused queue pull"]
+    done = ["reset the server: 0 tasks deleted", "paused queue pull"]
+    assert [line.split("  ")[1] for line in shown[1:]] == done
     assert json.loads(run("activity --json").out)["activity"][0]["client"] == "pullqueue command"
 
 

@@ -47,7 +47,7 @@ _QUEUE = {
 }
 _EVENT = {"time": _TIME, "until": None, **evil("kind status interface client request")}
 _REQUEST = {
-    **evil("number interface method verb path query queue status caller agent client"),
+    **evil("number interface method verb path query queue status reason caller agent client"),
     "time": _TIME,
     "milliseconds": 1.5,
     "task_count": 2,
@@ -59,8 +59,10 @@ _REQUEST = {
 _FAULT = evil("number kind call error hits calls")
 ANSWER = {
     **evil("problem missing url grpc store auth project file profile python deleted now version"),
-    **evil("private_key warning"),
-    **{name: [EVIL] for name in ("paused", "push_to", "changed", "added", "removed")},
+    **evil("private_key warning data"),
+    "cron_jobs": 1,
+    "unlisted": {EVIL: 1},
+    **{name: [EVIL] for name in ("paused", "push_to", "services", "changed", "added", "removed")},
     **dict.fromkeys(("manual", "manual_clock"), True),
     "queue": _QUEUE,
     "queues": [_QUEUE],
@@ -91,7 +93,7 @@ ANSWER = {
             "queues": [EVIL],
         }
     ],
-    "failures": [{**evil("queue reason latest"), "status": 500, "tasks": 1, "last": _TIME}],
+    "failures": [{**evil("queue state reason latest"), "status": 500, "tasks": 1, "last": _TIME}],
     "uptime_seconds": 1.5,
     "refused": {},
     "rate_limited": False,

@@ -444,5 +444,5 @@ def test_the_page_of_the_server_lists_what_was_done(console: ConsoleClient) -> N
     console.send("/server/reset")
 
     text = console.text("/server")
-    assert "reset the server console" in text
+    assert "reset the server: 0 tasks deleted console" in text
     assert "paused queue pull console" in text

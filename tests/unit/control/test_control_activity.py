@@ -32,8 +32,8 @@ def test_actions_are_recorded_and_logged(
         "purged queue pull: 2 tasks deleted",
         "set fault 1: empty_leases",
         "removed fault 1",
-        "moved the clock to 2026-01-01T00:00:05+00:00",
-        "reset the server",
+        "moved the clock to 2026-01-01 00:00:05",
+        "reset the server: 0 tasks deleted",
     ]
     assert {action["interface"] for action in actions} == {"control"}
     assert caplog.messages[0] == "paused queue pull (control)"

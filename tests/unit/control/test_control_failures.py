@@ -16,13 +16,18 @@ def answer(request: PushRequest) -> int:
 
 
 @pytest.fixture
-def emulator() -> Emulator:
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
     emulator = Emulator.from_text(
         "queue:\n"
         "- {name: mail, rate: 5/s, retry_parameters: {task_retry_limit: 0}}\n"
         "- {name: again, rate: 5/s}\n"
         "- {name: pull, mode: pull, retry_parameters: {task_retry_limit: 1}}\n",
-        clock=ManualClock(),
+        clock=clock,
     )
     urls = ["/500", "/500", "/404", "/503"]
     emulator.queue("mail").add_many(
@@ -42,15 +47,26 @@ def test_failures_are_grouped_by_queue_status_and_reason(emulator: Emulator) -> 
         of_mail = control.get("/failures?queue=mail").body["failures"]
         retrying = control.get("/failures?state=retrying").body["failures"]
 
-    found = [(each["queue"], each["status"], each["tasks"]) for each in groups]
-    assert found[0] == ("mail", 500, 2)
+    found = [(each["queue"], each["state"], each["status"], each["tasks"]) for each in groups]
+    assert found[0] == ("mail", "exhausted", 500, 2)
     assert sorted(map(str, found[1:])) == [
-        "('mail', 404, 1)",
-        "('mail', 503, 1)",
-        "('pull', None, 1)",
+        "('again', 'retrying', 500, 1)",
+        "('mail', 'exhausted', 404, 1)",
+        "('mail', 'exhausted', 503, 1)",
+        "('pull', 'exhausted', None, 1)",
     ]
     assert len(of_mail) == 3
     assert [(each["queue"], each["latest"]) for each in retrying] == [("again", "later")]
+
+
+def test_failures_before_a_time_are_left_out(emulator: Emulator, clock: ManualClock) -> None:
+    clock.advance(3600)
+    emulator.queue("mail").add(name="new", request=HttpRequest("/500"))
+    run_tasks(emulator, send=answer, follow=False)
+    with Server(emulator) as server:
+        groups = ControlClient(server).get("/failures?queue=mail&since=00:30").body["failures"]
+
+    assert [(each["latest"], each["tasks"]) for each in groups] == [("new", 1)]
 
 
 @pytest.mark.parametrize(

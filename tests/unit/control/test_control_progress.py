@@ -243,6 +243,21 @@ def test_tasks_wait_for_the_rate_as_long_as_the_clock_stands(state: ServerState)
     assert shown(state, "push") == ("rate", text)
 
 
+def test_one_task_waits_for_a_clock_that_stands_once_the_bucket_is_empty(
+    state: ServerState,
+) -> None:
+    """However short that is: no time passes until the clock is moved."""
+    queue = state.emulator.queue("push")
+    task = queue.add()
+    assert shown(state, "push") == (None, "")
+    dispatcher = Dispatcher(state.emulator, throttle=True)
+    for _ in range(5):
+        dispatcher.reserve(task)
+
+    text = "1 due task waits for the rate of 5/s: advance the manual clock by 1 s"
+    assert shown(state, "push") == ("rate", text)
+
+
 def test_tasks_wait_for_the_rate_as_long_as_it_takes() -> None:
     emulator = Emulator.from_text(CONFIG, clock=SystemClock())
     for _ in range(600):

@@ -55,6 +55,29 @@ def test_requests_are_recorded(control: ControlClient) -> None:
     assert control.get("/requests").body == {"requests": [], "next": None}
 
 
+def test_a_request_that_failed_says_why(control: ControlClient) -> None:
+    """And names the task that it was refused for, so that it is found by that."""
+    body = {"id": "twin", **JSON}
+    control.send("POST", TASKS, body)
+    control.send("POST", TASKS, body)
+
+    refused, added = control.get("/requests?task=twin").body["requests"]
+    assert (refused["status"], refused["tasks"], refused["task_count"]) == (400, ["twin"], 1)
+    assert (refused["reason"], added["reason"]) == ("Task name already taken: twin", "")
+
+
+@pytest.mark.parametrize("method", ["CreateTask", "tasks.create", "create"])
+def test_a_method_of_cloud_tasks_is_found_by_both_names(
+    control: ControlClient, method: str
+) -> None:
+    """That of gRPC, and that of REST."""
+    control.send("POST", "/v2/projects/p/locations/l/queues/pull/tasks", {"task": {}})
+
+    found = control.get(f"/requests?method={method}").body["requests"]
+    assert [each["method"] for each in found] == ["projects.locations.queues.tasks.create"]
+    assert control.get("/requests?method=CreateQueue").body["requests"] == []
+
+
 def test_only_calls_of_apps_are_requests(control: ControlClient) -> None:
     """The address in a browser, its icon, the console and control routes are not recorded."""
     for path in ("/", "/favicon.ico", "/console/", "/_emulator/queues", "/_emulators"):
