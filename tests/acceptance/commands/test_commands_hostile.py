@@ -61,7 +61,6 @@ ANSWER = {
     **evil("problem missing url grpc store auth project file profile python deleted now version"),
     **evil("private_key warning data"),
     "cron_jobs": 1,
-    "unlisted": {EVIL: 1},
     **{name: [EVIL] for name in ("paused", "push_to", "services", "changed", "added", "removed")},
     **dict.fromkeys(("manual", "manual_clock"), True),
     "queue": _QUEUE,
