@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from itertools import groupby
 from random import Random
 from traceback import format_exception_only
 from typing import Any, NamedTuple, TypeAlias
@@ -32,9 +30,10 @@ from pullqueue.testing.arguments import (
 from pullqueue.testing.describing import describe, describe_request
 from pullqueue.testing.interrupt import WorkerStopped
 from pullqueue.testing.points import Actor, Point, Trial, current_actor
-from pullqueue.testing.schedule import Choice, DueTask, RacingActor, Refusal, Schedule
+from pullqueue.testing.schedule import DueTask, RacingActor, Refusal, Schedule
 from pullqueue.testing.sender import App, Sender, SendFunction
-from pullqueue.text import quoted, shorten
+from pullqueue.testing.steps import Choice, format_replay, parse_replay
+from pullqueue.text import shorten
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -154,7 +153,7 @@ def race_test(
         make_tasks=lambda: _PushTasks(emulator, sender, selected),
         options={"moves_time": clock, "max_calls": max_calls},
     )
-    planned = None if replay is None else _parse_replay(replay)
+    planned = None if replay is None else parse_replay(replay)
     with environ_restored(), race.observing(services=services):
         if planned is not None:
             race.run(planned, is_replay=True)
@@ -300,7 +299,7 @@ class _Race(Trial):
             return tuple(schedule.choices)
         raise RaceTestError(
             map(str, schedule.steps),
-            _format_replay(schedule.choices),
+            format_replay(schedule.choices),
             error,
             number=self.count,
             state=describe(emulator),
@@ -408,31 +407,3 @@ class _PushTasks:
             last = "".join(format_exception_only(attempt.error)).strip()
             raised = f" ({shorten(last, limit=100)})"
         return f"responds: {status}{raised}, {attempt.outcome}"
-
-
-_MOST_CHOICES = 100_000
-_RUN = re.compile(r"(\d+)(?:x(\d+))?")
-
-
-def _format_replay(choices: Iterable[Choice]) -> str:
-    """Return the choices of a schedule as text, such as `1x3 2 0 1x2`."""
-    runs = [(number, len(list(run))) for number, run in groupby(each.chosen for each in choices)]
-    return " ".join(f"{number}x{count}" if count > 1 else str(number) for number, count in runs)
-
-
-def _parse_replay(text: object) -> list[int]:
-    """Return the choices of a schedule.
-
-    Raises:
-        TypeError: it is not text.
-        ValueError: it is not what a RaceTestError shows.
-    """
-    if not isinstance(text, str):
-        raise TypeError(f"replay is {quoted(text)}: pass the text that a RaceTestError shows")
-    choices: list[int] = []
-    for part in text.split():
-        found = _RUN.fullmatch(part)
-        if found is None or int(found[2] or 1) > _MOST_CHOICES:
-            raise ValueError(f"replay is {quoted(text)}: pass the text that a RaceTestError shows")
-        choices += [int(found[1])] * int(found[2] or 1)
-    return choices

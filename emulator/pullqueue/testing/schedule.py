@@ -21,18 +21,13 @@ from typing import NamedTuple, Protocol
 from pullqueue.clock import MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
-from pullqueue.engine.store import Insertion, Lease
-from pullqueue.tasks import DeleteResult
+from pullqueue.engine.store import Lease
 from pullqueue.testing.clock import sleeping
-from pullqueue.testing.describing import describe_names
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled, WorkerInterrupt
 from pullqueue.testing.points import Actor, Point
-from pullqueue.text import quoted
+from pullqueue.testing.steps import TIME, Choice, Step
 
 __tracebackhide__ = True  # a failed test is shown at its own line
-
-TIME = 0
-"""The number of the actor that moves the clock."""
 
 _CHECK_SECONDS = 0.5
 _BLOCKED_CHECKS = 4
@@ -46,46 +41,6 @@ _END_SECONDS = 5.0
 """How long a schedule that has failed waits for the threads of its actors to end."""
 
 _READS = frozenset({"fetch_statistics", "get_task", "list_tasks"})
-
-
-class Choice(NamedTuple):
-    """Who could go on at one time, and who did."""
-
-    options: tuple[int, ...]
-    chosen: int
-    current: int | None
-    """Who reached a point, and can go on; None: who ran before has ended, or waits."""
-
-    def preempts(self, option: int) -> bool:
-        """Return whether an option takes the turn from an actor that could go on."""
-        return self.current in self.options and option not in (self.current, TIME)
-
-
-class Step(NamedTuple):
-    """What an actor has done with its turn."""
-
-    actor: str
-    what: Point | str
-    result: object = None
-    preempted: str | None = None
-    """From whom it took the turn."""
-
-    def __str__(self) -> str:
-        text = f"{self.actor}: {self.what}{_describe_result(self.result)}"
-        return f"{text}   <- preempts {self.preempted}" if self.preempted else text
-
-
-def _describe_result(result: object) -> str:
-    if isinstance(result, Exception):
-        return f" raises {type(result).__name__}"
-    if isinstance(result, Lease):
-        return f" -> {describe_names(result.tasks) if result.tasks else 'no tasks'}"
-    if isinstance(result, Insertion):
-        refused = [f"{quoted(name)} {why.__name__}" for name, why in result.refused.items()]
-        return f" -> {', '.join([*(quoted(task.name) for task in result.added), *refused])}"
-    if isinstance(result, list) and result and isinstance(result[0], DeleteResult):
-        return f" -> {', '.join(each.value for each in result)}"
-    return ""
 
 
 class RacingActor(Actor):

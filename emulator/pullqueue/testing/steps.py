@@ -1,0 +1,85 @@
+"""What a schedule of `race_test` consists of: choices of who goes on, and the steps that follow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from typing import NamedTuple
+
+from pullqueue.engine.store import Insertion, Lease
+from pullqueue.tasks import DeleteResult
+from pullqueue.testing.describing import describe_names
+from pullqueue.testing.points import Point
+from pullqueue.text import quoted
+
+TIME = 0
+"""The number of the actor that moves the clock."""
+
+
+class Choice(NamedTuple):
+    """Who could go on at one time, and who did."""
+
+    options: tuple[int, ...]
+    chosen: int
+    current: int | None
+    """Who reached a point, and can go on; None: who ran before has ended, or waits."""
+
+    def preempts(self, option: int) -> bool:
+        """Return whether an option takes the turn from an actor that could go on."""
+        return self.current in self.options and option not in (self.current, TIME)
+
+
+class Step(NamedTuple):
+    """What an actor has done with its turn."""
+
+    actor: str
+    what: Point | str
+    result: object = None
+    preempted: str | None = None
+    """From whom it took the turn."""
+
+    def __str__(self) -> str:
+        text = f"{self.actor}: {self.what}{_describe_result(self.result)}"
+        return f"{text}   <- preempts {self.preempted}" if self.preempted else text
+
+
+def _describe_result(result: object) -> str:
+    if isinstance(result, Exception):
+        return f" raises {type(result).__name__}"
+    if isinstance(result, Lease):
+        return f" -> {describe_names(result.tasks) if result.tasks else 'no tasks'}"
+    if isinstance(result, Insertion):
+        refused = [f"{quoted(name)} {why.__name__}" for name, why in result.refused.items()]
+        return f" -> {', '.join([*(quoted(task.name) for task in result.added), *refused])}"
+    if isinstance(result, list) and result and isinstance(result[0], DeleteResult):
+        return f" -> {', '.join(each.value for each in result)}"
+    return ""
+
+
+_MOST_CHOICES = 100_000
+_RUN = re.compile(r"(\d+)(?:x(\d+))?")
+
+
+def format_replay(choices: Iterable[Choice]) -> str:
+    """Return the choices of a schedule as text, such as `1x3 2 0 1x2`."""
+    runs = [(number, len(list(run))) for number, run in groupby(each.chosen for each in choices)]
+    return " ".join(f"{number}x{count}" if count > 1 else str(number) for number, count in runs)
+
+
+def parse_replay(text: object) -> list[int]:
+    """Return the choices of a schedule.
+
+    Raises:
+        TypeError: it is not text.
+        ValueError: it is not what a RaceTestError shows.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"replay is {quoted(text)}: pass the text that a RaceTestError shows")
+    choices: list[int] = []
+    for part in text.split():
+        found = _RUN.fullmatch(part)
+        if found is None or int(found[2] or 1) > _MOST_CHOICES:
+            raise ValueError(f"replay is {quoted(text)}: pass the text that a RaceTestError shows")
+        choices += [int(found[1])] * int(found[2] or 1)
+    return choices
