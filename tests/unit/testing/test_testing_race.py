@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 import time
 import warnings
@@ -16,6 +18,7 @@ import pytest
 import requests
 from fastapi import FastAPI
 from flask import Flask
+from programs import completed
 
 from pullqueue import Emulator, ManualClock, NewTask, Queue
 from pullqueue.errors import NameInUseError, PullQueueError
@@ -849,6 +852,45 @@ def test_a_long_replay_is_shown_whole(emulator: Emulator, queue: Queue) -> None:
     assert caught.value.replay == replay
     assert f'replay="{replay}"' in str(caught.value)
     assert "  ... 22 more steps" in str(caught.value).splitlines()
+
+
+RACE = """\
+from pullqueue import NewTask
+from pullqueue.testing import emulation, race_test
+
+with emulation(queues=["work", {"name": "pushed", "mode": "push", "rate": "5/s"}]) as emulated:
+    queues = [emulated.emulator.queue(name) for name in ("work", "pushed")]
+
+    def setup():
+        for queue in queues:
+            queue.add_many([NewTask(), NewTask()])
+
+    def worker():
+        for task in queues[0].lease_tasks(60, 1):
+            queues[0].fetch_statistics()
+            queues[0].delete_tasks(task)
+
+    def send(request):
+        queues[0].add(request.task_name.encode())
+        return 200
+
+    def check():
+        print([str(event) for queue in queues for event in queue.events()])
+
+    actors = {"copies": 2, "send": send}
+    race_test(emulated.emulator, worker, **actors, setup=setup, check=check, schedules=40, seed=7)
+"""
+
+
+def test_the_schedules_are_the_same_in_each_process() -> None:
+    """Nothing depends on the order of a set."""
+    first, second = (
+        completed([sys.executable, "-c", RACE], env={**os.environ, "PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    )
+
+    assert first.count("\n") == 40
+    assert first == second
 
 
 # -- what is refused -------------------------------------------------------------------------------
