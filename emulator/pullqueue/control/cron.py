@@ -61,7 +61,11 @@ def run_cron_job(state: ServerState, body: NewCronRun) -> CronStarted:
     """Run a job now, past its schedule."""
     if state.cron is None:
         raise ApiError("the server has no cron.yaml: start it with --cron cron.yaml", status=404)
-    return CronStarted(started=state.cron.run_now(_found(state.cron.states, body.job)))
+    found = _found(state.cron.states, body.job)
+    if waiting := state.push_to.waiting(found.job.target):
+        message = f"cron job {quoted(found.job.name)} cannot run yet: {waiting}"
+        raise ApiError(message, status=409)
+    return CronStarted(started=state.cron.run_now(found))
 
 
 def _found(states: list[JobState], wanted: str) -> JobState:

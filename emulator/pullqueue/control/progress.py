@@ -25,6 +25,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.push.addresses import KEPT
+from pullqueue.push.request import effective_request, find_target
 from pullqueue.tasks import AttemptRecord, Task, TaskState, count_tasks, result_text
 from pullqueue.text import format_span
 
@@ -32,6 +33,7 @@ Reason = Literal[
     "disabled",
     "paused",
     "rate 0",
+    "not listening",
     "no address",
     "fault",
     "no response",
@@ -49,7 +51,8 @@ Severity = Literal["info", "warning", "error"]
 _SEVERITIES: Final[dict[Reason, Severity]] = {
     "no response": "error",
     "failing": "error",
-    **dict.fromkeys(("disabled", "paused", "rate 0", "no address", "fault"), "warning"),
+    **dict.fromkeys(("disabled", "paused", "rate 0", "not listening"), "warning"),
+    **dict.fromkeys(("no address", "fault"), "warning"),
     **dict.fromkeys(("slowed", "no worker", "some failed"), "warning"),
 }
 _MINUTE: Final = timedelta(minutes=1)
@@ -219,6 +222,14 @@ def _rate_0(now: _Situation) -> str | None:
     return f"its rate is 0: {_due_tasks_wait(now)} until queue.yaml has another rate"
 
 
+def _not_listening(now: _Situation) -> str | None:
+    push_to, settings = now.state.push_to, now.queue.settings
+    tasks = now.queue.list_tasks(_LOOKED_AT) if now.is_push and push_to.awaited else []
+    requests = [effective_request(task, settings) for task in tasks if task.request is not None]
+    waiting = (push_to.waiting(find_target(each, settings)) for each in requests)
+    return next((f"its tasks are {KEPT}: {text}" for text in waiting if text), None)
+
+
 def _no_address(now: _Situation) -> str | None:
     if not (now.is_push and now.numbers.tasks):
         return None
@@ -324,6 +335,7 @@ _REASONS: Final[dict[Reason, _Explain]] = {
     "disabled": _disabled,
     "paused": _paused,
     "rate 0": _rate_0,
+    "not listening": _not_listening,
     "no address": _no_address,
     "fault": _fault,
     "no response": _no_response,

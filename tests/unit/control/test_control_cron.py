@@ -254,6 +254,19 @@ class TestRunNow:
             app.released.set()
             cron.settle()
 
+    def test_a_job_whose_app_does_not_listen_yet_is_refused(
+        self, app: PushApp, clock: ManualClock
+    ) -> None:
+        """It says so; it would fail."""
+        with serving(app, clock, HOURLY) as cron:
+            cron.server.state.push_to.await_app()
+            reply = cron.client.post("/cron/run", {"job": "1"})
+
+            waits = f"the server waits for the app to listen at {app.url}"
+            message = f'cron job "/hourly" cannot run yet: {waits}'
+            assert (reply.status, reply.message) == (409, message)
+            assert cron.jobs()[0]["last"] is None
+
     def test_without_a_file(self, clock: ManualClock) -> None:
         emulator = Emulator.from_text("queue: []", clock=clock)
         with Server(emulator) as server:

@@ -136,6 +136,20 @@ def test_tasks_for_this_machine_are_sent_without_an_address(emulator: Emulator) 
     assert reason != "no address"
 
 
+def test_tasks_wait_for_an_app_that_does_not_listen_yet(
+    state: ServerState, emulator: Emulator
+) -> None:
+    """That is not a missing address."""
+    emulator.queue("push").add()
+    state.push_to.await_app()
+
+    text = (
+        "its tasks are kept, not delivered: the server waits for the app to listen at "
+        "http://127.0.0.1:9"
+    )
+    assert shown(state, "push") == ("not listening", text)
+
+
 def test_tasks_of_a_queue_that_was_a_pull_queue_say_what_to_do(
     state: ServerState, emulator: Emulator
 ) -> None:
