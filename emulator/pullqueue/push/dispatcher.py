@@ -400,7 +400,9 @@ class Dispatcher:
         bucket.replay(
             events,
             is_complete=len(events) < _EVENTS_REPLAYED,
-            is_http_target=any(task.require_request().is_http_target for task in first),
+            is_http_target=any(
+                task.request is not None and task.request.is_http_target for task in first
+            ),
         )
         return bucket
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pullqueue import Emulator, ManualClock
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import TransientError
 from pullqueue.faults.declaration import Faults
 from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt
 from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.stores import open_store
 from pullqueue.tasks import HttpRequest, NewTask, Task, TaskState
 
 CONFIG = """
@@ -339,6 +342,27 @@ class TestOutcomes:
         attempt(dispatcher, web, "a", PushResponse(503))
 
         assert dispatcher.enforced_rate(web) == rate
+
+    def test_a_restart_takes_a_queue_whose_first_task_is_a_pull_task(
+        self, clock: ManualClock, tmp_path: Path
+    ) -> None:
+        """A queue that was a pull queue for a while has tasks of both kinds."""
+        store = f"sqlite:///{tmp_path}/tasks.db"
+        emulator = Emulator.from_text(CONFIG, clock=clock, store=open_store(store))
+        web = emulator.queue("web")
+        add(web, "a")
+        attempt(Dispatcher(emulator, throttle=True), web, "a", PushResponse(429))
+        settings = web.settings
+        as_pull = QueueSettings(name="web", mode=QueueMode.PULL)
+        emulator.reconfigure(QueueConfig(queues=(as_pull,)))
+        add(web, "pull")
+        emulator.reconfigure(QueueConfig(queues=(settings,)))
+        emulator.close()
+
+        emulator = Emulator.from_text(CONFIG, clock=clock, store=open_store(store))
+
+        assert Dispatcher(emulator, throttle=True).enforced_rate(emulator.queue("web")) == 2
+        emulator.close()
 
 
 class TestRunNow:
