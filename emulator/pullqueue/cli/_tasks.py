@@ -1,14 +1,20 @@
-"""Tasks as tables and lines of text, as several commands show them."""
+"""What the commands of `pullqueue tasks` share: options, and tasks as tables and lines of text."""
 
 from __future__ import annotations
 
 from base64 import b64decode
 
+import click
+
+from pullqueue.cli._options import Command, Duration, complete_tag, complete_task
 from pullqueue.cli._output import Table, preview, when
+from pullqueue.cli._words import Choice
 from pullqueue.cli.connection import Json
+from pullqueue.limits import Limits
 from pullqueue.tasks import result_text
 from pullqueue.text import format_span
 
+_LIMITS = Limits()
 FAILED = "attempt failed"
 """The kind of the event."""
 _TITLES = {
@@ -18,6 +24,39 @@ _TITLES = {
 }
 """Heads of columns, by whether tasks are push tasks."""
 CUT = ("PAYLOAD", *(tag for tag, _ in _TITLES.values()), "STATE", "TASK")
+
+
+seconds_option = click.option(
+    "--seconds",
+    type=Duration(0, _LIMITS.lease_seconds),
+    default=60,
+    help="Lease duration, in seconds or such as 1h.",
+)
+names_argument = click.argument(
+    "names", nargs=-1, metavar="[TASK]...", shell_complete=complete_task
+)
+state_option = click.option(
+    "--state",
+    type=Choice(["available", "leased", "scheduled", "running", "retrying", "exhausted"]),
+    help="Only tasks in this state.",
+)
+
+
+def filter_options(command: Command) -> Command:
+    """Add --tag, --search, --status and --reason."""
+    options = (
+        click.option("--tag", shell_complete=complete_tag, help="Only tasks with this tag."),
+        click.option("--search", help="Only tasks with this text in name, payload, URL or reason."),
+        click.option(
+            "--status",
+            type=click.IntRange(0),
+            help="Only push tasks with this last status; 0: no response.",
+        ),
+        click.option("--reason", help="Only push tasks with this text in their last failure."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def last_result(push: Json) -> str:

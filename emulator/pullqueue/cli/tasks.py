@@ -11,78 +11,46 @@ import click
 
 from pullqueue.cli._client import Client, queue_path, without_none
 from pullqueue.cli._options import (
-    Command,
     Duration,
     complete_queue,
     complete_tag,
-    complete_task,
     queue_argument,
     server_options,
     since_option,
     task_argument,
-    yes_option,
 )
 from pullqueue.cli._output import (
     STDIN,
     Table,
-    confirm,
     note,
     read_content,
     show,
     when,
     write_bytes,
 )
+from pullqueue.cli._task_changes import delete, purge, release, renew, requeue
 from pullqueue.cli._tasks import (
     CUT,
     FAILED,
     event_line,
+    filter_options,
     format_head,
     format_row,
     payload_lines,
+    seconds_option,
+    state_option,
     task_table,
 )
 from pullqueue.cli._words import Choice, Group
 from pullqueue.cli.connection import Json
 from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
-from pullqueue.tasks import count_tasks, result_text, why_in_use
+from pullqueue.tasks import result_text, why_in_use
 
 _LIMITS = Limits()
 _SUCCEEDED = "attempt succeeded"
 _ATTEMPT_SECONDS = 10
 _POLL_SECONDS = 0.05
-
-_seconds_option = click.option(
-    "--seconds",
-    type=Duration(0, _LIMITS.lease_seconds),
-    default=60,
-    help="Lease duration, in seconds or such as 1h.",
-)
-_names_argument = click.argument(
-    "names", nargs=-1, metavar="[TASK]...", shell_complete=complete_task
-)
-_state_option = click.option(
-    "--state",
-    type=Choice(["available", "leased", "scheduled", "running", "retrying", "exhausted"]),
-    help="Only tasks in this state.",
-)
-
-
-def _filter_options(command: Command) -> Command:
-    """Add --tag, --search, --status and --reason."""
-    options = (
-        click.option("--tag", shell_complete=complete_tag, help="Only tasks with this tag."),
-        click.option("--search", help="Only tasks with this text in name, payload, URL or reason."),
-        click.option(
-            "--status",
-            type=click.IntRange(0),
-            help="Only push tasks with this last status; 0: no response.",
-        ),
-        click.option("--reason", help="Only push tasks with this text in their last failure."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @click.group(cls=Group)
@@ -92,8 +60,8 @@ def tasks() -> None:
 
 @tasks.command("list")
 @click.argument("queue", required=False, shell_complete=complete_queue)
-@_state_option
-@_filter_options
+@state_option
+@filter_options
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number of results."
 )
@@ -305,7 +273,7 @@ def _end_of_attempt(client: Client, path: str, number: int) -> Json | None:
 
 @tasks.command
 @queue_argument
-@_seconds_option
+@seconds_option
 @click.option(
     "--max",
     "count",
@@ -330,68 +298,6 @@ def lease(
     limited = answer["rate_limited"]
     empty = "more lease calls than the queue permits in a second" if limited else "nothing to lease"
     show(answer, task_table(answer["tasks"], empty=empty))
-
-
-@tasks.command
-@queue_argument
-@task_argument
-@_seconds_option
-@server_options
-def renew(*, queue: str, task: str, seconds: float, client: Client) -> None:
-    """Change when the lease of TASK ends."""
-    _change_lease(client, queue, task, seconds)
-
-
-@tasks.command
-@queue_argument
-@_names_argument
-@click.option("--all", "all_", is_flag=True, help="All leased tasks of the queue.")
-@_state_option
-@_filter_options
-@server_options
-def release(
-    *, queue: str, names: tuple[str, ...], all_: bool, client: Client, **options: str | None
-) -> int:
-    """Release leased tasks of QUEUE at once, by name or by options.
-
-    After its last lease a task is exhausted. Options select leased tasks. The exit status is 1 if
-    one cannot be released.
-    """
-    if len(names) == 1 and not all_ and not any(options.values()):
-        _change_lease(client, queue, names[0], 0)
-        return 0
-    chosen = _chosen(names, {"all": all_ or None, **options})
-    if not names:
-        chosen.setdefault("state", "leased")
-    return _change(client, [queue], "released", action="release", **chosen)
-
-
-def _change_lease(client: Client, queue: str, task: str, seconds: float) -> None:
-    path = queue_path(queue, "tasks", task, "lease")
-    answer = client.post(path, lease_seconds=seconds)
-    show(answer, task_table([answer["task"]]))
-
-
-@tasks.command
-@queue_argument
-@_names_argument
-@_state_option
-@_filter_options
-@yes_option
-@server_options
-def delete(
-    *, queue: str, names: tuple[str, ...], yes: bool, client: Client, **options: str | None
-) -> int:
-    """Delete tasks of QUEUE, by name or by options.
-
-    Leased tasks are deleted as well. Asks for confirmation if no tasks are named. To delete all
-    tasks, use `tasks purge`. The exit status is 1 if a named task does not exist.
-    """
-    chosen = _chosen(names, options)
-    if not names and not yes:
-        total = client.get(queue_path(queue, "tasks"), limit=1, **chosen)["total"]
-        _confirm_deletion(total, queue)
-    return _change(client, [queue], "deleted", action="delete", **chosen)
 
 
 @tasks.command
@@ -429,64 +335,6 @@ def failures(*, queue: str | None, state: str | None, since: str | None, client:
     show(answer, Table(head, rows, empty, ("REASON", "QUEUE"), left_out))
 
 
-@tasks.command
-@click.argument("queue", required=False, shell_complete=complete_queue)
-@_names_argument
-@click.option("--all", "all_", is_flag=True, help="All exhausted tasks of the queue.")
-@_filter_options
-@server_options
-def requeue(
-    *, queue: str | None, names: tuple[str, ...], all_: bool, client: Client, **options: str | None
-) -> int:
-    """Add exhausted tasks of QUEUE again, by name or by options.
-
-    Without QUEUE, options select tasks of all queues. They keep name, payload and tag, and can be
-    leased as often as new ones. `tasks failures` shows which failed for the same reason. The exit
-    status is 1 if one cannot be requeued.
-    """
-    chosen = _chosen(names, {"all": all_ or None, **options})
-    queues = [queue] if queue else list(client.get("/summary")["exhausted"])
-    return _change(client, queues, "requeued", action="requeue", **chosen)
-
-
-@tasks.command
-@queue_argument
-@yes_option
-@server_options
-def purge(*, queue: str, yes: bool, client: Client) -> None:
-    """Delete all tasks of QUEUE (asks for confirmation)."""
-    if not yes:
-        _confirm_deletion(client.get(queue_path(queue))["queue"]["tasks"], queue)
-    answer = client.post(queue_path(queue, "purge"))
-    show(answer, f"{answer['deleted']} deleted")
-
-
-def _confirm_deletion(count: int, queue: str) -> None:
-    if count:
-        confirm(f'Delete {count_tasks(count)} of queue "{queue}"?')
-
-
-def _chosen(names: tuple[str, ...], options: Json) -> Json:
-    """Return which tasks are meant: either those of the names, or those that options select."""
-    filters = without_none(options)
-    if bool(filters) == bool(names):
-        raise click.UsageError("pass either names of tasks or options that select some")
-    return {"tasks": list(names)} if names else filters
-
-
-def _change(client: Client, queues: list[str], done: str, **change: object) -> int:
-    """Change many tasks of queues; return 1 if some could not be changed."""
-    answers = [client.post(queue_path(queue, "change"), **change) for queue in queues]
-    answer: Json = {"changed": 0, "failed": {}} if len(answers) != 1 else answers.pop()
-    for each in answers:
-        answer["changed"] += each["changed"]
-        answer["failed"] |= each["failed"]
-    show(answer, f"{answer['changed']} {done}")
-    for name, reason in answer["failed"].items():
-        note(f"{name} {reason}")
-    return 1 if answer["failed"] else 0
-
-
 def _none_in(client: Client, queue: str, *, matching: bool) -> str:
     """Return that no tasks were found, and how to list those of the queue that are exhausted."""
     if matching:
@@ -496,3 +344,7 @@ def _none_in(client: Client, queue: str, *, matching: bool) -> str:
     return f"no tasks in {queue}" + (
         f"; exhausted tasks: {exhausted} {listed}" if exhausted else ""
     )
+
+
+for _change in (renew, release, delete, requeue, purge):
+    tasks.add_command(_change)

@@ -1,0 +1,144 @@
+"""The commands of `pullqueue tasks` that change tasks: one, or all that options select."""
+
+from __future__ import annotations
+
+import click
+
+from pullqueue.cli._client import Client, queue_path, without_none
+from pullqueue.cli._options import (
+    complete_queue,
+    queue_argument,
+    server_options,
+    task_argument,
+    yes_option,
+)
+from pullqueue.cli._output import confirm, note, show
+from pullqueue.cli._tasks import (
+    filter_options,
+    names_argument,
+    seconds_option,
+    state_option,
+    task_table,
+)
+from pullqueue.cli.connection import Json
+from pullqueue.tasks import count_tasks
+
+
+@click.command
+@queue_argument
+@task_argument
+@seconds_option
+@server_options
+def renew(*, queue: str, task: str, seconds: float, client: Client) -> None:
+    """Change when the lease of TASK ends."""
+    _change_lease(client, queue, task, seconds)
+
+
+@click.command
+@queue_argument
+@names_argument
+@click.option("--all", "all_", is_flag=True, help="All leased tasks of the queue.")
+@state_option
+@filter_options
+@server_options
+def release(
+    *, queue: str, names: tuple[str, ...], all_: bool, client: Client, **options: str | None
+) -> int:
+    """Release leased tasks of QUEUE at once, by name or by options.
+
+    After its last lease a task is exhausted. Options select leased tasks. The exit status is 1 if
+    one cannot be released.
+    """
+    if len(names) == 1 and not all_ and not any(options.values()):
+        _change_lease(client, queue, names[0], 0)
+        return 0
+    chosen = _chosen(names, {"all": all_ or None, **options})
+    if not names:
+        chosen.setdefault("state", "leased")
+    return _change(client, [queue], "released", action="release", **chosen)
+
+
+def _change_lease(client: Client, queue: str, task: str, seconds: float) -> None:
+    path = queue_path(queue, "tasks", task, "lease")
+    answer = client.post(path, lease_seconds=seconds)
+    show(answer, task_table([answer["task"]]))
+
+
+@click.command
+@queue_argument
+@names_argument
+@state_option
+@filter_options
+@yes_option
+@server_options
+def delete(
+    *, queue: str, names: tuple[str, ...], yes: bool, client: Client, **options: str | None
+) -> int:
+    """Delete tasks of QUEUE, by name or by options.
+
+    Leased tasks are deleted as well. Asks for confirmation if no tasks are named. To delete all
+    tasks, use `tasks purge`. The exit status is 1 if a named task does not exist.
+    """
+    chosen = _chosen(names, options)
+    if not names and not yes:
+        total = client.get(queue_path(queue, "tasks"), limit=1, **chosen)["total"]
+        _confirm_deletion(total, queue)
+    return _change(client, [queue], "deleted", action="delete", **chosen)
+
+
+@click.command
+@click.argument("queue", required=False, shell_complete=complete_queue)
+@names_argument
+@click.option("--all", "all_", is_flag=True, help="All exhausted tasks of the queue.")
+@filter_options
+@server_options
+def requeue(
+    *, queue: str | None, names: tuple[str, ...], all_: bool, client: Client, **options: str | None
+) -> int:
+    """Add exhausted tasks of QUEUE again, by name or by options.
+
+    Without QUEUE, options select tasks of all queues. They keep name, payload and tag, and can be
+    leased as often as new ones. `tasks failures` shows which failed for the same reason. The exit
+    status is 1 if one cannot be requeued.
+    """
+    chosen = _chosen(names, {"all": all_ or None, **options})
+    queues = [queue] if queue else list(client.get("/summary")["exhausted"])
+    return _change(client, queues, "requeued", action="requeue", **chosen)
+
+
+@click.command
+@queue_argument
+@yes_option
+@server_options
+def purge(*, queue: str, yes: bool, client: Client) -> None:
+    """Delete all tasks of QUEUE (asks for confirmation)."""
+    if not yes:
+        _confirm_deletion(client.get(queue_path(queue))["queue"]["tasks"], queue)
+    answer = client.post(queue_path(queue, "purge"))
+    show(answer, f"{answer['deleted']} deleted")
+
+
+def _confirm_deletion(count: int, queue: str) -> None:
+    if count:
+        confirm(f'Delete {count_tasks(count)} of queue "{queue}"?')
+
+
+def _chosen(names: tuple[str, ...], options: Json) -> Json:
+    """Return which tasks are meant: either those of the names, or those that options select."""
+    filters = without_none(options)
+    if bool(filters) == bool(names):
+        raise click.UsageError("pass either names of tasks or options that select some")
+    return {"tasks": list(names)} if names else filters
+
+
+def _change(client: Client, queues: list[str], done: str, **change: object) -> int:
+    """Change many tasks of queues; return 1 if some could not be changed."""
+    answers = [client.post(queue_path(queue, "change"), **change) for queue in queues]
+    answer: Json = {"changed": 0, "failed": {}} if len(answers) != 1 else answers.pop()
+    for each in answers:
+        answer["changed"] += each["changed"]
+        answer["failed"] |= each["failed"]
+    show(answer, f"{answer['changed']} {done}")
+    for name, reason in answer["failed"].items():
+        note(f"{name} {reason}")
+    return 1 if answer["failed"] else 0
