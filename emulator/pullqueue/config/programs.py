@@ -28,7 +28,8 @@ _PROGRAMS = (
     ("a RabbitMQ configuration", {"queues", "bindings"}),
     ("a RabbitMQ configuration", {"queues", "vhost"}),
 )
-_NESTED = re.compile(r"^[ \t-]+(vhost):", re.MULTILINE)
+_ANYWHERE = re.compile(r"(?:^|[{,])[ \t-]*[\"']?(apiVersion|kind|vhost)[\"']?[ \t]*:", re.MULTILINE)
+"""Also in lists, in JSON, and in templates that indent the keys."""
 
 
 class OtherProgram(NamedTuple):
@@ -45,8 +46,8 @@ def other_program(text: str) -> OtherProgram | None:
     keys = {match[1]: Place(*match.span(1)) for match in reversed([*_TOP_KEY.finditer(text)])}
     if _OURS in keys:
         return None
-    if nested := _NESTED.search(text):
-        keys.setdefault(nested[1], Place(*nested.span(1)))
+    for match in _ANYWHERE.finditer(text):
+        keys.setdefault(match[1], Place(*match.span(1)))
     for name, signs in _PROGRAMS:
         if signs <= keys.keys():
             listed = " and ".join(f"`{key}`" for key in sorted(signs))
