@@ -237,109 +237,121 @@ def _services(
         raise click.BadParameter(str(error)) from None
 
 
+_QUEUES = (
+    click.argument("queue_yaml", required=False, type=click.Path(path_type=Path)),
+    click.option(
+        "--profile",
+        default="gcloud",
+        type=Choice(["gcloud", "sdk"]),
+        help="Rules that QUEUE_YAML must follow: those of gcloud, or the more lenient ones of "
+        "the SDK.",
+    ),
+    click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes."),
+    click.option(
+        "--keep-created-queues",
+        "keep_created",
+        is_flag=True,
+        help="Whether a reload of QUEUE_YAML leaves queues of CreateQueue as they are. "
+        "Default: it disables them, as a deployment does.",
+    ),
+    click.option(
+        "--lease-rate-limit/--no-lease-rate-limit",
+        "leases_per_second",
+        default=True,
+        callback=lambda _ctx, _parameter, on: PRODUCTION_LEASES_PER_SECOND if on else None,
+        help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue "
+        "return no tasks, as on App Engine.",
+    ),
+    click.option(
+        "--project",
+        callback=checked(
+            _PROJECT.fullmatch, "project id: use letters, digits and hyphens, such as my-app"
+        ),
+        help="The only application id to accept. Default: any.",
+    ),
+    click.option(
+        "--location",
+        callback=checked(
+            _LOCATION.fullmatch, "location: use letters, digits and hyphens, as in us-central1"
+        ),
+        help="The only location that Cloud Tasks accepts. Default: any.",
+    ),
+)
+"""Which queues there are, and what they accept."""
+_STATE = (
+    click.option(
+        "--store",
+        metavar="URL",
+        callback=_store_url,
+        help="Where tasks are stored: memory, sqlite:///FILE, or "
+        "postgresql://USER@HOST/DATABASE. Default: memory, or tasks.db in the folder of "
+        "--data.",
+    ),
+    click.option(
+        "--clock",
+        default="system",
+        type=Choice(["system", "manual"]),
+        help="system: the time of this machine. manual: time stops until `pullqueue clock` "
+        "moves it.",
+    ),
+)
+"""Where tasks and time are."""
+_SERVICES = (
+    click.option(
+        "--services",
+        metavar="NAMES",
+        callback=_services,
+        help="App Engine's other services to answer, by Google's stubs: names with commas, or "
+        f"none. Names: {', '.join(SERVICES)}. Default: all but urlfetch; none with "
+        "--api-upstream.",
+    ),
+    click.option(
+        "--data",
+        metavar="FOLDER",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Where the datastore and blobs are stored, and tasks unless --store is passed. "
+        "Default: in memory.",
+    ),
+    click.option(
+        "--datastore-consistency",
+        "consistency",
+        default="strong",
+        type=Choice(["strong", "eventual"]),
+        help="strong: queries see every write. eventual: those without an ancestor may miss "
+        "the latest.",
+    ),
+    click.option(
+        "--api-upstream",
+        metavar="HOST:PORT",
+        callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
+        help="Server for calls to the services that --services does not name. Default: none.",
+    ),
+)
+"""App Engine's other services."""
+_DELIVERY = (
+    click.option(
+        "--push-to",
+        multiple=True,
+        metavar="[TARGET=]URL",
+        callback=_push_addresses,
+        help="Address to which push tasks are sent, such as http://localhost:8080; with "
+        "TARGET, only those with this target. Repeatable. Default: push tasks are kept, not "
+        "delivered.",
+    ),
+    click.option(
+        "--cron",
+        type=click.Path(path_type=Path),
+        metavar="CRON_YAML",
+        help="File of cron jobs: their URLs are requested at the addresses of --push-to when "
+        "they are due. Default: none.",
+    ),
+)
+"""Where push tasks and cron jobs are sent."""
+
+
 def emulator_options(command: Command) -> Command:
     """Add QUEUE_YAML and the options of an emulator that is started for a command."""
-    options = (
-        click.argument("queue_yaml", required=False, type=click.Path(path_type=Path)),
-        click.option(
-            "--profile",
-            default="gcloud",
-            type=Choice(["gcloud", "sdk"]),
-            help="Rules that QUEUE_YAML must follow: those of gcloud, or the more lenient ones of "
-            "the SDK.",
-        ),
-        click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes."),
-        click.option(
-            "--keep-created-queues",
-            "keep_created",
-            is_flag=True,
-            help="Whether a reload of QUEUE_YAML leaves queues of CreateQueue as they are. "
-            "Default: it disables them, as a deployment does.",
-        ),
-        click.option(
-            "--lease-rate-limit/--no-lease-rate-limit",
-            "leases_per_second",
-            default=True,
-            callback=lambda _ctx, _parameter, on: PRODUCTION_LEASES_PER_SECOND if on else None,
-            help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue "
-            "return no tasks, as on App Engine.",
-        ),
-        click.option(
-            "--project",
-            callback=checked(
-                _PROJECT.fullmatch, "project id: use letters, digits and hyphens, such as my-app"
-            ),
-            help="The only application id to accept. Default: any.",
-        ),
-        click.option(
-            "--location",
-            callback=checked(
-                _LOCATION.fullmatch, "location: use letters, digits and hyphens, as in us-central1"
-            ),
-            help="The only location that Cloud Tasks accepts. Default: any.",
-        ),
-        click.option(
-            "--store",
-            metavar="URL",
-            callback=_store_url,
-            help="Where tasks are stored: memory, sqlite:///FILE, or "
-            "postgresql://USER@HOST/DATABASE. Default: memory, or tasks.db in the folder of "
-            "--data.",
-        ),
-        click.option(
-            "--clock",
-            default="system",
-            type=Choice(["system", "manual"]),
-            help="system: the time of this machine. manual: time stops until `pullqueue clock` "
-            "moves it.",
-        ),
-        click.option(
-            "--services",
-            metavar="NAMES",
-            callback=_services,
-            help="App Engine's other services to answer, by Google's stubs: names with commas, or "
-            f"none. Names: {', '.join(SERVICES)}. Default: all but urlfetch; none with "
-            "--api-upstream.",
-        ),
-        click.option(
-            "--data",
-            metavar="FOLDER",
-            type=click.Path(path_type=Path, file_okay=False),
-            help="Where the datastore and blobs are stored, and tasks unless --store is passed. "
-            "Default: in memory.",
-        ),
-        click.option(
-            "--datastore-consistency",
-            "consistency",
-            default="strong",
-            type=Choice(["strong", "eventual"]),
-            help="strong: queries see every write. eventual: those without an ancestor may miss "
-            "the latest.",
-        ),
-        click.option(
-            "--api-upstream",
-            metavar="HOST:PORT",
-            callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
-            help="Server for calls to the services that --services does not name. Default: none.",
-        ),
-        click.option(
-            "--push-to",
-            multiple=True,
-            metavar="[TARGET=]URL",
-            callback=_push_addresses,
-            help="Address to which push tasks are sent, such as http://localhost:8080; with "
-            "TARGET, only those with this target. Repeatable. Default: push tasks are kept, not "
-            "delivered.",
-        ),
-        click.option(
-            "--cron",
-            type=click.Path(path_type=Path),
-            metavar="CRON_YAML",
-            help="File of cron jobs: their URLs are requested at the addresses of --push-to when "
-            "they are due. Default: none.",
-        ),
-    )
-    for option in reversed(options):
+    for option in reversed((*_QUEUES, *_STATE, *_SERVICES, *_DELIVERY)):
         command = option(command)
     return command
 
