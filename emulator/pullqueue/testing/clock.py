@@ -210,15 +210,20 @@ def _time_sleep(seconds: float, /) -> None:
     if sleeper is None or caller in _WAITING_FOR_OTHERS:
         _real["time"](seconds)
     else:
-        sleeper.sleep(seconds)
+        sleeper.sleep(_at_least_a_microsecond(seconds))
 
 
 async def _asyncio_sleep(delay: float, result: object = None) -> object:
     sleeper = _sleeper()
     if sleeper is None or delay <= 0:
         return await _real["asyncio"](delay, result)
-    await sleeper.sleep_async(delay, lambda: _real["asyncio"](0))
+    await sleeper.sleep_async(_at_least_a_microsecond(delay), lambda: _real["asyncio"](0))
     return result
+
+
+def _at_least_a_microsecond(seconds: float) -> float:
+    """Return how long a sleep is; a loop that sleeps what is left of a time, a float, must end."""
+    return max(seconds, 1 / USEC_PER_SECOND) if seconds > 0 else seconds
 
 
 def _replace_sleep(patches: Patches) -> None:

@@ -134,6 +134,17 @@ def test_sleeps_advance_the_clock(fixture_clock: FixtureClock, app: ModuleType) 
     assert (vars(app)["pause"], vars(app)["rest"]) == before == (time.sleep, asyncio.sleep)  # noqa: TID251
 
 
+def test_a_sleep_shorter_than_a_microsecond_moves_the_clock(fixture_clock: FixtureClock) -> None:
+    """A loop that sleeps until a time, as floats are rounded, would never end otherwise."""
+    start = fixture_clock.now()
+
+    with fixture_clock.auto_advance():
+        sleep(2.4e-7)
+        asyncio.run(asyncio.sleep(2.4e-7))
+
+    assert fixture_clock.now() == start + timedelta(microseconds=2)
+
+
 def test_sleeps_that_end_at_once(fixture_clock: FixtureClock) -> None:
     """However many there are, the clock does not move while another task of the loop runs."""
     start = fixture_clock.now()
