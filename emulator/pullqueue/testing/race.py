@@ -32,8 +32,8 @@ from pullqueue.testing.interrupt import WorkerStopped
 from pullqueue.testing.points import Actor, Point, Trial, current_actor
 from pullqueue.testing.schedule import DueTask, RacingActor, Refusal, Schedule
 from pullqueue.testing.sender import App, Sender, SendFunction
-from pullqueue.testing.steps import Choice, format_replay, parse_replay
-from pullqueue.text import shorten
+from pullqueue.testing.steps import REPLAY_DIFFERS, Choice, format_replay, parse_replay
+from pullqueue.text import counted, shorten
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -156,7 +156,7 @@ def race_test(
     planned = None if replay is None else parse_replay(replay)
     with environ_restored(), race.observing(services=services):
         if planned is not None:
-            race.run(planned, is_replay=True)
+            race.replay(planned)
         else:
             _explore(race, preemptions=preemptions, schedules=schedules, seed=seed)
             race.check_raced()
@@ -265,6 +265,20 @@ class _Race(Trial):
         self._most_actors = 0
         """Number of actors in one schedule."""
         self._nobody = Actor("the test", WorkerStopped)
+
+    def replay(self, planned: list[int]) -> None:
+        """Run one schedule, which consists of these choices.
+
+        Raises:
+            RaceTestError: it fails.
+            ValueError: it is of another test.
+        """
+        made = len(self.run(planned, is_replay=True))
+        if made != len(planned):
+            raise ValueError(
+                f"replay does not fit: it has {counted(len(planned), 'choice')}, and the schedule, "
+                f"which did not fail, {made}; {REPLAY_DIFFERS}"
+            )
 
     def run(self, plan: list[int], *, is_replay: bool = False) -> tuple[Choice, ...]:
         """Run the schedule that begins with some choices, and return all of its choices.

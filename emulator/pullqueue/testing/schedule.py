@@ -25,7 +25,7 @@ from pullqueue.engine.store import Lease
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled, WorkerInterrupt
 from pullqueue.testing.points import Actor, Point
-from pullqueue.testing.steps import TIME, Choice, Step
+from pullqueue.testing.steps import REPLAY_DIFFERS, TIME, Choice, Step
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -360,7 +360,7 @@ class Schedule:
             names = " or ".join(map(str, options))
             error = ValueError(
                 f"replay does not fit: its choice {index + 1} is {chosen}, but only {names} can go "
-                "on; setup, the actors or the code under test have changed"
+                f"on; {REPLAY_DIFFERS}"
             )
             self._end(Refusal(error))
         return None

@@ -16,6 +16,12 @@ from pullqueue.text import quoted
 TIME = 0
 """The number of the actor that moves the clock."""
 
+REPLAY_DIFFERS = (
+    "setup, the actors or the code under test have changed, or setup does not reset everything "
+    "(memcache, entities, caches)"
+)
+"""Why a replay does not fit."""
+
 
 class Choice(NamedTuple):
     """Who could go on at one time, and who did."""

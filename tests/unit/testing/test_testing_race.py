@@ -306,7 +306,7 @@ def test_a_blocked_actor_goes_on_after_the_one_that_blocks_it(
             setup=done.clear,
             check=lambda: len(done) == 2,
             copies=2,
-            replay="1 2 1",
+            replay="1 2 1 2",
         )
     assert number == 1
 
@@ -445,7 +445,9 @@ def test_a_sleep_lets_others_go_on(emulator: Emulator, queue: Queue, clock: Manu
 
     start = clock.now()
     actors = (slow, quick)
-    race_test(emulator, *actors, setup=order.clear, check=check_without_time, replay="1 2 0 2 0 1")
+    race_test(
+        emulator, *actors, setup=order.clear, check=check_without_time, replay="1 2 0 2x2 0 1"
+    )
     assert clock.now() - start == timedelta(seconds=30)
     assert race_test(emulator, *actors, setup=order.clear, check=check) > 5
     # Without time as an actor it moves where all sleep, and not further than the first wakes.
@@ -838,6 +840,21 @@ def test_four_clients_of_the_fixtures_server_can_be_stopped_at_once(emulator: Em
             )
 
         assert run() == 50
+
+
+def test_a_replay_that_ends_before_the_schedule_is_refused(
+    emulator: Emulator, queue: Queue
+) -> None:
+    """The first run has more calls, since what they keep is not there yet."""
+
+    def look() -> None:
+        for _ in range(3):
+            queue.fetch_statistics()
+
+    with pytest.raises(ValueError, match=r"^replay does not fit: it has 6 choices, and the sched"):
+        race_test(
+            emulator, look, setup=lambda: None, check=lambda: True, copies=2, replay="1x3 2x3"
+        )
 
 
 def test_a_long_replay_is_shown_whole(emulator: Emulator, queue: Queue) -> None:
