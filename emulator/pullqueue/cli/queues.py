@@ -41,9 +41,10 @@ def queues(*, names: tuple[str, ...], watch: bool, interval: float, client: Clie
 
     Of a push queue, LEASED counts the tasks that are being sent, and SCHED also those that wait
     for their next attempt. Below is a line for each queue whose tasks do not move: why, and when
-    they will; and one on what changes the behaviour of the server: a manual clock, faults, paused
-    queues, exhausted tasks, and where push tasks are delivered. With --watch and --json, each line
-    is a JSON document.
+    they will; for each queue with an http_target, what it overrides in its HTTP tasks; and one on
+    what changes the behaviour of the server: a manual clock, faults, paused queues, exhausted
+    tasks, and where push tasks are delivered. With --watch and --json, each line is a JSON
+    document.
     """
     if not watch:
         _show_queues(client, names)
@@ -68,6 +69,8 @@ def _show_queues(client: Client, names: tuple[str, ...], *, indent: int | None =
     table = _table(found, empty="no queues")
     show({"queues": found, "summary": summary}, table, indent=indent)
     for queue in found:
+        if queue["http_target"]:
+            note(f"{queue['name']}: its HTTP tasks are sent with {queue['http_target']}")
         progress = queue["progress"]
         if progress["text"]:
             note(f"{queue['name']}: {progress['text']}", _COLOURS.get(progress["severity"]))

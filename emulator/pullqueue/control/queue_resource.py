@@ -14,6 +14,7 @@ from pullqueue.control.state import ServerState
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
+from pullqueue.push.http_target import describe_target
 
 
 class QueueResource(Model):
@@ -49,6 +50,8 @@ class QueueResource(Model):
     bytes_stored: Count
     kept: str | None
     """Of a push queue: that its tasks are not delivered, and how to deliver them."""
+    http_target: str | None
+    """What the queue overrides in its HTTP tasks, in words; `settings` has the parts."""
     settings: dict[str, Any]
     progress: Progress
 
@@ -66,6 +69,7 @@ def build_resource(
     numbers["paused"] = 0
     if queue.state is not QueueState.RUNNING:
         numbers["paused"], numbers["available"], age = numbers["available"], 0, None
+    target = queue.settings.http_target
     return QueueResource(
         name=queue.name,
         mode=queue.mode,
@@ -74,6 +78,7 @@ def build_resource(
         oldest_eta=iso_usec(oldest_usec),
         oldest_age_seconds=age,
         kept=state.push_to.kept(queue.settings) if queue.is_push else None,
+        http_target=None if target is None else describe_target(target),
         # `dataclasses.asdict` would take 20 us, several times as long as all of this.
         settings=_present(to_builtins(queue.settings)),
         progress=find_progress(state, queue, statistics),

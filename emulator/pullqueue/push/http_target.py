@@ -8,6 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 from pullqueue.config.model import HttpTarget
 from pullqueue.tasks import HttpRequest
 
+_NOTHING = "(none)"
+
 
 def override(request: HttpRequest, target: HttpTarget) -> HttpRequest:
     """Return the request of an HTTP task with what its queue overrides."""
@@ -43,6 +45,26 @@ def override_url(url: str, target: HttpTarget) -> str:
         path = f"/{path}"
     netloc = f"{host}:{port}" if port else host
     return f"{scheme}://{netloc}{path}" + (f"?{query}" if query else "")
+
+
+def describe_target(target: HttpTarget) -> str:
+    """Return what a queue overrides, in words: `host api.example.com, header X-Mine: 7`."""
+    parts = [
+        f"{name} {_NOTHING if value in ('', 0) else value}"
+        for name in ("scheme", "host", "port", "path", "query")
+        if (value := getattr(target, name)) is not None
+    ]
+    if parts and target.if_not_exists:
+        parts[-1] += " (where the URL has none)"
+    if target.method is not None:
+        parts.append(f"method {target.method}")
+    parts += [f"header {name}: {value}" for name, value in target.headers]
+    if target.token is not None:
+        kind, email, detail = target.token
+        kinds = {"oidc_token": ("OIDC token", "audience"), "oauth_token": ("OAuth token", "scope")}
+        token, what = kinds[kind]
+        parts.append(f"{token} of {email}" + (f", {what} {detail}" if detail else ""))
+    return ", ".join(parts)
 
 
 def _host_and_port(split: SplitResult) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from commands import Done, Run, shown_on_terminal
 from push_app import push_app, until
 
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask
-from pullqueue.config.model import QueueSettings, Rate, RetryParameters
+from pullqueue.config.model import HttpTarget, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
 from pullqueue.push.addresses import PushAddresses
@@ -565,6 +565,17 @@ def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
     assert run("tasks requeue --status 500 --reason 'no /status'").out == "4 requeued\n"
     assert [task.name for task in emulator.queue("mail").exhausted] == ["b"]
     assert run("tasks list").out.count("POST /status/500") == 4
+
+
+def test_a_queue_shows_what_it_overrides_in_its_tasks(run: Run, emulator: Emulator) -> None:
+    """Beside the table, and in JSON."""
+    target = HttpTarget(host="api.example.com", headers=(("X-Mine", "7"),))
+    settings = replace(emulator.queue("push").settings, http_target=target)
+    emulator.reconfigure(replace(emulator.config, queues=(settings,)))
+
+    text = "host api.example.com, header X-Mine: 7"
+    assert f"push: its HTTP tasks are sent with {text}\n" in run("queues push").err
+    assert json.loads(run("queues push --json").out)["queues"][0]["http_target"] == text
 
 
 def test_a_failed_attempt_is_followed_by_the_next_one(run: Run, emulator: Emulator) -> None:

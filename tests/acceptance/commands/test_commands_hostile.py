@@ -37,7 +37,7 @@ _PULL_TASK = {
 _PUSH = {**evil("kept last_status last_reason limits"), "next_attempt": _TIME}
 _PUSH_TASK = {**_PULL_TASK, "push": {**_PUSH, "request": evil("method url")}}
 _QUEUE = {
-    **evil("name state leased_last_minute leased_last_hour kept"),
+    **evil("name state leased_last_minute leased_last_hour kept http_target"),
     "mode": "pull",
     **dict.fromkeys(("tasks", "available", "leased", "scheduled", "exhausted", "paused"), 1),
     **dict.fromkeys(("running", "retrying"), 1),
