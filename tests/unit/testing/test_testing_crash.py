@@ -120,6 +120,18 @@ def test_crashes_with_different_errors_are_reported_one_by_one(
         assert any(failure.title in report and error in report for report in reports)
 
 
+def test_exhausted_pull_tasks_are_left_for_check(emulator: Emulator, limited: Queue) -> None:
+    """`drain` would warn of them."""
+
+    def work() -> None:
+        limited.lease_tasks(60, 1)
+
+    def check() -> None:
+        assert len(limited.exhausted) == 1
+
+    assert crash_test(emulator, work, setup=limited.add, check=check) == 6
+
+
 def test_what_a_dead_worker_raises_is_ignored(emulator: Emulator, app: App) -> None:
     """Its machine has crashed, so nobody has seen it."""
 
