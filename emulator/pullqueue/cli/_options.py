@@ -301,8 +301,8 @@ _SERVICES = (
         "--services",
         metavar="NAMES",
         callback=_services,
-        help="App Engine's other services to answer, by Google's stubs: names with commas, or "
-        f"none. Names: {', '.join(SERVICES)}. Default: all but urlfetch; none with "
+        help="App Engine's other services to answer, by Google's stubs: names with commas, all "
+        f"or none. Names: {', '.join(SERVICES)}. Default: all but urlfetch; none with "
         "--api-upstream.",
     ),
     click.option(

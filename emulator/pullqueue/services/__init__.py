@@ -32,20 +32,23 @@ DEFAULT_SERVICES = frozenset(SERVICES) - {URLFETCH}
 """The services that are hosted unless others are named; urlfetch would call other machines."""
 
 NONE = "none"
+ALL = "all"
 
 
 def parse_services(text: str) -> frozenset[str]:
-    """Return the services of a list with commas; `none` is the empty list.
+    """Return the services of a list with commas; `none` is the empty list, `all` is every one.
 
     Raises:
         ValueError: a name is not that of a service.
     """
     names = [name.strip() for name in text.split(",")]
+    if names == [ALL]:
+        return frozenset(SERVICES)
     return frozenset() if names == [NONE] else frozenset(map(_service, names))
 
 
 def _service(name: str) -> str:
     if name not in SERVICES:
-        advice = did_you_mean(name, (NONE, *SERVICES))
+        advice = did_you_mean(name, (ALL, NONE, *SERVICES))
         raise ValueError(f"service {quoted(name)} does not exist: {advice}")
     return name

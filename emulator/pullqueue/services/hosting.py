@@ -17,7 +17,7 @@ from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.control.mail_log import MailLog
 from pullqueue.errors import StoreError
 from pullqueue.sdk.environment import default_app_id
-from pullqueue.services import BLOBSTORE, DATASTORE, DEFAULT_SERVICES
+from pullqueue.services import BLOBSTORE, DATASTORE, DEFAULT_SERVICES, URLFETCH
 from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ServiceOptions:
 
 
 class Services:
-    """Hosts the stubs of services. Thread-safe: each stub answers one call at a time."""
+    """Hosts the stubs of services. Thread-safe: a stub that is not answers one call at a time."""
 
     def __init__(
         self, options: ServiceOptions, *, clock: Clock, push_to: PushAddresses | None = None
@@ -131,10 +131,14 @@ class Services:
                 raise apiproxy_errors.CallNotFoundError(no_such_call(method, service))
             if service == DATASTORE:
                 return list(stub.call(method, request, response, list(tasks)))
-            with self._client(service):
-                stub.MakeSyncCall(service, method, request, response, "pullqueue")
+            if service != URLFETCH:
+                with self._client(service):
+                    stub.MakeSyncCall(service, method, request, response, "pullqueue")
         finally:
             lock.release()
+        if service == URLFETCH:
+            # Its calls take long, and what they call may fetch, too; this stub needs no lock.
+            stub.MakeSyncCall(service, method, request, response)
         return []
 
     def store_upload(

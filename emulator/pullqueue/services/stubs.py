@@ -21,7 +21,7 @@ from pullqueue.sdk.imports import (
     full_app_id,
 )
 from pullqueue.sdk.protocol import DEADLINE_SECONDS
-from pullqueue.services import BLOBSTORE, DATASTORE, MAIL
+from pullqueue.services import BLOBSTORE, DATASTORE, MAIL, URLFETCH
 
 if TYPE_CHECKING:
     from pullqueue.services.hosting import Services
@@ -192,6 +192,13 @@ def _modules(services: Services) -> Any:
     return _imported("modules.modules_stub").ModulesServiceStub(_request_info(services))
 
 
+def _urlfetch(_: Services) -> Any:
+    module = _imported("urlfetch_stub")
+    # Only Google's development server sets it. None: certificates that Python trusts are valid.
+    vars(module).setdefault("CERT_PATH", None)
+    return module.URLFetchServiceStub()
+
+
 def _user(services: Services) -> Any:
     return _imported("user_service_stub").UserServiceStub(request_data=_request_info(services))
 
@@ -272,8 +279,8 @@ _SERVICES = {
         _simple("search.simple_search_stub", "SearchServiceStub"),
         f"{_API}search.search_service_pb2",
     ),
-    "urlfetch": _Service(
-        _simple("urlfetch_stub", "URLFetchServiceStub"),
+    URLFETCH: _Service(
+        _urlfetch,
         f"{_API}urlfetch_service_pb2",
         methods={"Fetch": ("URLFetchRequest", "URLFetchResponse")},
     ),

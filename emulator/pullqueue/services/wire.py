@@ -19,6 +19,7 @@ from pullqueue.sdk.protocol import DEADLINE_SECONDS, logged_call
 from pullqueue.sdk.startup.sitecustomize import TICKET
 from pullqueue.sdk.stub import CALLS, DATASTORE, SERVICE, no_such_call
 from pullqueue.sdk.transactions import TransactionalStub
+from pullqueue.services import SERVICES
 from pullqueue.services.hosting import Services
 from pullqueue.text import quoted
 
@@ -176,9 +177,10 @@ class CallServer:
         if (service, request.method) == ("logservice", "Flush"):
             return _serialized(remote_api.Response(response=b""))
         answered = ", ".join(quoted(name) for name in sorted({SERVICE, *self._hosted}))
+        advice = "--services all, or with " if service in SERVICES else ""
         problem = (
             f"pullqueue has no service {quoted(service)}, only {answered}: start it with "
-            f"--services {service}, or with --api-upstream HOST:PORT to pass its calls on"
+            f"{advice}--api-upstream HOST:PORT to pass its calls on"
         )
         if problem not in self._missing and len(self._missing) < _LOGGED_SERVICES:
             self._missing.add(problem)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Callable
-from contextlib import closing
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from pullqueue.control.operations import call
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.sdk.imports import remote_api
 from pullqueue.server.lifecycle import Server
-from pullqueue.services import parse_services
+from pullqueue.services import SERVICES, parse_services
 from pullqueue.services.hosting import ServiceOptions, Services
 
 Serve = Callable[..., Server]
@@ -89,6 +91,11 @@ def test_only_the_named_services_are_answered(serve: Serve) -> None:
     with pytest.raises(RefusedError, match='no service "datastore_v3", only "memcache", ') as no:
         client.begin()
     assert no.value.rpc_code == RpcError.CALL_NOT_FOUND
+    assert "start it with --services all, or with --api-upstream HOST:PORT" in str(no.value)
+    with pytest.raises(
+        RefusedError, match=r'"channel", .*: start it with --api-upstream HOST:PORT'
+    ):
+        client.call("channel", "CreateChannel", b"", memcache.MemcacheGetResponse())
     with pytest.raises(RefusedError, match="since no datastore is there to commit it"):
         client.add(datastore_pb.Transaction(app=APP, handle=1))
 
@@ -326,6 +333,45 @@ def test_blobs_need_the_datastore(serve: Serve) -> None:
         client.call("blobstore", "CreateUploadURL", asked, memcache.MemcacheGetResponse())
 
 
+def fetch(client: Client, url: str) -> Any:
+    """Fetch a URL by the service."""
+    messages = api("urlfetch_service_pb2")
+    request = messages.URLFetchRequest(Method=messages.URLFetchRequest.GET, Url=url, Deadline=10)
+    return client.call("urlfetch", "Fetch", request, messages.URLFetchResponse(), deadline="10")
+
+
+@contextmanager
+def serving_in_thread(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Run a web server and yield its URL."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_what_is_fetched_can_fetch(serve: Serve) -> None:
+    """No call waits for another; a server that speaks no TLS is an error of the call."""
+    client = Client(serve(names=parse_services("all")).url)
+
+    class Fetching(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = fetch(client, f"{url}/inner").Content if self.path == "/" else b"inner"
+            self.send_response(201)
+            self.end_headers()
+            self.wfile.write(body)
+
+    with serving_in_thread(Fetching) as url:
+        fetched = fetch(client, f"{url}/")
+        with pytest.raises(RefusedError) as refused:
+            fetch(client, url.replace("http:", "https:"))
+
+    assert (fetched.StatusCode, fetched.Content) == (201, b"inner")
+    errors = api("urlfetch_service_pb2").URLFetchServiceError
+    assert refused.value.code == errors.SSL_CERTIFICATE_ERROR
+
+
 def test_the_sdk_is_imported_by_the_first_call() -> None:
     """A server that is not called starts as quickly as one without services."""
     program = (
@@ -343,7 +389,8 @@ def test_the_sdk_is_imported_by_the_first_call() -> None:
 def test_the_names_of_services() -> None:
     assert parse_services("memcache, user") == {"memcache", "user"}
     assert parse_services("none") == frozenset()
+    assert parse_services("all") == {*SERVICES}
     with pytest.raises(ValueError, match=r'service "datastore" does not exist: .*"datastore_v3"'):
         parse_services("datastore")
-    with pytest.raises(ValueError, match='service "" does not exist: use one of none, app_id'):
+    with pytest.raises(ValueError, match='service "" does not exist: use one of all, none, app_id'):
         parse_services("memcache,")
