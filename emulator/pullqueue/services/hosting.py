@@ -12,7 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.control.mail_log import MailLog
 from pullqueue.errors import StoreError
@@ -169,6 +168,8 @@ class Services:
     def _blobs(self) -> Iterator[Any]:
         """Yield what keeps the blobs, in a block in which the datastore can be called."""
         if not {BLOBSTORE, DATASTORE} <= self.names:
+            from pullqueue.api.errors import ApiError  # noqa: PLC0415 - imports Flask
+
             raise ApiError(
                 f"this server does not host {BLOBSTORE} with {DATASTORE}: name both in --services",
                 status=404,
