@@ -11,13 +11,14 @@ from pullqueue.text import shorten
 
 _TOP_KEY = re.compile(r"^[\"']?([A-Za-z_][\w.-]*)[\"']?[ \t]*:(?=\s|$)", re.MULTILINE)
 _OURS = "queue"
+_CRON = "a cron.yaml of App Engine"
 _PROGRAMS = (
     ("a Kubernetes manifest", {"apiVersion", "kind"}),
     ("an OpenAPI document", {"openapi"}),
     ("a Swagger document", {"swagger"}),
     ("an app.yaml of App Engine", {"runtime"}),
     ("an app.yaml of App Engine", {"handlers"}),
-    ("a cron.yaml of App Engine", {"cron"}),
+    (_CRON, {"cron"}),
     ("a dispatch.yaml of App Engine", {"dispatch"}),
     ("an index.yaml of App Engine", {"indexes"}),
     ("a Docker Compose file", {"services"}),
@@ -53,6 +54,8 @@ def other_program(text: str) -> OtherProgram | None:
             listed = " and ".join(f"`{key}`" for key in sorted(signs))
             at = min(keys[key] for key in signs)
             message = f"this looks like {name} ({listed}), not like a queue.yaml: exclude the file"
+            if name == _CRON:
+                message += " (`pullqueue serve --cron` checks it)"
             return OtherProgram(name, at, message)
     return None
 

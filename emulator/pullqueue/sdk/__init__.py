@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["SdkInUseError", "SdkMissingError", "connect", "install", "local_request"]
 
 
+DATASTORE = "datastore_v3"
+"""The name of the datastore's service."""
+
+
 class SdkMissingError(PullQueueError, ImportError):
     """App Engine's SDK is not installed"""
 

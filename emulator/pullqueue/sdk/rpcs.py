@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
+from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_rpc, apiproxy_stub_map
-from pullqueue.sdk.stub import DATASTORE
 from pullqueue.text import counted
 
 Intercept: TypeAlias = Callable[["ServiceCall", Callable[[], object]], object]

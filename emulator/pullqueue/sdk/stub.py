@@ -20,7 +20,7 @@ from pullqueue.engine.interceptors import CallLog, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import queue_name
 from pullqueue.errors import PullQueueError, UnknownQueueError
-from pullqueue.sdk import calls, inspection
+from pullqueue.sdk import DATASTORE, calls, inspection
 from pullqueue.sdk.imports import (
     api_base_pb2,
     apiproxy_errors,
@@ -33,8 +33,6 @@ from pullqueue.sdk.queue_yaml import QueueYaml
 from pullqueue.text import quoted
 
 SERVICE = "taskqueue"
-
-DATASTORE = "datastore_v3"
 CALLS = frozenset(
     {
         "Add",

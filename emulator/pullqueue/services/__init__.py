@@ -9,7 +9,6 @@ from __future__ import annotations
 from pullqueue.text import did_you_mean, quoted
 
 BLOBSTORE = "blobstore"
-DATASTORE = "datastore_v3"
 MAIL = "mail"
 URLFETCH = "urlfetch"
 
@@ -17,7 +16,7 @@ SERVICES = (
     "app_identity_service",
     BLOBSTORE,
     "capability_service",
-    DATASTORE,
+    "datastore_v3",
     "images",
     MAIL,
     "memcache",

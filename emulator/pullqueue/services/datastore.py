@@ -7,8 +7,8 @@ import random
 import warnings
 from typing import Any
 
+from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors, full_app_id
-from pullqueue.services import DATASTORE
 from pullqueue.services.journal import Journal, StoredEntity
 from pullqueue.text import quoted
 

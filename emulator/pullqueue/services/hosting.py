@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.control.mail_log import MailLog
 from pullqueue.errors import StoreError
+from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.environment import default_app_id
-from pullqueue.services import BLOBSTORE, DATASTORE, DEFAULT_SERVICES, URLFETCH
+from pullqueue.services import BLOBSTORE, DEFAULT_SERVICES, URLFETCH
 from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
 from pullqueue.control.mail_log import Attachment, Mail
+from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import (
     api_base_pb2,
     apiproxy_errors,
@@ -21,7 +22,7 @@ from pullqueue.sdk.imports import (
     full_app_id,
 )
 from pullqueue.sdk.protocol import DEADLINE_SECONDS
-from pullqueue.services import BLOBSTORE, DATASTORE, MAIL, URLFETCH
+from pullqueue.services import BLOBSTORE, MAIL, URLFETCH
 
 if TYPE_CHECKING:
     from pullqueue.services.hosting import Services

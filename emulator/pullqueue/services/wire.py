@@ -13,11 +13,12 @@ from typing import Any
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import amend_origin, call_deadline
+from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
 from pullqueue.sdk.protocol import DEADLINE_SECONDS, logged_call
 from pullqueue.sdk.startup.sitecustomize import TICKET
-from pullqueue.sdk.stub import CALLS, DATASTORE, SERVICE, no_such_call
+from pullqueue.sdk.stub import CALLS, SERVICE, no_such_call
 from pullqueue.sdk.transactions import TransactionalStub
 from pullqueue.services import SERVICES
 from pullqueue.services.hosting import Services
