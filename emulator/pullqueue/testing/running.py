@@ -99,6 +99,11 @@ def run_tasks(
         rates=rates,
         max_attempts=max_attempts,
     )
+    _run(emulator, runner, until, follow=follow)
+    return runner.attempts
+
+
+def _run(emulator: Emulator, runner: TaskRunner, until: Until, *, follow: bool) -> None:
     if until == "now":
         runner.run_due(follow=follow)
     elif until == "empty":
@@ -113,7 +118,6 @@ def run_tasks(
         runner.run_until(end_usec)
     else:
         raise ValueError(f'until is {quoted(until)}: use "now", "empty", a timedelta or a datetime')
-    return runner.attempts
 
 
 def run_task(
