@@ -84,9 +84,9 @@ def _found(states: list[JobState], wanted: str) -> JobState:
 
 def _resource(state: JobState) -> CronJobResource:
     job, last = state.job, None
-    if state.last_usec is not None and not state.is_running:
-        started = from_usec(state.last_usec).isoformat()
-        last = CronRun(started=started, status=state.status, reason=state.reason)
+    if state.last is not None and not state.is_running:
+        started = from_usec(state.last.started_usec).isoformat()
+        last = CronRun(started=started, status=state.last.status, reason=state.last.reason)
     return CronJobResource(
         number=job.number,
         name=job.name,

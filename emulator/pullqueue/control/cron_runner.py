@@ -13,6 +13,8 @@ from pullqueue.control.request_log import RequestLog
 from pullqueue.cron.file import CronJob
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface
+from pullqueue.engine.store import CronRun
+from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import OPTION, PushAddresses
 from pullqueue.push.http_sender import HttpSender
 from pullqueue.push.request import (
@@ -34,22 +36,22 @@ _log = logging.getLogger("pullqueue.cron")
 class JobState:
     """One job, when it runs next, and how its last run ended."""
 
-    def __init__(self, job: CronJob, now: datetime) -> None:
-        """Run the job for the first time after `now`."""
+    def __init__(self, job: CronJob, now: datetime, last: CronRun | None) -> None:
+        """Run the job for the first time after `now`, or after its last run before a restart.
+
+        Then it is due at once if it was while the server was down, however often.
+        """
         self.job = job
-        self.next_usec = to_usec(job.next_time(now))
+        after = now if last is None else min(now, from_usec(last.started_usec))
+        self.next_usec = to_usec(job.next_time(after))
         """When it runs next, or is repeated."""
         self.is_running = False
         self.attempts = 0
         """Attempts of the run that has failed and is repeated; 0: none is."""
         self.first_usec = 0
         """When the first of them began."""
-        self.last_usec: int | None = None
-        """When it began to run last; None: it has not run yet."""
-        self.status: int | None = None
-        """The status of the last response; None: there was none."""
-        self.reason: str | None = None
-        """What the last failure was, in a few words."""
+        self.last = last
+        """Its last run; None: it has not run yet."""
 
 
 class CronRunner:
@@ -68,7 +70,8 @@ class CronRunner:
     ) -> None:
         """Request jobs at the addresses of their targets; record each request."""
         now = from_usec(emulator.now_usec())
-        self.states = [JobState(job, now) for job in jobs]
+        runs = emulator.cron_runs()
+        self.states = [JobState(job, now, runs.get(key_of(job))) for job in jobs]
         self._emulator = emulator
         self._requests = requests
         self._addresses = addresses
@@ -153,13 +156,20 @@ class CronRunner:
         now_usec = self._emulator.now_usec()
         state.is_running = True
         state.attempts += 1
-        state.last_usec = now_usec
+        self._record(state, CronRun(now_usec, reason="it was interrupted"))
         if state.attempts == 1:
             state.first_usec = now_usec
         # Until it has ended, by which an interval is counted.
         state.next_usec = to_usec(state.job.next_time(from_usec(now_usec)))
         name = f"pullqueue cron {state.job.number}"
         threading.Thread(target=self._carry_out, args=(state,), name=name, daemon=True).start()
+
+    def _record(self, state: JobState, run: CronRun) -> None:
+        state.last = run
+        try:
+            self._emulator.record_cron_run(key_of(state.job), run)
+        except PullQueueError as error:  # of the store: the job runs nevertheless
+            _log.warning("the run of cron job %s is not recorded: %s", state.job.url, error)
 
     def _carry_out(self, state: JobState) -> None:
         response = PushResponse(None, reason="the request failed because of a bug")
@@ -202,11 +212,12 @@ class CronRunner:
         """Apply the end of a run to its job."""
         job, now_usec = state.job, self._emulator.now_usec()
         state.is_running = False
-        state.status = response.status
-        state.reason = None if is_success(response.status) else response.summary
+        reason = None if is_success(response.status) else response.summary
         if not is_success(response.status):
             what = f"status {response.status}" if response.status else "no response"
-            _log.warning("cron job %s failed (%s: %s)", job.url, what, state.reason)
+            _log.warning("cron job %s failed (%s: %s)", job.url, what, reason)
+        started_usec = now_usec if state.last is None else state.last.started_usec
+        self._record(state, CronRun(started_usec, response.status, reason))
         # Of an interval without a range it is counted from now on.
         regular_usec = max(state.next_usec, to_usec(job.next_time(from_usec(now_usec))))
         if is_success(response.status) or not _is_retried(state, now_usec):
@@ -229,6 +240,11 @@ def _is_retried(state: JobState, now_usec: int) -> bool:
 def _has_times(job: CronJob) -> bool:
     """Return whether a job runs at times of the day, however long the run before takes."""
     return getattr(job.schedule, "start", True) is not None
+
+
+def key_of(job: CronJob) -> str:
+    """Return what identifies a job after a restart, wherever it is in the file then."""
+    return f"{job.schedule_text}, {job.timezone}: {job.target or 'default'} {job.url}"
 
 
 def cron_headers() -> dict[str, str]:

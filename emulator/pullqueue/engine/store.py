@@ -121,6 +121,16 @@ class Claim(Enum):
     """It does, and no other one has since its claim was new."""
 
 
+class CronRun(NamedTuple):
+    """The last run of a cron job."""
+
+    started_usec: int
+    status: int | None = None
+    """The status of its response; None: there was none, or not yet."""
+    reason: str | None = None
+    """What its failure was; None: it succeeded."""
+
+
 class QueueContents(NamedTuple):
     """Everything a store keeps of one queue except the record of events."""
 
@@ -366,6 +376,13 @@ class TaskStore(ABC):
     @abstractmethod
     def clear(self) -> None:
         """Delete everything: tasks, tombstones, records."""
+
+    def cron_runs(self) -> dict[str, CronRun]:
+        """Return the last runs of cron jobs, by keys of their own; empty if they are not kept."""
+        return {}
+
+    def record_cron_run(self, job: str, run: CronRun) -> None:  # noqa: B027 - see `cron_runs`
+        """Record the last run of a cron job, where tasks are kept as well."""
 
     @abstractmethod
     def check(self) -> None:

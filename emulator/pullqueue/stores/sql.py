@@ -18,6 +18,7 @@ from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
+    CronRun,
     Insertion,
     QueueContents,
     QueueRecord,
@@ -391,6 +392,14 @@ class SqlStore(SqlReader[S]):
                 "last_deleted_usec": last_usec,
             }
             return session.change("create_queue", **record) > 0
+
+    def cron_runs(self) -> dict[str, CronRun]:
+        with self._writing() as session:
+            return {job: CronRun(*run) for job, *run in session.rows("cron_runs")}
+
+    def record_cron_run(self, job: str, run: CronRun) -> None:
+        with self._writing() as session:
+            session.change("record_cron_run", job=job, **run._asdict())
 
     def drop_queue_record(self, queue_name: str) -> None:
         with self._writing() as session:

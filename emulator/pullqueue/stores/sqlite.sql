@@ -325,6 +325,14 @@ SELECT usec, kind, status FROM events WHERE queue = :queue
     AND kind IN ('attempt started', 'attempt succeeded', 'attempt failed')
 ORDER BY id DESC LIMIT :rows
 
+-- name: cron_runs
+SELECT job, started_usec, status, reason FROM cron_runs
+
+-- name: record_cron_run
+INSERT INTO cron_runs (job, started_usec, status, reason) VALUES (:job, :started_usec, :status, :reason)
+ON CONFLICT (job) DO UPDATE SET started_usec = excluded.started_usec, status = excluded.status,
+    reason = excluded.reason
+
 -- name: etas_of_leases
 -- The etas at which leases end, each with the names of the tasks that have it; those never leased
 -- can be among them. 50,000 rows of their own would take three times as long.

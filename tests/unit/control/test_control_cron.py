@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from control_client import ControlClient
 from push_app import PushApp, push_app, until
+from stores import store_url
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cron.file import parse_cron
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
+from pullqueue.stores import open_store
 
 
 @pytest.fixture
@@ -81,6 +83,37 @@ def test_a_job_is_requested_when_it_is_due(app: PushApp, clock: ManualClock) -> 
         }
         [logged] = cron.client.get("/requests?method=cron").body["requests"]
         assert (logged["path"], logged["status"]) == ("/tasks/sum", 200)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_kept_store_keeps_the_last_runs(app: PushApp, clock: ManualClock, kind: str) -> None:
+    """A job that was due while no server ran runs once when one is back, and then as scheduled."""
+    jobs = parse_cron(f"cron:\n{HOURLY}")
+    with store_url(kind) as url:
+
+        @contextmanager
+        def restarted() -> Iterator[Cron]:
+            emulator = Emulator.from_text("queue: []", clock=clock, store=open_store(url))
+            push_to = PushAddresses([app.url])
+            with closing(emulator), Server(emulator, push_to=push_to, cron=jobs) as server:
+                cron = Cron(server, clock)
+                cron.settle()
+                yield cron
+
+        with restarted() as cron:
+            app.received.clear()  # PostgreSQL has runs of another test
+            cron.advance(3600)
+            before = cron.jobs()
+        with restarted() as cron:
+            assert cron.jobs() == before
+            assert len(app.received) == 1
+        clock.advance(5 * 3600)
+        with restarted() as cron:
+            assert len(app.received) == 2
+            cron.advance(3599)
+            assert len(app.received) == 2
+            cron.advance(1)
+            assert len(app.received) == 3
 
 
 def test_a_target_has_its_own_address(app: PushApp, clock: ManualClock) -> None:

@@ -125,3 +125,13 @@ CREATE TABLE queues (
         AND typeof(coalesce(deleted_usec, 0)) = 'integer'
         AND (settings IS NULL OR json_valid(settings)))
 );
+
+-- The last run of each cron job, by its schedule and its URL.
+CREATE TABLE cron_runs (
+    job TEXT NOT NULL PRIMARY KEY,
+    started_usec BIGINT NOT NULL,
+    status INTEGER,
+    reason TEXT,
+    CHECK (typeof(started_usec) = 'integer' AND typeof(coalesce(status, 0)) = 'integer'
+        AND started_usec BETWEEN -62135596800000000 AND 253402300799999999)
+);
