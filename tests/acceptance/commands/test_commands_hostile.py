@@ -56,6 +56,12 @@ _REQUEST = {
     "body": {**evil("bytes text"), "truncated": True},
     "response": {**evil("bytes text"), "truncated": False},
 }
+_MAIL = {
+    **evil("number sender subject reply_to text html"),
+    **{name: [EVIL] for name in ("to", "cc", "bcc")},
+    "time": _TIME,
+    "attachments": [evil("name bytes")],
+}
 _FAULT = evil("number kind call error hits calls")
 ANSWER = {
     **evil("problem missing url grpc store auth project file profile python deleted now version"),
@@ -72,6 +78,8 @@ ANSWER = {
     "events": [_EVENT],
     "requests": [_REQUEST],
     "request": _REQUEST,
+    "mails": [_MAIL],
+    "mail": _MAIL,
     "clock": {"now": _TIME, "manual": True},
     "exhausted": {EVIL: 1},
     "unlisted": {EVIL: 1},
@@ -107,6 +115,8 @@ COMMANDS = [
     "tasks list --state exhausted",
     "requests",
     "requests 1",
+    "mails",
+    "mails 1",
     "server",
     "pause pull",
     "tasks get pull a",
