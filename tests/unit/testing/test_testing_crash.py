@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -86,6 +87,23 @@ def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
     assert str(caught.value).count("calls until then") == 2
     assert re.search(r'"one" leased until .*\n +.*"one" deleted', str(caught.value))
     assert caught.value.__cause__ is failures[0].error
+
+
+def test_crashes_whose_errors_differ_in_their_details_are_one_entry(
+    emulator: Emulator, app: App
+) -> None:
+    """Below the first line pytest shows values, such as ids, which differ from run to run."""
+    details = itertools.count()
+
+    def check() -> None:
+        if not app.check():
+            raise AssertionError(f"an order is lost\nassert None is {next(details)}")
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, app.work_in_the_wrong_order, setup=app.start, check=check)
+
+    assert len(caught.value.failures) == 4
+    assert str(caught.value).count("calls until then") == 2
 
 
 def test_crashes_with_different_errors_are_reported_one_by_one(
