@@ -36,7 +36,7 @@ _QUEUE = "/queues/{queue}"
 _PAGE = 1_000
 _SEARCHED_TASKS = 100_000
 """How many tasks are read to search, sort or count them."""
-_GROUPED_TASKS = 10_000
+_GROUPED_TASKS = 5_000
 """How many tasks of a queue in one state are read to group them."""
 _MAX_GROUPS = 100
 """How many groups of failures are returned: those with the most tasks."""
@@ -124,7 +124,7 @@ class FailureQuery(Model):
         Maybe[FailedState],
         Meta(
             description="Only exhausted tasks, or those that will be sent again. Of the latter the "
-            "first 10,000 of a queue are read."
+            "first 5,000 of a queue are read."
         ),
     ] = UNSET
     since: Annotated[
