@@ -77,10 +77,9 @@ def test_every_mode_of_context(address: str) -> None:
     assert output.split() == ["b'work'"] * 12, errors
 
 
-def test_addresses(address: str) -> None:
-    """An address given goes before the environment, and one there before App Engine's variables.
-
-    Those, API_HOST and API_PORT, are known to runtimes of other languages.
+def test_an_address_given_goes_before_the_environment(address: str) -> None:
+    """What is in the environment goes before App Engine's variables. Those, API_HOST and API_PORT,
+    are known to runtimes of other languages.
     """
     host, port = address.split(":")
     program = (
@@ -111,8 +110,7 @@ def test_a_ticket_of_the_front_end(address: str) -> None:
     assert output == "given\n", errors
 
 
-def test_an_application_id(address: str) -> None:
-    """A program whose environment has none gets the one that `pullqueue exec` would set."""
+def test_a_program_without_an_application_id_gets_that_of_exec(address: str) -> None:
     program = (
         "from google.appengine.api import full_app_id\n"
         "pullqueue.sdk.connect()\n"

@@ -32,8 +32,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("transport", ["grpc", "rest"])
-def test_node(served: Served, tmp_path: Path, transport: str) -> None:
-    """npm's client, over each of its transports."""
+def test_the_client_of_npm_works_over_each_transport(
+    served: Served, tmp_path: Path, transport: str
+) -> None:
     client = npm_packages(NPM, tmp_path) / "@google-cloud" / "tasks"
     script = (program("node", package="nodejs"), str(NPM / "lifecycle.js"), str(client))
     address = served.grpc_address if transport == "grpc" else urlsplit(served.url).netloc
@@ -102,8 +103,8 @@ asyncio.run(live())
 """
 
 
-def test_gcloud_aio(served: Served, tmp_path: Path) -> None:
-    """A third party's client, whose API root is a constant, in a folder of its own."""
+def test_gcloud_aio_works_though_its_root_is_a_constant(served: Served, tmp_path: Path) -> None:
+    """A third party's client, in a folder of its own."""
     target = ("--target", str(tmp_path))
     # It pins ancient versions of what signs tokens, which none of this needs.
     pip_install(*target, "--no-deps", *AIO_PACKAGES)

@@ -92,8 +92,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-def test_each_command_succeeds(served: Served) -> None:
-    """One after the other, as in a session."""
+def test_the_commands_of_a_session_succeed(served: Served) -> None:
+    """One after the other."""
     answers = {}
     for command, verb, path, body in COMMANDS:
         response = requests.request(

@@ -117,8 +117,10 @@ def check_firebase(handlers: TaskHandlers, body: bytes) -> None:
     handlers.received.clear()
 
 
-def test_firebase_node(handlers: TaskHandlers, tmp_path: Path) -> None:
-    """firebase-admin adds and deletes tasks of a function, whose URL is that of production."""
+def test_firebase_admin_adds_and_deletes_tasks_of_a_function(
+    handlers: TaskHandlers, tmp_path: Path
+) -> None:
+    """The URL of the function is that of production."""
     packages = npm_packages(NPM, tmp_path)
     node = program("node", package="nodejs")
     found = reported(handlers, node, str(NPM / "firebase.js"), str(packages))
@@ -146,8 +148,10 @@ print(json.dumps(reported))
 """
 
 
-def test_firebase_python(handlers: TaskHandlers, tmp_path: Path) -> None:
-    """The Python library reads the id of a new task from the response."""
+def test_firebase_for_python_reads_the_id_of_a_new_task(
+    handlers: TaskHandlers, tmp_path: Path
+) -> None:
+    """It is taken from the response."""
     # What it needs for Firestore and Storage is not wanted here.
     pip_install("--target", str(tmp_path), "--no-deps", "firebase-admin==7.7.0")
     command = [sys.executable, "-W", "ignore", "-c", FIREBASE, str(tmp_path)]
@@ -157,8 +161,9 @@ def test_firebase_python(handlers: TaskHandlers, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("transport", ["grpc", "rest"])
-def test_node(handlers: TaskHandlers, tmp_path: Path, transport: str) -> None:
-    """npm's client, over each of its transports."""
+def test_the_client_of_npm_works_over_each_transport(
+    handlers: TaskHandlers, tmp_path: Path, transport: str
+) -> None:
     client = npm_packages(NPM, tmp_path) / "@google-cloud" / "tasks"
     served, node = handlers.served, program("node", package="nodejs")
     address = served.grpc_address if transport == "grpc" else urlsplit(served.url).netloc
@@ -174,8 +179,7 @@ def test_node(handlers: TaskHandlers, tmp_path: Path, transport: str) -> None:
     assert verified == WORKER
 
 
-def test_go(handlers: TaskHandlers, tmp_path: Path) -> None:
-    """Google's client for Go."""
+def test_the_client_for_go_works(handlers: TaskHandlers, tmp_path: Path) -> None:
     source = Path(__file__).parent / "go_cloud_tasks"
     built = go_program(
         *(source, tmp_path, "cloud.google.com/go/cloudtasks/apiv2"),
@@ -227,7 +231,9 @@ asyncio.run(life(sys.argv[3]))
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta3"])
-def test_gcloud_aio(handlers: TaskHandlers, tmp_path: Path, version: str) -> None:
+def test_gcloud_aio_works_with_each_version(
+    handlers: TaskHandlers, tmp_path: Path, version: str
+) -> None:
     """A third party's client; by the variable that `exec` sets it uses v2beta3."""
     packages = ("gcloud-aio-taskqueue==7.1.0", "gcloud-aio-auth==5.6.0")
     pip_install("--target", str(tmp_path), "--no-deps", *packages, "tenacity", "chardet")
@@ -294,8 +300,8 @@ with emulation(queues=["pull"], start=datetime.now(UTC), server=True) as emulate
 """
 
 
-def test_fastapi_gcp_tasks(tmp_path: Path) -> None:
-    """A library on top of Google's client: its routes are called by run_tasks, and retried."""
+def test_routes_of_fastapi_gcp_tasks_run_and_are_retried(tmp_path: Path) -> None:
+    """A library on top of Google's client."""
     packages = ("fastapi-gcp-tasks==0.3.4", "google-cloud-scheduler==2.21.0")
     pip_install("--target", str(tmp_path), "--no-deps", *packages)
     run = completed([sys.executable, "-W", "ignore", "-c", FASTAPI, str(tmp_path)])

@@ -152,7 +152,7 @@ def replay(request: pytest.FixtureRequest) -> Iterator[Replay]:
 
 
 @pytest.mark.parametrize(("fact", "version", "transport"), CASES)
-def test_a_recorded_fact(
+def test_a_recorded_fact_holds(
     replay: Replay, fact: dict[str, Any], version: str, transport: str
 ) -> None:
     replay.prepare()

@@ -316,10 +316,8 @@ def test_the_first_field_that_is_wrong_has_the_focus(site: Site, emulator: Emula
     site.wait_for("Task free was added.", "#notice")
 
 
-def test_live(site: Site, emulator: Emulator) -> None:
-    """Pages follow what happens without being loaded again, keep what is typed and focused, and
-    can be paused.
-    """
+def test_pages_follow_what_happens_and_can_be_paused(site: Site, emulator: Emulator) -> None:
+    """Without being loaded again, what is typed and focused stays."""
     site.open("/queues/pull")
     evaluate(site.browser, "window.same = true")
     site.press("Add a task")
@@ -470,9 +468,9 @@ def test_a_choice_of_a_filter_applies_at_once(site: Site, emulator: Emulator) ->
     site.wait_for("No task matches the filter.")
 
 
-def test_rows_hold_still(site: Site, emulator: Emulator) -> None:
-    """They do not change under the pointer or while one is selected: the number of changes is
-    shown, and shows them. What is selected stays so, also if it leaves the page.
+def test_rows_hold_still_under_the_pointer_or_selected(site: Site, emulator: Emulator) -> None:
+    """The number of changes is shown, and shows them. What is selected stays so, also if it leaves
+    the page.
     """
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name=f"n{n}") for n in range(3)])
@@ -528,8 +526,10 @@ def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
     assert [task.name for task in queue.list_tasks()] == ["n1", "n3", "n5"]
 
 
-def test_keys_and_dialogs(site: Site, emulator: Emulator) -> None:
-    """`/` goes to the filter, `?` lists the keys, `l` stops the refresh."""
+def test_keys_reach_the_filter_the_list_of_keys_and_the_refresh(
+    site: Site, emulator: Emulator
+) -> None:
+    """`/`, `?` and `l`."""
     site.open("/queues/pull")
     ActionChains(site.browser).send_keys("?").perform()
     site.wait_for("Go to the filter", "#keys")
@@ -563,8 +563,8 @@ def test_a_dialog_with_a_file(
     assert [task.name for task in queue.list_tasks()] == ["kept"]
 
 
-def test_without_a_mouse(site: Site, emulator: Emulator) -> None:
-    """The keys alone lead from the list of queues to a purged queue; focus is always seen."""
+def test_the_keys_alone_lead_to_a_purged_queue(site: Site, emulator: Emulator) -> None:
+    """From the list of queues; focus is always seen."""
     emulator.queue("pull").add(name="a")
     site.open("/")
     keys = ActionChains(site.browser)

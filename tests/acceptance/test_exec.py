@@ -90,8 +90,7 @@ def test_its_file_is_reloaded(execute: Execute) -> None:
     assert (status, output) == (0, "gcloud []\n"), errors
 
 
-def test_what_was_left(execute: Execute) -> None:
-    """Tasks that go away with the server are reported."""
+def test_tasks_that_go_away_with_the_server_are_reported(execute: Execute) -> None:
     status, _, errors = execute(*python(f"{ADD}exit(3)"))
 
     assert status == 3
@@ -129,8 +128,8 @@ def test_the_report_of_tasks(
     assert capsys.readouterr().err == report
 
 
-def test_its_environment(execute: Execute) -> None:
-    """It names the server in every way that clients look for it, and is not production's."""
+def test_the_environment_names_the_server_to_every_client(execute: Execute) -> None:
+    """And is not production's."""
     signs = {"GAE_ENV", "GAE_SERVICE", "GAE_INSTANCE", "GAE_APPLICATION", "SERVER_SOFTWARE"}
     signs |= {"APPENGINE_RUNTIME"}
     _, output, _ = execute(
@@ -249,8 +248,8 @@ def test_a_command_that_is_not_there(execute: Execute, app_folder: Path) -> None
 @pytest.mark.parametrize(
     "arguments", ["", "queue.yaml", "queue.yaml --", "python -V", "python main.py"]
 )
-def test_no_command(arguments: str) -> None:
-    """Without a command, or without the dashes before it, the usage is reported."""
+def test_a_missing_command_is_a_usage_error(arguments: str) -> None:
+    """As one without the dashes before it."""
     done = run_pullqueue("exec", *arguments.split())
 
     assert done.exit_code == 2
@@ -295,8 +294,8 @@ def test_the_server_knows_the_program_and_its_process(execute: Execute) -> None:
     assert workers == [[f"worker.py (pid {pid})", 1]]
 
 
-def test_a_manual_clock(execute: Execute) -> None:
-    """Time stops for the queues, and not for the command, until the command moves it."""
+def test_a_manual_clock_stops_time_for_the_queues_alone(execute: Execute) -> None:
+    """The command moves it."""
     program = (
         f"{ADD}\nimport time\n"
         "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/clock'\n"

@@ -145,8 +145,8 @@ def test_a_sitecustomize_of_the_users(execute: Execute, app_folder: Path) -> Non
     assert output.splitlines() == ["mine", str(app_folder / "sitecustomize.py"), str(app_folder)]
 
 
-def test_transactions(execute: Execute) -> None:
-    """With a datastore behind the server, tasks are added when their transaction commits."""
+def test_tasks_are_added_when_their_transaction_commits(execute: Execute) -> None:
+    """With a datastore behind the server."""
     with serving_datastore("app") as upstream:
         status, output, errors = execute(
             *("--api-upstream", upstream, *python(TRANSACTIONS)), APPLICATION_ID="app"

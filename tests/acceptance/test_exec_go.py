@@ -29,8 +29,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("go"), HERE / "go")
 
 
-def test_every_call(app: Path, execute: Execute) -> None:
-    """Go programs make all calls for pull queues; their log is theirs, without complaints."""
+def test_go_programs_make_all_calls_for_pull_queues(app: Path, execute: Execute) -> None:
+    """Their log is theirs, without complaints."""
     status, output, errors = execute("--no-lease-rate-limit", "--", str(app), "calls")
 
     assert status == 0, errors
@@ -63,8 +63,8 @@ def answer_of(port: int, path: str) -> str:
         return str(client.request("GET", f"http://127.0.0.1:{port}{path}").data, "utf-8")
 
 
-def test_a_web_app(app: Path, app_folder: Path) -> None:
-    """Handlers under `appengine.Main` use the queues, and their logs are theirs."""
+def test_handlers_under_appengine_main_use_the_queues(app: Path, app_folder: Path) -> None:
+    """Their logs are theirs."""
     port = free_port()
     with running(*EXEC, "--", app, cwd=app_folder, PORT=str(port)) as process:
         answers = [answer_of(port, path) for path in ("/one", "/two")]
@@ -78,8 +78,8 @@ def test_a_web_app(app: Path, app_folder: Path) -> None:
     assert lines[-1] == "pullqueue: 2 tasks were left and are deleted with this server"
 
 
-def test_the_sample(execute: Execute, tmp_path: Path) -> None:
-    """The sample's worker counts the words of what was added, and reports what it cannot read."""
+def test_the_worker_of_the_sample_counts_words(execute: Execute, tmp_path: Path) -> None:
+    """It reports what it cannot read."""
     words = shlex.quote(str(built(tmp_path, SAMPLE)))
     commands = f"{words} add 'to be or not to be' && {words} add $'\\xff' && {words} work"
 

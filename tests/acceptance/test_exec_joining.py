@@ -51,8 +51,10 @@ class TestAnotherServer:
         assert hint.endswith(f" use: pass --url {usual} to use it")
 
     @pytest.mark.parametrize("answer", ["no", 3, {}, None])
-    def test_something_else(self, lines: Callable[[str], list[str]], answer: object) -> None:
-        """Nothing is reported about another program's server, or if there is no server."""
+    def test_nothing_is_reported_of_other_servers(
+        self, lines: Callable[[str], list[str]], answer: object
+    ) -> None:
+        """Nor if there is no server."""
         if answer is None:
             assert len(lines("127.0.0.1:1")) == 2
             return
@@ -91,10 +93,9 @@ class TestJoining:
             ("127.0.0.1:99999", 2, "is not a valid address: use HOST:PORT"),
         ],
     )
-    def test_nobody_there(
+    def test_nothing_is_run_where_no_server_answers(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, address: str, status: int, reason: str
     ) -> None:
-        """Where no server answers nothing is run."""
         named = run_pullqueue("exec", "--url", address, "--", "touch", "ran")
         monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", address)
         usual = run_pullqueue("exec", "--", "touch", "ran")
@@ -116,16 +117,15 @@ class TestJoining:
         assert done.stderr.endswith(": unset PULLQUEUE_EMULATOR_HOST to start one\n")
         assert not (folder / "ran").exists()
 
-    def test_something_else_answers(self) -> None:
-        """A server of another kind is not joined."""
+    def test_a_server_of_another_kind_is_not_joined(self) -> None:
         with always_answering({}) as address:
             done = run_pullqueue("exec", "--url", address, "--", "true")
 
         assert done.exit_code == 3
         assert f"the server at {address} is not a pullqueue: pass another --url" in done.stderr
 
-    def test_two_configurations(self) -> None:
-        """A queue.yaml beside a running server is refused: which one would count?"""
+    def test_a_queue_yaml_beside_a_running_server_is_refused(self) -> None:
+        """Which one would count?"""
         done = run_pullqueue("exec", "queue.yaml", "--url", "127.0.0.1:1", "--", "true")
 
         assert done.exit_code == 2

@@ -103,8 +103,8 @@ def test_summary_counts_findings_and_fixes(folder: Path) -> None:
     )
 
 
-def test_folder_is_searched(folder: Path) -> None:
-    """queue.yaml is found below a folder, and files that look like one are warned of."""
+def test_a_folder_is_searched_for_queue_yaml(folder: Path) -> None:
+    """Files that look like one are warned of."""
     for name, text in {
         "a/queue.yaml": GOOD,
         "b/queue.yml": GOOD,

@@ -30,8 +30,10 @@ class TestAsyncio:
         """Run under asyncio."""
         return "asyncio"
 
-    async def test_sleep(self, pullqueue_clock: FixtureClock) -> None:
-        """Sleeps and timeouts use the real time, except for sleeps within `auto_advance`."""
+    async def test_sleeps_use_the_real_time_outside_auto_advance(
+        self, pullqueue_clock: FixtureClock
+    ) -> None:
+        """And timeouts."""
         start = pullqueue_clock.now()
         await asyncio.wait_for(asyncio.sleep(0.001), 60)
         assert pullqueue_clock.now() == start
@@ -50,8 +52,10 @@ class TestTrio:
         """Run under trio."""
         return "trio"
 
-    async def test_sleep(self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock) -> None:
-        """Its sleeps and deadlines use the real time, while code in them sees the frozen one."""
+    async def test_sleeps_use_the_real_time_where_code_sees_a_frozen_one(
+        self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
+    ) -> None:
+        """And deadlines."""
         queue = pullqueue_emulator.queue("pull-queue")
         queue.add()
         await trio.sleep(0.001)

@@ -90,13 +90,13 @@ def test_time_is_restored_after_a_test(run: Run) -> None:
     assert 0 <= float(seconds) < 86400
 
 
-def test_who_leased(
+def test_each_lease_of_a_report_names_its_client(
     pullqueue_emulator: Emulator,
     pullqueue_sdk: object,
     pullqueue_server: LiveServer,
     pullqueue_responses: object,
 ) -> None:
-    """Each lease of a report names its client, and its thread where that is known."""
+    """And its thread where that is known."""
     queue = pullqueue_emulator.queue("pull-queue")
     for name in ("sdk", "mocked", "live"):
         queue.add(name=name)
@@ -272,8 +272,7 @@ def test_a_failed_assertion_shows_the_state_once(run: Run) -> None:
     assert sum("- pullqueue -" in line for line in result.stdout.lines) == 1
 
 
-def test_types_of_fixtures() -> None:
-    """Each name that the plugin offers for annotations leads to the class of that name."""
+def test_each_name_for_annotations_leads_to_its_class() -> None:
     for name in pytest_pullqueue.__all__:
         assert getattr(pytest_pullqueue, name).__name__ == name
     with pytest.raises(AttributeError, match=r'^module "pytest_pullqueue" has no attribute "x"$'):

@@ -26,8 +26,10 @@ now = SystemClock().now
 
 class TestFreezegun:
     @freeze_time("2012-01-14", auto_tick_seconds=10)
-    def test_ticking(self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock) -> None:
-        """Time that ticks at each look ends leases."""
+    def test_time_that_ticks_ends_leases(
+        self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
+    ) -> None:
+        """It ticks at each look."""
         queue = pullqueue_emulator.queue("pull-queue")
         queue.add()
         [first] = queue.lease_tasks(5, 1)
@@ -41,16 +43,16 @@ class TestFreezegun:
             assert isinstance(frozen, FrozenDateTimeFactory)
             yield frozen
 
-    def test_fixture(
+    def test_a_fixture_that_has_frozen_time_decides_and_moves_it(
         self, frozen: FrozenDateTimeFactory, pullqueue_emulator: Emulator, pullqueue_clock: Any
     ) -> None:
-        """A fixture that has frozen time decides it, and moves it."""
         assert pullqueue_emulator.clock.now().year == 2013
         frozen.move_to("2014-01-01")
         assert pullqueue_clock.now().year == 2014
 
-    def test_block(self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock) -> None:
-        """A block within the test decides the time until it ends."""
+    def test_a_block_within_the_test_decides_the_time_until_it_ends(
+        self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
+    ) -> None:
         with freeze_time("2030-01-01"):
             pullqueue_clock.advance(1)
             assert (
@@ -60,34 +62,30 @@ class TestFreezegun:
 
 
 class TestPytestFreezer:
-    def test_first(
+    def test_its_fixture_and_the_clock_move_the_same_time(
         self, freezer: FrozenDateTimeFactory, pullqueue_clock: Any, pullqueue_emulator: Emulator
     ) -> None:
-        """Its fixture and the clock move the same time."""
         before = pullqueue_clock.now()
         freezer.tick(timedelta(hours=1))
         assert pullqueue_emulator.clock.now() == before + timedelta(hours=1)
         pullqueue_clock.advance(0.000001)
         assert freezer().microsecond == pullqueue_clock.now().microsecond
 
-    def test_last(
+    def test_the_order_of_fixtures_does_not_matter(
         self, pullqueue_clock: Any, pullqueue_emulator: Emulator, freezer: FrozenDateTimeFactory
     ) -> None:
-        """The order of the arguments does not matter."""
         freezer.move_to("2031-01-01")
         assert pullqueue_clock.now().year == pullqueue_emulator.clock.now().year == 2031
 
     @pytest.mark.freeze_time("2017-05-21")
-    def test_marker(self, pullqueue_clock: FixtureClock) -> None:
-        """Its marker decides the time."""
+    def test_its_marker_decides_the_time(self, pullqueue_clock: FixtureClock) -> None:
         assert pullqueue_clock.now() == datetime(2017, 5, 21, tzinfo=UTC)
 
 
 class TestTimeMachine:
-    def test_fixture(
+    def test_the_clock_starts_its_fixture_and_both_move_the_time(
         self, pullqueue_clock: FixtureClock, time_machine: Any, pullqueue_emulator: Emulator
     ) -> None:
-        """The clock starts it, and both move the same time."""
         assert now() == pullqueue_clock.now() == datetime(2026, 1, 1, tzinfo=UTC)
         pullqueue_clock.advance(60)
         time_machine.shift(1)
@@ -98,13 +96,15 @@ class TestTimeMachine:
         assert now().year == 2041
 
     @pytest.mark.pullqueue(start="2030-01-01T00:00Z")
-    def test_start(self, time_machine: Any, pullqueue_clock: FixtureClock) -> None:
-        """It starts at the start of the clock."""
+    def test_it_starts_at_the_start_of_the_clock(
+        self, time_machine: Any, pullqueue_clock: FixtureClock
+    ) -> None:
         assert pullqueue_clock.now() == datetime(2030, 1, 1, tzinfo=UTC)
 
     @pytest.mark.time_machine("2017-05-21T00:00+00:00", tick=False)
-    def test_marker(self, pullqueue_clock: FixtureClock, pullqueue_emulator: Emulator) -> None:
-        """Its marker decides the time, and the clock moves it."""
+    def test_its_marker_decides_the_time_and_the_clock_moves_it(
+        self, pullqueue_clock: FixtureClock, pullqueue_emulator: Emulator
+    ) -> None:
         assert pullqueue_clock.now() == datetime(2017, 5, 21, tzinfo=UTC)
         queue = pullqueue_emulator.queue("pull-queue")
         queue.add()
@@ -129,8 +129,9 @@ class TestFixtureOfTheSameName:
         """Freeze nothing."""
         return "keeps food"
 
-    def test_frozen(self, freezer: str, pullqueue_clock: FixtureClock) -> None:
-        """A suite's own fixture `freezer` does not keep time from being frozen."""
+    def test_a_fixture_freezer_of_a_suite_leaves_time_frozen(
+        self, freezer: str, pullqueue_clock: FixtureClock
+    ) -> None:
         assert now() == datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -156,8 +157,10 @@ def test_start_beside_a_freezer_is_refused(run: Run) -> None:
     )
 
 
-def test_missing_freezers(run: Run, pytester: pytest.Pytester) -> None:
-    """The fixture names what to install and shows no traceback; a test's own freezer does."""
+def test_a_fixture_without_its_freezer_names_what_to_install(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    """It shows no traceback; a test's own freezer does."""
     pytester.makeconftest("import sys; sys.modules['freezegun'] = None")
     pytester.makeini("[pytest]\naddopts = -p no:freezer")
 
@@ -219,8 +222,8 @@ def test_time_goes_on_after_a_request_to_a_wrapped_app(
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
-def test_hints(run: Run) -> None:
-    """Reports say what to do about errors of pytest, freezers, gRPC and the SDK, once each."""
+def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
+    """Of pytest, freezers, gRPC and the SDK, once each."""
     result = run("""
         import pytest
         import time_machine as tm

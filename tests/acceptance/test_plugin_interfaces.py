@@ -47,10 +47,9 @@ def session_of(key: dict[str, object]) -> AuthorizedSession:
     return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
 
 
-def test_sdk(
+def test_the_sdk_uses_the_emulator_and_its_time(
     pullqueue_sdk: object, pullqueue_clock: FixtureClock, pullqueue_emulator: Emulator
 ) -> None:
-    """The SDK uses the test's emulator, and agrees on the time."""
     queue = taskqueue.Queue("pull-queue")
     queue.add(taskqueue.Task(payload="parse1", method="PULL", tag="parse"))
     [task] = queue.lease_tasks(3600, 100)
@@ -84,8 +83,8 @@ def test_sdk_in_use_by_another_emulator(run: Run) -> None:
     )
 
 
-def test_sdk_is_missing(pytester: pytest.Pytester) -> None:
-    """Without the SDK the fixture names the extra to install, and shows no traceback."""
+def test_a_missing_sdk_is_reported_with_the_extra_to_install(pytester: pytest.Pytester) -> None:
+    """Without a traceback."""
     pytester.makeconftest("""
         import sys
 
@@ -129,10 +128,9 @@ def test_warnings_of_the_sdk(pytester: pytest.Pytester) -> None:
     pytester.runpytest("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
-def test_server(
+def test_the_server_answers_from_the_emulator_by_its_clock(
     pullqueue_server: LiveServer, pullqueue_clock: FixtureClock, pullqueue_emulator: Emulator
 ) -> None:
-    """The server answers from the test's emulator, by its clock."""
     pullqueue_emulator.queue("pull-queue").add("work")
     url = f"{pullqueue_server.url}{TASKS}/lease"
     [item] = requests.post(url, params=LEASE, timeout=60).json()["items"]
@@ -182,10 +180,10 @@ class TestResponses:
 
         monkeypatch.setattr(socket, "socket", refuse)
 
-    def test_requests(
+    def test_requests_to_google_are_answered_in_process(
         self, pullqueue_responses: InterceptedRequests, pullqueue_clock: FixtureClock
     ) -> None:
-        """requests to Google's address are answered in process, whatever body they have."""
+        """Whatever body they have."""
         task = {"queueName": "pull-queue", "payloadBase64": "d29yaw=="}
         name = requests.post(GOOGLE + TASKS, json=task, timeout=60).json()["id"]
         lease = requests.post(f"{GOOGLE}{TASKS}/lease", params=LEASE, timeout=60)
@@ -197,8 +195,9 @@ class TestResponses:
         parts = iter([b'{"payloadBase64":', b'"YQ=="}'])
         assert requests.post(GOOGLE + TASKS, data=parts, timeout=60).status_code == 200
 
-    def test_other_addresses(self, pullqueue_responses: InterceptedRequests) -> None:
-        """They are refused, unless the test adds them."""
+    def test_other_addresses_are_refused_unless_the_test_adds_them(
+        self, pullqueue_responses: InterceptedRequests
+    ) -> None:
         with pytest.raises(requests.ConnectionError):
             requests.get("https://example.com/", timeout=60)
         pullqueue_responses.mock.get("https://example.com/", body="hello")
@@ -211,15 +210,16 @@ class TestResponses:
             "https://taskqueue.googleapis.com/$discovery/rest?version=v1beta2",
         ],
     )
-    def test_discovery(self, pullqueue_responses: InterceptedRequests, url: str) -> None:
-        """The description of the API is at both of its addresses."""
+    def test_both_addresses_of_the_discovery_document_answer(
+        self, pullqueue_responses: InterceptedRequests, url: str
+    ) -> None:
         assert requests.get(url, timeout=60).json()["id"] == "taskqueue:v1beta2"
 
     @pytest.mark.pullqueue(acl=True)
-    def test_credentials(
+    def test_a_key_gets_new_tokens_as_the_clock_moves(
         self, pullqueue_responses: InterceptedRequests, pullqueue_clock: FixtureClock
     ) -> None:
-        """A key gets new tokens as the clock moves, and Google's address describes tokens."""
+        """Google's address describes tokens."""
         assert requests.get(GOOGLE + TASKS, timeout=60).status_code == 401
         with session_of(pullqueue_responses.credentials("worker@example.com")) as session:
             for _ in range(2):
@@ -249,8 +249,7 @@ class TestResponses:
             requests.post("https://example.com/token", data=body, timeout=60)
         assert "issues no tokens" not in str(refused.value)
 
-    def test_an_unknown_key(self, pullqueue_responses: InterceptedRequests) -> None:
-        """A key of Google's gets no token."""
+    def test_a_key_of_google_gets_no_token(self, pullqueue_responses: InterceptedRequests) -> None:
         key = pullqueue_responses.credentials("worker@example.com")
         key["private_key_id"] = "google's"
         with (
@@ -266,13 +265,13 @@ class TestResponses:
         with pytest.raises(requests.RequestException, match="refused by Responses"):
             requests.get("http://127.0.0.1@example.com/", timeout=60)
 
-    def test_cloud_tasks(
+    def test_the_rest_client_for_cloud_tasks_is_answered(
         self,
         pullqueue_responses: InterceptedRequests,
         pullqueue_emulator: Emulator,
         pullqueue_clock: FixtureClock,
     ) -> None:
-        """Google's REST client for Cloud Tasks is answered, and has the keys of tasks' tokens."""
+        """It has the keys of tasks' tokens."""
         url = "https://api.example.com/work"
         anonymous = AnonymousCredentials()  # type: ignore[no-untyped-call]
         tasks = tasks_v2.CloudTasksClient(transport="rest", credentials=anonymous)
@@ -293,13 +292,12 @@ class TestResponses:
 
 
 class TestServerAndResponses:
-    def test_this_machine(
+    def test_requests_to_this_machine_pass_through(
         self,
         pullqueue_server: LiveServer,
         pullqueue_responses: InterceptedRequests,
         pullqueue_emulator: Emulator,
     ) -> None:
-        """Requests to this machine pass through."""
         pullqueue_emulator.queue("pull-queue").add()
         port = pullqueue_server.url.rpartition(":")[2]
         for root in (
@@ -367,8 +365,10 @@ def test_errors_inside_the_server_fail_the_test(run: Run) -> None:
     result.stdout.fnmatch_lines(["*ZeroDivisionError: a bug in the server"] * 2)
 
 
-def test_strict_faults(run: Run, pytester: pytest.Pytester) -> None:
-    """A test that passed fails at teardown, by ini, and the report names the fault."""
+def test_strict_faults_fail_a_test_whose_fault_was_not_hit(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    """At teardown of a test that passed, by ini; the report names the fault."""
     pytester.makeini("[pytest]\npullqueue_strict_faults = true\n")
 
     result = run("""

@@ -34,8 +34,9 @@ def test_server(pullqueue_server, n):
         ["--import-mode=importlib", "--strict-markers", "--strict-config", "-p", "no:capture"],
     ],
 )
-def test_ways_to_run(pytester: pytest.Pytester, arguments: list[str]) -> None:
-    """Each of them passes under -W error."""
+def test_each_way_to_run_passes_with_warnings_as_errors(
+    pytester: pytest.Pytester, arguments: list[str]
+) -> None:
     pytester.makepyfile(test_it=SUITE)
 
     assert pytester.runpytest("-W", "error", *arguments).ret == pytest.ExitCode.OK

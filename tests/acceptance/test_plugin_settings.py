@@ -76,8 +76,8 @@ def test_without_a_file_there_is_the_default_queue(run: Run) -> None:
     assert result.stdout.str().count("the only queue is `default`") == 1
 
 
-def test_ini_options(run: Run, pytester: pytest.Pytester) -> None:
-    """They apply, the file relative to theirs, unless a marker has None for the default."""
+def test_ini_options_apply_unless_a_marker_says_none(run: Run, pytester: pytest.Pytester) -> None:
+    """The file is relative to theirs; None stands for the default."""
     pytester.mkdir("app").joinpath("queue.yaml").write_text("queue: [{name: mine, mode: pull}]")
     pytester.path.joinpath("queue.yaml").write_text(PULL_QUEUE)
     pytester.makeini(
@@ -138,8 +138,8 @@ def test_a_typo_in_the_location_fails_if_the_tests_name_one(
     result.assert_outcomes(passed=2)
 
 
-def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
-    """A session fixture returns a path, YAML text or a configuration, and goes before the ini."""
+def test_an_overridden_fixture_goes_before_the_ini(run: Run, pytester: pytest.Pytester) -> None:
+    """It is of the session, and returns a path, YAML text or a configuration."""
     pytester.makeini("[pytest]\npullqueue_config = nowhere.yaml\n")
     pytester.path.joinpath("other.yaml").write_text(PULL_QUEUE)
 
@@ -161,8 +161,8 @@ def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=3)
 
 
-def test_marker(run: Run, pytester: pytest.Pytester) -> None:
-    """The marker names a file next to the test, has text, or just queues; the nearest applies."""
+def test_the_nearest_marker_applies(run: Run, pytester: pytest.Pytester) -> None:
+    """It names a file next to the test, has text, or just queues."""
     tests = pytester.mkdir("tests")
     tests.joinpath("mine.yaml").write_text(PULL_QUEUE.replace("pull-queue", "mine"))
     tests.joinpath("test_marker.py").write_text("""
@@ -211,8 +211,8 @@ BAD_MARKERS = {
 }
 
 
-def test_bad_markers(run: Run) -> None:
-    """A marker that is not valid fails its test with one line, without a traceback."""
+def test_an_invalid_marker_fails_its_test_in_one_line(run: Run) -> None:
+    """Without a traceback."""
     tests = [
         f"@pytest.mark.pullqueue({arguments})\ndef test_{number}(pullqueue_emulator): pass\n"
         for number, arguments in enumerate(BAD_MARKERS)
@@ -235,8 +235,9 @@ def test_bad_markers(run: Run) -> None:
         ("pullqueue_acl = x", r"^tox.ini: ini option pullqueue_acl: .*x.*: use true or false$"),
     ],
 )
-def test_bad_ini_option(pytester: pytest.Pytester, line: str, message: str) -> None:
-    """An ini option that is not valid stops the run before any test."""
+def test_an_invalid_ini_option_stops_the_run_before_any_test(
+    pytester: pytest.Pytester, line: str, message: str
+) -> None:
     pytester.makeini(f"[pytest]\n{line}\n")
 
     with pytest.raises(pytest.UsageError, match=message):
@@ -251,8 +252,7 @@ def test_a_flag_in_toml(pytester: pytest.Pytester) -> None:
     assert read_settings(pytester.getitem(A_TEST, "test_it"), None).strict_faults
 
 
-def test_bad_fixture(pytester: pytest.Pytester) -> None:
-    """The value of an overridden fixture is checked as well."""
+def test_an_invalid_value_of_an_overridden_fixture_is_reported(pytester: pytest.Pytester) -> None:
     item = pytester.getitem(A_TEST, "test_it")
     value: object = {"queue": []}
 

@@ -100,8 +100,8 @@ def test_a_task_is_sent_as_app_engine_sends_it(control: Control, app: PushApp) -
     assert history[1]["client"] == app.url
 
 
-def test_targets(app: PushApp) -> None:
-    """The target of the queue picks the address; an unknown one has the default address."""
+def test_the_target_of_a_queue_picks_the_address(app: PushApp) -> None:
+    """An unknown one has the default address."""
     with push_app() as worker, delivering(app.url, f"worker={worker.url}") as control:
         control.add("worker", "/a")
         for target in ("v1.worker", "other"):
@@ -159,11 +159,10 @@ def test_a_target_that_no_queue_has(caplog: pytest.LogCaptureFixture) -> None:
     )
 
 
-def test_retries(control: Control, app: PushApp, caplog: pytest.LogCaptureFixture) -> None:
-    """A failed task is sent again after its backoff, until it succeeds or is exhausted.
-
-    Each attempt is counted by its status.
-    """
+def test_a_failed_task_is_sent_again_after_its_backoff(
+    control: Control, app: PushApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until it succeeds or is exhausted. Each attempt is counted by its status."""
     control.add("web", "/fails/3")
     control.add("once", "/status/404")
     until(lambda: app.paths().count("/fails/3") == 4 and control.queue("once")["exhausted"])
@@ -261,8 +260,7 @@ def test_a_concurrency_above_that_of_the_server_is_reported_once(
     assert caplog.text.count("has max_concurrent_requests 1000; this server makes at most") == 1
 
 
-def test_a_new_rate(app: PushApp) -> None:
-    """It applies at once."""
+def test_a_new_rate_applies_at_once(app: PushApp) -> None:
     emulator = Emulator.from_text(QUEUE_YAML)
     faster = Emulator.from_text(QUEUE_YAML.replace("rate: 1/h", "rate: 500/s")).config
     queue = emulator.queue("hourly")
@@ -287,8 +285,8 @@ def test_concurrency_and_other_queues(control: Control, app: PushApp) -> None:
     assert len(app.received) == 104
 
 
-def test_manual_clock(app: PushApp) -> None:
-    """A step of the clock sends what has become due, and no task that is running."""
+def test_a_step_of_the_clock_sends_what_has_become_due(app: PushApp) -> None:
+    """And no task that is running."""
     with delivering(app.url, clock=ManualClock()) as control:
         control.add("patient", "/fails/1")
         control.add("web", "/later", countdown=3600)
@@ -306,14 +304,14 @@ def test_manual_clock(app: PushApp) -> None:
 
 
 @pytest.mark.parametrize("released", [True, False])
-def test_stop(
+def test_a_stop_lets_an_attempt_end_or_run_again(
     app: PushApp,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     *,
     released: bool,
 ) -> None:
-    """An attempt can end after the stop; one that does not runs again after the restart."""
+    """One that does not end runs again after the restart."""
     caplog.set_level(logging.INFO, "pullqueue.push")
     if not released:
         monkeypatch.setattr(delivery, "STOP_SECONDS", 0.01)
@@ -362,8 +360,8 @@ def test_a_store_that_fails(app: PushApp, tmp_path: Path, caplog: pytest.LogCapt
     assert caplog.text.count('queue "once" cannot be delivered: the store') == 1
 
 
-def test_tasks_without_end(app: PushApp) -> None:
-    """A handler that adds more and more tasks holds up neither other queues nor a stop."""
+def test_tasks_without_end_hold_up_no_queue_and_no_stop(app: PushApp) -> None:
+    """A handler adds more and more of them."""
     with delivering(app.url) as control:
 
         def add_more(received: Received) -> None:
@@ -378,8 +376,8 @@ def test_tasks_without_end(app: PushApp) -> None:
         assert control.queue("web")["tasks"] > 0
 
 
-def test_exec(tmp_path: Path, app: PushApp) -> None:
-    """The tasks of a program come to its app, which can be the program itself."""
+def test_tasks_of_a_program_come_to_its_app(tmp_path: Path, app: PushApp) -> None:
+    """Which can be the program itself."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     program = """
 from google.appengine.api import taskqueue
@@ -397,12 +395,11 @@ input()
 
 
 @pytest.mark.parametrize("services", [["other"], []])
-def test_without_an_address(
+def test_tasks_without_an_address_are_kept(
     app: PushApp, caplog: pytest.LogCaptureFixture, services: list[str]
 ) -> None:
-    """Tasks are kept, every place says so and how to deliver them, and no attempt is used up.
-
-    A queue whose tasks can have a target with an address is not itself one that is kept.
+    """Every place says so and how to deliver them, and no attempt is used up. A queue whose tasks
+    can have a target with an address is not itself one that is kept.
     """
     with delivering(*[f"{service}={app.url}" for service in services]) as control:
         url = ("--url", control.url)
@@ -493,10 +490,9 @@ def test_an_attempt_without_a_response() -> None:
         (["https://a=http://b", "https://a:443=http://b"], 'for target "https://a"'),
     ],
 )
-def test_usage_errors(
+def test_a_wrong_address_ends_the_command_before_serving(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
-    """What is wrong with an address ends the command before anything is served."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     monkeypatch.chdir(tmp_path)
     arguments = [part for option in options for part in ("--push-to", option)]

@@ -140,8 +140,8 @@ def discovered(server: Server, key: Path) -> Any:
     return build("taskqueue", "v1beta2", credentials=credentials, discoveryServiceUrl=url)
 
 
-def test_python(server: Server, key: Path) -> None:
-    """Google's API client, built from the description of the server."""
+def test_the_client_for_python_is_built_from_the_description(server: Server, key: Path) -> None:
+    """Of the server."""
     with discovered(server, key) as api:
         reported = lifecycle(api)
 
@@ -158,8 +158,10 @@ def test_python(server: Server, key: Path) -> None:
         ("googleapis-27", "generated"),
     ],
 )
-def test_node(server: Server, tmp_path: Path, package: str, made: str) -> None:
-    """npm's googleapis, old and newer, built in each of its ways."""
+def test_googleapis_of_npm_works_in_each_of_its_ways(
+    server: Server, tmp_path: Path, package: str, made: str
+) -> None:
+    """Old and newer."""
     folder = FOLDER / "npm"
     client = str(npm_packages(folder, tmp_path) / package)
     script = (program("node", package="nodejs"), str(folder / "lifecycle.js"))
@@ -179,8 +181,8 @@ def class_path() -> str:
     return ":".join(map(str, jars))
 
 
-def test_java(server: Server, class_path: str, key: Path) -> None:
-    """Google's API client zips bodies, sends a patch as a POST, and deletes in a batch."""
+def test_the_client_for_java_works(server: Server, class_path: str, key: Path) -> None:
+    """It zips bodies, sends a patch as a POST, and deletes in a batch."""
     java = program("java", package="default-jdk-headless")
     program("javac", package="default-jdk-headless")  # the program is run from its source
     source = FOLDER / "java" / "Lifecycle.java"
@@ -190,8 +192,8 @@ def test_java(server: Server, class_path: str, key: Path) -> None:
     assert reported["deleted"] == [GONE, "", ""]
 
 
-def test_ruby(server: Server) -> None:
-    """Google's API client converts base64 and long numbers by itself, and deletes in a batch."""
+def test_the_client_for_ruby_works(server: Server) -> None:
+    """It converts base64 and long numbers by itself, and deletes in a batch."""
     ruby = program("ruby", package="ruby")
     if completed([ruby, "-r", "google/apis/core/base_service", "-e", ""]).returncode:
         pytest.skip("Google's client is missing: apt-get install ruby-google-api-client")
@@ -204,8 +206,7 @@ def test_ruby(server: Server) -> None:
     assert len(reported["methods"]) == 7
 
 
-def test_the_sample(tmp_path: Path) -> None:
-    """Google's documentation is enough to write a worker that runs against the emulator."""
+def test_a_worker_written_by_the_documentation_of_google_runs(tmp_path: Path) -> None:
     emulator = Emulator.from_file(SAMPLE / "queue.yaml")
     with Server(emulator, acl=True) as server:
         key = key_file(server, tmp_path / "key.json")

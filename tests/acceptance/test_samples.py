@@ -38,8 +38,7 @@ def test_every_sample_is_shown(folder: str) -> None:
 
 
 @pytest.mark.parametrize(("folder", "tests"), [("pytest_suite", 18), ("counter", 2), ("shop", 6)])
-def test_suites(pytester: pytest.Pytester, folder: str, tests: int) -> None:
-    """The tests of a sample pass as they are."""
+def test_the_tests_of_a_sample_pass(pytester: pytest.Pytester, folder: str, tests: int) -> None:
     shutil.copytree(SAMPLES / folder, pytester.path, dirs_exist_ok=True)
 
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
@@ -47,8 +46,8 @@ def test_suites(pytester: pytest.Pytester, folder: str, tests: int) -> None:
     result.assert_outcomes(passed=tests)
 
 
-def test_quickstart() -> None:
-    """The lifecycle of a task, from being added to being exhausted."""
+def test_the_quickstart_shows_the_lifecycle_of_a_task() -> None:
+    """From being added to being exhausted."""
     done = completed(
         [sys.executable, "-W", "error", SAMPLES / "quickstart" / "quickstart.py"], check=True
     )
@@ -64,8 +63,8 @@ def test_quickstart() -> None:
     ]
 
 
-def test_the_puller(tmp_path: Path) -> None:
-    """Google's puller runs the program for each task, posts what it made, and deletes the task."""
+def test_the_puller_runs_its_program_for_each_task(tmp_path: Path) -> None:
+    """It posts what the program made, and deletes the task."""
     program = f"{sys.executable} {SAMPLES / 'puller' / 'count_words.py'}"
     with (
         serving("queue.yaml", folder=SAMPLES / "puller") as served,
@@ -122,8 +121,8 @@ def call(url: str, method: str = "GET") -> Any:
     return json.loads(text) if text.startswith("{") else text
 
 
-def test_the_counter(tmp_path: Path) -> None:
-    """A web app and its workers share their queue as processes; one of them is a REST worker."""
+def test_the_counter_and_its_workers_share_a_queue(tmp_path: Path) -> None:
+    """As processes; one of them is a REST worker."""
     folder, port = Path(shutil.copytree(SAMPLES / "counter", tmp_path / "counter")), free_port()
     app = f"http://127.0.0.1:{port}"
     with running(*EXEC, "--", *PYTHON, "main.py", cwd=folder, PORT=str(port)) as web:
@@ -142,8 +141,8 @@ def test_the_counter(tmp_path: Path) -> None:
         assert call(app) == {"coffee": 2, "tea": 4}
 
 
-def test_the_shop(tmp_path: Path) -> None:
-    """The command of its README runs app, worker and queues: an order is mailed and invoiced."""
+def test_the_shop_mails_and_invoices_an_order(tmp_path: Path) -> None:
+    """The command of its README runs app, worker and queues."""
     folder, port = Path(shutil.copytree(SAMPLES / "shop", tmp_path / "shop")), free_port()
     start, order = [b.text for b in blocks_of(folder / "README.md") if b.language == "console"]
     command = start.removeprefix("$ ").replace("8124", "0").replace("8080", str(port))

@@ -157,16 +157,18 @@ def test_no_file_is_left(tmp_path: Path) -> None:
         b"POST %b %bTransfer-Encoding: chunked\r\n\r\n5\r\n{" % (INSERT.encode(), HOST),
     ],
 )
-def test_slow_senders(server: ServerProcess, slow: ExitStack, sent: bytes) -> None:
-    """Half a request occupies no thread: others are answered, and the server stops at once."""
+def test_slow_senders_occupy_no_thread(server: ServerProcess, slow: ExitStack, sent: bytes) -> None:
+    """Others are answered, and the server stops at once."""
     for _ in range(60):
         slow.enter_context(server.connect(sent))
 
     server.get()
 
 
-def test_slow_readers(server: ServerProcess, slow: ExitStack) -> None:
-    """Unread responses of 1 MB occupy no thread, and little memory."""
+def test_slow_readers_occupy_no_thread_and_little_memory(
+    server: ServerProcess, slow: ExitStack
+) -> None:
+    """Of responses of 1 MB."""
     server.add("x" * 1_000_000)
     name = json.loads(server.get())["items"][0]["id"]
     request = b"GET %b/%b %b\r\n" % (INSERT.encode(), name.encode(), HOST)

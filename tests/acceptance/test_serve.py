@@ -100,8 +100,8 @@ class TestGreeting:
 
         assert done.stdout.splitlines()[1] == 'queue.yaml: only the queue "default"'
 
-    def test_the_store(self) -> None:
-        """It is shown as it was given, also a file with an @ in its name."""
+    def test_the_greeting_shows_the_store_as_given(self) -> None:
+        """Also a file with an @ in its name."""
         done, _ = serve_here("--store", "sqlite:///a@b.db")
 
         assert "Tasks are stored in sqlite:///a@b.db\n" in done.stdout
@@ -157,8 +157,8 @@ class TestGreeting:
             "every queue\n"
         )
 
-    def test_grpc(self, folder: Path) -> None:
-        """Its address comes second; it is ready once `pullqueue wait` returns, and ends, too."""
+    def test_the_greeting_shows_grpc_second(self, folder: Path) -> None:
+        """It is ready once `pullqueue wait` returns, and ends, too."""
         port, grpc_port = free_port(), free_port()
         options = ("--port", str(port), "--grpc-port", str(grpc_port))
         with running(*SERVE, *options, cwd=folder) as process:
@@ -183,10 +183,8 @@ def queue_states(served: Served) -> dict[str, str]:
 
 
 class TestRunning:
-    def test_watching_the_file(self, file: Path, served: Served) -> None:
-        """Changes of queue.yaml are applied shortly after; a broken file changes nothing and is
-        reported in the log and to the console.
-        """
+    def test_changes_of_queue_yaml_are_applied(self, file: Path, served: Served) -> None:
+        """A broken file changes nothing and is reported in the log and to the console."""
         file.write_text(f"{QUEUE_YAML}- {{name: new, mode: pull}}\n")
         assert "added new" in served.log_line("is applied")
         names = queue_states(served)
@@ -205,8 +203,8 @@ class TestRunning:
 
         assert "no queue changed" in served.log_line("is applied")
 
-    def test_logs_as_json(self, served: Served) -> None:
-        """One object a line; requests have their verb, path and status."""
+    def test_json_logs_have_one_object_a_line(self, served: Served) -> None:
+        """Requests have their verb, path and status."""
         call(f"{served.url}/{TASKS}")
 
         line = json.loads(served.log_line('"verb": "GET"'))
@@ -215,8 +213,7 @@ class TestRunning:
         assert (line["verb"], line["path"], line["status"]) == ("GET", f"/{TASKS}", 200)
         assert set(line) == {"time", "level", "logger", "message", "verb", "path", "status"}
 
-    def test_other_names(self, served: Served) -> None:
-        """A name in the Host header is answered only if it is the server's, or allowed."""
+    def test_other_names_in_host_are_refused_unless_allowed(self, served: Served) -> None:
         allowed, other = (
             Request(f"{served.url}/_emulator/health", headers={"Host": name})  # noqa: S310
             for name in ("queues:80", "elsewhere")
@@ -258,8 +255,7 @@ class TestRefusals:
             "queue.yaml:3:9",
         ]
 
-    def test_no_file(self, folder: Path) -> None:
-        """A folder without a queue.yaml is named in the error."""
+    def test_a_folder_without_queue_yaml_is_named(self, folder: Path) -> None:
         (folder / "queue.yaml").unlink()
         done, _ = serve_here()
 
@@ -283,8 +279,10 @@ class TestRefusals:
             ),
         ],
     )
-    def test_a_taken_port(self, folder: Path, option: str, message: str) -> None:
-        """It is one clear line and status 3; the store is closed, with no side file of SQLite."""
+    def test_a_taken_port_is_one_line_and_status_3(
+        self, folder: Path, option: str, message: str
+    ) -> None:
+        """The store is closed, with no side file of SQLite."""
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = str(other.getsockname()[1])
             done, _ = serve_here(option, port, "--store", "sqlite:///tasks.db")
@@ -310,8 +308,10 @@ class TestRefusals:
             ("--store", "foo", 'store "foo" is unknown: use memory, sqlite:///FILE or postgresql'),
         ],
     )
-    def test_wrong_values(self, option: str, value: str, reason: str) -> None:
-        """What is not an option, a project id, an address or a store is refused at the start."""
+    def test_wrong_values_are_refused_at_the_start(
+        self, option: str, value: str, reason: str
+    ) -> None:
+        """Of options, a project id, an address or a store."""
         done = run_pullqueue("serve", option, value)
 
         assert (done.exit_code, done.stdout) == (2, "")
@@ -319,8 +319,8 @@ class TestRefusals:
 
 
 class TestOptions:
-    def test_a_manual_clock(self) -> None:
-        """With --clock manual, time stops at the present until it is moved over HTTP."""
+    def test_a_manual_clock_stands_until_it_is_moved(self) -> None:
+        """It starts at the present, and is moved over HTTP."""
         done, (url, *shown) = serve_here(
             *("--clock", "manual"),
             use=lambda url: (url, *(call(f"{url}/_emulator/clock") for _ in range(2))),
@@ -343,8 +343,8 @@ class TestOptions:
 
         assert serve_here("--clock", "manual", *options, use=lease)[1] == leases
 
-    def test_one_project(self) -> None:
-        """With --project, other projects have no queues."""
+    def test_another_project_has_no_queues(self) -> None:
+        """With --project."""
 
         def ask(url: str) -> Any:
             with pytest.raises(OSError, match="404"):

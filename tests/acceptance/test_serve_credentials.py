@@ -38,8 +38,7 @@ def test_a_line_that_works_with_an_acl(folder: Path) -> None:
     assert json.loads(tried.stdout)["queueName"] == "pull-queue"
 
 
-def test_nobody_may_insert(folder: Path) -> None:
-    """Where no acl lets anybody insert, there is no line to try."""
+def test_no_line_to_try_is_shown_where_nobody_may_insert(folder: Path) -> None:
     (folder / "queue.yaml").write_text("queue:\n- name: closed\n  mode: pull\n")
     done, _ = serve_here("--auth", "acl")
 

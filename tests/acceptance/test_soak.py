@@ -78,8 +78,10 @@ DONE = [*ADDED, line("deleting")]
         ([*DONE, leased(1, start=0, got=6)], "6 tasks came where 5 were asked for"),
     ],
 )
-def test_the_checker(lines: list[dict[str, Any]], fault: str | None, tmp_path: Path) -> None:
-    """It reports each broken promise, and nothing else, even if the last line was cut off."""
+def test_the_checker_reports_each_broken_promise_and_nothing_else(
+    lines: list[dict[str, Any]], fault: str | None, tmp_path: Path
+) -> None:
+    """Even if the last line was cut off."""
     journal = tmp_path / "python-1.jsonl"
     text = "\n".join(json.dumps(line) for line in lines)
     journal.write_text(text + '\n{"what": "lea', "utf-8")

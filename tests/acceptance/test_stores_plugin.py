@@ -38,8 +38,10 @@ def test_a_file_for_each_worker(pytester: pytest.Pytester, run: Run) -> None:
     assert files == ["tasks-gw0.db"]
 
 
-def test_a_schema(pytester: pytest.Pytester, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In PostgreSQL it is a schema, never the one that a server uses by default."""
+def test_the_store_in_postgresql_is_a_schema_of_its_own(
+    pytester: pytest.Pytester, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never the one that a server uses by default."""
     pytester.makeini(f"[pytest]\npullqueue_store = {postgres_url()}?schema=test_plugin\n")
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw9")
 
@@ -61,8 +63,10 @@ def test_a_store_that_cannot_be_opened(pytester: pytest.Pytester, run: Run) -> N
     result.stdout.fnmatch_lines(['*taken/tasks-*.db" cannot be opened as a store: *'])
 
 
-def test_names_of_stores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The worker's name is added, and what else the URL says stays."""
+def test_the_name_of_a_store_gets_that_of_the_worker(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What else the URL says stays."""
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw3")
 
     assert store_of_worker("memory", tmp_path) == "memory"

@@ -81,7 +81,7 @@ class TestChangeLog:
 class TestMetadata:
     """A stranger who finds the package in an index learns what it is."""
 
-    def test_it_is_complete(self, built: Path) -> None:
+    def test_metadata_are_complete(self, built: Path) -> None:
         """Summary, description, licence, authors, keywords, addresses, classifiers, Pythons."""
         (wheel,) = built.glob("*.whl")
         (name,) = {
@@ -109,7 +109,7 @@ class TestMetadata:
 class TestFiles:
     """The index would take the files."""
 
-    def test_twine_finds_nothing(self, built: Path) -> None:
+    def test_twine_finds_nothing_wrong(self, built: Path) -> None:
         """Metadata are valid and the description can be rendered."""
         files = [str(path) for path in built.iterdir()]
         command = [sys.executable, "-m", "twine", "check", "--strict", *files]
@@ -138,7 +138,7 @@ class TestWorkflows:
         assert [each for each in used if not pinned.fullmatch(each)] == []
 
     @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-    def test_rights_are_minimal(self, path: Path) -> None:
+    def test_workflows_have_minimal_rights(self, path: Path) -> None:
         """Reading is all a workflow may do, and nothing of it outlives a step."""
         content = workflow(path.name)
 

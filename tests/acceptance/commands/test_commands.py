@@ -21,8 +21,7 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust, run_tasks
 
 
-def test_queues(run: Run, emulator: Emulator) -> None:
-    """A table for people, JSON for scripts."""
+def test_queues_are_listed_as_a_table_or_as_json(run: Run, emulator: Emulator) -> None:
     emulator.queue("pull").add(b"work")
     emulator.queue("pull").lease_tasks(60, 1)
 
@@ -87,16 +86,16 @@ def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) ->
     assert run("queues").err.count("paused") == 0
 
 
-def test_the_server(run: Run, server: Server) -> None:
-    """Where it listens and how it was started, one fact in a line."""
+def test_server_shows_where_it_listens_and_how_it_was_started(run: Run, server: Server) -> None:
+    """One fact in a line."""
     facts = dict(line.split(maxsplit=1) for line in run("server").out.splitlines()[:5])
     assert facts["url"] == server.url
     assert (facts["gRPC"], facts["store"], facts["auth"]) == ("off", "memory", "none")
     assert json.loads(run("server --json").out)["url"] == server.url
 
 
-def test_releasing_many(run: Run, emulator: Emulator) -> None:
-    """By name, by tag or all; what is not leased is reported, and options select leased tasks."""
+def test_release_takes_names_a_tag_or_all(run: Run, emulator: Emulator) -> None:
+    """What is not leased is reported, and options select leased tasks."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name=f"n{n}", tag="t" if n < 2 else None) for n in range(4)])
     queue.lease_tasks(60, 3)
@@ -110,8 +109,8 @@ def test_releasing_many(run: Run, emulator: Emulator) -> None:
     assert run("tasks release pull").status == 2
 
 
-def test_requests(run: Run, server: Server) -> None:
-    """The latest first, by many filters; one with what was sent and answered."""
+def test_requests_are_listed_latest_first_and_filtered(run: Run, server: Server) -> None:
+    """One is shown with what was sent and answered."""
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
     headers = {"User-Agent": "worker/1.0"}
     for name in ("a", "b"):
@@ -245,8 +244,7 @@ def test_which_tasks_are_leased(run: Run, emulator: Emulator, options: str, leas
     assert " ".join(line.split()[0] for line in lines[1:]) == leased
 
 
-def test_listing(run: Run, emulator: Emulator) -> None:
-    """As many as asked for; narrowed by state, tag and text."""
+def test_tasks_are_limited_and_filtered_by_state_tag_and_text(run: Run, emulator: Emulator) -> None:
     for place in range(1100):
         emulator.queue("pull").add(f"n{place}", tag="t" if place == 7 else None)
 
@@ -281,8 +279,10 @@ def test_the_heads_of_tasks(run: Run, emulator: Emulator) -> None:
     ]
 
 
-def test_payloads_from_files(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """A payload is taken byte for byte; control characters do not reach the terminal."""
+def test_add_takes_the_bytes_of_a_file_as_payload(
+    run: Run, tmp_path: Path, emulator: Emulator
+) -> None:
+    """Its control characters do not reach the terminal."""
     (tmp_path / "payload").write_bytes(b"\xff\x1b[31m")
 
     run("tasks add pull --file", str(tmp_path / "payload"), "--name", "a")
@@ -355,8 +355,8 @@ def test_reset_can_keep_created_queues(run: Run, emulator: Emulator) -> None:
     assert "made" not in run("queues").out
 
 
-def test_the_clock(run: Run) -> None:
-    """Shown, advanced by a span, moved to a time; what makes no sense is refused."""
+def test_clock_shows_advances_and_moves_the_time(run: Run) -> None:
+    """What makes no sense is refused."""
     assert run("clock").out == "2026-01-01T00:00:00+00:00  (manual clock)\n"
     assert run("clock advance 1.5h").out.startswith("2026-01-01T01:30:00")
     assert run("clock move-to 2026-02-01T00:00:00Z").out.startswith("2026-02-01T00:00:00")
@@ -376,8 +376,8 @@ def test_options_of_a_group(run: Run) -> None:
     assert json.loads(run("faults --json list").out) == {"faults": []}
 
 
-def test_faults(run: Run) -> None:
-    """Set, listed, removed by number, and all of them."""
+def test_faults_are_set_listed_and_removed(run: Run) -> None:
+    """By number, or all of them."""
     assert run("faults").out == "no faults\n"
     run("faults add fail lease_tasks --error InternalError --times 2")
     run("faults add empty_leases --queue other --queue pull")
@@ -403,8 +403,8 @@ def test_the_help_on_faults_names_them_all(run: Run) -> None:
     assert [name for name in (*KINDS, *CALLS, *ERRORS) if name not in shown] == []
 
 
-def test_reloading(run: Run, queue_yaml: Path) -> None:
-    """What changed is reported; a broken file is refused with its place."""
+def test_reload_reports_what_changed(run: Run, queue_yaml: Path) -> None:
+    """A broken file is refused with its place."""
     queue_yaml.write_text("queue:\n- name: pull\n  mode: pull\n- name: new\n  mode: pull\n")
     assert run("reload").out.splitlines() == [
         "added: new",
@@ -444,8 +444,8 @@ def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:
     assert lines[5].startswith(f"e     {'t' * 37}...  available")
 
 
-def test_a_narrow_terminal(emulator: Emulator, server: Server) -> None:
-    """Payload, tag and state are cut so that a task fits in 80 columns; name and eta are whole."""
+def test_tasks_are_cut_to_fit_a_narrow_terminal(emulator: Emulator, server: Server) -> None:
+    """Payload, tag and state are cut; name and eta are whole in 80 columns."""
     name = "0123456789abcdef"
     emulator.queue("pull").add(b"a long payload " * 9, name=name, tag="books")
     emulator.queue("pull").lease_tasks(3599, 1)
@@ -485,8 +485,8 @@ def test_states_that_are_cut_keep_their_colour(emulator: Emulator, server: Serve
     assert "\x1b[32mavailab…\x1b[0m" in shown_on_terminal(*command, columns=60, colour=True)
 
 
-def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
-    """They are listed and requeued, by name or by tag; what is not exhausted is reported."""
+def test_exhausted_tasks_are_listed_and_requeued(run: Run, emulator: Emulator) -> None:
+    """By name or by tag; what is not exhausted is reported."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask("work", name=f"n{n}", tag="t") for n in range(3)])
     for _ in range(3):
@@ -518,8 +518,8 @@ def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
     assert run("tasks requeue pull --all").out == "0 requeued\n"
 
 
-def test_deleting_by_filter(run: Run, emulator: Emulator) -> None:
-    """By tag or by state, and by names or a filter."""
+def test_delete_takes_a_tag_or_a_state(run: Run, emulator: Emulator) -> None:
+    """Names and a filter exclude each other."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name=f"n{n}", tag="even" if n % 2 == 0 else None) for n in range(5)])
 
@@ -528,8 +528,8 @@ def test_deleting_by_filter(run: Run, emulator: Emulator) -> None:
     assert run("tasks delete pull n0 --tag even").status == 2
 
 
-def test_deleting_by_name(run: Run, emulator: Emulator) -> None:
-    """A name counts once, however often it is given, and exhausted tasks can be deleted, too."""
+def test_delete_counts_a_repeated_name_once(run: Run, emulator: Emulator) -> None:
+    """Exhausted tasks can be deleted, too."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name=name) for name in ("a", "b")])
     for _ in range(3):

@@ -28,8 +28,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "key.json"
 
 
-def test_to_standard_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without --output the key file is printed; no proxy is between."""
+def test_credentials_prints_the_key_file_without_output(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No proxy is between."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     done = run("credentials worker@example.com")
@@ -40,8 +42,8 @@ def test_to_standard_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert key["token_uri"] == f"http://{os.environ['PULLQUEUE_EMULATOR_HOST']}/token"
 
 
-def test_to_a_file(run: Run, path: Path) -> None:
-    """A key file is for its owner alone, also where an open one stood; a key is overwritten."""
+def test_credentials_writes_a_file_for_its_owner_alone(run: Run, path: Path) -> None:
+    """Also where a file with more rights stood; a key is overwritten."""
     path.touch(0o644)
     for email in ("first@example.com", "second@example.com"):
         done = run("credentials", email, "--output", str(path))
@@ -70,8 +72,7 @@ def test_a_file_that_is_somebody_elses(run: Run, path: Path, content: bytes) -> 
     assert json.loads(path.read_text())["client_email"] == "a@b"
 
 
-def test_a_device(run: Run) -> None:
-    """It is not replaced by a file."""
+def test_credentials_does_not_replace_a_device(run: Run) -> None:
     done = run("credentials a@b --output", os.devnull)
 
     assert done.status == 1

@@ -33,8 +33,8 @@ MERGE_BOMB = (
 )
 
 
-def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """What is saved can be loaded again; a broken file changes nothing."""
+def test_a_saved_snapshot_can_be_loaded_again(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """A broken file changes nothing."""
     file = tmp_path / "state.json"
     emulator.queue("pull").add_many([NewTask(name="x"), NewTask(name="y")])
     exhaust(emulator.queue("pull"), "x")
@@ -136,8 +136,8 @@ def test_a_snapshot_of_a_later_time(run: Run, tmp_path: Path) -> None:
     assert shifted.err == ""
 
 
-def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """Tasks of a YAML file: texts, data as JSON, many of one kind, names and times."""
+def test_seed_adds_the_tasks_of_a_yaml_file(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """Texts, data as JSON, many of one kind, names and times."""
     file = tmp_path / "seed.yaml"
     file.write_text(
         "pull:\n"
@@ -162,8 +162,8 @@ def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     assert emulator.queue("other").list_tasks()[0].payload == b"\xff"
 
 
-def test_seeding_push_tasks(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """A task of a push queue can have a request; without one it has the default one."""
+def test_seed_gives_push_tasks_their_requests(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """A push task without one has the default request."""
     file = tmp_path / "seed.yaml"
     request = "{url: /mail, method: PUT, headers: [[X-Mine, '7']], target: worker}"
     file.write_text(f"push:\n- {{payload: to=ada, request: {request}}}\n- work\n")
@@ -224,8 +224,8 @@ def test_seeding_more_than_a_request_holds(run: Run, tmp_path: Path, emulator: E
     assert emulator.queue("pull").fetch_statistics().tasks == 20
 
 
-def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """One JSON object a line, each with its queue."""
+def test_seed_reads_one_json_object_per_line(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """Each has its queue."""
     file = tmp_path / "seed.jsonl"
     file.write_text(
         '{"queue": "pull", "payload": "a\u2028b"}\r\n\n{"queue": "other", "payload": [1]}\n'

@@ -204,8 +204,7 @@ def test_a_server_that_is_not_ready() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 400, 501])
-def test_exec(status: int) -> None:
-    """What the server of `exec` answers is printed escaped, too."""
+def test_exec_escapes_what_its_server_answers(status: int) -> None:
     body = json.dumps({"error": ERROR}) if status == 400 else EVIL
     head = f"HTTP/1.1 {status} OK\r\nContent-Length: {len(body.encode())}\r\n\r\n"
     with answering((head + body).encode()) as address:
@@ -217,16 +216,19 @@ def test_exec(status: int) -> None:
 
 # A completion ends without closing its connections.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_completion(monkeypatch: pytest.MonkeyPatch, offered: Callable[..., list[str]]) -> None:
-    """Names with control characters are not offered."""
+def test_completion_offers_no_names_with_control_characters(
+    monkeypatch: pytest.MonkeyPatch, offered: Callable[..., list[str]]
+) -> None:
     queues = [{**_QUEUE, "name": name} for name in ("pull", EVIL, "a\nplain,b")]
     with always_answering({"queues": queues}) as address:
         monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", address)
         assert offered("queues", "") == ["plain,pull"]
 
 
-def test_json(answering_all: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """With --json the strings keep their content, in JSON's own escapes."""
+def test_json_keeps_the_content_of_strings(
+    answering_all: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In JSON's own escapes."""
     assert main(("queues", "--json", "--url", answering_all)) == 0
 
     shown = capfd.readouterr().out

@@ -21,8 +21,8 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust
 
 
-def test_waiting(run: Run, emulator: Emulator) -> None:
-    """It ends at once when all is well, and with status 1 when it takes too long."""
+def test_wait_ends_once_all_is_well(run: Run, emulator: Emulator) -> None:
+    """With status 1 when it takes too long."""
     emulator.queue("pull").add(b"work")
 
     assert run("wait --empty other") == Done(0, "", "")
@@ -83,8 +83,9 @@ def test_an_answer_that_breaks_off(run: Run, order: str) -> None:
     assert done.err.count("\n") == 1
 
 
-def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is not there and an address that is not valid are reported."""
+def test_a_wrong_address_and_a_missing_server_are_reported(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "start one with `pullqueue serve`" in run("queues --url 127.0.0.1:9").err
     for address in (
         *("ftp://x", "localhost", "localhost:x", ":1", "//h:1"),
@@ -98,8 +99,8 @@ def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", ["elsewhere", "console"])
-def test_something_else_answers(run: Run, server: Server, path: str) -> None:
-    """Routes that the server does not have are not ours, whatever it is that answers."""
+def test_another_kind_of_server_is_reported(run: Run, server: Server, path: str) -> None:
+    """Whatever it is that answers for the routes."""
     url = f"{server.url}/{path}"
     done = run("queues --url", f"{url}/")
 
@@ -234,8 +235,8 @@ def test_spans_that_no_clock_advances_by(run: Run, span: str, problem: str) -> N
     assert problem in done.err
 
 
-def test_a_missing_argument(run: Run) -> None:
-    """Its values are listed one per line, indented with spaces."""
+def test_a_missing_argument_lists_its_values(run: Run) -> None:
+    """One per line, indented with spaces."""
     assert run("faults add").err.splitlines()[-5:] == [
         "pullqueue: Missing argument 'KIND'. Choose from:",
         "    fail,",
@@ -245,8 +246,7 @@ def test_a_missing_argument(run: Run) -> None:
     ]
 
 
-def test_a_full_disk(server: Server) -> None:
-    """Output that cannot be written is reported in one line."""
+def test_a_full_disk_is_reported_in_one_line(server: Server) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [PROGRAM, "queues", "--url", server.url],
@@ -260,8 +260,8 @@ def test_a_full_disk(server: Server) -> None:
     assert done.stderr == "pullqueue: the output cannot be written: no space left on device\n"
 
 
-def test_watching(server: Server) -> None:
-    """--watch shows the statistics again and again; Ctrl-C ends it with status 0."""
+def test_watch_repeats_the_statistics_until_ctrl_c(server: Server) -> None:
+    """The status is 0."""
     order = ["queues", "--watch", "--interval", "0.1", "--json", "--url", server.url]
     with subprocess.Popen([PROGRAM, *order], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -293,8 +293,8 @@ def test_commands_that_are_not_there(run: Run) -> None:
     assert run("--nope").status == run("tasks delete pull").status == 2
 
 
-def test_help_and_version(run: Run) -> None:
-    """`help` shows what `--help` shows, of any command; the commands are in sections."""
+def test_help_shows_what_the_option_shows_of_any_command(run: Run) -> None:
+    """The commands are in sections."""
     assert run("help").out == run("--help").out
     assert run("help tasks list").out == run("tasks list --help").out
     assert run("help tasks nope").status == run("help nope").status == 2
@@ -319,8 +319,8 @@ def test_help_and_version(run: Run) -> None:
         ("queues --nope", 2),
     ],
 )
-def test_errors_as_json(run: Run, order: str, status: int) -> None:
-    """With --json an error is one JSON object on standard error, with the exit status."""
+def test_json_makes_an_error_one_object(run: Run, order: str, status: int) -> None:
+    """On standard error, with the exit status."""
     done = run(order, "--json")
     error = json.loads(done.err)["error"]
 
@@ -329,17 +329,15 @@ def test_errors_as_json(run: Run, order: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(run: Run, shell: str) -> None:
-    """Each shell gets a script."""
+def test_each_shell_gets_a_completion_script(run: Run, shell: str) -> None:
     assert "_PULLQUEUE_COMPLETE" in run("completion", shell).out
 
 
 # A completion ends without closing its connections.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_completion_of_queues(
+def test_completion_offers_queues_and_tasks_of_the_server(
     run: Run, emulator: Emulator, offered: Callable[..., list[str]]
 ) -> None:
-    """The names of the running server's queues are offered, and those of their tasks."""
     emulator.queue("pull").add(name="task-1", tag="books")
     emulator.queue("pull").add(tag="books")
     run("faults add fail purge")

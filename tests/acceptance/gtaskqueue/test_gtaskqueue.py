@@ -29,8 +29,7 @@ def run(server: Server) -> Run:
 
 
 @pytest.mark.parametrize("dashes", ["-", "--"])
-def test_the_queue(run: Run, queue: Queue, dashes: str) -> None:
-    """Its name is shown, and its statistics if they are asked for."""
+def test_getqueue_shows_statistics_if_asked(run: Run, queue: Queue, dashes: str) -> None:
     queue.add(b"work")
 
     with_stats = json.loads(run("getqueue", f"{dashes}get_stats").stdout)
@@ -41,8 +40,7 @@ def test_the_queue(run: Run, queue: Queue, dashes: str) -> None:
     assert "stats" not in without
 
 
-def test_tasks(run: Run, queue: Queue) -> None:
-    """Listed, shown, leased and deleted."""
+def test_tasks_are_listed_shown_leased_and_deleted(run: Run, queue: Queue) -> None:
     queue.add(b"one", name="a", tag="t")
     queue.add(b"two", name="b")
 
@@ -57,8 +55,8 @@ def test_tasks(run: Run, queue: Queue) -> None:
     assert "The task name is invalid." in again.stderr
 
 
-def test_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that enforces the acl gets it from a flag, or from the variable in the help."""
+def test_an_enforced_acl_gets_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a flag, or from the variable in the help."""
     acl = "acl: [{user_email: worker@example.com}]"
     emulator = Emulator.from_text(f"queue: [{{name: pull, mode: pull, {acl}}}]")
     with Server(emulator, acl=True) as server:
@@ -74,8 +72,7 @@ def test_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "GTASKQUEUE_ACCESS_TOKEN" in CliRunner().invoke(gtaskqueue, ["leasetask", "-h"]).stdout
 
 
-def test_a_long_payload(run: Run, queue: Queue) -> None:
-    """Only as much of it is shown as was asked for."""
+def test_a_long_payload_is_cut_as_asked(run: Run, queue: Queue) -> None:
     queue.add(b"0123456789")
 
     leased = run("leasetask", "--payload_size_to_display=4")
@@ -83,8 +80,8 @@ def test_a_long_payload(run: Run, queue: Queue) -> None:
     assert json.loads(leased.stdout)["items"][0]["payloadBase64"] == "MDEy(12 more bytes)"
 
 
-def test_clearing(run: Run, queue: Queue) -> None:
-    """A hundred tasks are deleted, or as many as was asked for, leased or not."""
+def test_clear_deletes_a_hundred_tasks_or_as_many_as_asked(run: Run, queue: Queue) -> None:
+    """Leased or not."""
     for place in range(230):
         queue.add(b"work", name=f"n{place}")
     queue.lease_tasks(60, 3)
@@ -130,8 +127,8 @@ def test_flags_before_the_command(server: Server, queue: Queue) -> None:
     assert json.loads(done.stdout)["id"] == "a"
 
 
-def test_without_flags() -> None:
-    """Project and queue have Google's defaults, and files with keys are not read."""
+def test_project_and_queue_have_defaults() -> None:
+    """They are Google's, and files with keys are not read."""
     with Server(Emulator.from_text("queue: [{name: myqueue, mode: pull}]")) as server:
         done = CliRunner().invoke(
             gtaskqueue,
@@ -142,8 +139,9 @@ def test_without_flags() -> None:
     assert json.loads(done.stdout)["id"] == "projects/s~default/taskqueues/myqueue"
 
 
-def test_the_log(run: Run, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
-    """Every call is logged at the level DEBUG."""
+def test_the_log_has_every_call_at_debug(
+    run: Run, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("DEBUG")
 
     assert run("listtasks", "--log_level=DEBUG").exit_code == 0
@@ -151,8 +149,8 @@ def test_the_log(run: Run, queue: Queue, caplog: pytest.LogCaptureFixture) -> No
     assert caplog.messages[0].startswith("GET http://")
 
 
-def test_help() -> None:
-    """A command's flags are shown, and those that are not Google's are marked."""
+def test_help_marks_flags_that_are_not_of_google() -> None:
+    """The flags of a command are shown."""
     shown = CliRunner().invoke(gtaskqueue, ["help", "leasetask"])
     same = CliRunner().invoke(gtaskqueue, ["leasetask", "--help"])
     unknown = CliRunner().invoke(gtaskqueue, ["help", "lease"])
@@ -166,8 +164,7 @@ def test_help() -> None:
     assert 'there is no command "lease": use one of clear, ' in unknown.stderr
 
 
-def test_no_server(run: Run) -> None:
-    """What went wrong is reported in one line, with what to do."""
+def test_a_missing_server_is_one_line_that_says_what_to_do(run: Run) -> None:
     done = run("getqueue", "--api_host=http://127.0.0.1:9")
     nowhere = run("getqueue", "--api_host=localhost")
 
@@ -179,8 +176,9 @@ def test_no_server(run: Run) -> None:
     assert '"localhost" is not a valid address: use' in nowhere.stderr
 
 
-def test_another_server(run: Run, server: Server) -> None:
-    """What has no task queues is distinguished from a queue that is not there."""
+def test_a_server_without_task_queues_is_told_from_a_missing_queue(
+    run: Run, server: Server
+) -> None:
     done = run("getqueue", f"--api_host={server.url}/console")
 
     assert done.exit_code == 1

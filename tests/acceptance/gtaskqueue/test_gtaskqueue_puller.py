@@ -108,8 +108,10 @@ def test_a_program_that_does_not_end_well(
     assert queue.get_task("a").retry_count == 1
 
 
-def test_a_long_program(pull: Pull, queue: Queue, tmp_path: Path) -> None:
-    """Its lease is extended as long as it runs, so that it runs once."""
+def test_a_lease_is_extended_as_long_as_its_program_runs(
+    pull: Pull, queue: Queue, tmp_path: Path
+) -> None:
+    """So that it runs once."""
     queue.add(b"work", name="a")
 
     def kinds() -> list[str]:
@@ -148,8 +150,10 @@ def test_a_lease_that_was_lost(pull: Pull, queue: Queue, tmp_path: Path) -> None
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_several_at_once(pull: Pull, queue: Queue, tmp_path: Path) -> None:
-    """As many programs run side by side as was asked for: each waits until all have begun."""
+def test_as_many_programs_as_asked_for_run_side_by_side(
+    pull: Pull, queue: Queue, tmp_path: Path
+) -> None:
+    """Each waits until all have begun."""
     for _ in range(4):
         queue.add(b"work")
 
@@ -176,7 +180,7 @@ class TestPace:
             (["--timeout_secs_for_next_lease_request=0.1"], False, 60),
         ],
     )
-    def test_when_to_lease(
+    def test_tasks_are_leased_once_programs_have_ended(
         self,
         pull: Pull,
         queue: Queue,
@@ -186,7 +190,7 @@ class TestPace:
         waits: bool,
         waiting_seconds: float,
     ) -> None:
-        """When all programs have ended, or few enough are left, or one ended long enough ago."""
+        """All, or so many that few enough are left, or one long enough ago."""
         for name in ("first", "second", "third"):
             queue.add(name, name=name)
         program = self.PROGRAM.format(file=str(tmp_path / "third"), seconds=waiting_seconds)
@@ -208,8 +212,10 @@ class TestPace:
         assert leases[2] - leases[0] >= 500_000
 
 
-def test_a_log_file(queue: Queue, queue_flags: list[str], tmp_path: Path) -> None:
-    """What goes wrong is logged there, and not on standard error."""
+def test_a_log_file_gets_what_goes_wrong(
+    queue: Queue, queue_flags: list[str], tmp_path: Path
+) -> None:
+    """Standard error does not."""
     queue.add(b"work", name="a")
     file = tmp_path / "puller.log"
     program = [f"--executable_binary={shell('exit 3')}", "--sleep_before_next_poll_secs=0.05"]
@@ -227,8 +233,9 @@ def test_a_log_file(queue: Queue, queue_flags: list[str], tmp_path: Path) -> Non
     )
 
 
-def test_stopping(queue: Queue, queue_flags: list[str]) -> None:
-    """A signal ends the programs and releases their tasks at once."""
+def test_a_signal_ends_programs_and_releases_their_tasks(
+    queue: Queue, queue_flags: list[str]
+) -> None:
     queue.add(b"work", name="a")
     sleeper = "--executable_binary=sh -c 'exec sleep 60'"
     with subprocess.Popen(

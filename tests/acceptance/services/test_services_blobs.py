@@ -101,8 +101,8 @@ def test_an_upload_is_refused_with_the_reason(app: tuple[str, str]) -> None:
     assert message == "the upload has 256000 bytes, max_bytes_per_blob of its URL is 1000"
 
 
-def test_mails_are_listed(app: tuple[str, str]) -> None:
-    """By the command, until a reset of the services."""
+def test_mails_are_listed_until_services_are_reset(app: tuple[str, str]) -> None:
+    """By the command."""
     upload(requests.get(app[0], timeout=60).text)
     command = (sys.executable, "-m", "pullqueue")
     where = ("--url", app[1])
