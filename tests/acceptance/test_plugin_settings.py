@@ -77,7 +77,7 @@ def test_without_a_file_there_is_the_default_queue(run: Run) -> None:
 
 
 def test_ini_options_apply_unless_a_marker_says_none(run: Run, pytester: pytest.Pytester) -> None:
-    """The file is relative to theirs; None stands for the default."""
+    """The file is relative to theirs; None is the default."""
     pytester.mkdir("app").joinpath("queue.yaml").write_text("queue: [{name: mine, mode: pull}]")
     pytester.path.joinpath("queue.yaml").write_text(PULL_QUEUE)
     pytester.makeini(

@@ -304,7 +304,7 @@ def test_a_step_of_the_clock_sends_what_has_become_due(app: PushApp) -> None:
 
 
 @pytest.mark.parametrize("released", [True, False])
-def test_a_stop_lets_an_attempt_end_or_run_again(
+def test_an_attempt_ends_after_a_stop_or_runs_again(
     app: PushApp,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

@@ -8,8 +8,8 @@ from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "::1"])
-def test_this_machine(host: str) -> None:
-    """Every address of 127.0.0.0/8, ::1 and localhost are this machine."""
+def test_every_loopback_address_is_this_machine(host: str) -> None:
+    """127.0.0.0/8, ::1 and localhost."""
     assert is_loopback(host)
 
 

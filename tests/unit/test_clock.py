@@ -71,8 +71,8 @@ class TestManualClock:
         assert clock.now() == clock.now() == START
 
     @pytest.mark.parametrize("step", [90, 90.0, timedelta(seconds=90)])
-    def test_it_advances(self, step: float | timedelta) -> None:
-        """It moves by seconds or a timedelta, and returns the new time."""
+    def test_it_moves_by_seconds_or_a_timedelta(self, step: float | timedelta) -> None:
+        """And returns the new time."""
         clock = ManualClock()
 
         moved = clock.advance(step)

@@ -30,8 +30,8 @@ def test_the_docstring_is_the_default_message() -> None:
     assert str(errors.TransientError("other")) == "other"
 
 
-def test_facts_are_attributes() -> None:
-    """What an error is about can be read without parsing its message."""
+def test_the_facts_of_an_error_are_attributes() -> None:
+    """Nobody has to parse its message."""
     error = errors.OverQuotaError("full", limit_bytes=5, needed_bytes=6)
     taken = errors.TaskAlreadyExistsError(queue_name="q", task_name="t")
 

@@ -48,8 +48,10 @@ def test_times_are_aware_datetimes(task: Task) -> None:
         (3, 1, TaskState.RUNNING),
     ],
 )
-def test_state(task: Task, retry_count: int, finished: int | None, state: TaskState) -> None:
-    """A task is available from its eta on; before that, a push task runs until its attempt ends."""
+def test_a_task_is_available_from_its_eta_on(
+    task: Task, retry_count: int, finished: int | None, state: TaskState
+) -> None:
+    """Before that, a push task runs until its attempt ends."""
     waiting = task._replace(retry_count=retry_count)
     if finished is not None:
         attempts = AttemptRecord(finished=finished)

@@ -162,7 +162,9 @@ def test_seed_adds_the_tasks_of_a_yaml_file(run: Run, tmp_path: Path, emulator: 
     assert emulator.queue("other").list_tasks()[0].payload == b"\xff"
 
 
-def test_seed_gives_push_tasks_their_requests(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+def test_seed_adds_push_tasks_with_their_requests(
+    run: Run, tmp_path: Path, emulator: Emulator
+) -> None:
     """A push task without one has the default request."""
     file = tmp_path / "seed.yaml"
     request = "{url: /mail, method: PUT, headers: [[X-Mine, '7']], target: worker}"

@@ -176,7 +176,7 @@ def test_a_missing_server_is_one_line_that_says_what_to_do(run: Run) -> None:
     assert '"localhost" is not a valid address: use' in nowhere.stderr
 
 
-def test_a_server_without_task_queues_is_told_from_a_missing_queue(
+def test_a_server_without_task_queues_is_distinguished_from_a_missing_queue(
     run: Run, server: Server
 ) -> None:
     done = run("getqueue", f"--api_host={server.url}/console")

@@ -95,8 +95,9 @@ def test_tasks_are_filtered_and_sorted(console: ConsoleClient, state: ServerStat
     assert re.findall('<tr id="row-(.*?)"', page) == ["4", "2"]
 
 
-def test_all_that_match(console: ConsoleClient, state: ServerState) -> None:
-    """The filter of the page says which tasks an action is for."""
+def test_the_filter_of_the_page_says_which_tasks_an_action_is_for(
+    console: ConsoleClient, state: ServerState
+) -> None:
     queue = state.emulator.queue("once")
     queue.add_many([NewTask(name=f"n{n}", tag=f"t{n % 2}") for n in range(6)])
     queue.lease_tasks(60, 2)
@@ -175,8 +176,8 @@ def test_tasks_of_a_tag_are_leased(console: ConsoleClient, state: ServerState) -
     assert [task.tag for task in queue.list_tasks()] == [None, "t", "t", "t"]
 
 
-def test_leases_without_tasks(console: ConsoleClient, state: ServerState) -> None:
-    """The reason is shown: there is none, or too many leases were requested."""
+def test_a_lease_of_no_task_shows_its_reason(console: ConsoleClient, state: ServerState) -> None:
+    """There is none, or too many leases were requested."""
     assert "No task was leased: none is available." in console.send("/queues/pull/lease")
     state.emulator.queue("pull").add()
 
@@ -308,8 +309,7 @@ def test_the_page_after_a_form(console: ConsoleClient, back: str, page: str) -> 
     assert sent.headers["Location"].startswith(page)
 
 
-def test_nothing_is_selected(console: ConsoleClient) -> None:
-    """The page says what to do."""
+def test_an_action_on_nothing_selected_says_what_to_do(console: ConsoleClient) -> None:
     page = console.send("/change", action="delete")
 
     assert "No task is selected: select some, or all that match." in page
@@ -339,8 +339,9 @@ def test_a_fault_on_several_queues(console: ConsoleClient, state: ServerState) -
     state.emulator.queue("pull").add()
 
 
-def test_faults_are_removed(console: ConsoleClient, state: ServerState) -> None:
-    """One by its number, or all at once."""
+def test_faults_are_removed_by_number_or_all_at_once(
+    console: ConsoleClient, state: ServerState
+) -> None:
     for _ in range(3):
         console.send("/faults", kind="fail", call="add", error="TransientError")
 

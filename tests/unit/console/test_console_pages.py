@@ -164,8 +164,10 @@ def test_release_after_the_last_lease(console: ConsoleClient, state: ServerState
         state.emulator.queue("pull").lease_tasks(60, 1)
 
 
-def test_a_large_payload(console: ConsoleClient, state: ServerState) -> None:
-    """A megabyte fits into the form, one byte more is refused by the engine, with its reason."""
+def test_a_payload_of_a_megabyte_fits_into_the_form(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """One byte more is refused by the engine, with its reason."""
     console.send("/queues/pull/add", payload="x" * 2**20, name="big")
     refused = console.send("/queues/pull/add", payload="x" * (2**20 + 1), name="bigger")
 
@@ -189,9 +191,11 @@ def test_a_large_payload(console: ConsoleClient, state: ServerState) -> None:
         ("/exhausted?offset=100", "1\N{EN DASH}1 of 1"),
     ],
 )
-def test_pages_of_tasks(console: ConsoleClient, state: ServerState, path: str, span: str) -> None:
-    """The address has size and offset; after the last task, the last page is shown: those who
-    delete all tasks of the last page stay at the end.
+def test_the_address_has_size_and_offset_of_the_page(
+    console: ConsoleClient, state: ServerState, path: str, span: str
+) -> None:
+    """After the last task, the last page is shown: those who delete all tasks of the last page stay
+    at the end.
     """
     state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
 
@@ -230,8 +234,7 @@ def test_a_filter_keeps_the_order(shown: ConsoleClient) -> None:
     assert '<input type="hidden" name="order" value="desc">' in overview
 
 
-def test_a_large_snapshot() -> None:
-    """A file larger than other requests may be is loaded nevertheless."""
+def test_a_snapshot_larger_than_other_requests_is_loaded() -> None:
     console = console_of(Limits(rest_body_bytes=2000))
     console.state.emulator.queue("pull").add(b"x" * 2000)
     saved = console.http.get("/_emulator/snapshot").data
@@ -259,8 +262,10 @@ def test_a_request_names_its_caller_and_hides_credentials() -> None:
     assert granted.count("(not recorded: it may contain credentials, or was dropped") == 2
 
 
-def test_payload_views(console: ConsoleClient, state: ServerState) -> None:
-    """JSON, text and hexadecimal, the best first; bytes only as hexadecimal."""
+def test_a_payload_is_shown_as_json_text_or_hexadecimal(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """The best first; bytes only as hexadecimal."""
     state.emulator.queue("pull").add(b'{"a":1}', name="json")
     state.emulator.queue("pull").add(b"\xff\x00A", name="bytes")
 
@@ -290,8 +295,8 @@ def test_long_json_is_folded(console: ConsoleClient, state: ServerState) -> None
     assert 'data-copy="/wA="' in console.page("/queues/pull/tasks/bytes")
 
 
-def test_the_server(shown: ConsoleClient) -> None:
-    """Its page says what runs where, and how it was started."""
+def test_the_page_of_the_server_says_what_runs_where(shown: ConsoleClient) -> None:
+    """And how it was started."""
     page = shown.text("/server")
 
     for text in (
@@ -304,9 +309,9 @@ def test_the_server(shown: ConsoleClient) -> None:
         assert text in page
 
 
-def test_who_did_it(console: ConsoleClient) -> None:
-    """The history of a task names interface and client, and links to the request, which links to
-    the task; the list of requests says what each led to, and is filtered.
+def test_the_history_of_a_task_names_who_did_it(console: ConsoleClient) -> None:
+    """It names interface and client, and links to the request, which links to the task; the list of
+    requests says what each led to, and is filtered.
     """
     path = f"{QUEUES}/pull/tasks"
     agent = {"User-Agent": "shop/1.0"}
@@ -430,8 +435,7 @@ def test_release_of_all_is_of_the_leased(
     assert text in console.send("/change", action="release", **fields)
 
 
-def test_payloads_are_downloads(shown: ConsoleClient) -> None:
-    """They come as files of bytes, which no browser runs."""
+def test_payloads_are_files_of_bytes_that_no_browser_runs(shown: ConsoleClient) -> None:
     answer = shown.get("/queues/pull/tasks/a/payload")
 
     assert answer.data == b'{"a": "<b>&"}'
@@ -439,8 +443,10 @@ def test_payloads_are_downloads(shown: ConsoleClient) -> None:
     assert answer.headers["Content-Disposition"] == 'attachment; filename="a"'
 
 
-def test_an_exhausted_task(console: ConsoleClient, state: ServerState) -> None:
-    """Its page says that it was exhausted, as a warning, and shows what it was at its end."""
+def test_the_page_of_an_exhausted_task_shows_its_end(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """As a warning, with what the task was at its end."""
     queue = state.emulator.queue("pull")
     queue.add(b"x" * 300, name="heavy", tag="stone")
     for _ in range(2):
@@ -458,8 +464,10 @@ def test_an_exhausted_task(console: ConsoleClient, state: ServerState) -> None:
     assert console.get("/queues/pull/tasks/heavy/payload").data == b"x" * 300
 
 
-def test_a_deleted_task(console: ConsoleClient, state: ServerState) -> None:
-    """A deleted task is not reported as exhausted, nor one whose name was exhausted before."""
+def test_a_deleted_task_is_not_reported_as_exhausted(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """Nor one whose name was exhausted before."""
     queue = state.emulator.queue("pull")
     queue.delete_tasks("a")
     queue.free_names()

@@ -64,7 +64,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_contrast(theme: str) -> None:
+def test_colours_have_enough_contrast(theme: str) -> None:
     """Text has 4.5 to 1 on its ground, controls and charts 3 to 1: WCAG AA, in both themes."""
     css = (files("pullqueue.console") / "static" / "console.css").read_text("utf-8")
     light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
@@ -78,8 +78,8 @@ def test_contrast(theme: str) -> None:
                 assert contrast(colours[front], colours[ground]) >= least, (front, ground)
 
 
-def test_spans_and_times() -> None:
-    """Two units at most, and words for what is past, present and to come."""
+def test_spans_and_times_have_at_most_two_units() -> None:
+    """And words for what is past, present and to come."""
     assert [span(value) for value in (None, 0, 0.2, 59, 60, 3725, 90000, 86_400 * 9)] == [
         "–",  # noqa: RUF001 - the dash is meant
         "0 s",
@@ -101,8 +101,7 @@ def test_spans_and_times() -> None:
     assert between(one, other) == "1 min 30 s"
 
 
-def test_sizes_and_numbers() -> None:
-    """Bytes in a unit that suits them; thousands apart."""
+def test_sizes_have_a_unit_that_suits_and_numbers_are_grouped() -> None:
     assert [size(value) for value in (0, 1023, 1024, 1_500_000, 5 * 2**30)] == [
         "0 B",
         "1023 B",
@@ -113,8 +112,8 @@ def test_sizes_and_numbers() -> None:
     assert number(1234567) == "1\N{NARROW NO-BREAK SPACE}234\N{NARROW NO-BREAK SPACE}567"
 
 
-def test_payload_forms() -> None:
-    """JSON is indented, text is text, all can be seen as hexadecimal digits."""
+def test_payloads_are_indented_json_text_or_digits() -> None:
+    """All can be seen as hexadecimal digits."""
     assert list(build_views(Bytes.of(b'{"a":1}'))) == ["json", "text", "hex"]
     assert list(build_views(Bytes.of(b"text"))) == ["text", "hex"]
     assert list(build_views(Bytes.of(b"\xff"))) == ["hex"]
@@ -138,8 +137,8 @@ FLOW = {
 }
 
 
-def test_charts() -> None:
-    """Each line has the numbers of tasks per minute; one that stays is one step."""
+def test_charts_draw_the_tasks_per_minute() -> None:
+    """A number that stays is one step."""
     chart = build_chart(FLOW, NOW_USEC, "60")
 
     assert chart.ceiling == 4
@@ -214,8 +213,7 @@ def test_the_axis_of_a_chart(highest: int, ceiling: int) -> None:
         ("events_kept", 1000, "1\N{NARROW NO-BREAK SPACE}000"),
     ],
 )
-def test_limits_have_units(name: str, value: int | None, text: str) -> None:
-    """The name of a limit says what it counts."""
+def test_the_name_of_a_limit_says_what_it_counts(name: str, value: int | None, text: str) -> None:
     assert limit(value, name) == text
 
 

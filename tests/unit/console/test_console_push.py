@@ -46,15 +46,15 @@ def console() -> Iterator[Console]:
             console.state.delivery.stop()
 
 
-def test_an_empty_queue(console: Console) -> None:
-    """Its page has a command that adds a push task."""
+def test_the_page_of_an_empty_queue_shows_how_to_add_a_task(console: Console) -> None:
+    """A command that adds a push task."""
     command = '<code>pullqueue tasks add mail --request "POST /path"</code>'
 
     assert command in console.page("/queues/mail")
 
 
-def test_a_queue(console: Console) -> None:
-    """It shows rate, bucket, concurrency and the statuses of the latest attempts, with links."""
+def test_the_page_of_a_queue_shows_its_settings_and_statuses(console: Console) -> None:
+    """Rate, bucket, concurrency, and the statuses of the latest attempts, with links."""
     queue = console.emulator.queue("mail")
     queue.add(name="done")
     queue.add(name="failing", request=HttpRequest("/status/503"))
@@ -72,8 +72,7 @@ def test_a_queue(console: Console) -> None:
     assert "done" not in re.findall('id="task-(.*?)"', page)
 
 
-def test_queues(console: Console) -> None:
-    """Running tasks are counted with the leased ones, those that are retried with the scheduled."""
+def test_running_tasks_count_as_leased_and_retried_as_scheduled(console: Console) -> None:
     queue = console.emulator.queue("mail")
     queue.add(name="failing", request=HttpRequest("/status/503"))
     console.run("failing")
@@ -98,8 +97,8 @@ def test_a_rate_that_is_lowered(console: Console) -> None:
     assert "Rate 8/s, 4/s enforced" in console.text("/queues/mail")
 
 
-def test_a_task(console: Console) -> None:
-    """Its page has the request, each attempt with its status and request, and the history."""
+def test_the_page_of_a_task_shows_request_attempts_and_history(console: Console) -> None:
+    """Each attempt has its status and request."""
     request = HttpRequest("/status/500", "PUT", (("X-Mine", "7"), ("X-Other", "8")), "mail")
     console.emulator.queue("mail").add(b"the body", name="a", request=request)
     assert "No attempt yet." in console.page("/queues/mail/tasks/a")
@@ -144,8 +143,8 @@ def test_a_task_is_added(console: Console) -> None:
     assert (task.request, task.payload) == (request, b"[1]")
 
 
-def test_an_exhausted_task(console: Console) -> None:
-    """It is listed with request, end and status of its last attempt, requeued and downloaded."""
+def test_an_exhausted_task_is_listed_requeued_and_downloaded(console: Console) -> None:
+    """With request, end and status of its last attempt."""
     config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
     console.emulator.reconfigure(Emulator.from_text(config).config)
     queue = console.emulator.queue("mail")

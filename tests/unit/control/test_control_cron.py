@@ -265,7 +265,7 @@ class TestRunNow:
             ("/c", 404, 'there is no cron job "/c": use one of first, /b, third'),
         ],
     )
-    def test_an_unknown_job(
+    def test_an_unknown_job_is_refused(
         self, app: PushApp, clock: ManualClock, job: str, status: int, message: str
     ) -> None:
         with serving(app, clock, self.JOBS) as cron:
@@ -273,7 +273,7 @@ class TestRunNow:
 
             assert (refused.status, refused.message) == (status, message)
 
-    def test_an_ambiguous_url(self, app: PushApp, clock: ManualClock) -> None:
+    def test_an_ambiguous_url_is_refused(self, app: PushApp, clock: ManualClock) -> None:
         jobs = self.JOBS.replace("- {url: /b, schedule", "- {url: /b, description: 2nd, schedule")
         with serving(app, clock, jobs) as cron:
             refused = cron.client.post("/cron/run", {"job": "/b"})
@@ -300,7 +300,7 @@ class TestRunNow:
             assert (reply.status, reply.message) == (409, message)
             assert cron.jobs()[0]["last"] is None
 
-    def test_without_a_file(self, clock: ManualClock) -> None:
+    def test_a_server_without_cron_yaml_says_so(self, clock: ManualClock) -> None:
         emulator = Emulator.from_text("queue: []", clock=clock)
         with Server(emulator) as server:
             client = ControlClient(server)

@@ -39,8 +39,8 @@ def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.Mon
     assert not emulator.interceptors
 
 
-def test_faults(control: ControlClient, server: Server) -> None:
-    """They trigger on the app's calls, never on those of the control routes, and can be removed."""
+def test_faults_trigger_on_calls_of_the_app_alone(control: ControlClient, server: Server) -> None:
+    """Never on those of the control routes; they can be removed."""
     control.post("/queues/pull/tasks", {"tasks": [{}]})
     first = control.post("/faults", {"kind": "fail", "call": "lease_tasks", "times": 1}).body
     control.post("/faults", {"kind": "empty_leases", "queues": ["limited"]})
@@ -78,8 +78,9 @@ def test_latency_by_the_clock_of_the_system() -> None:
     )
 
 
-def test_other_faults(control: ControlClient, server: Server) -> None:
-    """Answers that are lost, and calls that take time by the manual clock."""
+def test_faults_lose_answers_and_take_time_of_the_clock(
+    control: ControlClient, server: Server
+) -> None:
     control.post("/faults", {"kind": "lose_response", "call": "add"})
     control.post("/faults", {"kind": "latency", "call": "list_tasks", "seconds": 5})
 

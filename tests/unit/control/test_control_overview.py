@@ -52,8 +52,10 @@ def test_the_summary_has_what_changes_behaviour(control: ControlClient, emulator
     assert "start the server with --push-to" in summary["push"]["kept"]["push"]
 
 
-def test_a_paused_queue(control: ControlClient, emulator: Emulator, clock: ManualClock) -> None:
-    """Its due tasks are neither available nor overdue, until it is resumed."""
+def test_due_tasks_of_a_paused_queue_are_neither_available_nor_overdue(
+    control: ControlClient, emulator: Emulator, clock: ManualClock
+) -> None:
+    """Until it is resumed."""
     emulator.queue("pull").add_many([NewTask(), NewTask()])
     clock.advance(60)
 
@@ -199,8 +201,8 @@ def test_the_flow_per_minute(
     assert last == {"pull": flow["pull"][2:]}
 
 
-def test_the_server(control: ControlClient, server: Server) -> None:
-    """Where it listens, and how it was started."""
+def test_the_overview_says_where_the_server_listens(control: ControlClient, server: Server) -> None:
+    """And how it was started."""
     body = control.get("/server").body
     assert (body["url"], body["grpc"], body["store"], body["auth"]) == (
         *(server.url, None, "memory"),

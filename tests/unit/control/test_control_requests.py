@@ -260,8 +260,10 @@ def test_the_parts_of_a_batch_are_requests_of_their_own(control: ControlClient) 
         ("search=TASKS.GET", [4]),
     ],
 )
-def test_filters_of_requests(control: ControlClient, query: str, numbers: list[int]) -> None:
-    """By queue, task, interface, method, client, status and text, also several at once."""
+def test_requests_are_filtered_by_several_fields_at_once(
+    control: ControlClient, query: str, numbers: list[int]
+) -> None:
+    """Queue, task, interface, method, client, status and text."""
     control.send("POST", TASKS, {**JSON, "id": "t1"})
     worker = {"User-Agent": "Worker/1.0"}
     control.send("POST", f"{TASKS}/lease?leaseSecs=60&numTasks=9", headers=worker)

@@ -30,8 +30,8 @@ from pullqueue.stores import open_store
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 
 
-def test_health_readiness_version(control: ControlClient) -> None:
-    """Both are well when the server answers, and it says which it is."""
+def test_a_server_is_healthy_and_ready_once_it_answers(control: ControlClient) -> None:
+    """It says which it is."""
     assert control.get("/health").body == {"status": "ok"}
     assert control.get("/ready").body == {"ready": True, "reason": None}
     assert control.get("/version").body["version"] == pullqueue.__version__
@@ -89,8 +89,10 @@ def test_not_ready_where_the_largest_task_has_no_room(tmp_path: Path) -> None:
     assert "left, and the largest task needs" in reply.body["reason"]
 
 
-def test_reload(control: ControlClient, queue_yaml: Path, emulator: Emulator) -> None:
-    """Queues are added, changed and disabled, and a disabled one keeps its tasks."""
+def test_a_reload_adds_changes_and_disables_queues(
+    control: ControlClient, queue_yaml: Path, emulator: Emulator
+) -> None:
+    """A disabled one keeps its tasks."""
     emulator.queue("limited").add(name="kept")
     queue_yaml.write_text(
         "queue:\n- name: pull\n  mode: pull\n  retry_parameters: {task_retry_limit: 3}\n"
@@ -106,8 +108,8 @@ def test_reload(control: ControlClient, queue_yaml: Path, emulator: Emulator) ->
     assert control.get("/config").body["loaded"] == "2026-01-01T00:00:00+00:00"
 
 
-def test_a_broken_file(control: ControlClient, queue_yaml: Path) -> None:
-    """It changes nothing, and what is wrong with it is reported until it is repaired."""
+def test_a_broken_file_changes_nothing(control: ControlClient, queue_yaml: Path) -> None:
+    """What is wrong with it is reported until it is repaired."""
     before = control.get("/queues").body
     text = queue_yaml.read_text()
     queue_yaml.write_text("queue:\n- name: a b\n  mode: pull\n")
@@ -125,10 +127,10 @@ def test_a_broken_file(control: ControlClient, queue_yaml: Path) -> None:
     assert control.get("/queues").body == before
 
 
-def test_following_the_file(
+def test_the_file_is_read_when_it_changes_or_on_demand(
     queue_yaml: Path, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is read when it changes and when that is asked for; a broken or missing one is logged."""
+    """A broken or missing one is logged."""
     caplog.set_level(logging.INFO, "pullqueue")
     file = ConfigFile(queue_yaml)
     file.check(emulator, changes=True, now=False)
@@ -212,8 +214,7 @@ def test_following_the_file_while_the_store_fails(
         assert file.problem is None
 
 
-def test_nothing_to_reload(emulator: Emulator) -> None:
-    """A server that came from no file says so."""
+def test_a_server_that_came_from_no_file_has_nothing_to_reload(emulator: Emulator) -> None:
     with Server(emulator) as server:
         control = ControlClient(server)
 
@@ -221,8 +222,8 @@ def test_nothing_to_reload(emulator: Emulator) -> None:
         assert control.get("/config").body["reloadable"] is False
 
 
-def test_the_clock(control: ControlClient) -> None:
-    """It moves forward by seconds or to a time, and never back."""
+def test_the_clock_moves_forward_and_never_back(control: ControlClient) -> None:
+    """By seconds or to a time."""
     assert control.get("/clock").body == {
         "now": "2026-01-01T00:00:00+00:00",
         "manual": True,
@@ -294,10 +295,9 @@ def test_a_signal_during_a_reload(
     assert asked == [True, True]
 
 
-def test_reloads_at_once(
+def test_one_of_reloads_at_once_sees_what_has_changed(
     emulator: Emulator, queue_yaml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of reloads at the same time, just one sees what has changed."""
     file, lock = ConfigFile(queue_yaml), WatchedLock()
     monkeypatch.setattr(file, "_lock", lock)
     queue_yaml.write_text(queue_yaml.read_text() + "- {name: more, mode: pull}\n")
@@ -318,8 +318,8 @@ def test_the_scopes_of_a_token(control: ControlClient) -> None:
     assert sorted(info["scope"].split()) == ["one", "two"]
 
 
-def test_reset(control: ControlClient, server: Server) -> None:
-    """Tasks, names, events, requests and faults are deleted; the clock stays where it is."""
+def test_a_reset_deletes_all_but_the_time(control: ControlClient, server: Server) -> None:
+    """Tasks, names, events, requests and faults."""
     control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}]})
     control.post("/faults", {"kind": "empty_leases"})
     control.post("/clock", {"advance": 5})
@@ -353,8 +353,10 @@ def test_a_reset_keeps_created_queues_on_demand(
         assert control.get("/queues/made").body["queue"]["state"] == "running"
 
 
-def test_throughput(control: ControlClient, emulator: Emulator, clock: ManualClock) -> None:
-    """It is counted from the store, so that several servers return the same numbers."""
+def test_throughput_is_counted_from_the_store(
+    control: ControlClient, emulator: Emulator, clock: ManualClock
+) -> None:
+    """So that several servers return the same numbers."""
     queue = emulator.queue("limited")
     for seconds in (30, 40):
         queue.add_many([NewTask(name=f"leased-{seconds}"), NewTask(), NewTask()])
@@ -368,8 +370,10 @@ def test_throughput(control: ControlClient, emulator: Emulator, clock: ManualClo
     assert shown == {"last_minute": {"added": 3, "leased": 1, "deleted": 4, "exhausted": 1}}
 
 
-def test_metrics(control: ControlClient, server: Server) -> None:
-    """Prometheus can read the numbers of queues and requests, without attempts of push tasks."""
+def test_metrics_have_the_numbers_of_queues_and_requests(
+    control: ControlClient, server: Server
+) -> None:
+    """For Prometheus, without attempts of push tasks."""
     control.post("/queues/pull/tasks", {"tasks": [{}, {}]})
     control.post("/queues/pull/lease")
     requests.get(f"{server.url}{QUEUE}", timeout=60)
@@ -396,8 +400,8 @@ def test_metrics(control: ControlClient, server: Server) -> None:
     assert samples["pullqueue_info", pullqueue.__version__] == 1
 
 
-def test_verbs_in_metrics(control: ControlClient, server: Server) -> None:
-    """However many verbs clients make up, they are one series."""
+def test_unknown_verbs_are_one_series_in_metrics(control: ControlClient, server: Server) -> None:
+    """However many clients make up."""
     for number in range(10):
         requests.request(f"VERB{chr(65 + number)}", f"{server.url}{QUEUE}", timeout=60)
 

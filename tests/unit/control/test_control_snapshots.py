@@ -53,8 +53,8 @@ BAD_PUSH: tuple[dict[str, object], ...] = (
 """Requests and attempts that no push task can have."""
 
 
-def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
-    """What was saved is there again after a reset: tasks, leases, names, exhausted tasks."""
+def test_a_snapshot_restores_all_after_a_reset(control: ControlClient, clock: ManualClock) -> None:
+    """Tasks, leases, names, exhausted tasks."""
     control.post("/queues/pull/tasks", {"tasks": [{"name": "held"}, {"name": "gone"}]})
     control.post("/queues/pull/lease", {"lease_seconds": 100})
     control.post("/queues/pull/change", {"action": "delete", "tasks": ["gone"]})
@@ -109,10 +109,10 @@ def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
         ),
     ],
 )
-def test_bad_snapshots(
+def test_a_bad_snapshot_is_refused_whole(
     control: ControlClient, query: str, change: dict[str, object], message: str
 ) -> None:
-    """They are refused whole, and what is there stays."""
+    """What is there stays."""
     control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
     saved = control.get("/snapshot").body
 
@@ -317,8 +317,10 @@ def test_a_snapshot_of_a_later_time(control: ControlClient, emulator: Emulator) 
     assert control.get("/queues/pull/tasks/one").body["task"]["state"] == "available"
 
 
-def test_queues_in_snapshots(control: ControlClient, emulator: Emulator) -> None:
-    """Pauses, queues made at run time and deleted queues are saved and loaded."""
+def test_snapshots_keep_pauses_and_queues_made_at_run_time(
+    control: ControlClient, emulator: Emulator
+) -> None:
+    """And deleted queues."""
     made = QueueSettings(name="made", mode=QueueMode.PULL, tombstone_seconds=60)
     emulator.create_queue(made).add(b"work", name="one")
     emulator.create_queue(QueueSettings(name="deleted", mode=QueueMode.PULL))

@@ -72,7 +72,7 @@ def test_the_deadline_of_a_running_attempt(control: ControlClient, emulator: Emu
     assert control.get(path).body["events"][1]["until"] is None
 
 
-def test_adding(control: ControlClient, emulator: Emulator) -> None:
+def test_tasks_are_added_with_every_field(control: ControlClient, emulator: Emulator) -> None:
     """Text, bytes, tags, names, an eta and a countdown; a taken name fails alone."""
     added = control.post(
         TASKS,
@@ -226,8 +226,7 @@ def test_the_end_of_a_lease(control: ControlClient, clock: ManualClock) -> None:
     assert stale.message.startswith('task "a" of queue "pull" is not leased by the caller')
 
 
-def test_purging(control: ControlClient) -> None:
-    """The tasks of one queue."""
+def test_a_purge_deletes_the_tasks_of_one_queue(control: ControlClient) -> None:
     control.post(TASKS, {"tasks": [{}, {}]})
 
     assert control.post("/queues/pull/purge").body == {"deleted": 2}
@@ -296,8 +295,10 @@ def test_a_body_that_is_not_json(control: ControlClient, body: bytes) -> None:
     assert reply.body["error"]["message"].startswith("the body is not JSON: ")
 
 
-def test_an_exhausted_task(control: ControlClient, emulator: Emulator) -> None:
-    """It is returned as it was at its end, until another task of its name was deleted."""
+def test_an_exhausted_task_is_returned_as_it_was_at_its_end(
+    control: ControlClient, emulator: Emulator
+) -> None:
+    """Until another task of its name was deleted."""
     queue = emulator.queue("limited")
     queue.add(b"work", name="a")
     queue.lease_tasks(0, 1)

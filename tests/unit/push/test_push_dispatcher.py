@@ -92,11 +92,10 @@ class TestWhatMayStart:
         assert names(Dispatcher(emulator).startable(other, 2)) == ["first", "second"]
         assert names(Dispatcher(emulator).startable(other, 9)) == ["first", "second", "third"]
 
-    def test_tokens(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
-        """At most bucket_size tasks start at once, then `rate` a second; retries take tokens too.
-
-        The tokens are the emulator's: another dispatcher finds as many.
-        """
+    def test_a_bucket_of_tasks_starts_at_once_then_rate_a_second(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """Retries take tokens, too; another dispatcher of the emulator finds as many."""
         add(web, *"abcdef")
         dispatcher = Dispatcher(emulator)
         for name in "abc":
@@ -108,8 +107,9 @@ class TestWhatMayStart:
         clock.advance(60)
         assert len(dispatcher.startable(web, 9)) == 2
 
-    def test_slots(self, emulator: Emulator, web: Queue) -> None:
-        """No more attempts of a queue run at once than max_concurrent_requests."""
+    def test_no_more_attempts_run_at_once_than_max_concurrent_requests(
+        self, emulator: Emulator, web: Queue
+    ) -> None:
         add(web, *"abc")
         dispatcher = Dispatcher(emulator)
         first = started(dispatcher, web, "a")
@@ -139,8 +139,10 @@ class TestWhatMayStart:
         dispatcher.release(web.get_task("c"))
         assert Dispatcher(emulator).allowance(web) == 2  # one token of three is used
 
-    def test_without_rates(self, emulator: Emulator, web: Queue) -> None:
-        """Neither tokens nor slots limit a dispatcher without `rates`."""
+    def test_a_dispatcher_without_rates_is_not_limited(
+        self, emulator: Emulator, web: Queue
+    ) -> None:
+        """Neither by tokens nor by slots."""
         add(web, *"abcdef")
 
         assert len(Dispatcher(emulator, rates=False).startable(web, 9)) == 6
@@ -158,8 +160,9 @@ class TestWhatMayStart:
         assert found == [[]] * 5
         assert dispatcher.startable(other, 9) == []
 
-    def test_a_running_task(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
-        """A clock that is moved past the end of its lease does not start it a second time."""
+    def test_a_clock_past_the_lease_does_not_start_a_task_twice(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
         add(other, "a")
         dispatcher = Dispatcher(emulator, lease_seconds=30)
         running = started(dispatcher, other, "a")
@@ -169,8 +172,9 @@ class TestWhatMayStart:
         assert dispatcher.run_now(other.get_task("a")) is None
         assert dispatcher.finish(running, OK).outcome == "succeeded"
 
-    def test_after_a_crash(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
-        """The lease of an attempt that was never finished ends, and the task starts again."""
+    def test_a_task_starts_again_once_a_crashed_attempt_lost_its_lease(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
         add(other, "a")
         started(Dispatcher(emulator, lease_seconds=30), other, "a")
         dispatcher = Dispatcher(emulator)
@@ -197,8 +201,9 @@ class TestWhatMayStart:
 
 
 class TestWhenMoreMayStart:
-    def test_by_eta(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
-        """Where tokens are left, when the next task becomes due."""
+    def test_the_next_task_starts_at_its_eta_where_tokens_are_left(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
         add(other, "now")
         dispatcher = Dispatcher(emulator)
 
@@ -206,8 +211,10 @@ class TestWhenMoreMayStart:
         add(other, "later", eta=clock.now() + timedelta(seconds=7))
         assert dispatcher.next_usec(other) == clock.now_usec() + 7_000_000
 
-    def test_by_rate(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
-        """Where none is left, when the next one comes, for a task that is due or becomes due."""
+    def test_the_next_task_starts_when_a_token_comes(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """Where none is left; the task is due or becomes due."""
         dispatcher = Dispatcher(emulator)
         add(web, *"abc")
         for name in "abc":
@@ -227,8 +234,9 @@ class TestWhenMoreMayStart:
 
 
 class TestOutcomes:
-    def test_success(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
-        """The task is deleted, and its name is reserved."""
+    def test_a_successful_task_is_deleted_and_its_name_reserved(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
         other.add(b"x", name="a", request=HttpRequest("/mail"))
         dispatcher = Dispatcher(emulator)
         clock.advance(5)
@@ -248,8 +256,10 @@ class TestOutcomes:
             EventKind.ATTEMPT_SUCCEEDED,
         ]
 
-    def test_failures(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
-        """It waits as long as the queue says, then is exhausted, with all that it has left."""
+    def test_a_failed_task_waits_then_is_exhausted(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """As long as the queue says, with all that it has left."""
         add(web, "a")
         dispatcher = Dispatcher(emulator, rates=False)
         error = ValueError("broken")
@@ -273,8 +283,9 @@ class TestOutcomes:
         )
         assert web.list_tasks() == []
 
-    def test_the_state_meanwhile(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
-        """A task is running during an attempt, and retrying until the next."""
+    def test_a_task_is_running_during_an_attempt_and_then_retrying(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
         add(web, "a")
         dispatcher = Dispatcher(emulator)
         running = started(dispatcher, web, "a")
@@ -306,8 +317,10 @@ class TestOutcomes:
         assert (ended.status, ended.outcome) == (500, "dropped")
         assert len(other.list_tasks()) == (change == "lost")
 
-    def test_renewing(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
-        """The lease of an attempt is as long again from now on, until it ends."""
+    def test_renewing_a_lease_counts_from_now(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
+        """Until the attempt ends."""
         add(other, "a")
         dispatcher = Dispatcher(emulator, lease_seconds=30)
         running = started(dispatcher, other, "a")
@@ -328,14 +341,14 @@ class TestOutcomes:
         assert not dispatcher.renew(running)
 
     @pytest.mark.parametrize(("throttle", "rate"), [(True, 1), (False, 2)])
-    def test_status_503(
+    def test_status_503_slows_its_queue_down(
         self,
         emulator: Emulator,
         web: Queue,
         throttle: bool,  # noqa: FBT001
         rate: float,
     ) -> None:
-        """It slows its queue down in a server."""
+        """In a server."""
         add(web, "a")
         dispatcher = Dispatcher(emulator, throttle=throttle)
 
@@ -367,8 +380,10 @@ class TestOutcomes:
 
 class TestRunNow:
     @pytest.mark.parametrize("name", ["web", "paused"])
-    def test_past_everything(self, emulator: Emulator, clock: ManualClock, name: str) -> None:
-        """Neither eta, rate, slots nor a pause holds it, and it takes no token."""
+    def test_neither_eta_rate_slots_nor_pause_hold_it(
+        self, emulator: Emulator, clock: ManualClock, name: str
+    ) -> None:
+        """It takes no token."""
         queue = emulator.queue(name)
         queue.pause()
         dispatcher = Dispatcher(emulator)
@@ -397,8 +412,7 @@ class TestRunNow:
 
         assert web.get_task("a").eta == clock.now() + timedelta(seconds=10)
 
-    def test_a_running_task(self, emulator: Emulator, web: Queue) -> None:
-        """It runs once."""
+    def test_a_running_task_runs_once(self, emulator: Emulator, web: Queue) -> None:
         add(web, "a")
         started(Dispatcher(emulator), web, "a")
 
@@ -490,7 +504,7 @@ class TestFaults:
         ],
         ids=["status", "error", "lost response"],
     )
-    def test_responses(
+    def test_fail_with_a_status_is_a_response_and_an_error_is_none(
         self,
         emulator: Emulator,
         fault: str,
@@ -498,13 +512,15 @@ class TestFaults:
         response: PushResponse,
         sent: int,
     ) -> None:
-        """`fail` with a status is a response, and an error none; a lost one was sent by the app."""
+        """A lost response was sent by the app."""
         getattr(Faults(emulator), fault)("attempt", **options)
 
         assert self.send(emulator) == (response, sent)
 
-    def test_latency(self, emulator: Emulator, clock: ManualClock) -> None:
-        """Up to the deadline it only takes time; beyond it there is no response."""
+    def test_latency_beyond_the_deadline_leaves_no_response(
+        self, emulator: Emulator, clock: ManualClock
+    ) -> None:
+        """Up to the deadline it only takes time."""
         before = clock.now()
         faults = Faults(emulator)
         with faults.latency("attempt", 600):

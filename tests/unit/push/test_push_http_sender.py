@@ -98,7 +98,7 @@ def drip(beginning: bytes) -> Callable[[socket.socket], None]:
     return script
 
 
-def test_what_is_sent(sender: HttpSender) -> None:
+def test_the_request_of_a_task_is_sent(sender: HttpSender) -> None:
     """Method, path below that of the address, headers and body; Host is the address's."""
     with push_app() as app:
         response = send(sender, PUSH, f"{app.url}/base/")
@@ -115,8 +115,7 @@ def test_what_is_sent(sender: HttpSender) -> None:
     assert request.body == b"to=ada"
 
 
-def test_an_http_target(sender: HttpSender) -> None:
-    """Its Host is that of the request, wherever it is sent."""
+def test_an_http_target_keeps_its_host_wherever_it_is_sent(sender: HttpSender) -> None:
     headers = {"Host": "api.example.com"}
     url = "https://api.example.com/ä#x"
     request = PUSH._replace(url=url, method="GET", headers=headers, body=b"")
@@ -135,8 +134,8 @@ def test_redirects_are_not_followed(sender: HttpSender) -> None:
         assert send(sender, PUSH, url).status == 302
 
 
-def test_connections_are_kept(sender: HttpSender) -> None:
-    """The next request uses the same connection, unless the server closes it."""
+def test_the_next_request_uses_the_same_connection(sender: HttpSender) -> None:
+    """Unless the server closes it."""
     with push_app() as app:
         assert [send(sender, PUSH, app.url).status for _ in range(3)] == [200] * 3
     closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -175,8 +174,9 @@ def test_a_kept_connection_that_was_closed(sender: HttpSender) -> None:
         (answer(b"HTTP/1.1 101 Switching\r\n\r\n"), "without a pending proposal"),
     ],
 )
-def test_no_valid_response(script: Any, reason: str, sender: HttpSender) -> None:
-    """It is an attempt without a response, and the reason says why."""
+def test_an_invalid_response_is_none_and_the_reason_says_why(
+    script: Any, reason: str, sender: HttpSender
+) -> None:
     with raw_server(script) as url:
         response = send(sender, PUSH, url)
 
@@ -184,8 +184,7 @@ def test_no_valid_response(script: Any, reason: str, sender: HttpSender) -> None
     assert reason in str(response.reason)
 
 
-def test_a_refused_connection(sender: HttpSender) -> None:
-    """It is an attempt without a response."""
+def test_a_refused_connection_is_an_attempt_without_response(sender: HttpSender) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -219,8 +218,8 @@ def test_a_success_whose_body_is_cut(sender: HttpSender) -> None:
         assert send(sender, PUSH, u).status == 200
 
 
-def test_an_endless_response(sender: HttpSender) -> None:
-    """No more than the largest response of App Engine is read, and little of it is kept."""
+def test_an_endless_response_is_read_up_to_a_limit(sender: HttpSender) -> None:
+    """That of the largest response of App Engine; little of it is kept."""
 
     def flood(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -279,8 +278,8 @@ def test_a_response_before_the_body_is_read(sender: HttpSender) -> None:
         assert send(sender, large, url).status == 413
 
 
-def test_stopping() -> None:
-    """Requests under way end without a response, and later ones do not start."""
+def test_a_stop_ends_requests_under_way_without_response() -> None:
+    """Later ones do not start."""
     sender = HttpSender()
     arrived = threading.Event()
 

@@ -44,14 +44,14 @@ def starts(bucket: TokenBucket, now_usec: int) -> int:
     return count
 
 
-def test_the_defaults() -> None:
-    """A queue without settings has five tokens, and gets five each second."""
+def test_a_queue_without_settings_has_five_tokens() -> None:
+    """It gets five each second."""
     bucket = TokenBucket(settings(), 0)
 
     assert [starts(bucket, s * SECOND // 10) for s in (0, 1, 2, 3, 4, 20)] == [5, 0, 1, 0, 1, 5]
 
 
-def test_a_burst() -> None:
+def test_a_full_bucket_starts_at_once() -> None:
     """Rate 20/s with a bucket of 40: 40 start at once, then 20 a second (Google's example)."""
     bucket = TokenBucket(settings(20, bucket_size=40), 0)
 
@@ -80,8 +80,8 @@ def test_a_jump_of_the_clock(unit: str) -> None:
     size=st.integers(1, 500),
     steps=st.lists(st.integers(0, 10 * SECOND), max_size=30),
 )
-def test_the_next_token(rate: float, size: int, steps: list[int]) -> None:
-    """A token is there at the time that was predicted, and none before."""
+def test_a_token_comes_when_it_was_predicted(rate: float, size: int, steps: list[int]) -> None:
+    """And none before."""
     bucket = TokenBucket(settings(rate, bucket_size=size), 0)
     now_usec = 0
     for step in steps:
@@ -96,8 +96,7 @@ def test_the_next_token(rate: float, size: int, steps: list[int]) -> None:
         now_usec = next_usec
 
 
-def test_other_settings() -> None:
-    """A new rate and size apply to the tokens that are there."""
+def test_a_new_rate_and_size_apply_to_the_tokens_there() -> None:
     bucket = TokenBucket(settings(1, bucket_size=10), 0)
 
     bucket.configure(settings(2, bucket_size=3))
@@ -127,8 +126,8 @@ def test_status_429_slows_only_http_targets(*, is_http_target: bool, rate: float
     assert bucket.rate == rate
 
 
-def test_successes_end_that() -> None:
-    """Each raises the rate by a tenth, up to the queue's own; other statuses change nothing."""
+def test_each_success_raises_the_rate_by_a_tenth() -> None:
+    """Up to the queue's own; other statuses change nothing."""
     bucket = TokenBucket(settings(10), 0)
     bucket.adapt(503, is_http_target=False)
 

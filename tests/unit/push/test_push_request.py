@@ -110,8 +110,9 @@ def test_the_length_of_a_body() -> None:
         (URL, 0, "504", ""),
     ],
 )
-def test_later_attempts(url: str, status: int, response: str, reason: str) -> None:
-    """From the second attempt on, the previous response and the reason are sent."""
+def test_later_attempts_send_the_previous_response_and_reason(
+    url: str, status: int, response: str, reason: str
+) -> None:
     attempts = AttemptRecord(finished=2, executions=1, schedule_usec=5 * SECOND, status=status)
     prefix = "X-AppEngine-" if url == "/mail" else "X-CloudTasks-"
 
@@ -182,8 +183,8 @@ def test_what_the_sdk_sets_is_passed_on(name: str) -> None:
 @pytest.mark.parametrize(
     ("url", "expected"), [("/mail", f"mine/1.0 {AGENT}"), (URL, "Google-Cloud-Tasks")]
 )
-def test_user_agent(url: str, expected: str) -> None:
-    """App Engine's is appended to the user's; Cloud Tasks replaces it."""
+def test_app_engine_appends_its_user_agent(url: str, expected: str) -> None:
+    """Cloud Tasks replaces the user's."""
     headers = headers_of(HttpRequest(url, headers=(("user-agent", "mine/1.0"),)))
 
     assert {k: v for k, v in headers.items() if k.lower() == "user-agent"} == {
@@ -200,10 +201,10 @@ def test_user_agent(url: str, expected: str) -> None:
         ((("Content-Type", "text/csv"),), b"", ("Content-Type", "text/csv")),
     ],
 )
-def test_content_type(
+def test_a_body_without_a_type_has_the_default(
     given: tuple[tuple[str, str], ...], payload: bytes, expected: tuple[str, str] | None
 ) -> None:
-    """The default is for a body without a type; the user's may be in lower case."""
+    """The user's may be in lower case."""
     headers = headers_of(HttpRequest("/mail", headers=given), payload=payload)
 
     found = [item for item in headers.items() if item[0].lower() == "content-type"]
@@ -224,8 +225,9 @@ def test_a_header_that_is_given_twice() -> None:
     ("queue_target", "task_target", "expected"),
     [(None, None, None), (None, "w", "w"), ("q", None, "q"), ("q", "w", "q")],
 )
-def test_target(queue_target: str | None, task_target: str | None, expected: str | None) -> None:
-    """The queue's target wins over the task's."""
+def test_the_target_of_the_queue_wins_over_that_of_the_task(
+    queue_target: str | None, task_target: str | None, expected: str | None
+) -> None:
     stored = HttpRequest("/mail", "PUT", target=task_target, deadline_seconds=30)
     task = Task(0, 1, 2, "t1", "web", b"x", None, 0, 5, stored)
 
@@ -256,8 +258,8 @@ def test_the_target_of_an_http_task() -> None:
         ("https://a.example/%zz/ä b?q=ü", "/%zz/%C3%A4%20b?q=%C3%BC"),
     ],
 )
-def test_path(url: str, expected: str) -> None:
-    """It has the query and no fragment; what no URL may have is quoted."""
+def test_a_path_keeps_its_query_and_no_fragment(url: str, expected: str) -> None:
+    """What no URL may have is quoted."""
     task = Task(0, 1, 1, "t", "web", b"", None, 0, 5, HttpRequest(url))
 
     assert push_request(task, SETTINGS).path == expected
@@ -355,7 +357,7 @@ class TestRedirects:
 
         assert (response.status, len(sent)) == (302, 1)
 
-    def test_they_end(self) -> None:
+    def test_the_sixth_redirect_is_not_followed(self) -> None:
         """After five, the last one is the response."""
         response, sent = self.follow(*[PushResponse(302, location="/again")] * 9)
 

@@ -104,14 +104,14 @@ def test_pauses_never_exceed_the_maximum(
         (7, 172_800, 8, 172_801, False),
     ],
 )
-def test_limits(
+def test_both_limits_must_be_passed(
     retry_limit: int | None,
     age_limit: int | None,
     failures: int,
     age: float,
     expected: bool,  # noqa: FBT001
 ) -> None:
-    """A retry limit counts retries, not attempts; with both limits, both must be passed."""
+    """A retry limit counts retries, not attempts."""
     retry = RetryParameters(task_retry_limit=retry_limit, task_age_limit_seconds=age_limit)
 
     assert may_retry(failures, age, retry) is expected
@@ -137,8 +137,8 @@ def test_a_pull_task_has_no_attempts() -> None:
         find_retry(task()._replace(request=None), SETTINGS)
 
 
-def test_start() -> None:
-    """An attempt keeps when the first one started, and for when this one was scheduled."""
+def test_an_attempt_keeps_the_start_of_the_first_one() -> None:
+    """And for when this one was scheduled."""
     first = start(task(), 9 * SECOND)
     second = start(task(attempts=first)._replace(eta_usec=20 * SECOND), 21 * SECOND)
 

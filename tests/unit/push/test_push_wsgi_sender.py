@@ -56,8 +56,8 @@ def test_what_an_app_receives() -> None:
     assert {name: seen[name] for name in expected} == expected
 
 
-def test_an_http_target() -> None:
-    """Host, scheme and path are those of the URL."""
+def test_an_http_target_sets_host_scheme_and_path() -> None:
+    """They are those of the URL."""
     app = flask.Flask(__name__)
 
     @app.post("/work")
@@ -101,8 +101,7 @@ def test_what_the_service_reads_of_a_response() -> None:
     assert (response.retry_after, response.location) == ("7", "/there")
 
 
-def test_redirects_and_cookies() -> None:
-    """A redirect is a response like others, and attempts share no cookies."""
+def test_a_redirect_is_a_response_and_cookies_are_not_kept() -> None:
     app = flask.Flask(__name__)
 
     @app.post("/mail")
@@ -117,8 +116,7 @@ def test_redirects_and_cookies() -> None:
     assert b'"/0"' in sender(PUSH).body
 
 
-def test_context() -> None:
-    """What a handler does to context variables ends with the attempt."""
+def test_context_variables_of_a_handler_end_with_the_attempt() -> None:
     variable: ContextVar[str] = ContextVar("variable", default="test's")
     app = flask.Flask(__name__)
 
@@ -131,8 +129,8 @@ def test_context() -> None:
     assert variable.get() == "test's"
 
 
-def test_environment() -> None:
-    """It is as it was before the block, whatever was added, changed and deleted."""
+def test_the_environment_is_restored_after_the_block() -> None:
+    """Whatever was added, changed and deleted."""
     before = dict(os.environ)
 
     with environ_restored():

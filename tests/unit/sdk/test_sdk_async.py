@@ -21,8 +21,8 @@ def test_a_call_nobody_waits_for_is_made() -> None:
     assert taskqueue.Queue("pull").fetch_statistics().tasks == 2
 
 
-def test_an_empty_batch() -> None:
-    """It is sent by `add_async`, and is not an error."""
+def test_add_async_sends_an_empty_batch() -> None:
+    """It is not an error."""
     assert taskqueue.Queue("pull").add_async([]).get_result() == []
 
 

@@ -59,8 +59,10 @@ def add_request(**fields: Any) -> Any:
     ("deadline", "late"),
     [("5", True), ("5.5", False), ("nan", False), ("inf", False), ("?", False)],
 )
-def test_a_deadline(emulator: Emulator, server: Server, deadline: str, *, late: bool) -> None:
-    """A call that takes longer than its caller waits fails; without a number that is a minute."""
+def test_a_call_that_takes_longer_than_its_deadline_fails(
+    emulator: Emulator, server: Server, deadline: str, *, late: bool
+) -> None:
+    """Without a number that is a minute."""
     request = messages.TaskQueueFetchQueueStatsRequest(queue_name=[b"pull"])
     with Faults(emulator) as faults:
         faults.latency("fetch_statistics", 5.5)
@@ -146,8 +148,8 @@ def test_a_body_that_is_none(server: Server) -> None:
     assert answer.rpc_error.code == RpcError.PARSE_ERROR
 
 
-def test_a_large_batch(server: Server, emulator: Emulator) -> None:
-    """A call may be as large as the SDK permits, 32 MiB, and no larger."""
+def test_a_call_may_be_as_large_as_the_sdk_permits(server: Server, emulator: Emulator) -> None:
+    """32 MiB, and no larger."""
     one = add_request(body=b"x" * 2**20).add_request[0]
     largest = messages.TaskQueueBulkAddRequest(add_request=[one] * 31)
     too_large = messages.TaskQueueBulkAddRequest(add_request=[one] * 32)
@@ -237,8 +239,10 @@ class TestTransactions:
             ("Commit", b"\xff", 0),
         ],
     )
-    def test_how_it_ends(self, emulator: Emulator, method: str, reply: bytes, stored: int) -> None:
-        """The tasks are added when the commit has succeeded, once, and not otherwise."""
+    def test_tasks_are_added_once_the_commit_has_succeeded(
+        self, emulator: Emulator, method: str, reply: bytes, stored: int
+    ) -> None:
+        """Once, and not otherwise."""
         with server_beside(reply, emulator) as server:
             answer = self.add(server, 2)
             assert emulator.queue("pull").list_tasks() == []
@@ -252,8 +256,8 @@ class TestTransactions:
         assert len(set(names)) == 2
         assert [task.name for task in emulator.queue("pull").list_tasks()] == names[:stored]
 
-    def test_what_is_refused(self, emulator: Emulator) -> None:
-        """What could not be added is refused at once, and so is a sixth task of a transaction."""
+    def test_what_could_not_be_added_is_refused_at_once(self, emulator: Emulator) -> None:
+        """And so is a sixth task of a transaction."""
         codes = messages.TaskQueueServiceError
         with server_beside(SUCCEEDED, emulator) as server:
             unknown = self.add(server, queue_name=b"nowhere")
@@ -284,10 +288,9 @@ class TestTransactions:
 
         assert "of a committed transaction is not added" in caplog.text
 
-    def test_transactions_left_open(
+    def test_the_oldest_of_too_many_open_transactions_is_dropped(
         self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Some are kept; of more, the oldest are dropped."""
         monkeypatch.setattr(transactions, "_MAX_TRANSACTIONS", 2)
         with server_beside(SUCCEEDED, emulator) as server:
             for handle in (1, 2, 3, 4):
@@ -299,8 +302,10 @@ class TestTransactions:
 
 
 class TestOtherServices:
-    def test_without_an_upstream(self, server: Server, caplog: pytest.LogCaptureFixture) -> None:
-        """The answer says what this server is and what can be done; each service is logged once."""
+    def test_a_call_without_upstream_says_what_can_be_done(
+        self, server: Server, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """And what this server is; each service is logged once."""
         answer = call(server, "Get", b"", service="memcache")
         call(server, "Set", b"", service="memcache")
         call(server, "RunQuery", b"", service="datastore_v3")
@@ -322,8 +327,8 @@ class TestOtherServices:
         assert not answer.HasField("rpc_error")
         assert server.state.requests.latest()[0].path == "/rpc_http logservice.Flush"
 
-    def test_with_an_upstream(self, emulator: Emulator) -> None:
-        """Calls to other services are passed on as they are, and so are their answers."""
+    def test_calls_to_other_services_are_passed_on_unchanged(self, emulator: Emulator) -> None:
+        """And so are their answers."""
         reply = remote_api.Response(response=b"from memcache").SerializeToString()
         seen: list[bytes] = []
         with server_beside(reply, emulator, seen) as server:

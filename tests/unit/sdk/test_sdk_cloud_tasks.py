@@ -26,8 +26,8 @@ def push(url: str = "/work", **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("count", [1, 100])
-def test_added(emulator: Emulator, count: int) -> None:
-    """One task goes in a CreateTask, several go in a BatchCreateTasks."""
+def test_one_task_is_created_and_several_in_a_batch(emulator: Emulator, count: int) -> None:
+    """CreateTask and BatchCreateTasks."""
     options = taskqueue.TaskRetryOptions(task_retry_limit=0)
     tasks = [push(f"/{n}", name=f"n{n}", retry_options=options) for n in range(count)]
     taskqueue.Queue("push").add(tasks)
@@ -51,8 +51,8 @@ def test_a_name_in_use() -> None:
 
 
 @pytest.mark.parametrize("name", ["push", "pull"])
-def test_a_queue(name: str) -> None:
-    """Its statistics are those of v2beta3; tasks are deleted in a batch, and purged."""
+def test_a_queue_has_the_statistics_of_v2beta3(name: str) -> None:
+    """Its tasks are deleted in a batch, and purged."""
     queue = taskqueue.Queue(name)
     method = {"method": "PULL"} if name == "pull" else {}
     queue.add([taskqueue.Task(payload=b"work", name=n, **method) for n in ("a", "b", "c")])
@@ -77,8 +77,7 @@ class TestLocation:
         assert len(emulator.queue("push").list_tasks()) == 1
 
 
-def test_a_missing_queue() -> None:
-    """The SDK's error says so, for each method."""
+def test_a_missing_queue_is_an_error_for_each_method() -> None:
     queue = taskqueue.Queue("missing")
     for call in (lambda: queue.add(push()), queue.fetch_statistics, queue.purge):
         with pytest.raises(taskqueue.UnknownQueueError, match=r"is not in queue\.yaml"):
@@ -86,8 +85,10 @@ def test_a_missing_queue() -> None:
 
 
 @pytest.mark.parametrize("library", ["ndb", "datastore"])
-def test_a_transaction(emulator: Emulator, bed: Any, stub: Any, library: str) -> None:
-    """Its tasks are kept in the datastore, and added when it commits."""
+def test_tasks_of_a_transaction_are_added_when_it_commits(
+    emulator: Emulator, bed: Any, stub: Any, library: str
+) -> None:
+    """Until then they are kept in the datastore."""
     bed.init_datastore_v3_stub()
     bed.init_memcache_stub()
     apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
@@ -108,8 +109,8 @@ def test_a_transaction(emulator: Emulator, bed: Any, stub: Any, library: str) ->
     assert sorted(attempt.request.url for attempt in attempts) == ["/a", "/b"]
 
 
-def test_its_clients(emulator: Emulator) -> None:
-    """Each installation has its own, and those of before are back at the end."""
+def test_each_installation_has_its_own_clients(emulator: Emulator) -> None:
+    """Those of before are back at the end."""
     taskqueue.add(url="/work")
     with install(emulator):
         taskqueue.add(url="/work")

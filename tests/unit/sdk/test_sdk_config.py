@@ -81,8 +81,8 @@ def test_a_root_given_later(installed: Any, tmp_path: Path) -> None:
     assert taskqueue.Queue("mine").add(pull()).was_enqueued
 
 
-def test_no_file(installed: Any, tmp_path: Path) -> None:
-    """A root without a file keeps the emulator's own configuration."""
+def test_a_root_without_a_file_keeps_the_configuration(installed: Any, tmp_path: Path) -> None:
+    """It is the emulator's own."""
     installed.init_taskqueue_stub(root_path=str(tmp_path))
 
     assert taskqueue.Queue("pull").add(pull()).was_enqueued
@@ -104,8 +104,7 @@ def test_a_changed_file_is_read_again(installed: Any, emulator: Emulator, tmp_pa
     assert taskqueue.Queue("mine").fetch_statistics().tasks == 1
 
 
-def test_an_invalid_file(installed: Any, tmp_path: Path) -> None:
-    """What is wrong with the file is reported where it is given."""
+def test_an_invalid_file_is_reported_where_it_is_given(installed: Any, tmp_path: Path) -> None:
     write(tmp_path / "queue.yaml", "queue:\n- name: mine\n  mode: sideways\n")
 
     with pytest.raises(InvalidQueueConfigError, match="sideways"):

@@ -45,8 +45,10 @@ def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
         (PullQueueError("strange"), taskqueue.InternalError),
     ],
 )
-def test_each_error(faults: Faults, error: PullQueueError, expected: type[Exception]) -> None:
-    """Whatever a queue raises, the client raises as the SDK's error for it, with its sentence."""
+def test_each_error_is_raised_as_that_of_the_sdk(
+    faults: Faults, error: PullQueueError, expected: type[Exception]
+) -> None:
+    """With its sentence."""
     faults.fail("lease_tasks", error)
 
     with pytest.raises(expected, match=str(error)):
@@ -68,8 +70,10 @@ CALLS: dict[str, tuple[str, Callable[[Any, Any], object]]] = {
 
 
 @pytest.mark.parametrize(("verb", "make"), CALLS.values(), ids=CALLS)
-def test_each_call(faults: Faults, verb: str, make: Callable[[Any, Any], object]) -> None:
-    """A fault of a verb is raised by the client's call for it, as often as it is to trigger."""
+def test_a_fault_of_a_verb_is_raised_by_its_call(
+    faults: Faults, verb: str, make: Callable[[Any, Any], object]
+) -> None:
+    """As often as it is to trigger."""
     queue = taskqueue.Queue("pull")
     queue.add(pull(name="a"))
     (task,) = queue.lease_tasks(60, 1)
@@ -130,8 +134,8 @@ def test_a_call_without_a_deadline(faults: Faults) -> None:
 
 
 @pytest.mark.parametrize("method", [None, *CALLS])
-def test_set_error(stub: Any, method: str | None) -> None:
-    """`SetError` lets one method fail, or without a method all of them, and None ends it."""
+def test_set_error_lets_one_method_or_all_fail(stub: Any, method: str | None) -> None:
+    """`None` ends it."""
     queue = taskqueue.Queue("pull")
     queue.add(pull(name="a"))
     (task,) = queue.lease_tasks(60, 1)

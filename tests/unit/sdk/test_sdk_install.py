@@ -58,8 +58,8 @@ class TestRestore:
                 assert registered() is inner
             assert registered() is outer
 
-    def test_another_emulator_inside(self, emulator: Emulator) -> None:
-        """It is refused with the name of the outer one, which the SDK goes on using."""
+    def test_another_emulator_inside_is_refused(self, emulator: Emulator) -> None:
+        """With the name of the outer one, which the SDK goes on using."""
         with install(Emulator.from_text("queue:")) as outer:
             with (
                 pytest.raises(SdkInUseError, match=r"^App Engine's SDK uses Emulator\(file='queue"),
@@ -70,8 +70,7 @@ class TestRestore:
         with install(emulator) as alone:
             assert registered() is alone
 
-    def test_after_an_error(self, emulator: Emulator) -> None:
-        """The parts of the SDK that are replaced in a block are there again after an error, too."""
+    def test_the_sdk_is_restored_after_an_error(self, emulator: Emulator) -> None:
         parts = [taskqueue.taskqueue, app_identity, taskqueue_stub.TaskQueueServiceStub, cloudtask]
         before = [dict(vars(part)) for part in parts if part is not None]
 
@@ -81,8 +80,8 @@ class TestRestore:
         assert registered() is None
         assert [dict(vars(part)) for part in parts if part is not None] == before
 
-    def test_the_default_stub(self, emulator: Emulator) -> None:
-        """A default stub, which `wrap_wsgi_app` sets for the whole process, is gone afterwards."""
+    def test_a_default_stub_is_gone_afterwards(self, emulator: Emulator) -> None:
+        """`wrap_wsgi_app` sets one for the whole process."""
         with install(emulator):
             apiproxy_stub_map.apiproxy.SetDefaultStub(object())
 
@@ -104,10 +103,10 @@ class TestEnvironment:
         assert caplog.records == []
 
     @pytest.mark.parametrize("in_variables", [False, True])
-    def test_the_host(
+    def test_tasks_have_a_host_inside_the_block(
         self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, *, in_variables: bool
     ) -> None:
-        """Tasks have a host inside the block, in both modes of context, and in threads as well."""
+        """In both modes of context, and in threads as well."""
         monkeypatch.setattr(context, "READ_FROM_OS_ENVIRON", not in_variables)
         monkeypatch.delenv("HTTP_HOST", raising=False)
         with install(emulator), ThreadPoolExecutor() as threads:
@@ -157,11 +156,9 @@ for legacy, context.READ_FROM_OS_ENVIRON in product([True, False], [True, False]
 """
 
 
-def test_a_wrapped_app() -> None:
-    """An app of `wrap_wsgi_app` uses the queues in requests, in each of its modes of context.
-
-    The wrapper changes the whole process: modules, environment, threads. So each mode has a process
-    of its own.
+def test_a_wrapped_app_uses_the_queues_in_each_mode_of_context() -> None:
+    """The wrapper changes the whole process: modules, environment, threads. So each mode has a
+    process of its own.
     """
     done = completed([sys.executable, "-W", "ignore", "-c", WRAPPED])
 
@@ -171,8 +168,8 @@ def test_a_wrapped_app() -> None:
 
 
 class TestTestbed:
-    def test_installed_before(self, emulator: Emulator) -> None:
-        """A testbed activated inside the block keeps the emulator, and leaves it there."""
+    def test_a_testbed_activated_inside_keeps_the_emulator(self, emulator: Emulator) -> None:
+        """And leaves it there."""
         with install(emulator) as stub:
             bed = testbed.Testbed()
             bed.activate()
@@ -182,11 +179,10 @@ class TestTestbed:
             assert registered() is stub
             assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
 
-    def test_installed_after(self, emulator: Emulator, bed: Any) -> None:
-        """A stub that the testbed has made already has the emulator's queues inside the block.
-
-        Tasks that it has are the emulator's, and due at the same time from now as before.
-        """
+    def test_a_stub_made_before_has_the_queues_of_the_emulator_inside(
+        self, emulator: Emulator, bed: Any
+    ) -> None:
+        """Tasks that it has are the emulator's, and due at the same time from now as before."""
         bed.init_taskqueue_stub()
         google = registered()
         taskqueue.add(url="/before")

@@ -31,8 +31,7 @@ def payloads(tasks: list[Any]) -> list[bytes]:
 
 
 class TestTime:
-    def test_a_naive_eta(self, clock: ManualClock) -> None:
-        """An eta without a time zone is in the machine's."""
+    def test_a_naive_eta_is_in_the_time_zone_of_the_machine(self, clock: ManualClock) -> None:
         eta = clock.now().astimezone().replace(tzinfo=None) + dt.timedelta(seconds=10)
         add(b"later", eta=eta)
         queue = taskqueue.Queue("pull")
@@ -58,8 +57,8 @@ class TestTime:
 
     @pytest.mark.parametrize("time", ["2026-11-20 10:00:00.123457", "2045-01-02 03:04:05.999999"])
     @pytest.mark.parametrize("clock", [SystemClock()])
-    def test_frozen_process(self, time: str) -> None:
-        """Under freezegun the client and the system's clock agree to the microsecond."""
+    def test_client_and_system_clock_agree_under_freezegun(self, time: str) -> None:
+        """To the microsecond."""
         with freeze_time(time) as frozen:
             queue = taskqueue.Queue("pull")
             task = add(b"work")[0]
@@ -86,8 +85,8 @@ class TestModify:
         with pytest.raises(Exception, match="if another worker has leased it since"):
             call("ModifyTaskLease", queue_name=b"pull", lease_seconds=1, **fields)
 
-    def test_gone(self) -> None:
-        """Deleted and unknown tasks are distinguished, each with a sentence."""
+    def test_deleted_and_unknown_tasks_are_distinguished(self) -> None:
+        """Each with a sentence."""
         queue = taskqueue.Queue("pull")
         (task,) = add(b"work")
         (leased,) = queue.lease_tasks(60, 1)
@@ -113,8 +112,8 @@ def test_a_delete_of_many_names() -> None:
 
 
 class TestTag:
-    def test_the_oldest(self) -> None:
-        """An empty tag represents that of the oldest available task, as no tag does."""
+    def test_an_empty_tag_is_that_of_the_oldest_available_task(self) -> None:
+        """As no tag is."""
         add(b"b1", tag="blue")
         add(b"r1", tag="red")
         add(b"b2", tag="blue")
@@ -128,8 +127,8 @@ class TestTag:
             ({"tag": b"\xff", "group_by_tag": True}, r'tag is "\\xff": use text in UTF-8'),
         ],
     )
-    def test_an_invalid_tag(self, fields: dict[str, Any], text: str) -> None:
-        """A tag is refused where tasks are not grouped by it, or where it is not text."""
+    def test_an_invalid_tag_is_refused(self, fields: dict[str, Any], text: str) -> None:
+        """It is not text, or tasks are not grouped by it."""
         with pytest.raises(apiproxy_errors.ApplicationError, match=text) as refused:
             call("QueryAndOwnTasks", queue_name=b"pull", lease_seconds=1, max_tasks=1, **fields)
 
@@ -145,8 +144,8 @@ def test_a_lease_out_of_bounds(seconds: float, count: int) -> None:
     assert refused.value.application_error == 13
 
 
-def test_statistics(clock: ManualClock) -> None:
-    """All numbers are those of the queue; an empty one has no oldest eta."""
+def test_statistics_are_those_of_the_queue(clock: ManualClock) -> None:
+    """An empty one has no oldest eta."""
     add(b"a", b"b", b"c")
     add(b"later", countdown=600)
     queue = taskqueue.Queue("pull")
@@ -169,8 +168,8 @@ def test_statistics_of_the_cron_queue() -> None:
     assert (stats.num_tasks, stats.oldest_eta_usec) == (0, -1)
 
 
-def test_an_unknown_queue() -> None:
-    """Calls on one are refused, as adding to it is in the contract."""
+def test_calls_on_an_unknown_queue_are_refused() -> None:
+    """As adding to it is in the contract."""
     add(b"work")
     (task,) = taskqueue.Queue("pull").lease_tasks(60, 1)
     queue = taskqueue.Queue("nowhere")
@@ -180,8 +179,7 @@ def test_an_unknown_queue() -> None:
             made()
 
 
-def test_helpers_for_tests(emulator: Emulator) -> None:
-    """They take the client's tasks as they take the engine's."""
+def test_helpers_for_tests_take_tasks_of_the_client(emulator: Emulator) -> None:
     queue = emulator.queue("twice")
     (task,) = add(b"work", queue="twice")
 

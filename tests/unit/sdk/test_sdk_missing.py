@@ -29,8 +29,8 @@ except ImportError as error:
 """
 
 
-def test_without_the_sdk() -> None:
-    """Where the SDK is not installed, calls and `install` say which extra to install."""
+def test_a_missing_sdk_is_reported_with_the_extra_to_install() -> None:
+    """By calls and by `install`."""
     done = subprocess.run([sys.executable, "-c", NO_SDK], capture_output=True, check=True)
 
     answer = remote_api.Response.FromString(done.stdout)

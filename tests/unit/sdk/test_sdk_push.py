@@ -29,8 +29,7 @@ def test_any_queue_may_be_valid(emulator: Emulator, bed: Any) -> None:
 
 
 class TestInspection:
-    def test_filtered_tasks(self, stub: Any) -> None:
-        """Tasks of both kinds are found by queue, name and URL."""
+    def test_tasks_of_both_kinds_are_found_by_queue_name_and_url(self, stub: Any) -> None:
         taskqueue.Queue("pull").add([pull(b"a", name="a", tag="t"), pull(b"b", name="b")])
         taskqueue.Queue("push").add(taskqueue.Task(url="/a", name="a"))
 
@@ -46,8 +45,10 @@ class TestInspection:
         assert [task.url for task in stub.get_filtered_tasks(url="/a")] == ["/a"]
         assert stub.get_filtered_tasks(queue_names="nowhere") == []
 
-    def test_tasks_as_dicts(self, stub: Any, clock: ManualClock) -> None:
-        """A pull task's dict has what Google's has, the right method, and its tag."""
+    def test_the_dict_of_a_pull_task_has_what_that_of_google_has(
+        self, stub: Any, clock: ManualClock
+    ) -> None:
+        """The right method, and its tag."""
         taskqueue.Queue("pull").add([pull(b"a", name="a", tag="t"), pull(countdown=90)])
         taskqueue.Queue("pull").lease_tasks(30, 1)
         clock.advance(40)
@@ -65,8 +66,8 @@ class TestInspection:
         with pytest.raises(KeyError):
             stub.GetTasks("nowhere")
 
-    def test_queues_as_dicts(self, clock: ManualClock) -> None:
-        """Queues of both kinds are listed by name, with their settings and numbers."""
+    def test_queues_of_both_kinds_are_listed_by_name(self, clock: ManualClock) -> None:
+        """With their settings and numbers."""
         text = (
             "queue:\n- {name: push, rate: 1/m, retry_parameters: {task_age_limit: 60s}}\n"
             "- {name: pull, mode: pull, retry_parameters: {task_retry_limit: 3},\n"

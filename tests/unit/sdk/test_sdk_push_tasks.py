@@ -70,10 +70,10 @@ def test_a_task_as_the_engine_has_it(stub: Any, emulator: Emulator, clock: Manua
         ({"url": "/a", "method": "DELETE"}, HttpRequest("/a", "DELETE"), b""),
     ],
 )
-def test_methods(
+def test_the_method_of_a_task_says_where_its_params_are(
     stub: Any, emulator: Emulator, options: Any, request_: HttpRequest, payload: bytes
 ) -> None:
-    """The method of a task says where its params are; without a URL it is that of the queue."""
+    """Without a URL it is that of the queue."""
     task = added(emulator, **options)
 
     assert task.request is not None
@@ -90,10 +90,10 @@ def test_methods(
         ("app.appspot.com", None, None),
     ],
 )
-def test_targets(
+def test_the_target_of_a_task_is_kept(
     stub: Any, emulator: Emulator, hostname: str | None, host: str | None, target: str | None
 ) -> None:
-    """The target of a task is kept, whether or not the app's host is set."""
+    """Whether or not the app's host is set."""
     with patch.dict(os.environ, {"DEFAULT_VERSION_HOSTNAME": hostname} if hostname else {}):
         task = added(emulator, url="/a", **({} if host is None else {"target": host}))
 
@@ -114,8 +114,10 @@ def test_targets(
         ("example.com", None),
     ],
 )
-def test_hosts(stub: Any, emulator: Emulator, host: str, target: str | None) -> None:
-    """A Host header that an app sets has a target in each form of a host of App Engine."""
+def test_a_host_header_of_the_app_contains_the_target(
+    stub: Any, emulator: Emulator, host: str, target: str | None
+) -> None:
+    """In each form of a host of App Engine."""
     task = added(emulator, url="/a", headers={"Host": host})
 
     assert task.request is not None
@@ -134,8 +136,8 @@ def test_a_batch_with_a_task_that_is_too_large(stub: Any) -> None:
     assert stub.GetTasks("push") == []
 
 
-def test_statistics(stub: Any, emulator: Emulator) -> None:
-    """Statistics of a push queue are exact: tasks, attempts, those under way, and the rate."""
+def test_statistics_of_a_push_queue_are_exact(stub: Any, emulator: Emulator) -> None:
+    """Tasks, attempts, those under way, and the rate."""
     queue = emulator.queue("push")
     first = added(emulator, url="/a")
     added(emulator, url="/b")

@@ -61,8 +61,8 @@ def add(count: int) -> list[Any]:
     return added
 
 
-def test_commit(transaction: Any) -> None:
-    """Tasks are named at once and can be leased after the commit, and not before."""
+def test_tasks_are_named_at_once_and_leased_after_the_commit(transaction: Any) -> None:
+    """And not before."""
 
     def work() -> list[str]:
         names = [task.name for task in add(2)]
@@ -74,9 +74,7 @@ def test_commit(transaction: Any) -> None:
     assert [task.name for task in taskqueue.Queue("pull").lease_tasks(60, 10)] == names
 
 
-def test_rollback(transaction: Any) -> None:
-    """An error in the transaction leaves no task."""
-
+def test_an_error_in_the_transaction_leaves_no_task(transaction: Any) -> None:
     def work() -> None:
         add(2)
         raise RuntimeError("changed my mind")
@@ -177,8 +175,9 @@ def test_names_keep_clear_of_taken_ones(transaction: Any, emulator: Emulator) ->
     assert stored() == 2
 
 
-def test_push_tasks(transaction: Any, stub: Any) -> None:
-    """Push tasks of a transaction are stored as Google's stub does it."""
+def test_push_tasks_of_a_transaction_are_stored_as_by_the_stub_of_google(
+    transaction: Any, stub: Any
+) -> None:
     transaction(lambda: taskqueue.add(url="/work", transactional=True))
 
     assert [task["url"] for task in stub.GetTasks("default")] == ["/work"]

@@ -87,20 +87,18 @@ class TestAddress:
         with pytest.raises(ServerAddressError, match=message):
             Server(emulator, host=host).start()
 
-    def test_every_interface(self, emulator: Emulator) -> None:
-        """A server on every interface names an address a client can use."""
+    def test_a_server_on_every_interface_names_a_usable_address(self, emulator: Emulator) -> None:
         with Server(emulator, host="0.0.0.0") as server:
             assert server.url == f"http://127.0.0.1:{server.port}"
 
-    def test_ipv6(self, emulator: Emulator) -> None:
-        """An IPv6 address is in brackets."""
+    def test_an_ipv6_address_is_in_brackets(self, emulator: Emulator) -> None:
         assert Server(emulator, host="::1", port=80).url == "http://[::1]:80"
         assert Server(emulator, host="::").url == "http://[::1]:0"
 
 
 class TestConnections:
-    def test_many_at_once(self, server: Server) -> None:
-        """Kept connections, more than threads, are served in turn, and none is closed."""
+    def test_more_connections_than_threads_are_served_in_turn(self, server: Server) -> None:
+        """None of the kept ones is closed."""
         connections = [HTTPConnection(server.host, server.port, timeout=60) for _ in range(CLIENTS)]
         for _ in range(2):
             for connection in connections:
@@ -150,7 +148,9 @@ class TestInvalidRequests:
             POST + b"Transfer-Encoding: chunked\r\n\r\n0x15\r\n%b\r\n0\r\n\r\n" % TASK,
         ],
     )
-    def test_it_is_refused(self, server: Server, emulator: Emulator, sent: bytes) -> None:
+    def test_a_request_that_is_not_valid_http_is_refused(
+        self, server: Server, emulator: Emulator, sent: bytes
+    ) -> None:
         """No part of it is taken for another request, and nothing is stored."""
         answer = exchange(server, sent + b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
@@ -161,14 +161,14 @@ class TestInvalidRequests:
         assert emulator.queue("pull").list_tasks() == []
 
     @pytest.mark.parametrize("target", ["//[", "http://[", "http://[::1/", "//evil/"])
-    def test_targets(
+    def test_strange_targets_cause_no_error_of_the_server(
         self,
         server: Server,
         connection: HTTPConnection,
         target: str,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """They cause no error of the server, no traceback, and cost others nothing."""
+        """No traceback, and they cost others nothing."""
         answer = exchange(server, f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
         assert answer[:10] in (b"HTTP/1.1 4", b"")
@@ -194,14 +194,17 @@ class TestInvalidRequests:
         assert exchange(server, head.encode()).startswith(f"HTTP/1.1 {status} ".encode())
 
     @pytest.mark.parametrize("headers", ["", "Host: localhost\r\nHost: evil.example\r\n"])
-    def test_one_host(self, server: Server, headers: str) -> None:
-        """A request names one host: with none or two, a proxy may have seen another one."""
+    def test_a_request_with_none_or_two_hosts_is_refused(
+        self, server: Server, headers: str
+    ) -> None:
+        """A proxy may have seen another one."""
         answer = exchange(server, f"GET {QUEUE} HTTP/1.1\r\n{headers}\r\n".encode())
 
         assert answer.startswith(b"HTTP/1.1 4")
 
-    def test_headers_with_underscores(self, server: Server, emulator: Emulator) -> None:
-        """They are not taken for those with hyphens."""
+    def test_headers_with_underscores_are_not_taken_for_those_with_hyphens(
+        self, server: Server, emulator: Emulator
+    ) -> None:
         sent = POST + b"Content-Length: 21\r\nContent_Length: 5\r\nX_HTTP_Method_Override: GET\r\n"
 
         assert exchange(server, sent + b"\r\n" + TASK).startswith(b"HTTP/1.1 200")
@@ -216,8 +219,7 @@ class TestInvalidRequests:
 
 
 class TestBodies:
-    def test_in_chunks(self, connection: HTTPConnection) -> None:
-        """A body whose length is not announced is read to its end."""
+    def test_a_body_in_chunks_is_read_to_its_end(self, connection: HTTPConnection) -> None:
         connection.request("POST", f"{QUEUE}/tasks", iter([b'{"payloadBase64":', b'"aGk="}']))
 
         assert connection.getresponse().status == 200
@@ -235,8 +237,8 @@ class TestBodies:
         assert ask(connection).status == 200
 
     @pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 5_000_000])
-    def test_that_are_answered(self, size: int) -> None:
-        """A large answer arrives whole, and the connection is kept."""
+    def test_a_large_answer_arrives_whole(self, size: int) -> None:
+        """And the connection is kept."""
         server = HttpServer(Response(b"x" * size), host="127.0.0.1", port=0)
         server.start()
         with ExitStack() as stack:

@@ -106,8 +106,10 @@ def test_changes_from_other_sites(
 
 
 @pytest.mark.parametrize("path", ["/_emulator/reset", "/console/server/reset"])
-def test_the_token(server: Server, queue: Queue, path: str) -> None:
-    """A browser's change needs the token of this server, also as a form, which needs no script."""
+def test_the_change_of_a_browser_needs_the_token_of_the_server(
+    server: Server, queue: Queue, path: str
+) -> None:
+    """Also as a form, which needs no script."""
     origin = {"Origin": server.url}
     kinds = ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"]
     refused = [send(server, "POST", path, "x=y", Content_Type=kind, **origin) for kind in kinds]

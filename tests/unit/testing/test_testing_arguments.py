@@ -84,14 +84,13 @@ def crashed(emulator: Emulator, **functions: Any) -> None:
         (run_tasks, {"send": ok, "until": datetime(2027, 1, 1)}, ClockError, "no time zone"),  # noqa: DTZ001
     ],
 )
-def test_invalid_arguments(
+def test_invalid_arguments_are_refused_before_anything_runs(
     emulator: Emulator,
     helper: Callable[..., object],
     arguments: dict[str, Any],
     error: type[Exception],
     message: str,
 ) -> None:
-    """They are refused before anything runs."""
     emulator.queue("work").add()
     emulator.queue("pushed").add()
 

@@ -24,8 +24,8 @@ from pullqueue.testing import (
 )
 
 
-def test_empty(queue: Queue) -> None:
-    """An empty queue passes; any task, even a scheduled one, fails it and is shown."""
+def test_an_empty_queue_passes_and_any_task_fails_it(queue: Queue) -> None:
+    """Even a scheduled one; it is shown."""
     assert_empty(queue)
     eta = queue.clock.now() + timedelta(hours=1)
     queue.add("later", name="one", eta=eta)
@@ -187,13 +187,12 @@ def test_two_tasks_that_had_one_name_in_turn_are_two(
         ({"a": 1}, 7, False),
     ],
 )
-def test_json_payload(expected: object, payload: object, *, equal: bool) -> None:
-    """JSON is compared by its value, whatever the order of keys and the spaces."""
+def test_json_is_compared_by_its_value(expected: object, payload: object, *, equal: bool) -> None:
+    """Whatever the order of keys and the spaces."""
     assert (JsonPayload(expected) == payload) is equal  # type: ignore[arg-type]
 
 
-def test_partial_json_payload() -> None:
-    """With partial, further keys do not matter, at any depth."""
+def test_partial_ignores_further_keys_at_any_depth() -> None:
     wanted = JsonPayload({"a": {"b": 1}}, partial=True)
 
     assert wanted == b'{"a": {"b": 1, "c": 2}, "d": 3}'
@@ -242,8 +241,9 @@ class TestPushQueues:
         pushed.add("to=ada&cc=a%C3%A4&cc=b&bcc=", name="one", request=request)
         return pushed
 
-    def test_states(self, emulator: Emulator, pushed: Queue) -> None:
-        """Its tasks are available when they are due, and count as tasks."""
+    def test_due_push_tasks_are_available_and_count_as_tasks(
+        self, emulator: Emulator, pushed: Queue
+    ) -> None:
         assert_available(pushed, 1)
         assert_exhausted(pushed, count=0)
         with pytest.raises(AssertionError, match=r'^queue "pushed" is not empty: it has 1 task\n'):
@@ -268,8 +268,10 @@ class TestPushQueues:
             {"name": "one", "url": "/mail", "payload": "to=ada&cc=a%C3%A4&cc=b&bcc="},
         ],
     )
-    def test_requests(self, pushed: Queue, wanted: dict[str, Any]) -> None:
-        """A request is found by its url, method and decoded parameters."""
+    def test_a_request_is_found_by_url_method_and_parameters(
+        self, pushed: Queue, wanted: dict[str, Any]
+    ) -> None:
+        """They are decoded."""
         assert_added(pushed, count=1, **wanted)
 
     def test_params_of_other_types(self, pushed: Queue) -> None:
@@ -283,8 +285,7 @@ class TestPushQueues:
         with pytest.raises(TypeError, match=r'^params is "a=1": pass a mapping, such as \{"to": '):
             assert_added(pushed, params="a=1")  # type: ignore[arg-type]
 
-    def test_nearest_misses(self, pushed: Queue) -> None:
-        """The message says what was added instead."""
+    def test_the_message_says_what_was_added_instead(self, pushed: Queue) -> None:
         with pytest.raises(AssertionError) as caught:
             assert_added(pushed, url="/male", method="PUT", params={"to": "bob"})
 

@@ -204,8 +204,8 @@ def test_a_dead_worker_changes_nothing(emulator: Emulator, app: App) -> None:
     assert {failure.crash for failure in caught.value.failures} == {Crash.ANSWER_LOST}
 
 
-def test_an_endless_worker(emulator: Emulator, app: App) -> None:
-    """A worker that loops forever is crashed and stopped, too: four calls, three in vain."""
+def test_a_worker_that_loops_forever_is_crashed_and_stopped(emulator: Emulator, app: App) -> None:
+    """Four calls, three in vain."""
 
     def work() -> None:
         while True:

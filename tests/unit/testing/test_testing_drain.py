@@ -280,8 +280,10 @@ class TestAsync:
         assert calls == 3
         assert_empty(queue)
 
-    def test_an_endless_worker(self, emulator: Emulator, queue: Queue, clock: ManualClock) -> None:
-        """Its sleeps move the clock, and it is stopped once nothing is left."""
+    def test_an_endless_worker_is_stopped_once_nothing_is_left(
+        self, emulator: Emulator, queue: Queue, clock: ManualClock
+    ) -> None:
+        """Its sleeps move the clock."""
         start = clock.now()
         queue.add(eta=start + timedelta(minutes=5))
         queue.add()
@@ -412,8 +414,9 @@ class TestAsync:
         ):
             self.run(emulator, lambda: finish(queue))  # type: ignore[arg-type, return-value]
 
-    def test_another_loop(self, emulator: Emulator, queue: Queue) -> None:
-        """Under trio it is refused, as nothing could move the clock there."""
+    def test_trio_is_refused_as_nothing_could_move_its_clock(
+        self, emulator: Emulator, queue: Queue
+    ) -> None:
         queue.add()
 
         async def test() -> None:

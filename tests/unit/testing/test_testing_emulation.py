@@ -41,8 +41,8 @@ def test_emulator_clock_and_faults() -> None:
     assert emulated.faults.active == []
 
 
-def test_each_is_new() -> None:
-    """Two of them share nothing, also one within the other; generated names are the same."""
+def test_two_emulations_share_nothing() -> None:
+    """Also one within the other; generated names are the same."""
     with emulation(queues=["jobs"]) as outer, emulation(queues=["jobs"]) as inner:
         first = outer.emulator.queue("jobs").add()
         outer.clock.advance(1)
@@ -55,8 +55,7 @@ def test_each_is_new() -> None:
 @pytest.mark.parametrize(
     "start", ["2027-03-28T01:00+01:00", datetime(2027, 3, 28, tzinfo=UTC)], ids=str
 )
-def test_start(start: datetime | str) -> None:
-    """An aware datetime, or text in ISO 8601."""
+def test_the_start_is_an_aware_datetime_or_iso_8601(start: datetime | str) -> None:
     with emulation(queues=[], start=start) as emulated:
         assert emulated.clock.now() == datetime(2027, 3, 28, tzinfo=UTC)
 
@@ -93,8 +92,10 @@ def test_a_start_that_is_none(start: datetime) -> None:
         emulation(queues=[], start=start)
 
 
-def test_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path, a text, a configuration, or the file in the current folder; `default` is there."""
+def test_a_configuration_is_a_path_a_text_an_object_or_the_file_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`default` is there."""
     path = tmp_path / "queue.yaml"
     path.write_text(YAML)
     monkeypatch.chdir(tmp_path)
@@ -107,8 +108,8 @@ def test_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         emulation()
 
 
-def test_exactly_these_queues() -> None:
-    """There are no others, as names of pull queues or entries of queue.yaml."""
+def test_queues_says_which_queues_there_are() -> None:
+    """No others; names of pull queues or entries of queue.yaml."""
     entry = {"name": "slow", "retry_parameters": {"task_retry_limit": 1}}
     with emulation(queues=["jobs", entry, {"name": "web", "mode": "push", "rate": "1/s"}]) as e:
         assert [queue.name for queue in e.emulator.queues] == ["jobs", "slow", "web"]
@@ -138,8 +139,7 @@ def test_queues_that_are_not_valid(queues: list[str], error: type[Exception], me
     assert "1:" not in str(caught.value)
 
 
-def test_config_and_queues() -> None:
-    """One of them is too much."""
+def test_config_and_queues_exclude_each_other() -> None:
     with pytest.raises(TypeError, match=r"^both config and queues are set: use one of them$"):
         emulation(YAML, queues=["jobs"])
 

@@ -77,10 +77,9 @@ def faults(emulator: Emulator) -> Faults:
         ({"queues": ("limited", "work"), "times": 1}, "x....."),
     ],
 )
-def test_which_calls_fail(
+def test_after_every_times_and_queues_narrow_a_fault(
     faults: Faults, queue: Queue, when: dict[str, object], marks: str
 ) -> None:
-    """after, every, times and queues narrow a fault."""
     faults.fail("lease_tasks", TransientError, **when)  # type: ignore[arg-type]
 
     assert outcomes(queue, 6) == marks
@@ -185,8 +184,8 @@ class TestFaultsOfTasks:
             faults.fail("attempt", **option)
 
 
-def test_probability_is_repeatable(emulator: Emulator, queue: Queue) -> None:
-    """With the same seed it triggers on the same calls, with another on others."""
+def test_a_fault_with_a_seed_triggers_on_the_same_calls(emulator: Emulator, queue: Queue) -> None:
+    """Another seed on others."""
     runs = []
     for seed in (1, 1, 2):
         with Faults(emulator) as faults:
@@ -246,14 +245,14 @@ def test_errors_that_need_facts(
         (NOT_OF_PULLQUEUE(9, "denied"), NOT_OF_PULLQUEUE, "denied"),
     ],
 )
-def test_what_is_raised(
+def test_an_instance_is_raised_as_it_is(
     faults: Faults,
     queue: Queue,
     source: Exception | type[Exception],
     raised: type[Exception],
     message: str,
 ) -> None:
-    """An instance is raised as it is; the SDK's errors are pullqueue's of the same name, if any."""
+    """The SDK's errors are pullqueue's of the same name, if any."""
     faults.fail("add", source)
 
     with pytest.raises(raised, match=message):
@@ -345,8 +344,9 @@ def test_faults_set_at_the_same_time(emulator: Emulator) -> None:
     assert not emulator.interceptors
 
 
-def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) -> None:
-    """The state of an emulator shows the faults that are set, in their order, and their hits."""
+def test_the_state_shows_the_faults_in_their_order_with_hits(
+    emulator: Emulator, queue: Queue, faults: Faults
+) -> None:
     error = TransientError("x")
     faults.fail("delete_tasks", error, queues=["work"])
     faults.empty_leases(every=2)
@@ -516,10 +516,10 @@ def test_a_misspelt_condition_is_refused(faults: Faults) -> None:
         (Faults.lose_response, "TransientError", "TransientError"),
     ],
 )
-def test_errors_of_others(
+def test_an_error_that_no_interface_translates_is_refused(
     faults: Faults, set_fault: Callable[..., object], error: Exception, name: str
 ) -> None:
-    """An error that no interface could translate is refused, with one of pullqueue's."""
+    """With one of pullqueue's."""
     with pytest.raises(
         TypeError, match=rf" is not an error of pullqueue or of .* such as pullqueue\.{name}$"
     ):

@@ -211,8 +211,8 @@ def test_the_error_without_freezegun_says_what_to_install(monkeypatch: pytest.Mo
         pass
 
 
-def test_process_clock() -> None:
-    """The clock agrees with the process to the microsecond, moves it, and never goes back."""
+def test_the_clock_moves_the_process_and_never_goes_back() -> None:
+    """They agree to the microsecond."""
     clock = ProcessClock()
     with freeze(START, freezer="freezegun"):
         assert clock.advance(timedelta(microseconds=1)) == START + timedelta(microseconds=1)
@@ -246,8 +246,8 @@ def test_process_clock_in_a_thread() -> None:
     assert seen == [START]
 
 
-def test_deadlines_of_grpc() -> None:
-    """Client and server agree on when a call has to end, however far the frozen time is."""
+def test_client_and_server_agree_on_deadlines_in_frozen_time() -> None:
+    """Of gRPC, however far it is."""
     emulator = Emulator.from_text("queue: [{name: q, mode: pull}]", clock=ProcessClock())
     name = "projects/app/locations/us-central1/queues/q"
     with freeze(START, freezer="freezegun"), Server(emulator, grpc_port=0) as server:

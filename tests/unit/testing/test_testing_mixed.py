@@ -73,13 +73,10 @@ def forever(queue: Queue, pushed: Queue, pause: float) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("pause", [None, 0, 5])
-def test_a_mixed_flow(
+def test_handlers_and_worker_feed_each_other_until_all_is_empty(
     emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler, pause: float | None
 ) -> None:
-    """Handlers feed the worker and the worker feeds handlers, until all queues are empty.
-
-    The worker may end when it finds no task, or poll forever, with pauses or without.
-    """
+    """The worker may end when it finds no task, or poll forever, with pauses or without."""
     later = emulator.clock.now() + timedelta(hours=1)
     pushed.add(b"one", request=HttpRequest("/start"))
     pushed.add(b"two", request=HttpRequest("/start"), eta=later)
@@ -110,10 +107,9 @@ def test_handlers_go_before_time(
     assert times == [timedelta(), timedelta(hours=1)]
 
 
-def test_an_asynchronous_worker(
+def test_drain_async_sends_push_tasks_as_well(
     emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
 ) -> None:
-    """`drain_async` sends push tasks as well."""
     pushed.add(b"one", request=HttpRequest("/start"))
 
     async def work() -> None:
@@ -125,10 +121,9 @@ def test_an_asynchronous_worker(
     assert handler.mails == [b"one"]
 
 
-def test_only_some_queues(
+def test_push_queues_can_be_named_where_push_tasks_are_sent(
     emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
 ) -> None:
-    """Push queues can be named where push tasks are sent."""
     pushed.add(b"one", request=HttpRequest("/mail"))
     queue.add()
 
@@ -197,12 +192,11 @@ def test_handlers_that_never_end_reach_max_calls(emulator: Emulator, pushed: Que
 
 
 class TestCrashes:
-    def test_a_safe_worker(
+    def test_a_worker_that_adds_before_it_deletes_survives_every_crash(
         self, emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
     ) -> None:
-        """A worker that adds a named push task and then deletes survives every crash.
-
-        The mail can be sent twice, if the response of its handler is lost.
+        """It adds a named push task. The mail can be sent twice, if the response of its handler is
+        lost.
         """
 
         def setup() -> None:
@@ -219,10 +213,10 @@ class TestCrashes:
 
         assert points == 10  # lease, add and delete, in three ways, and a lost response
 
-    def test_an_unsafe_worker(
+    def test_a_worker_that_deletes_before_it_adds_loses_a_mail(
         self, emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
     ) -> None:
-        """One that deletes before it adds loses a mail: an add of a push task is a crash point."""
+        """An add of a push task is a crash point."""
 
         def worker() -> None:
             for task in queue.lease_tasks(60, 10):

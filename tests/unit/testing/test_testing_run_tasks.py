@@ -75,8 +75,10 @@ def failing(_: PushRequest) -> int:
 
 
 class TestWhatIsRun:
-    def test_an_app(self, emulator: Emulator, web: Queue) -> None:
-        """The request reaches its handler, and the attempt says what happened."""
+    def test_the_request_of_a_task_reaches_its_handler(
+        self, emulator: Emulator, web: Queue
+    ) -> None:
+        """The attempt says what happened."""
         web.add(b"to=ada", name="t", request=HttpRequest("/mail?x=1", "PUT"))
 
         [attempt] = run_tasks(emulator, app_of(lambda r: r.full_path + r.get_data(as_text=True)))
@@ -85,8 +87,9 @@ class TestWhatIsRun:
         assert (attempt.task.name, attempt.outcome, attempt.error) == ("t", "succeeded", None)
         assert web.list_tasks() == []
 
-    def test_the_order(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
-        """By eta, then by arrival, over all queues."""
+    def test_tasks_run_by_eta_then_by_arrival_over_all_queues(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
         web.add(name="second")
         emulator.queue("other").add(name="third")
         web.add(name="fourth")
@@ -96,8 +99,10 @@ class TestWhatIsRun:
 
         assert [a.task.name for a in attempts] == ["first", "second", "third", "fourth"]
 
-    def test_what_handlers_change(self, emulator: Emulator, web: Queue) -> None:
-        """A task that a handler deletes is not sent, nor one of a queue that it pauses."""
+    def test_a_task_that_a_handler_deletes_is_not_sent(
+        self, emulator: Emulator, web: Queue
+    ) -> None:
+        """Nor one of a queue that it pauses."""
         for name in "abc":
             web.add(name=name)
         other = emulator.queue("other")
@@ -115,8 +120,8 @@ class TestWhatIsRun:
             ("c", "will retry"),
         ]
 
-    def test_queues(self, emulator: Emulator, web: Queue) -> None:
-        """Only those that are named, as queues or by their names."""
+    def test_only_named_queues_run(self, emulator: Emulator, web: Queue) -> None:
+        """Named as queues or by their names."""
         other = emulator.queue("other")
         web.add()
         other.add()
@@ -124,8 +129,8 @@ class TestWhatIsRun:
         assert len(run_tasks(emulator, send=ok, queues=["web"])) == 1
         assert len(run_tasks(emulator, send=ok, queues=[web, other])) == 1
 
-    def test_apps(self, emulator: Emulator, web: Queue) -> None:
-        """Each task goes to the app of its target, service or origin; one app gets all."""
+    def test_each_task_goes_to_the_app_of_its_target(self, emulator: Emulator, web: Queue) -> None:
+        """A service or an origin; one app gets all."""
         seen: list[tuple[str, str]] = []
 
         def app(name: str) -> flask.Flask:
@@ -155,10 +160,10 @@ class TestWhatIsRun:
             (None, "there is no app for tasks without a target, and task "),
         ],
     )
-    def test_a_missing_target(
+    def test_a_target_without_an_app_is_an_error_that_names_it(
         self, emulator: Emulator, web: Queue, target: str | None, message: str
     ) -> None:
-        """It is an error that names it, and the task is not attempted."""
+        """The task is not attempted."""
         web.add(name="t", request=HttpRequest("/a", target=target))
 
         with pytest.raises(ValueError, match=message):
@@ -197,8 +202,10 @@ class TestSend:
             PushResponse(204),
         ],
     )
-    def test_results(self, emulator: Emulator, web: Queue, result: Any) -> None:
-        """A function returns a status, or a response that has one, as test clients make them."""
+    def test_a_function_returns_a_status_or_a_response(
+        self, emulator: Emulator, web: Queue, result: Any
+    ) -> None:
+        """One that has a status, as test clients make them."""
         web.add(b"x", request=HttpRequest("/mail"))
         requests: list[PushRequest] = []
 
@@ -212,16 +219,18 @@ class TestSend:
         assert requests == [attempt.request]
 
     @pytest.mark.parametrize("result", [None, "200", True, 7, SimpleNamespace(status_code="200")])
-    def test_invalid_results(self, emulator: Emulator, web: Queue, result: object) -> None:
-        """They are errors of the test, not of the task, also where calls are intercepted."""
+    def test_an_invalid_result_is_an_error_of_the_test(
+        self, emulator: Emulator, web: Queue, result: object
+    ) -> None:
+        """Not of the task, also where calls are intercepted."""
         emulator.interceptors.add(lambda _, call_next: call_next())
         web.add()
 
         with pytest.raises(TypeError, match="it must return a status, such as 200"):
             run_tasks(emulator, send=lambda _: result)
 
-    def test_a_coroutine(self, emulator: Emulator, web: Queue) -> None:
-        """A coroutine function is refused before an attempt, what returns a coroutine after it."""
+    def test_coroutines_are_refused(self, emulator: Emulator, web: Queue) -> None:
+        """A coroutine function before an attempt, what returns a coroutine after it."""
         web.add()
 
         async def send(_: PushRequest) -> int:
@@ -309,8 +318,10 @@ class TestFailures:
         assert second.status == 200
         assert second.request.headers["X-AppEngine-TaskRetryReason"] == "Instance Unavailable"
 
-    def test_too_many_attempts(self, emulator: Emulator, web: Queue) -> None:
-        """An endless loop ends with the state of the queues, at the line of the test."""
+    def test_an_endless_loop_ends_with_the_state_of_the_queues(
+        self, emulator: Emulator, web: Queue
+    ) -> None:
+        """At the line of the test."""
         web.add(name="t")
 
         def handler(_: PushRequest) -> int:
@@ -337,10 +348,10 @@ class TestFailures:
             ),
         ],
     )
-    def test_endless_retries(
+    def test_the_message_on_endless_retries_names_the_limit(
         self, emulator: Emulator, web: Queue, retry: RetryParameters, until: str
     ) -> None:
-        """The message names the limit that is missing, or is not exceeded, unlike the other."""
+        """The one that is missing, or is not exceeded, unlike the other."""
         web.add(name="t", request=HttpRequest("/a", retry=retry))
         retried = f'task "t" of queue "web" has failed 3 times and is retried {until}'
 
@@ -417,8 +428,9 @@ fault fail("attempt", TransientError('overloaded'), times=1): triggered on 1 of 
 
 
 class TestUntil:
-    def test_empty(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
-        """The clock moves from one attempt to the next, until no task is left."""
+    def test_the_clock_moves_from_attempt_to_attempt_until_no_task_is_left(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
         web.add(name="a")
         web.add(name="b", eta=clock.now() + timedelta(days=2))
         start = clock.now()
@@ -434,10 +446,10 @@ class TestUntil:
         assert [task.name for task in web.exhausted] == ["a", "b"]
 
     @pytest.mark.parametrize("seconds", [70, 75])
-    def test_a_time(
+    def test_what_becomes_due_until_a_time_runs(
         self, emulator: Emulator, web: Queue, clock: ManualClock, seconds: float
     ) -> None:
-        """What becomes due until then runs, and the clock is exactly there."""
+        """The clock is exactly there."""
         web.add(request=HttpRequest("/", retry=RetryParameters(min_backoff_seconds=35)))
         end = clock.now() + timedelta(seconds=seconds)
 
@@ -480,8 +492,10 @@ class TestUntil:
             emulated.emulator.queue("never").add()
             assert len(run_tasks(emulated.emulator, send=ok)) == 1
 
-    def test_rates(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
-        """If asked for, a bucket of five starts at once, then five a second of the clock."""
+    def test_rates_hold_tasks_back_if_asked_for(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """A bucket of five starts at once, then five a second of the clock."""
         for _ in range(12):
             web.add()
         start = clock.now()
@@ -523,8 +537,10 @@ class TestDeferred:
         request = HttpRequest("/_ah/queue/deferred", headers=headers)
         queue.add(deferred.serialize(note, text), name=text, request=request)
 
-    def test_without_an_app(self, emulator: Emulator, web: Queue) -> None:
-        """Deferred calls are made in this process, in their namespace."""
+    def test_deferred_calls_without_an_app_are_made_in_this_process(
+        self, emulator: Emulator, web: Queue
+    ) -> None:
+        """In their namespace."""
         before = namespace_manager.get_namespace()
         self.add(web, "hello")
 
@@ -534,8 +550,9 @@ class TestDeferred:
         assert namespace_manager.get_namespace() == before
         assert "HTTP_X_APPENGINE_QUEUENAME" not in os.environ
 
-    def test_failures(self, emulator: Emulator, web: Queue) -> None:
-        """They are what Google's handler makes of them."""
+    def test_failures_are_what_the_handler_of_google_makes_of_them(
+        self, emulator: Emulator, web: Queue
+    ) -> None:
         for text in ("again", "never"):
             self.add(web, text)
         web.add(b"no pickle", name="unreadable", request=HttpRequest("/_ah/queue/deferred"))
@@ -548,8 +565,7 @@ class TestDeferred:
             ("unreadable", 200, "succeeded"),
         ]
 
-    def test_an_exception(self, emulator: Emulator, web: Queue) -> None:
-        """It is raised at its own line."""
+    def test_an_exception_is_raised_at_its_own_line(self, emulator: Emulator, web: Queue) -> None:
         self.add(web, "broken")
 
         with pytest.raises(ValueError, match="broken") as raised:
@@ -557,8 +573,8 @@ class TestDeferred:
 
         assert raised.traceback[-1].name == "note"
 
-    def test_beside_an_app(self, emulator: Emulator, web: Queue) -> None:
-        """Other tasks go to the app; without one they are an error."""
+    def test_other_tasks_go_to_the_app(self, emulator: Emulator, web: Queue) -> None:
+        """Without one they are an error."""
         self.add(web, "hello")
         web.add(name="t", request=HttpRequest("/mail"))
 
