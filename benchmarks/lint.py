@@ -24,8 +24,8 @@ ENTRY = """\
   - writer_email: app@my-app.iam.gserviceaccount.com
 """
 
-COST_OF_ONE_FILE = 1.1
-COST_OF_MANY_FILES = 0.5
+COST_OF_ONE_FILE = 2.5
+COST_OF_MANY_FILES = 0.75
 
 
 def measure(options: Options) -> Iterator[Figure]:

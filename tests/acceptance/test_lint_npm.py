@@ -9,11 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from lint_agreement import SCHEMA
 from linting import run_pullqueue
 from programs import completed, npm_packages, program
 
 from pullqueue.config.schema import published
+from pullqueue.config.shape import validator
 
 CASES = Path(__file__).parents[1] / "lint_cases"
 FOLDER = Path(__file__).parent / "npm_lint"
@@ -103,7 +103,7 @@ def test_ajv_accepts_the_schema_in_strict_mode(node_modules: Path, draft: str) -
         for case in sorted(CASES.glob(pattern))
     ]
     assert output_of("ajv.js", draft, data=[schema, files]) == [
-        SCHEMA.is_valid(file) for file in files
+        validator().is_valid(file) for file in files
     ]
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
 from datetime import date
 from functools import cache
 from typing import Any
 
 import yaml
-from jsonschema import Draft7Validator, Draft202012Validator, ValidationError, validators
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from pullqueue.config import loads
 from pullqueue.config.findings import Severity
 from pullqueue.config.schema import published, queue_schema
+from pullqueue.config.shape import validator
 from pullqueue.errors import InvalidQueueConfigError
 from pullqueue.lint.report import LintOptions, lint_data
 
@@ -36,17 +35,6 @@ _UNREADABLE = {
     "other-program", "tab-indent", "unrendered-template", "yaml-syntax", "yaml-tag",
 }  # fmt: skip
 """Rules on files that are not read as data, or not by every reader."""
-
-
-def _pattern(_: Any, pattern: str, value: Any, __: Any) -> Iterator[ValidationError]:
-    """Match as ECMA-262 does: `$` is the very end of a text, not before a line break, too."""
-    if isinstance(value, str) and not re.search(pattern.replace("$", r"\Z"), value):
-        yield ValidationError("does not match")
-
-
-_ecma: Any = validators.extend(Draft202012Validator, {"pattern": _pattern})  # type: ignore[no-untyped-call]
-SCHEMA = _ecma(queue_schema())
-"""The validator of the schema for JSON."""
 _DRAFTS = Draft7Validator(json.loads(published(draft="7"))), Draft202012Validator(queue_schema())
 """With the patterns of Python, where `$` is true before a line break, too."""
 
@@ -73,7 +61,7 @@ def schema_agrees(text: bytes) -> bool:
     if rules & _UNREADABLE:
         return True
     data = _as_json(yaml.safe_load(text))
-    valid = SCHEMA.is_valid(data)
+    valid = validator().is_valid(data)
     if len({draft.is_valid(data) for draft in _DRAFTS}) > 1:
         return False
     return rules <= _BEYOND_A_SCHEMA.keys() if valid else bool(rules)

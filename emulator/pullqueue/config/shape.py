@@ -1,16 +1,18 @@
 """The shape of a file: where its tree does not conform to the JSON Schema.
 
-The tree itself is validated: each value is of the type that App Engine would convert it to, and
-each violation has its node, and the code of the rule that the schema names for it. The keywords are
-those that this schema has: to import a library for all of them takes longer than to check a file.
+jsonschema validates the tree itself. Each value is of the type that App Engine would convert it
+to, and each violation has its node, and the code of the rule that the schema names for it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
+
+from jsonschema import Draft202012Validator, ValidationError, validators
+from jsonschema.protocols import Validator
 
 from pullqueue.config.dialects import value_kinds
 from pullqueue.config.document import (
@@ -21,6 +23,7 @@ from pullqueue.config.document import (
     Place,
     Scalar,
     ScalarValue,
+    Sequence,
 )
 from pullqueue.config.findings import Fix, Report
 from pullqueue.config.schema import Schema, queue_schema
@@ -32,6 +35,8 @@ CONVERTERS: dict[str, Callable[[Scalar], float | None]] = {
     "boolean": as_boolean,
 }
 """How App Engine converts values, by the kind that the schema has for them."""
+_TYPES_OF_SCALARS = ("string", "integer", "number", "boolean", "null")
+_KEYWORDS_OF_SCALARS = ("const", "enum", "maximum", "minimum")
 
 
 def advice_in(schema: Schema) -> tuple[str, str]:
@@ -114,76 +119,108 @@ class Shape(NamedTuple):
 def check_shape(root: Mapping) -> Shape:
     """Validate a file's tree and return what is wrong."""
     shape = Shape({}, [])
-    for found in _violations(_Value(root), queue_schema()):
-        if found.keyword == "additionalProperties" and isinstance(found.node, Mapping):
+    for error in validator().iter_errors(_Mapping(root, None)):
+        value: Any = error.instance
+        schema: Any = error.schema
+        node: Node = value.node
+        path = tuple(error.absolute_path)
+        if error.validator == "additionalProperties" and isinstance(node, Mapping):
             shape.unknown_keys.extend(
-                UnknownKey(found.node, pair, (*found.path, pair.key.text))
-                for pair in found.node.pairs
-                if pair.key.text not in found.schema["properties"] and not pair.key.opaque
+                UnknownKey(node, pair, (*path, pair.key.text))
+                for pair in node.pairs
+                if pair.key.text not in schema["properties"] and not pair.key.opaque
             )
-        elif not (isinstance(found.node, Scalar) and found.node.opaque):
+        elif not (isinstance(node, Scalar) and node.opaque):
+            found = Violation(node, value.key, path, str(error.validator), schema)
             for code in found.codes:
                 shape.violations.setdefault(code, []).append(found)
     return shape
 
 
-class _Value:
-    """A node as the schema sees it."""
+class _Mapping(dict[str, Any]):
+    """A mapping, as jsonschema sees it."""
 
-    __slots__ = ("data", "key", "node", "path")
-
-    def __init__(self, node: Node, key: Scalar | None = None, path: Path = ()) -> None:
-        """Convert a value, and what is in a mapping or a list."""
-        self.node, self.key, self.path = node, key, path
-        self.data: ScalarValue | dict[str, _Value] | list[_Value]
-        """What App Engine makes of a single value; what is in a mapping by its keys."""
-        if isinstance(node, Scalar):
-            self.data = _converted(node, key)
-        elif isinstance(node, Mapping):
-            pairs = ((pair.key, pair.value) for pair in node.pairs)
-            self.data = {key.text: _Value(value, key, (*path, key.text)) for key, value in pairs}
-        else:
-            items = enumerate(node.items)
-            self.data = [_Value(item, None, (*path, index)) for index, item in items]
+    def __init__(self, node: Mapping, key: Scalar | None) -> None:
+        """Convert the values."""
+        super().__init__((pair.key.text, _value(pair.value, pair.key)) for pair in node.pairs)
+        self.node, self.key = node, key
 
 
-def _converted(node: Scalar, key: Scalar | None) -> ScalarValue:
-    kind = value_kinds().get(key.text) if key else None
-    converted: ScalarValue = CONVERTERS[kind](node) if kind else None
-    return node.effective_text if converted is None and not node.is_null else converted
+class _Sequence(list[Any]):
+    """A list, as jsonschema sees it."""
+
+    def __init__(self, node: Sequence, key: Scalar | None) -> None:
+        """Convert the items."""
+        super().__init__(_value(item, None) for item in node.items)
+        self.node, self.key = node, key
 
 
-def _violations(value: _Value, schema: Schema) -> Iterator[Violation]:
-    """Yield what a value, and all that is in it, violates in a part of the schema."""
-    for keyword, expected in schema.items():
-        if (assertion := ASSERTIONS.get(keyword)) and not assertion(value, expected, schema):
-            yield Violation(value.node, value.key, value.path, keyword, schema)
-        elif applicator := APPLICATORS.get(keyword):
-            for each, part in applicator(value, expected, schema):
-                yield from _violations(each, part)
+class _Scalar:
+    """A single value, as jsonschema sees it: what App Engine makes of it."""
+
+    __slots__ = ("data", "key", "node")
+
+    def __init__(self, node: Scalar, key: Scalar | None) -> None:
+        """Convert the value."""
+        self.node, self.key = node, key
+        kind = value_kinds().get(key.text) if key else None
+        converted: ScalarValue = CONVERTERS[kind](node) if kind else None
+        if converted is None and not node.is_null:
+            converted = node.effective_text
+        self.data = converted
 
 
-def _is_valid(value: _Value, schema: Schema) -> bool:
-    return next(_violations(value, schema), None) is None
+def _value(node: Node, key: Scalar | None) -> _Mapping | _Sequence | _Scalar:
+    if isinstance(node, Scalar):
+        return _Scalar(node, key)
+    return _Mapping(node, key) if isinstance(node, Mapping) else _Sequence(node, key)
 
 
-def _is_number(data: object) -> TypeGuard[float]:
-    return isinstance(data, int | float) and not isinstance(data, bool)
+@cache
+def validator() -> Validator:
+    """Return the validator of the published schema, for trees and for JSON."""
+    kind: type[Validator] = validators.extend(  # type: ignore[no-untyped-call]
+        Draft202012Validator,
+        {"pattern": _pattern} | {name: _on_data(name) for name in _KEYWORDS_OF_SCALARS},
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
+            {name: _is_type(name) for name in _TYPES_OF_SCALARS}
+        ),
+    )
+    return kind(_inlined(queue_schema(), queue_schema()["$defs"]))
 
 
-def _is_integer(data: object) -> bool:
-    return _is_number(data) and float(data).is_integer()
+def _inlined(schema: Any, definitions: Schema) -> Any:  # noqa: ANN401 - a part of the schema
+    """Return a schema with definitions in place of references, which are followed at each value."""
+    if isinstance(schema, list):
+        return [_inlined(part, definitions) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inlined = {name: _inlined(part, definitions) for name, part in schema.items()}
+    for part in (schema, *schema.get("allOf", ())):
+        if "$ref" in part:
+            del inlined["$ref" if part is schema else "allOf"]
+            inlined |= definitions[part["$ref"].rpartition("/")[2]]
+    return inlined
 
 
-_TYPES: dict[str, Callable[[object], bool]] = {
-    "array": lambda data: isinstance(data, list),
-    "boolean": lambda data: isinstance(data, bool),
-    "integer": _is_integer,
-    "null": lambda data: data is None,
-    "number": _is_number,
-    "object": lambda data: isinstance(data, dict),
-    "string": lambda data: isinstance(data, str),
-}
+def _data(value: Any) -> Any:  # noqa: ANN401 - a tree's, or JSON
+    return value.data if isinstance(value, _Scalar) else value
+
+
+def _is_type(name: str) -> Callable[..., bool]:
+    is_type = Draft202012Validator.TYPE_CHECKER.is_type
+    return lambda _, value: is_type(value.data if type(value) is _Scalar else value, name)
+
+
+def _on_data(keyword: str) -> Callable[..., Any]:
+    check = Draft202012Validator.VALIDATORS[keyword]
+    return lambda own, expected, value, schema: check(own, expected, _data(value), schema)
+
+
+def _pattern(_: Validator, expected: str, value: object, __: Schema) -> Iterator[ValidationError]:
+    text = _data(value)
+    if isinstance(text, str) and not _compiled(expected).search(text):
+        yield ValidationError("does not match")
 
 
 @cache
@@ -193,43 +230,3 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     There `$` is the very end of the text; in Python it also matches before a line break.
     """
     return re.compile(pattern.replace("$", r"\Z"))
-
-
-ASSERTIONS: dict[str, Callable[[_Value, Any, Schema], object]] = {
-    "additionalProperties": lambda value, _, schema: (
-        not isinstance(value.data, dict) or value.data.keys() <= schema["properties"].keys()
-    ),
-    "const": lambda value, expected, _: value.data == expected,
-    "enum": lambda value, expected, _: value.data in expected,
-    "maxItems": lambda value, most, _: not isinstance(value.data, list) or len(value.data) <= most,
-    "maximum": lambda value, most, _: not _is_number(value.data) or value.data <= most,
-    "minimum": lambda value, least, _: not _is_number(value.data) or value.data >= least,
-    "not": lambda value, part, _: not _is_valid(value, part),
-    "pattern": lambda value, pattern, _: (
-        not isinstance(value.data, str) or _compiled(pattern).search(value.data)
-    ),
-    "required": lambda value, keys, _: (
-        not isinstance(value.data, dict) or value.data.keys() >= {*keys}
-    ),
-    "type": lambda value, names, _: any(
-        _TYPES[name](value.data) for name in ([names] if isinstance(names, str) else names)
-    ),
-}
-"""The keywords that a value satisfies or not: functions of it, the keyword's value, and the part of
-the schema."""
-APPLICATORS: dict[str, Callable[[_Value, Any, Schema], Iterable[tuple[_Value, Schema]]]] = {
-    "$ref": lambda value, name, _: [(value, queue_schema()["$defs"][name.rpartition("/")[2]])],
-    "allOf": lambda value, parts, _: [(value, part) for part in parts],
-    "if": lambda value, test, schema: [
-        (value, schema.get("then" if _is_valid(value, test) else "else", {}))
-    ],
-    "items": lambda value, part, _: (
-        [(item, part) for item in value.data] if isinstance(value.data, list) else ()
-    ),
-    "properties": lambda value, parts, _: (
-        [(value.data[key], part) for key, part in parts.items() if key in value.data]
-        if isinstance(value.data, dict)
-        else ()
-    ),
-}
-"""The keywords that lead to other parts of the schema, and the values that those are for."""

@@ -11,15 +11,8 @@ import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from pullqueue.config.schema import published, queue_schema
-from pullqueue.config.shape import APPLICATORS, ASSERTIONS
 
 Schema = dict[str, Any]
-_PARTS = {"if", "then", "else", "items", "not"}
-_NAMED_PARTS = {"properties", "$defs"}
-_ANNOTATIONS = {
-    "$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated",
-    "errorMessage", "x-rules", "x-value",
-}  # fmt: skip
 
 
 def test_schema_is_valid_in_both_drafts() -> None:
@@ -65,21 +58,6 @@ def keywords_of(part: Any) -> set[str]:
     if isinstance(part, list):
         return set().union(*map(keywords_of, part))
     return {*part}.union(*map(keywords_of, part.values())) if isinstance(part, dict) else set()
-
-
-def all_parts(schema: Schema) -> Iterator[Schema]:
-    """Yield a schema, and all parts of it."""
-    yield schema
-    parts = [part for name, part in schema.items() if name in _PARTS]
-    parts += [part for name in _NAMED_PARTS for part in schema.get(name, {}).values()]
-    for part in parts:
-        yield from all_parts(part)
-
-
-def test_the_linter_applies_every_keyword_of_the_schema() -> None:
-    keywords = {keyword for part in all_parts(queue_schema()) for keyword in part}
-
-    assert keywords - _ANNOTATIONS - {"then", "else", "$defs"} == {*ASSERTIONS, *APPLICATORS}
 
 
 def test_the_published_schema_has_no_keyword_of_the_linter() -> None:
