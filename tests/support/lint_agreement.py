@@ -18,7 +18,6 @@ from pullqueue.errors import InvalidQueueConfigError
 from pullqueue.lint.report import LintOptions, lint_data
 
 _BEYOND_A_SCHEMA = {
-    "rate-bare-zero": "only gcloud refuses it",
     "age-limit-range": "an exponent can make an age limit infinite",
     "backoff-order": "two values are compared",
     "backoff-format": "JSON has no infinite numbers",

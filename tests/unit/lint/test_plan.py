@@ -66,15 +66,6 @@ def test_a_rate_is_shown_as_it_is_written_and_per_second() -> None:
     assert [tuple(change) for change in plan.changes] == [("rate", "5/s", "1800000/h (500/s)")]
 
 
-def test_a_rate_with_which_a_deployment_fails_is_refused(folder: Path) -> None:
-    write("queue.yaml", "queue:\n- name: mail\n  rate: 0\n")
-    write("q.json", "[]")
-    done = run_pullqueue("plan", "--deployed", "q.json")
-
-    assert done.exit_code == 1
-    assert "`rate: 0` without a unit makes gcloud fail: write `0/s`" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -73,7 +73,7 @@ def rate_too_high(view: View) -> Iterator[Report]:
             yield violation.report(f"rate is {shorten(text)}; {violation.limit}")
 
 
-@Rule("QY210", levels=LENIENT, fixes=(SAFE,))
+@Rule("QY210", severity=Severity.WARNING, fixes=(SAFE,))
 def rate_bare_zero(view: View) -> Iterator[Report]:
     """`rate: 0` has no unit.
 
