@@ -14,7 +14,7 @@ from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
 with warnings.catch_warnings():
     # These modules of the SDK warn while they are imported.
     warnings.simplefilter("ignore")
-    from google.appengine.api import datastore, module_testutil, queueinfo
+    from google.appengine.api import datastore, memcache, module_testutil, queueinfo
     from google.appengine.datastore import datastore_rpc
     from google.appengine.ext import deferred, ndb, testbed
 
@@ -23,6 +23,7 @@ __all__ = [
     "datastore",
     "datastore_rpc",
     "deferred",
+    "memcache",
     "module_testutil",
     "ndb",
     "pull",

@@ -21,7 +21,9 @@ from pullqueue.sdk.imports import apiproxy_rpc, apiproxy_stub_map
 from pullqueue.text import counted
 
 Intercept: TypeAlias = Callable[["ServiceCall", Callable[[], object]], object]
-"""Takes a call and what carries it out; what it raises is raised where the call is made."""
+"""Takes a call and what carries it out, which returns the exception of a call that failed, or None;
+what `Intercept` raises is raised where the call is made.
+"""
 
 
 class ServiceCall:
@@ -64,7 +66,13 @@ def _make_call(rpc: Any) -> None:
     done: Future[None] = Future()
     rpc._state = apiproxy_rpc.RPC.RUNNING
     rpc.future = done
-    call, call_next = ServiceCall(rpc.package, rpc.call, rpc.request), rpc._SendRequestAndFinish
+    call = ServiceCall(rpc.package, rpc.call, rpc.request)
+
+    def carry_out() -> object:
+        rpc._SendRequestAndFinish()
+        return rpc.exception  # which is raised where the app asks for the result
+
+    call_next: Callable[[], object] = carry_out
     for intercept in _intercepts:
         call_next = partial(intercept, call, call_next)
     call_next()
@@ -72,6 +80,13 @@ def _make_call(rpc: Any) -> None:
 
 
 _patch = patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", _make_call)
+
+
+def flush_memcache() -> None:
+    """Delete what the app has stored in memcache, if that has a stub."""
+    memcache = sys.modules.get("google.appengine.api.memcache")
+    if memcache is not None and apiproxy_stub_map.apiproxy.GetStub("memcache") is not None:
+        memcache.flush_all()
 
 
 def clear_cache() -> None:

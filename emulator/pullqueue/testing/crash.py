@@ -15,9 +15,15 @@ from typing import NamedTuple
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.engine.queue import Queue
 from pullqueue.errors import DeadlineExceededError
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.testing.arguments import check_actor, check_flag, check_is_emulator
+from pullqueue.testing.arguments import (
+    check_actor,
+    check_flag,
+    check_is_emulator,
+    selected_queues,
+)
 from pullqueue.testing.clock import expire_leases
 from pullqueue.testing.describing import describe
 from pullqueue.testing.draining import Worker, drain
@@ -133,6 +139,7 @@ def crash_test(
     app: App | None = None,
     send: SendFunction | None = None,
     deferred: bool = False,
+    queues: Iterable[Queue | str] | None = None,
     services: bool = True,
     max_calls: int = 1000,
 ) -> int:
@@ -140,8 +147,9 @@ def crash_test(
 
     For each crash the queues are emptied, `setup` fills them (and resets the app), and the worker
     runs as in `drain`. With `app`, `send` or `deferred`, as in `run_tasks`, push tasks are sent as
-    well, or only these, if `worker` is None. Then `check` is called: it raises, or returns False,
-    if the state is wrong. The first run is without a crash.
+    well, or only these, if `worker` is None; `queues` are those to empty, or their names, all if it
+    is None. Then `check` is called: it raises, or returns False, if the state is wrong. The first
+    run is without a crash.
 
     Each time the worker or a handler is killed at another of its calls: before it, after it, or,
     where a queue is called, with the answer lost. If it is a worker, its leases expire, and a new
@@ -151,7 +159,8 @@ def crash_test(
     without a crash it is raised.
 
     With `services`, calls to other bundled services, such as the datastore, count as well if App
-    Engine's SDK uses the emulator. A transaction that was open is rolled back.
+    Engine's SDK uses the emulator. A transaction that was open is rolled back. Memcache is empty
+    when `setup` is called.
 
     Return the number of crashes. Calls of whoever was killed have no effect, so what it does
     while it ends (`finally`), or in threads, also after the test, does not change queues and
@@ -162,8 +171,11 @@ def crash_test(
         AssertionError: `check` fails without any crash, `setup` leaves no task, or the worker
             makes no call.
         ClockError: the clock cannot be moved.
-        TypeError: `emulator` is not one, no worker and no app is passed, the worker calls
-            `run_tasks`, or a function is asynchronous or a generator.
+        InvalidQueueModeError: one of `queues` is a push queue without an app, or a pull queue
+            without a worker.
+        TypeError: `emulator` is not one, `queues` is not a list, no worker and no app is passed,
+            the worker calls `run_tasks`, or a function is asynchronous or a generator.
+        UnknownQueueError: one of `queues` does not exist.
     """
     check_is_emulator(emulator)
     check_flag(services, "services")
@@ -175,11 +187,11 @@ def crash_test(
         )
     if worker is not None:
         check_actor(worker)
-    run = partial(drain, emulator, app=app, send=send, deferred=deferred, max_calls=max_calls)
-    if worker is None:
-        run = partial(run, queues=[queue for queue in emulator.queues if queue.is_push] or None)
-    modes = [QueueMode.PULL] * (worker is not None) + [QueueMode.PUSH] * has_app
-    trial = _CrashTrial(emulator, worker, setup=setup, check=check, run=run)
+    modes = (QueueMode.PULL,) * (worker is not None) + (QueueMode.PUSH,) * has_app
+    selected = selected_queues(emulator, queues, modes=modes)
+    run = partial(drain, emulator, queues=selected, app=app, send=send, deferred=deferred)
+    run = partial(run, max_calls=max_calls)
+    trial = _CrashTrial(emulator, worker, setup=setup, check=check, run=run, queues=selected)
     failures = trial.failures(modes, services=services)
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
@@ -205,6 +217,7 @@ class _CrashTrial(Trial):
         setup: Callable[[], object],
         check: Callable[[], object],
         run: Callable[..., int],
+        queues: list[Queue],
     ) -> None:
         super().__init__(emulator, setup=setup, check=check)
         self.crashes = 0
@@ -212,17 +225,18 @@ class _CrashTrial(Trial):
         self._worker = worker
         self._run_worker = run
         """`drain`, with the options of the test."""
+        self._queues = queues
         self._injector: _CrashInjector | None = None
         """What gets the points now; None: no crash can happen."""
         self._test = Actor("the test", WorkerKilled)
 
-    def failures(self, modes: list[QueueMode], *, services: bool) -> list[CrashFailure]:
+    def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
         with _old_objects_left_out(), self.observing(services=services):
             found = map(self.crash, self.without_crash(modes))
             return [failure for failure in found if failure is not None]
 
-    def without_crash(self, modes: list[QueueMode]) -> list[_Plan]:
+    def without_crash(self, modes: tuple[QueueMode, ...]) -> list[_Plan]:
         """Run without a crash, and return the crashes that there can be."""
         self.begin()
         self._check_tasks(modes)
@@ -267,16 +281,18 @@ class _CrashTrial(Trial):
                 raise
 
     @bypass_interceptors()
-    def _check_tasks(self, modes: list[QueueMode]) -> None:
-        counts = dict.fromkeys(QueueMode, 0)
-        for queue in self._emulator.queues:
-            counts[queue.mode] += queue.fetch_statistics().tasks
-        if any(counts[mode] for mode in modes):
+    def _check_tasks(self, modes: tuple[QueueMode, ...]) -> None:
+        full = [queue for queue in self._emulator.queues if queue.fetch_statistics().tasks]
+        if any(queue in self._queues for queue in full):
             return
         kinds = " or ".join(mode.value for mode in modes)
+        where, advice = f"a {kinds} queue", "add at least one"
+        if any(queue.mode in modes for queue in full):
+            where, advice = "those queues", f'it left tasks in queue "{full[0].name}"'
+        elif full:
+            advice = _INSTEAD[full[0].mode]
         raise AssertionError(
-            f"crash_test: setup left no task in a {kinds} queue, so there is nothing to run: "
-            + next((_INSTEAD[mode] for mode in QueueMode if counts[mode]), "add at least one")
+            f"crash_test: setup left no task in {where}, so there is nothing to run: {advice}"
         )
 
     def _run(self, injector: _CrashInjector, *, errors: str) -> None:

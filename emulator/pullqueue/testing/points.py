@@ -161,6 +161,10 @@ class Trial(ABC):
         """Make the state with which each run begins."""
         self._emulator.reset()
         self._emulator.names = random_names(0)
+        if _uses_sdk(self._emulator):
+            from pullqueue.sdk import rpcs  # noqa: PLC0415 - the SDK is loaded
+
+            rpcs.flush_memcache()
         refuse_lazy(self._setup(), "setup")
 
     def verify(self) -> BaseException | None:

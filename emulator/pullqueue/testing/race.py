@@ -8,7 +8,6 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from random import Random
-from traceback import format_exception_only
 from typing import Any, NamedTuple, TypeAlias
 
 from pullqueue.clock import duration_usec, movable_clock
@@ -57,6 +56,7 @@ class RaceTestError(AssertionError):
         *,
         number: int = 1,
         state: str = "",
+        hint: str = "",
     ) -> None:
         self.schedule = tuple(schedule)
         """The steps, in order: who, what, and the outcome."""
@@ -64,7 +64,7 @@ class RaceTestError(AssertionError):
         """Repeats exactly this schedule: `race_test(..., replay=...)`."""
         self.error = error
         """What `check` or an actor raised, or which actors are blocked."""
-        lines = [f"race_test: schedule {number} leads to a wrong state"]
+        lines = [f"race_test: schedule {number} leads to a wrong state{hint}"]
         steps = [f"  {n}. {step}" for n, step in enumerate(self.schedule, start=1)]
         left_out = len(steps) - _STEPS_SHOWN
         if left_out > 1:
@@ -121,7 +121,7 @@ def race_test(
     forever is stopped when it leases in vain and nobody else can go on. An actor that reaches no
     call for two seconds, as it waits for a lock, is blocked until it does; then another goes on.
 
-    Return the number of schedules.
+    Memcache is empty when `setup` is called. Return the number of schedules.
 
     Raises:
         AssertionError: `setup` leaves no push task, and there is no other actor; or nothing was
@@ -317,6 +317,7 @@ class _Race(Trial):
             error,
             number=self.count,
             state=describe(emulator),
+            hint=_NO_RACE + tasks.first_error if schedule.is_sequential else "",
         ) from error
 
     def check_raced(self) -> None:
@@ -363,6 +364,9 @@ class _Race(Trial):
         return call_next()
 
 
+_NO_RACE = " with the actors one after the other, so their calls do not race"
+
+
 class _PushTasks:
     """The push tasks of a schedule; each attempt is an actor."""
 
@@ -373,6 +377,8 @@ class _PushTasks:
         self._dispatcher = Dispatcher(emulator, rates=False)
         self._running: dict[RunningAttempt, int] = {}
         """Those that have started and whose deadline, in microseconds, has not passed."""
+        self.first_error = ""
+        """The first exception of a handler, as a line of a report."""
 
     def due(self) -> Iterator[DueTask]:
         """Yield those that can start now."""
@@ -418,6 +424,7 @@ class _PushTasks:
         status = attempt.reason if attempt.status is None else f"status {attempt.status}"
         raised = ""
         if attempt.error is not None:
-            last = "".join(format_exception_only(attempt.error)).strip()
-            raised = f" ({shorten(last, limit=100)})"
+            text = shorten(f"{type(attempt.error).__name__}: {attempt.error}", limit=100)
+            raised = f" ({text})"
+            self.first_error = self.first_error or f'\ntask "{task.name}" has raised {text}'
         return f"responds: {status}{raised}, {attempt.outcome}"

@@ -158,6 +158,8 @@ class Schedule:
         self._turn: RacingActor | None = None
         self._preempted: str | None = None
         self._progress = 0
+        self.is_sequential = True
+        """False if an actor has begun, or time has moved, before another actor was over."""
         self._is_stuck = False
         """True if all actors are blocked, so that their threads never end."""
         self._changes = 0
@@ -323,6 +325,7 @@ class Schedule:
                 )
             )
             return
+        self._note_overlap()
         self._record(chosen, chosen.beginning)
         context = self._context.copy()  # and not that of whoever has had the turn
         chosen.thread = threading.Thread(
@@ -411,8 +414,13 @@ class Schedule:
         self._numbers += 1
         return RacingActor(self, name, self._numbers, work, **options)
 
+    def _note_overlap(self) -> None:
+        if any(actor.thread is not None and not actor.is_over for actor in self.actors):
+            self.is_sequential = False
+
     def _move_time(self) -> None:
         """Move the clock to the next event, or the end of a sleep, whichever is first."""
+        self._note_overlap()
         now_usec = self._clock.now_usec()
         times = [a.wakes_usec for a in self.actors if a.gates and a.wakes_usec is not None]
         event = self._next_event_usec(is_needed=True)

@@ -23,7 +23,12 @@ from programs import completed
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
-from pullqueue.errors import DeadlineExceededError, NameInUseError, TransientError
+from pullqueue.errors import (
+    DeadlineExceededError,
+    InvalidQueueModeError,
+    NameInUseError,
+    TransientError,
+)
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import HttpRequest
@@ -412,6 +417,41 @@ def test_a_worker_and_an_app_are_crashed_in_one_count(
     assert crashes == 3 * 4 + 1
 
 
+def test_only_the_named_queues_are_emptied(
+    emulator: Emulator, queue: Queue, limited: Queue, pushed: Queue
+) -> None:
+    other = emulator.queue("default")
+    sent: set[str] = set()
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            queue.delete_tasks(task)
+
+    def setup() -> None:
+        for each in (queue, limited, pushed, other):
+            each.add()
+
+    def send(request: PushRequest) -> int:
+        sent.add(request.queue_name)
+        emulator.queue(request.queue_name).fetch_statistics()
+        return 200
+
+    def check() -> bool:
+        return bool(limited.list_tasks(1) and other.list_tasks(1))
+
+    both: Any = {"setup": setup, "check": check}
+    assert crash_test(emulator, work, **both, queues=["work"]) == 6
+    assert crash_test(emulator, **both, send=send, queues=[pushed]) == 4
+    assert crash_test(emulator, work, **both, send=send, queues=[queue, pushed]) == 10
+    assert sent == {"pushed"}
+    with pytest.raises(AssertionError, match=r'no task in those queues, .* in queue "limited"'):
+        crash_test(emulator, work, setup=limited.add, check=check, queues=[queue])
+    with pytest.raises(InvalidQueueModeError):
+        crash_test(emulator, **both, send=send, queues=[queue])
+    with pytest.raises(InvalidQueueModeError):
+        crash_test(emulator, work, **both, queues=[pushed])
+
+
 def test_faults_apply_beside_crashes(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
     """The first add fails in the run without a crash, which is raised there."""
 
@@ -652,7 +692,7 @@ from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse
 from django.urls import path
 
-from pullqueue.errors import NameInUseError
+from pullqueue.errors import InvalidQueueModeError, NameInUseError
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import crash_test, emulation
 

@@ -400,6 +400,40 @@ def test_a_step_shows_what_a_handler_has_raised(emulator: Emulator, pushed: Queu
     )
 
 
+def test_a_failure_without_a_race_is_said_to_be_none(emulator: Emulator, pushed: Queue) -> None:
+    """Each attempt ends before the next begins; the first line says so, the second why."""
+
+    def send(_: PushRequest) -> int:
+        raise LookupError("no APPLICATION_ID")
+
+    def setup() -> None:
+        for name in ("one", "two"):
+            pushed.add(name=name)
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, setup=setup, check=lambda: not pushed.exhausted, send=send)
+
+    first, second, third, *_ = str(caught.value).splitlines()
+    assert first.endswith("with the actors one after the other, so their calls do not race")
+    assert second == 'task "one" has raised LookupError: no APPLICATION_ID'
+    assert third == '  1. task "one": begins: POST /_ah/queue/pushed'
+
+
+def test_a_lost_update_of_overlapping_actors_is_a_race(emulator: Emulator, queue: Queue) -> None:
+    value = [0]
+
+    def count() -> None:
+        read = value[0]
+        queue.fetch_statistics()
+        value[0] = read + 1
+
+    def setup() -> None:
+        value[0] = 0
+
+    with pytest.raises(RaceTestError, match=r"^race_test: schedule \d leads to a wrong state\n"):
+        race_test(emulator, count, copies=2, setup=setup, check=lambda: value == [2])
+
+
 def test_a_step_shows_which_names_were_in_use(emulator: Emulator, queue: Queue) -> None:
     def claim() -> None:
         with suppress(NameInUseError):

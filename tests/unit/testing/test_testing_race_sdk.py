@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sdk_calls import deferred, ndb, sdk_testbed
+from sdk_calls import deferred, memcache, ndb, sdk_testbed
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
@@ -104,6 +104,48 @@ def test_a_worker_that_polls_and_calls_a_service_is_stopped(
         queue.add(name="one")
 
     race_test(emulator, worker, copies=2, setup=setup, check=lambda: done == ["one"], clock=False)
+
+
+@pytest.mark.parametrize("services", [True, False])
+def test_memcache_is_empty_at_the_beginning_of_each_schedule(
+    emulator: Emulator, pushed: Queue, *, services: bool
+) -> None:
+    def setup() -> None:
+        for name in ("one", "two"):
+            pushed.add(name=name)
+
+    def send(_: PushRequest) -> int:
+        pushed.fetch_statistics()
+        memcache.incr("visits", initial_value=0)
+        return 200
+
+    def check() -> bool:
+        visits: bool = memcache.get("visits") == 2
+        return visits
+
+    options: Any = {"setup": setup, "check": check, "send": send, "services": services}
+    memcache.set("visits", 7)
+    assert race_test(emulator, **options, clock=False, schedules=5) > 1
+
+
+@pytest.mark.usefixtures("pushed")
+def test_a_step_shows_which_error_a_service_has_returned(emulator: Emulator) -> None:
+    runs: list[None] = []
+
+    def setup() -> None:
+        runs.clear()
+        Counter(id="all").put()
+
+    @ndb.transactional  # type: ignore[untyped-decorator]
+    def count() -> None:
+        runs.append(None)
+        visit()
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, count, copies=2, setup=setup, check=lambda: len(runs) == 2, clock=False)
+
+    failed = [step for step in caught.value.schedule if "raises" in step]
+    assert failed == ["count 1: datastore_v3.Commit raises ApplicationError"]
 
 
 def test_deferred_functions_are_actors(emulator: Emulator, pushed: Queue) -> None:
