@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from executing import EXEC
+from executing import EXEC, Execute
 from programs import running
 from push_app import Control, until
 
@@ -47,8 +46,8 @@ def control_of(process: subprocess.Popen[str]) -> Control:
     return Control(listening.split()[-1])
 
 
-def test_what_is_due_before_the_app_listens_waits_for_it(folder: Path) -> None:
-    """Neither a task without a second attempt, kept over a kill, nor a cron job fails."""
+def test_what_is_due_before_the_app_listens_waits_for_it(execute: Execute) -> None:
+    """Neither a task without a second attempt, kept from before, nor a cron job fails."""
     Path("queue.yaml").write_text(
         "queue:\n- name: push\n  rate: 5/s\n  retry_parameters: {task_retry_limit: 0}\n"
     )
@@ -56,14 +55,12 @@ def test_what_is_due_before_the_app_listens_waits_for_it(folder: Path) -> None:
     Path("app.py").write_text(APP)
     port = free_port()
     address = f"http://localhost:{port}"
-    app = ("--data", "data", "--push-to", address, "--", sys.executable, "app.py", str(port))
+    app = (sys.executable, "app.py", str(port))
+    add = (sys.executable, "-m", "pullqueue", "tasks", "add", "push", "--request", "POST /work")
+    assert execute("--data", "data", "--", *add)[0] == 0
+    options = ("--data", "data", "--push-to", address, "--cron", "cron.yaml", "--clock", "manual")
 
-    with running(*EXEC, *app) as killed:
-        control = control_of(killed)
-        control.add("push", "/work")
-        killed.send_signal(signal.SIGKILL)
-    command = ("--cron", "cron.yaml", "--clock", "manual", *app)
-    with running(*EXEC, *command) as exec_:
+    with running(*EXEC, *options, "--", *app) as exec_:
         control = control_of(exec_)
         control.call("POST", "/clock", {"advance": 300})
         waits = f"the server waits for the app to listen at {address}"
