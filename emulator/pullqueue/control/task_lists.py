@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest, nsmallest
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, UnsetType
@@ -37,7 +37,7 @@ _PAGE = 1_000
 _SEARCHED_TASKS = 100_000
 """How many tasks are read to search, sort or count them."""
 _GROUPED_TASKS = 5_000
-"""How many tasks of a queue in one state are read to group them."""
+"""How many failed tasks of a queue in one state are read to group them."""
 _MAX_GROUPS = 100
 """How many groups of failures are returned: those with the most tasks."""
 _KEYS: Mapping[str, Callable[[Task], Any]] = {
@@ -124,7 +124,7 @@ class FailureQuery(Model):
         Maybe[FailedState],
         Meta(
             description="Only exhausted tasks, or those that will be sent again. Of the latter the "
-            "first 5,000 of a queue are read."
+            "first 5,000 of a queue are read, among its first 100,000 tasks."
         ),
     ] = UNSET
     since: Annotated[
@@ -235,14 +235,20 @@ def _failures(state: ServerState, query: FailureQuery) -> dict[_Failure, list[Ta
     states: Sequence[FailedState] = ("exhausted", "retrying")
     for queue in _queues(state, query.queue):
         for each in states if query.state is UNSET else [query.state]:
-            chosen = TaskQuery(state=each)
-            tasks = matching_tasks(queue, chosen, exhausted=each == EXHAUSTED)
+            tasks = reversed(queue.exhausted) if each == EXHAUSTED else _failed_tasks(queue)
             for task in islice(tasks, _GROUPED_TASKS):
                 if start is None or _failed_at(task) >= start:
                     found[_failure_of(task, each)].append(task)
     for same in found.values():
         same.sort(key=_failed_at, reverse=True)
     return found
+
+
+def _failed_tasks(queue: Queue) -> Iterator[Task]:
+    """Yield tasks that failed and will be sent again: once they are due, or the rate permits."""
+    states = (TaskState.RETRYING, TaskState.AVAILABLE) if queue.is_push else ()
+    tasks = chain.from_iterable(walk(queue, page=_PAGE, state=state) for state in states)
+    return (task for task in islice(tasks, _SEARCHED_TASKS) if task.attempts.status is not None)
 
 
 def _failure_of(task: Task, state: FailedState) -> _Failure:

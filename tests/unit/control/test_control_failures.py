@@ -59,6 +59,19 @@ def test_failures_are_grouped_by_queue_status_and_reason(emulator: Emulator) -> 
     assert [(each["queue"], each["latest"]) for each in retrying] == [("again", "later")]
 
 
+def test_failed_tasks_that_are_due_again_are_counted(
+    emulator: Emulator, clock: ManualClock
+) -> None:
+    """Tasks that wait for the rate before their next attempt have failed, too."""
+    clock.advance(3600)
+    emulator.queue("again").add(name="new", request=HttpRequest("/500"))
+    assert emulator.queue("again").fetch_statistics().available == 2
+    with Server(emulator) as server:
+        groups = ControlClient(server).get("/failures?state=retrying").body["failures"]
+
+    assert [(each["latest"], each["tasks"]) for each in groups] == [("later", 1)]
+
+
 def test_failures_before_a_time_are_left_out(emulator: Emulator, clock: ManualClock) -> None:
     clock.advance(3600)
     emulator.queue("mail").add(name="new", request=HttpRequest("/500"))
