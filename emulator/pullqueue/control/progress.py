@@ -15,12 +15,12 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
-from pullqueue.clock import USEC_PER_SECOND, ManualClock
+from pullqueue.clock import USEC_PER_SECOND, ManualClock, from_usec
 from pullqueue.config.model import Rate
 from pullqueue.control.delivery import THREADS
 from pullqueue.control.models import Count, Model, Time, iso_usec
 from pullqueue.control.state import ServerState
-from pullqueue.engine.events import EventKind
+from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
@@ -56,6 +56,7 @@ _SEVERITIES: Final[dict[Reason, Severity]] = {
     **dict.fromkeys(("slowed", "no worker", "some failed"), "warning"),
 }
 _MINUTE: Final = timedelta(minutes=1)
+_DAY_USEC: Final = 24 * 60 * MINUTE_USEC
 _LOOKED_AT: Final = 10
 """Tasks of a queue that are looked at: those that wait for something else become the first ones."""
 _FAILING_SHARE: Final = 0.5
@@ -72,6 +73,13 @@ class Progress(Model):
     failed: Annotated[Count, Meta(description="Attempts that failed in the last minute.")]
     last_error: Annotated[
         str | None, Meta(description="Result of the latest attempt that failed and is known.")
+    ]
+    failing_since: Annotated[
+        Time | None,
+        Meta(
+            description="The minute, in the last day, since which attempts fail: after it there "
+            "was none in which all succeeded. Null if none failed in the last minute."
+        ),
     ]
     reason: Annotated[
         Reason | None,
@@ -126,19 +134,40 @@ class _Situation:
         return str(settings.rate or Rate(count=settings.effective_rate))
 
     @cached_property
-    def last_failure(self) -> AttemptRecord | None:
-        """What the attempts have left behind at the task that failed last, of the first ones."""
+    def last_failure(self) -> tuple[int, str | None] | None:
+        """Status (0: no response) and reason of the latest attempt that failed, if it is known.
+
+        The first tasks may not show it, since others wait before those that failed; the requests
+        of this server do not, if it was sent by another one with the same store, or long ago.
+        """
         if not self.is_push or not (self.failed or self.numbers.retrying):
             return None
+        sent = self.state.requests.last_failed_attempt(self.queue.name)
+        if sent is not None:
+            return sent.status, sent.reason or None
         states = (TaskState.RETRYING, TaskState.AVAILABLE)
         tasks = [task for each in states for task in self.queue.list_tasks(_LOOKED_AT, state=each)]
         records = _ended_attempts(tasks) or _ended_attempts(self.queue.exhausted[-1:])
-        return max(records, key=lambda record: record.ended_usec or 0, default=None)
+        last = max(records, key=lambda record: record.ended_usec or 0, default=None)
+        return None if last is None else (last.status or 0, last.reason)
 
     @property
     def last_error(self) -> str | None:
-        last = self.last_failure
-        return None if last is None else result_text(last.status or 0, last.reason)
+        return None if self.last_failure is None else result_text(*self.last_failure)
+
+    @cached_property
+    def failing_usec(self) -> int | None:
+        """The minute since which attempts fail: from then on, in none did all succeed."""
+        since_usec = None
+        minutes = (
+            self.queue.flow(since_usec=self.queue.now_usec() - _DAY_USEC) if self.failed else {}
+        )
+        for minute_usec, counts in sorted(minutes.items(), reverse=True):
+            if EventKind.ATTEMPT_FAILED in counts:
+                since_usec = minute_usec
+            elif EventKind.ATTEMPT_SUCCEEDED in counts:
+                break
+        return since_usec
 
     @cached_property
     def next_usec(self) -> int | None:
@@ -176,6 +205,7 @@ def find_progress(state: ServerState, queue: Queue, numbers: QueueStatistics) ->
         delivered=situation.delivered,
         failed=situation.failed,
         last_error=situation.last_error,
+        failing_since=iso_usec(situation.failing_usec),
         reason=reason,
         severity="info" if reason is None else _SEVERITIES.get(reason, "info"),
         text=text or "",
@@ -252,22 +282,24 @@ def _fault(now: _Situation) -> str | None:
 
 
 def _no_response(now: _Situation) -> str | None:
-    failure = now.last_failure
-    if failure is None or failure.status or not _fails(now):
+    status, reason = now.last_failure or (None, None)
+    if status != 0 or not _fails(now):
         return None
-    return f"the app does not respond ({failure.reason or 'no reason is known'}): {_attempts(now)}"
+    return (
+        f"the app does not respond ({reason or 'no reason is known'}): "
+        f"{_attempts(now)}{_since(now)}"
+    )
 
 
 def _failing(now: _Situation) -> str | None:
     if not _fails(now):
         return None
-    return f"{_attempts(now)}{_last(now)}"
+    return f"{_attempts(now)}{_since(now)}{_lower_rate(now, '; ')}{_last(now)}"
 
 
 def _slowed(now: _Situation) -> str | None:
-    if not now.rate or now.rate >= now.queue.settings.effective_rate:
-        return None
-    return f"slowed from {now.rate_text} to {now.rate:.3g}/s by overload{_last(now)}"
+    lower = _lower_rate(now)
+    return f"{lower}{_last(now)}" if lower else None
 
 
 def _concurrency(now: _Situation) -> str | None:
@@ -370,6 +402,23 @@ def _attempts(now: _Situation) -> str:
         if ended == 1
         else f"all {ended} attempts failed in the last minute"
     )
+
+
+def _since(now: _Situation) -> str:
+    """Return since when attempts fail, where that is longer than the minute that is counted."""
+    since_usec, now_usec = now.failing_usec, now.queue.now_usec()
+    if since_usec is None or now_usec - since_usec <= 2 * MINUTE_USEC:
+        return ""
+    since = from_usec(since_usec)
+    is_today = since.date() == from_usec(now_usec).date()
+    return f"; failing since {since:{'%H:%M' if is_today else '%Y-%m-%d %H:%M'}} UTC"
+
+
+def _lower_rate(now: _Situation, before: str = "") -> str:
+    """Return the lower rate of an app that is overloaded, if it is."""
+    if not now.rate or now.rate >= now.queue.settings.effective_rate:
+        return ""
+    return f"{before}slowed from {now.rate_text} to {now.rate:.3g}/s by overload"
 
 
 def _last(now: _Situation) -> str:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from itertools import count
 from operator import attrgetter
 from time import perf_counter
@@ -263,6 +264,18 @@ class RequestLog:
         with self._lock:
             found = list(self._requests.values())
         return sorted(found, key=attrgetter("number"), reverse=True)
+
+    def last_failed_attempt(self, queue: str) -> Request | None:
+        """Return the attempt to send a task of a queue that failed last, within a minute."""
+        start = self._emulator.clock.now() - timedelta(minutes=1)
+        with self._lock:
+            for each in reversed(self._requests.values()):
+                if datetime.fromisoformat(each.time) < start:
+                    break
+                is_attempt = each.interface is Interface.PUSH and each.queue == queue
+                if is_attempt and each.status // 100 != 2:
+                    return each
+        return None
 
     def get(self, number: int) -> Request | None:
         """Return a request; None: it is not recorded, or has not ended."""

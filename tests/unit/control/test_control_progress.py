@@ -22,11 +22,12 @@ from pullqueue.control.queues import get_queue
 from pullqueue.control.service import set_fault
 from pullqueue.control.state import ServerState
 from pullqueue.engine.attempts import finish_attempt, start_attempt
+from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.verbs import insert
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.dispatcher import Dispatcher
-from pullqueue.push.request import PushResponse
+from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.tasks import RetryParameters
 from pullqueue.testing import run_tasks
 
@@ -219,6 +220,45 @@ def test_attempts_that_all_fail_are_an_error_with_the_last_status(state: ServerS
     assert of(state, "push").severity == "error"
 
 
+def test_the_last_error_is_known_where_tasks_wait_that_were_never_sent(clock: ManualClock) -> None:
+    """A queue looks at its first tasks; those that failed are behind thousands that wait."""
+    emulator = Emulator.from_text(
+        "queue:\n- {name: push, rate: 1/s, bucket_size: 1}\n", clock=clock
+    )
+    queue = emulator.queue("push")
+    queue.add(request=HttpRequest("/first"))
+    queue.add_many([NewTask(request=HttpRequest("/mail")) for _ in range(100)])
+    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+    task = start_attempt(queue, queue.list_tasks(1)[0], lease_seconds=60, attempts=AttemptRecord())
+    record = AttemptRecord(1, status=500, reason="no mail", ended_usec=queue.now_usec())
+    finish_attempt(queue, task, attempts=record, backoff_seconds=1)
+    clock.advance(1)
+    assert of(state, "push").last_error is None
+    request = PushRequest("POST", "/mail", {}, b"", None, "push", task.name, 1, 600)
+    response, origin = PushResponse(500, b"no mail"), Origin(Interface.PUSH)
+    state.requests.record_sent(request, response, method="attempt 1", seconds=0, origin=origin)
+
+    text = "its only attempt in the last minute failed; the last error: status 500: no mail"
+    assert shown(state, "push") == ("failing", text)
+
+
+def test_a_queue_says_since_when_its_attempts_fail(state: ServerState, clock: ManualClock) -> None:
+    """A success in a minute in which others failed does not end that time."""
+    queue = state.emulator.queue("push")
+    for statuses in ([500], [200], [500], [500, 200], [], [500]):
+        clock.advance(60)
+        for status in statuses:
+            attempt(queue, status)
+
+    text = "its only attempt in the last minute failed; failing since 00:03 UTC; the last error: "
+    assert shown(state, "push") == ("failing", f"{text}status 500")
+    assert of(state, "push").failing_since == "2026-01-01T00:03:00+00:00"
+
+    clock.advance(86_400 - 60)
+    attempt(queue, 500)
+    assert "failing since 2026-01-01 00:06 UTC" in of(state, "push").text
+
+
 def test_exhausted_tasks_have_the_last_error_where_none_is_left(emulator: Emulator) -> None:
     state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
     settings = emulator.queue("push").settings
@@ -339,3 +379,11 @@ def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState) 
 
     text = "slowed from 5/s to 2.5/s by overload; the last error: status 503"
     assert shown(state, "push") == ("slowed", text)
+
+    for _ in range(5):
+        attempt(queue, 500)
+    assert shown(state, "push")[0] == "failing"
+    assert (
+        "failed in the last minute; slowed from 5/s to 2.5/s by overload; "
+        in of(state, "push").text
+    )
