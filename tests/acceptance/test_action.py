@@ -212,8 +212,8 @@ def _gitlab_job(runner: Runner, address: str) -> CompletedProcess[str]:
 def test_the_job_for_gitlab_posts_the_plan_as_a_note(
     runner: Runner, gitlab: list[tuple[str, str, dict[str, list[str]]]]
 ) -> None:
-    committed("queue.yaml", text=GOOD)
-    write("queue.yaml", f"{GOOD}- name: mail\n  rate: 5/s\n")
+    committed("shop/queue.yaml", "billing/queue.yaml", text=GOOD)
+    write("shop/queue.yaml", f"{GOOD}- name: mail\n  rate: 5/s\n")
     (address, _, _) = gitlab.pop()
     done = _gitlab_job(runner, address)
 
@@ -227,8 +227,8 @@ def test_the_job_for_gitlab_posts_the_plan_as_a_note(
 def test_the_job_for_gitlab_posts_a_note_on_an_invalid_file_and_fails(
     runner: Runner, gitlab: list[tuple[str, str, dict[str, list[str]]]]
 ) -> None:
-    committed("queue.yaml", text=GOOD)
-    write("queue.yaml", BAD)
+    committed("shop/queue.yaml", "billing/queue.yaml", text=GOOD)
+    write("billing/queue.yaml", BAD)
     (address, _, _) = gitlab.pop()
     done = _gitlab_job(runner, address)
 
