@@ -25,7 +25,7 @@ from pullqueue.testing.arguments import (
     selected_queues,
 )
 from pullqueue.testing.clock import expire_leases
-from pullqueue.testing.describing import describe
+from pullqueue.testing.describing import describe, describe_request
 from pullqueue.testing.draining import Worker, drain
 from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
 from pullqueue.testing.points import (
@@ -487,5 +487,5 @@ class _CrashInjector:
 def _describe_attempt(request: PushRequest) -> str:
     return (
         f'attempt {request.attempt} of task "{request.task_name}" of queue '
-        f'"{request.queue_name}" ({request.method} {request.url})'
+        f'"{request.queue_name}" ({describe_request(request, request.body)})'
     )

@@ -13,7 +13,8 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.faults.fault import find_faults
 from pullqueue.push.dispatcher import why_not_sent
-from pullqueue.tasks import NewTask, Task, TaskState, result_text
+from pullqueue.push.request import PushRequest
+from pullqueue.tasks import HttpRequest, NewTask, Task, TaskState, result_text
 from pullqueue.testing.pickled import describe_pickle
 from pullqueue.testing.record import records_of
 from pullqueue.text import quoted
@@ -136,10 +137,10 @@ def describe_task(task: Task, now_usec: int) -> str:
     return " ".join(parts)
 
 
-def describe_request(task: Task) -> str:
+def describe_request(request: HttpRequest | PushRequest | None, payload: bytes) -> str:
     """Return the method and URL of a push task, and its pickled call, if any."""
-    request = "" if task.request is None else f"{task.request.method} {task.request.url}"
-    return " ".join(filter(None, (request, describe_pickle(task.payload))))
+    sent = "" if request is None else f"{request.method} {request.url}"
+    return " ".join(filter(None, (sent, describe_pickle(payload))))
 
 
 def describe_payload(payload: bytes) -> str:

@@ -389,7 +389,7 @@ class _PushTasks:
                 attempt = task.retry_count + 1
                 name = f'task "{task.name}"' + (f", attempt {attempt}" if attempt > 1 else "")
                 key = queue.name, task.name, attempt
-                beginning = f"begins: {describe_request(task)}"
+                beginning = f"begins: {describe_request(task.request, task.payload)}"
                 yield DueTask(key, name, partial(self._attempt, task), beginning)
 
     def next_usec(self) -> int | None:

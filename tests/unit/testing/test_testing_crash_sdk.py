@@ -209,7 +209,9 @@ def test_deferred_calls_are_killed(emulator: Emulator, queue: Queue, pushed: Que
 
     crashes = [failure.crash for failure in caught.value.failures]
     assert crashes == [Crash.AFTER, Crash.ANSWER_LOST, Crash.RESPONSE_LOST]
-    assert pushed.name in caught.value.failures[0].actor
+    actor = caught.value.failures[0].actor
+    assert pushed.name in actor
+    assert f"(POST /_ah/queue/deferred {keep.__module__}.keep(str))" in actor
 
 
 def keep(payload: str) -> None:
