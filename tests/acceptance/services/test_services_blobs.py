@@ -69,6 +69,8 @@ def test_an_upload_is_stored_and_reaches_the_app(app: tuple[str, str]) -> None:
     assert (photo.status_code, photo.content) == (200, PHOTO)
     assert photo.headers["Content-Type"] == "image/png"
     assert "X-AppEngine-BlobKey" not in photo.headers
+    workers = requests.get(f"http://{app[1]}/_emulator/workers", timeout=60).json()["workers"]
+    assert [worker["client"].partition(" ")[0] for worker in workers] == ["photos.py"]
 
 
 def test_a_part_of_a_blob_is_served(app: tuple[str, str]) -> None:

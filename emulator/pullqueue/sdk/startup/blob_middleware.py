@@ -40,10 +40,16 @@ _BLOCK_BYTES = 1 << 16
 class BlobMiddleware:
     """A WSGI app whose uploads are stored, and whose blobs are served, by a server."""
 
-    def __init__(self, app: WSGIApplication, address: Callable[[], tuple[str, int]]) -> None:
-        """Wrap an app; `address` returns the server's host and port."""
+    def __init__(
+        self,
+        app: WSGIApplication,
+        address: Callable[[], tuple[str, int]],
+        client: Callable[[], str],
+    ) -> None:
+        """Wrap an app; `address` returns the server's host and port, `client` the app's name."""
         self._app = app
         self._address = address
+        self._client = client
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Respond to a request."""
@@ -104,6 +110,7 @@ class BlobMiddleware:
     ) -> Iterator[HTTPResponse]:
         """Yield the response of the server to a request."""
         with closing(HTTPConnection(*self._address())) as connection:
+            headers = {**headers, "User-Agent": self._client()}
             connection.request(verb, path, body or None, headers)
             yield connection.getresponse()
 

@@ -178,7 +178,7 @@ def serve_blobs(app: WSGIApplication) -> WSGIApplication:
         return app
     blobs = module_from_spec(spec)
     spec.loader.exec_module(blobs)
-    wrapped: WSGIApplication = blobs.BlobMiddleware(app, find_address)
+    wrapped: WSGIApplication = blobs.BlobMiddleware(app, find_address, program_name)
     return wrapped
 
 
@@ -220,8 +220,13 @@ def with_host(get: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ticket() -> str:
-    """Return the ticket of this process, by which a server knows it: program and process id."""
-    return f"{TICKET} {Path(sys.argv[0]).name or 'python'} (pid {os.getpid()})"
+    """Return the ticket of this process, by which a server knows it."""
+    return f"{TICKET} {program_name()}"
+
+
+def program_name() -> str:
+    """Return what this process is called: program and process id."""
+    return f"{Path(sys.argv[0]).name or 'python'} (pid {os.getpid()})"
 
 
 def _with_ticket(make_call: Callable[[Any], None], default_api_stub: Any) -> Callable[[Any], None]:
