@@ -65,7 +65,10 @@ def run_cron_job(state: ServerState, body: NewCronRun) -> CronStarted:
     if waiting := state.push_to.waiting(found.job.target):
         message = f"cron job {quoted(found.job.name)} cannot run yet: {waiting}"
         raise ApiError(message, status=409)
-    return CronStarted(started=state.cron.run_now(found))
+    started = state.cron.run_now(found)
+    if started:
+        state.activity.record(f"ran cron job {quoted(found.job.name)}")
+    return CronStarted(started=started)
 
 
 def _found(states: list[JobState], wanted: str) -> JobState:

@@ -203,8 +203,9 @@ class CronRunner:
         origin = self._requests.origin(Interface.PUSH, str(address))
         began = perf_counter()
         response = self._sender.send(request, address)
+        method = f"cron {job.url.partition('?')[0]}"
         self._requests.record_sent(
-            request, response, method="cron", seconds=perf_counter() - began, origin=origin
+            request, response, method=method, seconds=perf_counter() - began, origin=origin
         )
         return response
 

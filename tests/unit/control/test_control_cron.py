@@ -82,7 +82,8 @@ def test_a_job_is_requested_when_it_is_due(app: PushApp, clock: ManualClock) -> 
             "reason": None,
         }
         [logged] = cron.client.get("/requests?method=cron").body["requests"]
-        assert (logged["path"], logged["status"]) == ("/tasks/sum", 200)
+        assert (logged["method"], logged["path"]) == ("cron /tasks/sum", "/tasks/sum")
+        assert logged["status"] == 200
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -249,14 +250,21 @@ class TestRunNow:
         "- {url: /b, description: third, schedule: every 2 hours}\n"
     )
 
-    @pytest.mark.parametrize(("job", "path"), [("first", "/a"), ("/a", "/a"), ("3", "/b")])
-    def test_a_job_is_found(self, app: PushApp, clock: ManualClock, job: str, path: str) -> None:
-        """By its description, URL or number; it runs past its schedule."""
+    @pytest.mark.parametrize(
+        ("job", "path", "name"),
+        [("first", "/a", "first"), ("/a", "/a", "first"), ("3", "/b", "third")],
+    )
+    def test_a_job_is_found(
+        self, app: PushApp, clock: ManualClock, job: str, path: str, name: str
+    ) -> None:
+        """By its description, URL or number; it runs past its schedule, and that is recorded."""
         with serving(app, clock, self.JOBS) as cron:
             assert cron.client.post("/cron/run", {"job": job}).body == {"started": True}
             cron.settle()
 
             assert app.paths() == [path]
+            [action] = cron.client.get("/activity").body["activity"]
+            assert action["text"] == f'ran cron job "{name}"'
 
     @pytest.mark.parametrize(
         ("job", "status", "message"),
