@@ -93,7 +93,7 @@ def plan(
     from pullqueue.lint.plan_report import REPORTERS  # noqa: PLC0415 - the same
 
     if (deployed is None) == (against is None):
-        raise click.UsageError("pass --deployed or --against, one of them")
+        raise click.UsageError("pass --deployed JSON or --against REV|FILE, one of them")
     if as_json and output_format:
         raise click.UsageError("pass --json or --format, one of them")
     names = files or ("queue.yaml",)

@@ -70,7 +70,7 @@ def test_a_rate_is_shown_as_it_is_written_and_per_second() -> None:
     ("options", "message"),
     [
         (["--json", "--format", "json"], "pass --json or --format, one of them"),
-        ([], "pass --deployed or --against, one of them"),
+        ([], "pass --deployed JSON or --against REV|FILE, one of them"),
         (["--deployd", "q.json"], "there is no option `--deployd`"),
     ],
 )
@@ -271,7 +271,7 @@ def test_a_comment_is_a_table_with_the_queues_that_change(folder: Path, output_f
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ([], 3, "pass --deployed or --against, one of them"),
+        ([], 3, "pass --deployed JSON or --against REV|FILE, one of them"),
         (["--deployed", "q.json", "--against", "HEAD"], 3, "one of them"),
         (["--deployed", "none.json"], 3, 'cannot read "none.json": no such file'),
         (["--deployed", "queue.yaml"], 1, "queue.yaml: not a JSON array of queues"),
