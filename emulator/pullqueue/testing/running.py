@@ -284,12 +284,13 @@ class TaskRunner:
             AssertionError: `end_usec` is None, and tasks are left that are never sent.
         """
         clock = movable_clock(self._emulator)
-        self.run_due()
-        while (next_usec := self.next_usec()) is not None:
-            if end_usec is not None and next_usec > end_usec:
-                break
-            clock.move_to_usec(next_usec)
+        with self._at_work():  # once, for it takes as long as several attempts
             self.run_due()
+            while (next_usec := self.next_usec()) is not None:
+                if end_usec is not None and next_usec > end_usec:
+                    break
+                clock.move_to_usec(next_usec)
+                self.run_due()
         if end_usec is None:
             self.refuse_left()
         elif clock.now_usec() < end_usec:
