@@ -48,7 +48,7 @@ _PROGRAMS = {
     "pullqueue": "pullqueue.cli:main",
     "gtaskqueue": "pullqueue.gtaskqueue.command:gtaskqueue",
     "gtaskqueue_puller": "pullqueue.gtaskqueue.puller:gtaskqueue_puller",
-    "pytest": "pytest:console_main",
+    "pytest": "pytest:main",
     "python-blocks": "documents:run_blocks",
 }
 """The programs that are forked, and their functions."""
