@@ -19,6 +19,8 @@ _WRONG_MODE = {
     QueueMode.PUSH: "its tasks are not sent to an app; pass push queues only",
 }
 
+SelectQueues: TypeAlias = Callable[[], list[Queue]]
+"""Returns the queues of a run; asked each time, since a program can create more."""
 Errors: TypeAlias = Literal["raise", "strict", "retry"]
 """What an error of a handler does to the test."""
 SYNC_SEND = (
@@ -94,8 +96,10 @@ def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
 
 def selected_queues(
     emulator: Emulator, queues: Iterable[Queue | str] | None, *, modes: tuple[QueueMode, ...]
-) -> list[Queue]:
-    """Return the queues that a test has named; None: all queues of these modes.
+) -> SelectQueues:
+    """Return what returns the queues that a test has named; None: all queues of these modes.
+
+    Those are also the queues that `setup`, a worker or a handler creates later.
 
     Raises:
         InvalidQueueModeError: one has another mode.
@@ -104,7 +108,7 @@ def selected_queues(
         ValueError: the list is empty.
     """
     if queues is None:
-        return [queue for queue in emulator.queues if queue.mode in modes]
+        return lambda: [queue for queue in emulator.queues if queue.mode in modes]
     if isinstance(queues, str | Queue):
         raise TypeError(f"queues is {quoted(queues)}: pass a list, queues=[{quoted(queues)}]")
     selected = [queue_of(emulator, queue) for queue in queues]
@@ -114,7 +118,7 @@ def selected_queues(
     for queue in selected:
         if queue.mode not in modes:
             raise queue.wrong_mode(_WRONG_MODE[modes[0]])
-    return selected
+    return lambda: selected
 
 
 def check_maximum(value: object, name: str, *, least: int = 1) -> None:

@@ -19,6 +19,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.errors import DeadlineExceededError
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import (
+    SelectQueues,
     check_actor,
     check_flag,
     check_is_emulator,
@@ -26,7 +27,7 @@ from pullqueue.testing.arguments import (
 )
 from pullqueue.testing.clock import expire_leases
 from pullqueue.testing.describing import describe, describe_request
-from pullqueue.testing.draining import Worker, drain
+from pullqueue.testing.draining import Worker, drain_selected
 from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
 from pullqueue.testing.points import (
     Actor,
@@ -179,18 +180,17 @@ def crash_test(
     """
     check_is_emulator(emulator)
     check_flag(services, "services")
-    has_app = Sender(app, send, deferred=deferred).is_set
-    if worker is None and not has_app:
+    sender = Sender(app, send, deferred=deferred)
+    if worker is None and not sender.is_set:
         raise TypeError(
             "nothing to crash: pass the worker, or the app that has the handlers as app= (a WSGI "
             "app), send= (a function that sends a request by a test client) or deferred=True"
         )
     if worker is not None:
         check_actor(worker)
-    modes = (QueueMode.PULL,) * (worker is not None) + (QueueMode.PUSH,) * has_app
+    modes = (QueueMode.PULL,) * (worker is not None) + (QueueMode.PUSH,) * sender.is_set
     selected = selected_queues(emulator, queues, modes=modes)
-    run = partial(drain, emulator, queues=selected, app=app, send=send, deferred=deferred)
-    run = partial(run, max_calls=max_calls)
+    run = partial(drain_selected, emulator, selected, sender, max_calls=max_calls)
     trial = _CrashTrial(emulator, worker, setup=setup, check=check, run=run, queues=selected)
     failures = trial.failures(modes, services=services)
     if failures:
@@ -216,15 +216,15 @@ class _CrashTrial(Trial):
         *,
         setup: Callable[[], object],
         check: Callable[[], object],
-        run: Callable[..., int],
-        queues: list[Queue],
+        run: Callable[..., None],
+        queues: SelectQueues,
     ) -> None:
         super().__init__(emulator, setup=setup, check=check)
         self.crashes = 0
         """Number of crashes until now."""
         self._worker = worker
         self._run_worker = run
-        """`drain`, with the options of the test."""
+        """`drain_selected`, with the options of the test."""
         self._queues = queues
         self._injector: _CrashInjector | None = None
         """What gets the points now; None: no crash can happen."""
@@ -283,7 +283,8 @@ class _CrashTrial(Trial):
     @bypass_interceptors()
     def _check_tasks(self, modes: tuple[QueueMode, ...]) -> None:
         full = [queue for queue in self._emulator.queues if queue.fetch_statistics().tasks]
-        if any(queue in self._queues for queue in full):
+        selected = self._queues()
+        if any(queue in selected for queue in full):
             return
         kinds = " or ".join(mode.value for mode in modes)
         where, advice = f"a {kinds} queue", "add at least one"

@@ -17,6 +17,7 @@ from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult, count_tasks
 from pullqueue.testing.arguments import (
     Errors,
+    SelectQueues,
     check_actor,
     check_errors,
     check_is_emulator,
@@ -86,16 +87,28 @@ def drain(
             a generator.
         UnknownQueueError: one of `queues` does not exist.
     """
-    interrupter = Interrupter(WorkerStopped)
     sender = Sender(app, send, deferred=deferred)
     check_actor(worker)
-    driver = _Driver(emulator, sender, queues, interrupter, max_calls=max_calls, errors=errors)
-    with driver.at_work():
-        while driver.begins_call():
-            with interrupter.ending():
-                refuse_lazy(worker(), "worker")
+    selected = _selected(emulator, queues, sender)
+    driver = _Driver(emulator, sender, selected, max_calls=max_calls, errors=errors)
+    driver.run(worker)
     driver.check("drain")
     return driver.calls
+
+
+def drain_selected(
+    emulator: Emulator,
+    queues: SelectQueues,
+    sender: Sender,
+    worker: Worker,
+    *,
+    max_calls: int,
+    errors: Errors,
+) -> None:
+    """Do what `drain` does, with what has been made of its arguments."""
+    driver = _Driver(emulator, sender, queues, max_calls=max_calls, errors=errors)
+    driver.run(worker)
+    driver.check("drain")
 
 
 async def drain_async(
@@ -125,7 +138,8 @@ async def drain_async(
     interrupter = TaskInterrupter(WorkerStopped)
     sender = Sender(app, send, deferred=deferred)
     check_actor(worker)
-    driver = _Driver(emulator, sender, queues, interrupter, max_calls=max_calls, errors=errors)
+    selected = _selected(emulator, queues, sender)
+    driver = _Driver(emulator, sender, selected, interrupter, max_calls=max_calls, errors=errors)
     with driver.at_work():
         while driver.begins_call():
             result = worker()
@@ -137,6 +151,14 @@ async def drain_async(
             await interrupter.run(result)
     driver.check("drain_async")
     return driver.calls
+
+
+def _selected(
+    emulator: Emulator, queues: Iterable[Queue | str] | None, sender: Sender
+) -> SelectQueues:
+    check_is_emulator(emulator)
+    modes = (QueueMode.PULL, QueueMode.PUSH) if sender.is_set else (QueueMode.PULL,)
+    return selected_queues(emulator, queues, modes=modes)
 
 
 class _Idleness:
@@ -164,25 +186,22 @@ class _Driver:
         self,
         emulator: Emulator,
         sender: Sender,
-        queues: Iterable[Queue | str] | None,
-        interrupter: Interrupter,
+        queues: SelectQueues,
+        interrupter: Interrupter | None = None,
         *,
         max_calls: int,
         errors: str,
     ) -> None:
-        check_is_emulator(emulator)
         check_errors(errors)
-        modes = (QueueMode.PULL, QueueMode.PUSH) if sender.is_set else (QueueMode.PULL,)
-        selected = selected_queues(emulator, queues, modes=modes)
         self.calls = 0
         """Number of times that the worker was called."""
         self._emulator = emulator
-        self._interrupter = interrupter
-        self._queues = [queue for queue in selected if not queue.is_push]
+        self._interrupter = interrupter or Interrupter(WorkerStopped)
+        self._queues: SelectQueues = lambda: [queue for queue in queues() if not queue.is_push]
         self._runner = TaskRunner(
             emulator,
             sender,
-            [queue for queue in selected if queue.is_push],
+            lambda: [queue for queue in queues() if queue.is_push],
             errors=errors,
             max_attempts=max_calls,
             limit_name="max_calls",
@@ -198,6 +217,13 @@ class _Driver:
         self._idle = _Idleness()
         self._errors = errors
         self._exhausted = self._count_exhausted()
+
+    def run(self, worker: Worker) -> None:
+        """Call a worker that is not asynchronous, until there is nothing to do."""
+        with self.at_work():
+            while self.begins_call():
+                with self._interrupter.ending():
+                    refuse_lazy(worker(), "worker")
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -348,14 +374,14 @@ class _Driver:
 
     @bypass_interceptors()
     def _count_exhausted(self) -> Counter[str]:
-        return Counter({queue.name: queue.fetch_statistics().exhausted for queue in self._queues})
+        return Counter({queue.name: queue.fetch_statistics().exhausted for queue in self._queues()})
 
     @bypass_interceptors()
     def _tasks(self) -> int:
-        return sum(queue.fetch_statistics().tasks for queue in self._queues)
+        return sum(queue.fetch_statistics().tasks for queue in self._queues())
 
     def _available(self) -> int:
-        return sum(queue.fetch_statistics().available for queue in self._queues)
+        return sum(queue.fetch_statistics().available for queue in self._queues())
 
     def _leased(self) -> int:
-        return sum(queue.fetch_statistics().leased for queue in self._queues)
+        return sum(queue.fetch_statistics().leased for queue in self._queues())

@@ -19,6 +19,7 @@ from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.tasks import Task
 from pullqueue.testing.arguments import (
+    SelectQueues,
     check_actor,
     check_flag,
     check_is_emulator,
@@ -144,7 +145,7 @@ def race_test(
     sender = Sender(app, send, deferred=deferred)
     if queues is not None and not sender.is_set:
         raise TypeError("queues are those whose push tasks are sent: pass app=, send= or deferred=")
-    selected = selected_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else []
+    selected = selected_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else list
     race = _Race(
         emulator,
         _named(actors, copies, has_tasks=sender.is_set),
@@ -370,7 +371,7 @@ _NO_RACE = " with the actors one after the other, so their calls do not race"
 class _PushTasks:
     """The push tasks of a schedule; each attempt is an actor."""
 
-    def __init__(self, emulator: Emulator, sender: Sender, queues: list[Queue]) -> None:
+    def __init__(self, emulator: Emulator, sender: Sender, queues: SelectQueues) -> None:
         self._emulator = emulator
         self._sender = sender
         self._queues = queues
@@ -383,7 +384,7 @@ class _PushTasks:
     def due(self) -> Iterator[DueTask]:
         """Yield those that can start now."""
         running = self._dispatcher.counts
-        for queue in self._queues:
+        for queue in self._queues():
             slots = queue.settings.effective_concurrent_requests - running[queue.name]
             for task in self._dispatcher.startable(queue, slots):
                 attempt = task.retry_count + 1
@@ -394,7 +395,7 @@ class _PushTasks:
 
     def next_usec(self) -> int | None:
         """Return when time alone makes one due."""
-        times = (self._dispatcher.next_usec(queue) for queue in self._queues)
+        times = (self._dispatcher.next_usec(queue) for queue in self._queues())
         return min((usec for usec in times if usec is not None), default=None)
 
     def end_overdue(self) -> Iterator[str]:

@@ -25,6 +25,7 @@ from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.tasks import Task, count_tasks, is_success
 from pullqueue.testing.arguments import (
     Errors,
+    SelectQueues,
     check_errors,
     check_flag,
     check_is_emulator,
@@ -158,7 +159,7 @@ def run_task(
         raise queue.wrong_mode("its tasks are not sent to an app; a worker leases them")
     with bypass_interceptors():
         stored = queue.get_task(name_of(task))
-    return TaskRunner(emulator, sender, [queue], errors=errors).run_now(stored)
+    return TaskRunner(emulator, sender, lambda: [queue], errors=errors).run_now(stored)
 
 
 def _sender(app: App | None, send: SendFunction | None, *, deferred: bool) -> Sender:
@@ -189,7 +190,7 @@ class TaskRunner:
         self,
         emulator: Emulator,
         sender: Sender,
-        queues: Iterable[Queue],
+        queues: SelectQueues,
         *,
         errors: str = "raise",
         rates: bool = False,
@@ -202,7 +203,7 @@ class TaskRunner:
         """Those that have ended, in order."""
         self._emulator = emulator
         self._sender = sender
-        self._queues = list(queues)
+        self._queues = queues
         self._due: list[Task] = []
         """Read ahead, the one to be sent next at the end."""
         self._errors = errors
@@ -298,7 +299,7 @@ class TaskRunner:
 
     def has_tasks(self) -> bool:
         """Return True unless all queues are empty."""
-        return any(map(_count, self._queues))
+        return any(map(_count, self._queues()))
 
     def refuse_left(self) -> None:
         """Raise if there are tasks that time alone does not permit to send.
@@ -306,7 +307,7 @@ class TaskRunner:
         Raises:
             AssertionError: there are some.
         """
-        left = [_why_left(queue, count) for queue in self._queues if (count := _count(queue))]
+        left = [_why_left(queue, count) for queue in self._queues() if (count := _count(queue))]
         if left:
             raise AssertionError("\n".join([*left, describe(self._emulator)]))
 
@@ -314,13 +315,13 @@ class TaskRunner:
         """Return True if a task can be sent now; `read` tasks of each queue are read ahead."""
         if not self._due:
             # Tasks that are added from now on come after these.
-            found = (self._dispatcher.startable(queue, read) for queue in self._queues)
+            found = (self._dispatcher.startable(queue, read) for queue in self._queues())
             self._due = sorted(chain.from_iterable(found), reverse=True)
         return bool(self._due)
 
     def next_usec(self) -> int | None:
         """Return when the next task becomes due, or a token permits it to start."""
-        times = (self._dispatcher.next_usec(queue) for queue in self._queues if _count(queue))
+        times = (self._dispatcher.next_usec(queue) for queue in self._queues() if _count(queue))
         return min((usec for usec in times if usec is not None), default=None)
 
     def _attempt(self, task: Task, *, is_due: bool = True) -> None:

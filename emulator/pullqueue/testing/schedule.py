@@ -18,7 +18,7 @@ from functools import partial
 from time import monotonic, process_time
 from typing import NamedTuple, Protocol
 
-from pullqueue.clock import MovableClock, duration_usec
+from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
 from pullqueue.engine.store import Lease
@@ -395,7 +395,11 @@ class Schedule:
     def _next_event_usec(self, *, is_needed: bool) -> int | None:
         """Return when time changes anything; where it is left out, only what handlers wait for."""
         if self._moves_time:
-            return self._emulator.next_change_usec()
+            usec = self._emulator.next_change_usec()
+            # Nobody is slower than the longest lease; else each task could be too old to be sent.
+            longest_usec = self._emulator.limits.lease_seconds * USEC_PER_SECOND
+            is_far = usec is not None and usec - self._clock.now_usec() > longest_usec
+            return None if is_far and not is_needed else usec
         is_blocked = any(actor.is_blocked for actor in self.actors)
         usec = self._tasks.next_usec() if is_needed and not is_blocked else None
         return usec if usec is not None and usec > self._clock.now_usec() else None
