@@ -313,7 +313,7 @@ ended AS MATERIALIZED (
     FOR UPDATE
 ),
 kept AS (
-    INSERT INTO exhausted ({task})
+    INSERT INTO exhausted ({task_without_attempts}, attempts)
     SELECT {task_without_attempts}, %(attempts)s::text
     FROM ended WHERE %(exhausted)s::boolean
 ),

@@ -36,6 +36,7 @@ TASK_COLUMNS: Mapping[str, str] = {
 """The columns of a task and their types in PostgreSQL: the fields of `Task`, in their order."""
 _TAG = list(TASK_COLUMNS).index("tag")
 _REQUEST = list(TASK_COLUMNS).index("request")
+_ATTEMPTS = list(TASK_COLUMNS).index("attempts")
 _COMPUTED = ("eta_usec", "sequence", "retry_count", "queue", "enqueued_usec", "attempts")
 """The columns of a new task that a statement of PostgreSQL computes."""
 _NEW = [name for name in TASK_COLUMNS if name not in _COMPUTED]
@@ -91,7 +92,7 @@ def sql_of_tasks(placeholder: str) -> Mapping[str, str]:
     return {
         "task": ", ".join(names),
         "task_values": ", ".join([placeholder] * len(names)),
-        "task_without_attempts": ", ".join(names[:-1]),
+        "task_without_attempts": ", ".join(name for name in names if name != "attempts"),
         "task_excluded": ", ".join(f"{name} = excluded.{name}" for name in changed),
         "new_task": ", ".join(_NEW),
         "new_task_lists": ", ".join(f"{lists[name]}::{TASK_COLUMNS[name]}[]" for name in _NEW),
@@ -111,20 +112,21 @@ def lists_of_new_tasks(new_tasks: Sequence[NewTask]) -> dict[str, list[object]]:
 @_decoding
 def decode_task(row: Row) -> Task:
     """Return the task of a row."""
-    fields = list(row[:_REQUEST])
-    fields[_TAG] = decode_tag(fields[_TAG])
-    request, attempts = row[_REQUEST:]
-    fields.append(None if request is None else _decode_request(request))
-    fields.append(AttemptRecord() if attempts is None else _decode_attempts(attempts))
+    fields = list(row)
+    fields[_TAG] = decode_tag(row[_TAG])
+    request, attempts = row[_REQUEST], row[_ATTEMPTS]
+    fields[_REQUEST] = None if request is None else _decode_request(request)
+    fields[_ATTEMPTS] = AttemptRecord() if attempts is None else _decode_attempts(attempts)
     return msgspec.convert(fields, Task)
 
 
 def encode_task(task: Task) -> Row:
     """Return the row of a task."""
-    request = None if task.request is None else encode(task.request)
-    attempts = None if task.request is None else encode(task.attempts)
-    fields = (*task[:_TAG], encode_tag(task.tag), *task[_TAG + 1 : _REQUEST])
-    return (*fields, request, attempts)
+    fields: list[object] = list(task)
+    fields[_TAG] = encode_tag(task.tag)
+    fields[_REQUEST] = None if task.request is None else encode(task.request)
+    fields[_ATTEMPTS] = None if task.request is None else encode(task.attempts)
+    return fields
 
 
 def count_finished(task: Task) -> int | None:

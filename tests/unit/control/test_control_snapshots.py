@@ -23,6 +23,7 @@ from pullqueue import (
 )
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.config.model import QueueMode, QueueSettings, Rate
+from pullqueue.control.snapshots import SavedTask
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.server.lifecycle import Server
 
@@ -51,6 +52,11 @@ BAD_PUSH: tuple[dict[str, object], ...] = (
     {"request": ["https://a.b", "POST", [], None, None, 600.0, ["token", "a@b.example", ""]]},
 )
 """Requests and attempts that no push task can have."""
+
+
+def test_a_snapshot_saves_every_field_of_a_task() -> None:
+    """All but the queue, under whose name it is saved, and its size, which is computed."""
+    assert {*SavedTask.__struct_fields__} == {*Task._fields} - {"queue_name", "stored_bytes"}
 
 
 def test_a_snapshot_restores_all_after_a_reset(control: ControlClient, clock: ManualClock) -> None:
