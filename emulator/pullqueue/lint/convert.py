@@ -75,10 +75,9 @@ def _remarks(view: View) -> Iterator[Remark]:
 
 def _entries(view: View) -> Iterator[tuple[Entry, str, bool]]:
     """Yield the keys to remark on, the remark, and whether something is lost."""
-    yield from map(_loss, view.top.some("total_storage_limit"))
-    resume = view.top.get("resume_paused_queues")
-    if resume and resume.text == "True":
-        yield _loss(resume)
+    for entry in view.top.some(*LOST):
+        if entry.key.text != "resume_paused_queues" or entry.text == "True":
+            yield _loss(entry)
     for queue in view.queues:
         yield from _of_pull(queue) if queue.mode == "pull" else _of_push(queue)
     for entry, per_second in rates(view):
@@ -91,18 +90,20 @@ def _loss(entry: Entry) -> tuple[Entry, str, bool]:
 
 
 def _of_pull(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
-    yield queue.entries["mode"], f"{queue.title} is {LOST['mode'][0]}", True
-    yield from map(_loss, queue.some("acl"))
+    for entry in queue.some(*LOST):
+        loss = entry, f"{queue.title} is {LOST['mode'][0]}", True
+        yield loss if entry.key.text == "mode" else _loss(entry)
 
 
 def _of_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
-    for entry in queue.some("acl"):
-        yield entry, "`acl` has no effect on a push queue: left out", False
+    for entry in queue.some(*LOST.keys() - {"mode"}):
+        if entry.key.text == "acl":
+            yield entry, "`acl` has no effect on a push queue: left out", False
+        elif entry.key.text != "bucket_size" or entry.integer:
+            yield _loss(entry)
     for entry, default in _zeros(queue):
         yield entry, f"`{entry.key.text}` is 0, which is deployed as {default}", False
-    bucket, concurrent = queue.get("bucket_size"), queue.get("max_concurrent_requests")
-    if bucket and bucket.integer:
-        yield _loss(bucket)
+    concurrent = queue.get("max_concurrent_requests")
     if concurrent and (concurrent.integer or 0) > MOST_CONCURRENT_REQUESTS:
         message = f"`{concurrent.key.text}` is deployed as {MOST_CONCURRENT_REQUESTS}, the maximum"
         yield concurrent, message, False

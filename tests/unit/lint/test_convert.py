@@ -74,6 +74,20 @@ def test_every_key_of_a_queue_is_mapped_or_reported() -> None:
     assert {*keys_at(TOP), *keys_at(QUEUE), *keys_at(RETRY)} == mapped | {"application"}
 
 
+@pytest.mark.parametrize("level", [TOP, QUEUE], ids=["top", "queue"])
+def test_every_key_that_is_lost_is_reported(
+    level: tuple[str | int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is added to the table, too: here `application` and `target`."""
+    key, text = ("application", "application: a-b-c-d\n") if level == TOP else ("target", "")
+    monkeypatch.setitem(LOST, key, ("lost", "test"))
+    view = load_view(text + QUEUE_YAML, file="q.yaml", profile="gcloud")
+
+    assert [
+        r.message for r in convert_view(view, to="json", place=SERVED).remarks if r.is_loss
+    ] == [f"`{key}` is lost"]
+
+
 def test_the_documentation_has_the_same_table() -> None:
     page = (ROOT / "docs" / "moving" / "leave-queues.md").read_text("utf-8")
     lost = {key: value for key, value in LOST.items() if key != "bucket_size"}
