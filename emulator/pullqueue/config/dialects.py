@@ -77,6 +77,16 @@ def find_keys(kind: str, level: Path) -> list[str]:
 
 
 @cache
+def text_keys(level: Path) -> list[str]:
+    """Return the keys of a level whose values are texts."""
+    return [
+        key
+        for key in keys_at(level)
+        if "string" in schema_at((*level, key)).get("type", ()) and key not in value_kinds()
+    ]
+
+
+@cache
 def push_keys() -> list[str]:
     """Return the keys of a queue that a pull queue cannot have."""
     parts = schema_at(QUEUE)["then"]["properties"].items()

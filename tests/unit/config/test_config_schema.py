@@ -10,7 +10,10 @@ import jsonschema
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
+from pullqueue.config.check import check
+from pullqueue.config.dialects import QUEUE, keys_at
 from pullqueue.config.schema import published, queue_schema
+from pullqueue.config.settings import Settings
 
 Schema = dict[str, Any]
 
@@ -58,6 +61,20 @@ def keywords_of(part: Any) -> set[str]:
     if isinstance(part, list):
         return set().union(*map(keywords_of, part))
     return {*part}.union(*map(keywords_of, part.values())) if isinstance(part, dict) else set()
+
+
+@pytest.mark.parametrize(
+    "key", [key for key in keys_at(QUEUE) if "pattern" in PARTS[f".queue[].{key}"]]
+)
+def test_a_rule_reports_what_a_pattern_refuses(key: str) -> None:
+    """A code in `x-rules` is that of a rule whose function reports the violations of this key."""
+    entry = {"name": "mail", "rate": "5/s", key: "é " * 300}
+    content = json.dumps({"queue": [entry]})
+    findings = check(content, file="queue.yaml", settings=Settings()).findings
+
+    assert [finding for finding in findings if finding.path == ("queue", 0, key)], (
+        f"no rule of config/rules reports it by its code in x-rules: {PARTS[f'.queue[].{key}']}"
+    )
 
 
 def test_the_published_schema_has_no_keyword_of_the_linter() -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pullqueue.config.dialects import QUEUE, RETRY, find_keys, schema_at, value_kinds
+from pullqueue.config.dialects import (
+    QUEUE,
+    RETRY,
+    TOP,
+    find_keys,
+    schema_at,
+    text_keys,
+    value_kinds,
+)
 from pullqueue.config.document import Scalar
 from pullqueue.config.edits import delete_pair
 from pullqueue.config.findings import Report, Severity
@@ -59,8 +67,8 @@ def implicit_type(view: View) -> Iterator[Report]:
 
 def _readable_as_others(view: View) -> Iterator[Entry]:
     """Yield values that are read as another text, or as the same text by accident (names)."""
-    texts = [*view.top.some("total_storage_limit", "application")]
-    texts += [entry for queue in view.queues for entry in queue.some("name", "target")]
+    texts = [*view.top.some(*text_keys(TOP))]
+    texts += [entry for queue in view.queues for entry in queue.some(*text_keys(QUEUE))]
     for entry in texts:
         scalar = entry.scalar
         if scalar and scalar.kind != "str" and (entry.text != scalar.text or _is_name(entry)):
