@@ -33,9 +33,8 @@ from pullqueue.testing.points import (
     Actor,
     Point,
     Trial,
-    clear_cache,
     current_actor,
-    drop_requests,
+    loaded_rpcs,
 )
 from pullqueue.testing.sender import App, Sender, SendFunction
 
@@ -226,9 +225,6 @@ class _CrashTrial(Trial):
         self._run_worker = run
         """`drain_selected`, with the options of the test."""
         self._queues = queues
-        self._injector: _CrashInjector | None = None
-        """What gets the points now; None: no crash can happen."""
-        self._test = Actor("the test", WorkerKilled)
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
@@ -303,7 +299,7 @@ class _CrashTrial(Trial):
                 return worker()
 
         worker = self._worker or _no_worker
-        self._injector = injector
+        self._running = injector
         try:
             with injector.worker.ending():
                 self._run_worker(work, errors=errors)
@@ -311,28 +307,9 @@ class _CrashTrial(Trial):
             if not injector.worker.has_ended:
                 raise
         finally:
-            self._injector = None
+            self._running = None
         if injector.worker.has_ended:
             injector.drop_dead()
-
-    # -- what a trial does at its points ----------------------------------------------------------
-
-    def current(self) -> Actor:
-        """Return who makes a call of which neither the thread nor the client is known."""
-        return self._test if self._injector is None else self._injector.current
-
-    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
-        """Carry a call out, unless the crash happens there."""
-        return self._injector.at_point(point, call_next) if self._injector else call_next()
-
-    def at_attempt(
-        self, request: PushRequest, call_next: Callable[[], PushResponse]
-    ) -> PushResponse:
-        """Send the request of a push task."""
-        if self._injector is not None:
-            return self._injector.at_attempt(request, call_next)
-        clear_cache()
-        return call_next()
 
 
 @contextmanager
@@ -409,7 +386,8 @@ class _CrashInjector:
         """
         if self.crashed is not None:
             with self.crashed.acting():
-                drop_requests()
+                if rpcs := loaded_rpcs():
+                    rpcs.drop_requests()
                 gc.collect()
 
     def failure(self, error: BaseException, state: str) -> CrashFailure:
@@ -458,7 +436,6 @@ class _CrashInjector:
         self.attempts.append(handler)
         response: PushResponse | None = None
         before, self.current = self.current, handler
-        clear_cache()
         with handler.acting():
             try:
                 response = call_next()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -31,6 +30,7 @@ from pullqueue.testing.describing import describe_rest
 from pullqueue.testing.freezing import FreezerChoice, ProcessClock, is_frozen
 from pullqueue.testing.freezing import freeze as freeze_process
 from pullqueue.testing.live_server import LiveServer, live_server
+from pullqueue.testing.points import emulator_of_sdk
 from pullqueue.testing.record import record_calls, records_of
 from pullqueue.text import quoted
 
@@ -182,11 +182,7 @@ class Emulation:
 
     def _sdk_elsewhere(self) -> str:
         """Return which other emulator the SDK uses; empty if none."""
-        if self._sdk is not None or "pullqueue.sdk.installation" not in sys.modules:
-            return ""
-        from pullqueue.sdk.installation import emulator_in_use  # noqa: PLC0415 - is loaded
-
-        other = emulator_in_use()
+        other = emulator_of_sdk() if self._sdk is None else None
         return "" if other is None else f"App Engine's SDK uses another emulator: {other!r}"
 
 

@@ -11,13 +11,12 @@ import logging
 import socket
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, cast
 
 from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
@@ -128,8 +127,27 @@ class Point:
         return describe_call(self.call) if isinstance(self.call, QueueCall) else str(self.call)
 
 
-class Trial(ABC):
-    """Runs what a test has passed, time and again from the same state, and gets the points."""
+class Run(Protocol):
+    """One run of what a test tries; gets the points."""
+
+    @property
+    def current(self) -> Actor | None:
+        """Who makes a call of which neither the thread nor the client is known.
+
+        Clients that do not send by sockets of Python, such as those of gRPC, are not known.
+        """
+
+    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
+        """Carry out a call, or not, and return its result."""
+
+    def at_attempt(
+        self, request: PushRequest, call_next: Callable[[], PushResponse]
+    ) -> PushResponse:
+        """Send the request of a push task, or not, and return the response."""
+
+
+class Trial:
+    """Runs what a test has passed, time and again from the same state."""
 
     def __init__(
         self, emulator: Emulator, *, setup: Callable[[], object], check: Callable[[], object]
@@ -137,23 +155,34 @@ class Trial(ABC):
         self._emulator = emulator
         self._setup = setup
         self._check = check
+        self._running: Run | None = None
+        """Gets the points now; None: calls are carried out, but for those of the dead."""
 
     @contextmanager
     def observing(self, *, services: bool) -> Iterator[None]:
-        """Get the points in the block, and let sleeps move the clock.
+        """Pass the points in the block to what is running, and let sleeps move the clock.
 
         With `services`, calls to bundled services are points, if App Engine's SDK uses the
-        emulator.
+        emulator. Threads of actors that have ended can outlive the block; their calls fail after
+        it, too.
         """
         emulator = self._emulator
-        clock, names = movable_clock(emulator), emulator.names
+        clock, names, earlier = movable_clock(emulator), emulator.names, {*_threads}
         try:
-            with (
-                sleeping(clock, clock.advance),
-                interruptible,
-                _points_passed(emulator, self, services=services),
-            ):
-                yield
+            with sleeping(clock, clock.advance), interruptible, ExitStack() as stack:
+                stack.enter_context(_following_actors)
+                stack.enter_context(emulator.interceptors.installed(self._intercept))
+                _trials.append(self)
+                stack.callback(_trials.remove, self)
+                if emulator_of_sdk() is emulator:
+                    from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - is loaded
+
+                    if services:
+                        stack.enter_context(intercepted(self.at_point))
+                try:
+                    yield
+                finally:
+                    _close_after_dead(stack.pop_all(), earlier)
         finally:
             emulator.names = names
 
@@ -161,70 +190,49 @@ class Trial(ABC):
         """Make the state with which each run begins."""
         self._emulator.reset()
         self._emulator.names = random_names(0)
-        if _uses_sdk(self._emulator):
-            from pullqueue.sdk import rpcs  # noqa: PLC0415 - the SDK is loaded
-
+        if rpcs := loaded_rpcs():
             rpcs.flush_memcache()
         refuse_lazy(self._setup(), "setup")
 
     def verify(self) -> BaseException | None:
         """Return why the state after a run is wrong, if it is."""
-        clear_cache()
+        if rpcs := loaded_rpcs():
+            rpcs.clear_cache()
         return verify(self._check)
 
-    @abstractmethod
-    def current(self) -> Actor:
-        """Return who makes a call of which neither the thread nor the client is known.
-
-        Clients that do not send by sockets of Python, such as those of gRPC, are not known.
-        """
-
-    @abstractmethod
-    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
-        """Carry out a call, or not, and return its result."""
-
-    @abstractmethod
-    def at_attempt(
-        self, request: PushRequest, call_next: Callable[[], PushResponse]
-    ) -> PushResponse:
-        """Send the request of a push task, or not, and return the response."""
-
-
-def current_actor() -> Actor | None:
-    """Return the actor whose thread this is, if any."""
-    return _actor.get()
-
-
-class _Observation:
-    """What is observed in one block; after it, calls of those that have ended still fail."""
-
-    def __init__(self, trial: Trial) -> None:
-        self.is_over = False
-        self._trial = trial
-
     def at_point(self, call: Call, call_next: Callable[[], object]) -> object:
-        """Pass a call to the trial, unless it is part of another or its actor has ended."""
+        """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""
         if _inside.get():
             return call_next()
         actor = _actor.get() or _clients.get(_port_of_client())
         if actor is not None:
             actor.check_alive()
-        if self.is_over:
+        run = self._running
+        if run is not None:
+            actor = actor or run.current
+        if run is None or actor is None:
             return call_next()
-        point = Point(actor or self._trial.current(), call)
-        return self._trial.at_point(point, partial(point.actor.carry_out, point, call_next))
+        point = Point(actor, call)
+        return run.at_point(point, partial(actor.carry_out, point, call_next))
 
-    def intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
-        """Pass a call or an attempt to the trial."""
+    def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if call.verb != "attempt":
             return self.at_point(call, call_next)
-        if self.is_over:
+        if rpcs := loaded_rpcs():
+            rpcs.clear_cache()
+        run = self._running
+        if run is None:
             return call_next()
         send = cast("Callable[[], PushResponse]", call_next)
-        return self._trial.at_attempt(cast("PushRequest", call.arguments[0]), send)
+        return run.at_attempt(cast("PushRequest", call.arguments[0]), send)
 
 
-_observations: list[_Observation] = []
+_trials: list[Trial] = []
+
+
+def current_actor() -> Actor | None:
+    """Return the actor whose thread this is, if any."""
+    return _actor.get()
 
 
 def point(name: str) -> None:
@@ -236,57 +244,24 @@ def point(name: str) -> None:
 
     `name` is what their reports show.
     """
-    for observation in tuple(_observations):
-        observation.at_point(name, lambda: None)
+    for trial in tuple(_trials):
+        trial.at_point(name, lambda: None)
 
 
-@contextmanager
-def _points_passed(emulator: Emulator, trial: Trial, *, services: bool) -> Iterator[None]:
-    """Pass the points of a block, and the attempts to send push tasks, to a trial.
-
-    Threads of actors that have ended can outlive the block; their calls fail after it, too.
-    """
-    observation, earlier = _Observation(trial), {*_running}
-    with ExitStack() as stack:
-        stack.enter_context(_following_actors)
-        stack.enter_context(emulator.interceptors.installed(observation.intercept))
-        _observations.append(observation)
-        stack.callback(_observations.remove, observation)
-        if _uses_sdk(emulator):
-            from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - the SDK is loaded
-
-            if services:
-                stack.enter_context(intercepted(observation.at_point))
-        try:
-            yield
-        finally:
-            observation.is_over = True
-            _close_after_dead(stack.pop_all(), earlier)
+def emulator_of_sdk() -> Emulator | None:
+    """Return the emulator that App Engine's SDK uses, if any."""
+    installation: Any = sys.modules.get("pullqueue.sdk.installation")
+    emulator: Emulator | None = installation and installation.emulator_in_use()
+    return emulator
 
 
-def _uses_sdk(emulator: Emulator) -> bool:
-    installation = sys.modules.get("pullqueue.sdk.installation")
-    return installation is not None and installation.emulator_in_use() is emulator
-
-
-def drop_requests() -> None:
-    """Drop what libraries keep in this thread of a request that was killed."""
-    if "pullqueue.sdk.rpcs" in sys.modules:
-        from pullqueue.sdk import rpcs  # noqa: PLC0415 - is loaded
-
-        rpcs.drop_requests()
-
-
-def clear_cache() -> None:
-    """Clear what libraries have cached in this thread: neither a request nor a check sees it."""
-    if "pullqueue.sdk.rpcs" in sys.modules:
-        from pullqueue.sdk import rpcs  # noqa: PLC0415 - is loaded
-
-        rpcs.clear_cache()
+def loaded_rpcs() -> Any:  # noqa: ANN401 - a module
+    """Return `pullqueue.sdk.rpcs`; None: App Engine's SDK was not used."""
+    return sys.modules.get("pullqueue.sdk.rpcs")
 
 
 _lock = threading.RLock()
-_running: dict[object, Actor] = {}
+_threads: dict[object, Actor] = {}
 """Who has started the threads, and the calls of thread pools, that have not ended."""
 _clients: dict[str | None, Actor] = {}
 """Who has last sent something from a port."""
@@ -300,7 +275,7 @@ def _close_after_dead(stack: ExitStack, earlier: set[object]) -> None:
     `earlier` are the threads that had begun before it.
     """
     with _lock:
-        dead = {thread for thread, actor in _running.items() if actor.has_ended}
+        dead = {thread for thread, actor in _threads.items() if actor.has_ended}
         _left.append((dead - earlier, stack))
         _close_left()
 
@@ -313,7 +288,7 @@ def _close_left() -> None:
 
 def _begins(thread_or_future: object, actor: Actor) -> None:
     with _lock:
-        _running[thread_or_future] = actor
+        _threads[thread_or_future] = actor
         if actor.has_ended:
             for threads, _ in _left:
                 threads.add(thread_or_future)
@@ -321,7 +296,7 @@ def _begins(thread_or_future: object, actor: Actor) -> None:
 
 def _has_ended(thread_or_future: object) -> None:
     with _lock:
-        _running.pop(thread_or_future, None)
+        _threads.pop(thread_or_future, None)
         for threads, _ in _left:
             threads.discard(thread_or_future)
         _close_left()

@@ -15,7 +15,7 @@ from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.push.dispatcher import Dispatcher, RunningAttempt
-from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.push.request import PushResponse
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.tasks import Task
 from pullqueue.testing.arguments import (
@@ -28,9 +28,8 @@ from pullqueue.testing.arguments import (
     selected_queues,
 )
 from pullqueue.testing.describing import describe, describe_request
-from pullqueue.testing.interrupt import WorkerStopped
-from pullqueue.testing.points import Actor, Point, Trial, current_actor
-from pullqueue.testing.schedule import DueTask, RacingActor, Refusal, Schedule
+from pullqueue.testing.points import Trial
+from pullqueue.testing.schedule import DueTask, Refusal, Schedule
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.steps import REPLAY_DIFFERS, Choice, format_replay, parse_replay
 from pullqueue.text import counted, shorten
@@ -260,12 +259,10 @@ class _Race(Trial):
         self._actors = actors
         self._make_tasks = make_tasks
         self._options = options
-        self._schedule: Schedule | None = None
         self._has_points = False
         """True if an actor could have been stopped."""
         self._most_actors = 0
         """Number of actors in one schedule."""
-        self._nobody = Actor("the test", WorkerStopped)
 
     def replay(self, planned: list[int]) -> None:
         """Run one schedule, which consists of these choices.
@@ -295,9 +292,11 @@ class _Race(Trial):
         schedule = Schedule(emulator, clock, tasks, plan=plan, is_replay=is_replay, **self._options)
         for name, work in self._actors:
             schedule.add_actor(name, work)
-        self._schedule = schedule
-        schedule.run()
-        self._schedule = None
+        self._running = schedule
+        try:
+            schedule.run()
+        finally:
+            self._running = None
         self._most_actors = max(self._most_actors, len(schedule.actors))
         self._has_points |= any(actor.calls for actor in schedule.actors)
         error = schedule.error
@@ -337,32 +336,6 @@ class _Race(Trial):
                 "race_test: there is only one actor, and one schedule, so nothing was raced: pass "
                 "two actors, or copies=2, or add two push tasks in setup"
             )
-
-    # -- what a trial does at its points ----------------------------------------------------------
-
-    def current(self) -> Actor:
-        """Return who has the turn."""
-        actor = self._schedule and self._schedule.current
-        return actor or self._nobody
-
-    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
-        """Wait for the turn of an actor; calls of the test are not points."""
-        actor = point.actor
-        if not isinstance(actor, RacingActor):
-            return call_next()
-        return actor.schedule.at_point(actor, point, call_next)
-
-    def at_attempt(self, _: PushRequest, call_next: Callable[[], PushResponse]) -> PushResponse:
-        """Send the request of a task, which is an actor."""
-        actor = current_actor()
-        if isinstance(actor, RacingActor) and not actor.is_task:
-            raise Refusal(
-                TypeError(
-                    f"race_test: {actor.name} calls run_tasks, so its handlers would not be "
-                    "actors: pass the app to race_test, as app=, send= or deferred=True"
-                )
-            )
-        return call_next()
 
 
 _NO_RACE = " with the actors one after the other, so their calls do not race"

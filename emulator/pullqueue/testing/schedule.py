@@ -22,9 +22,10 @@ from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
 from pullqueue.engine.store import Lease
+from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled, WorkerInterrupt
-from pullqueue.testing.points import Actor, Point
+from pullqueue.testing.points import Actor, Point, current_actor
 from pullqueue.testing.steps import REPLAY_DIFFERS, TIME, Choice, Step
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -48,7 +49,6 @@ class RacingActor(Actor):
 
     def __init__(
         self,
-        schedule: Schedule,
         name: str,
         number: int,
         work: Callable[[], object],
@@ -56,7 +56,6 @@ class RacingActor(Actor):
         beginning: str = "begins",
     ) -> None:
         super().__init__(name, HandlerKilled)
-        self.schedule = schedule
         self.number = number
         self.work = work
         self.beginning = beginning
@@ -211,8 +210,11 @@ class Schedule:
 
     # -- what the threads of actors call -----------------------------------------------------------
 
-    def at_point(self, actor: RacingActor, point: Point, call_next: Callable[[], object]) -> object:
+    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
         """Wait for the turn, and then carry a call out."""
+        actor = point.actor
+        if not isinstance(actor, RacingActor):
+            return call_next()
         self._wait(actor, str(point))
         result: object = None
         try:
@@ -224,6 +226,22 @@ class Schedule:
             self._record(actor, point, result)
             self._consider(actor, point, result)
         return result
+
+    def at_attempt(self, _: PushRequest, call_next: Callable[[], PushResponse]) -> PushResponse:
+        """Send the request of a task, which is an actor.
+
+        Raises:
+            Refusal: another actor sends it.
+        """
+        actor = current_actor()
+        if isinstance(actor, RacingActor) and not actor.is_task:
+            raise Refusal(
+                TypeError(
+                    f"race_test: {actor.name} calls run_tasks, so its handlers would not be "
+                    "actors: pass the app to race_test, as app=, send= or deferred=True"
+                )
+            )
+        return call_next()
 
     def sleep(self, actor: RacingActor, seconds: float) -> None:
         """Let others go on until the clock has reached the end of a sleep."""
@@ -416,7 +434,7 @@ class Schedule:
 
     def _new_actor(self, name: str, work: Callable[[], object], **options: str) -> RacingActor:
         self._numbers += 1
-        return RacingActor(self, name, self._numbers, work, **options)
+        return RacingActor(name, self._numbers, work, **options)
 
     def _note_overlap(self) -> None:
         if any(actor.thread is not None and not actor.is_over for actor in self.actors):
