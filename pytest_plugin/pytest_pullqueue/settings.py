@@ -92,11 +92,7 @@ _INI_VALUES = pytest.StashKey[Mapping[str, object]]()
 
 
 def read_settings(item: pytest.Item, overridden: ConfigSource | None) -> Settings:
-    """Return a test's settings: its markers', else the overridden fixture's, else the ini file's.
-
-    Raises:
-        SettingsError: a marker or an ini option is not valid.
-    """
+    """Return a test's settings: of its markers, else the overridden fixture, else the ini file."""
     values = dict(_ini_values(item.config))
     if overridden is not None:
         config = _checked("the fixture pullqueue_config", "config", overridden)
@@ -112,11 +108,7 @@ def read_settings(item: pytest.Item, overridden: ConfigSource | None) -> Setting
 
 
 def check_ini(config: pytest.Config) -> None:
-    """Refuse ini options of this plugin that do not exist or have an invalid value.
-
-    Raises:
-        SettingsError: there is one.
-    """
+    """Refuse ini options of this plugin that do not exist or have an invalid value."""
     with warnings.catch_warnings():
         # Deprecated since pytest 9, without a successor for names that nobody registered. Where it
         # is gone, pytest's own warning of such names remains.

@@ -5,6 +5,8 @@ The fixtures of the pytest plugin are built on these.
 
 from __future__ import annotations
 
+import sys
+
 from pullqueue.clock import MovableClock
 from pullqueue.faults.declaration import Faults
 from pullqueue.faults.fault import Fault
@@ -75,3 +77,7 @@ __all__ = [
     "run_task",
     "run_tasks",
 ]
+
+for _name, _module in list(sys.modules.items()):
+    if _name.startswith(f"{__name__}."):
+        vars(_module)["__tracebackhide__"] = True  # a failed test is shown at its own line

@@ -12,8 +12,6 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.text import quoted
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
 _WRONG_MODE = {
     QueueMode.PULL: "no worker can lease its tasks; pass pull queues only",
     QueueMode.PUSH: "its tasks are not sent to an app; pass push queues only",
@@ -32,11 +30,7 @@ SYNC_SEND = (
 
 
 def check_is_emulator(emulator: object, *, then: str = "worker") -> None:
-    """Raise if the first argument is something else, such as a queue.
-
-    Raises:
-        TypeError: it is.
-    """
+    """Raise a TypeError if the first argument is something else, such as a queue."""
     if not isinstance(emulator, Emulator):
         raise TypeError(
             f"{quoted(emulator)} is not an Emulator: pass the emulator, then the {then}"
@@ -44,11 +38,7 @@ def check_is_emulator(emulator: object, *, then: str = "worker") -> None:
 
 
 def check_actor(actor: object) -> None:
-    """Raise unless a worker, or another function of a test, can be called without arguments.
-
-    Raises:
-        TypeError: it cannot, such as a WSGI app.
-    """
+    """Raise a TypeError unless an actor, such as a worker, can be called without arguments."""
     try:
         inspect.signature(actor).bind()  # type: ignore[arg-type] # what cannot be called, too
     except ValueError:
@@ -61,11 +51,7 @@ def check_actor(actor: object) -> None:
 
 
 def checked_queue(queue: object) -> Queue:
-    """Return a queue.
-
-    Raises:
-        TypeError: it is not a `Queue`.
-    """
+    """Return a queue, or raise a TypeError if it is something else."""
     if not isinstance(queue, Queue):
         name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
         raise TypeError(f"{quoted(queue)} is not a Queue: pass emulator.queue({quoted(name)})")
@@ -73,12 +59,7 @@ def checked_queue(queue: object) -> Queue:
 
 
 def pull_queue(queue: object) -> Queue:
-    """Return a pull queue.
-
-    Raises:
-        InvalidQueueModeError: it is a push queue.
-        TypeError: it is not a `Queue`.
-    """
+    """Return a pull queue, or raise an InvalidQueueModeError or a TypeError."""
     checked = checked_queue(queue)
     if checked.is_push:
         raise checked.wrong_mode("its tasks are never leased; send them with run_tasks()")
@@ -86,11 +67,7 @@ def pull_queue(queue: object) -> Queue:
 
 
 def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
-    """Return a queue by its name, or the queue itself.
-
-    Raises:
-        UnknownQueueError: the emulator has no queue of this name.
-    """
+    """Return a queue by its name, or the queue itself."""
     return queue if isinstance(queue, Queue) else emulator.queue(queue)
 
 
@@ -101,11 +78,7 @@ def selected_queues(
 
     Those are also the queues that `setup`, a worker or a handler creates later.
 
-    Raises:
-        InvalidQueueModeError: one has another mode.
-        TypeError: `queues` is not a list.
-        UnknownQueueError: one does not exist.
-        ValueError: the list is empty.
+    Raises what `run_tasks` says of `queues`.
     """
     if queues is None:
         return lambda: [queue for queue in emulator.queues if queue.mode in modes]
@@ -122,31 +95,19 @@ def selected_queues(
 
 
 def check_maximum(value: object, name: str, *, least: int = 1) -> None:
-    """Raise if the value of an argument is not the maximum number of something.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Raise a ValueError unless an argument is the maximum number of something."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} is {quoted(value)}: use a whole number, {least} or more")
 
 
 def check_errors(value: object) -> None:
-    """Raise unless the value says what an error of a handler is: raised, or a retry.
-
-    Raises:
-        ValueError: it does not.
-    """
+    """Raise a ValueError unless `errors` has one of its values."""
     if value not in get_args(Errors):
         raise ValueError(f'errors is {quoted(value)}: use "raise", "strict" or "retry"')
 
 
 def check_flag(value: object, name: str) -> None:
-    """Raise if the value of an argument is neither True nor False.
-
-    Raises:
-        TypeError: it is not.
-    """
+    """Raise a TypeError if the value of an argument is neither True nor False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {quoted(value)}: use True or False")
 
@@ -167,10 +128,9 @@ def verify(check: Callable[[], object]) -> BaseException | None:
 
 
 def refuse_lazy(result: object, name: str) -> None:
-    """Refuse what a function of the test returned instead of doing its work.
+    """Raise a TypeError if a function of the test returned its work instead of doing it.
 
-    Raises:
-        TypeError: it is a coroutine or another awaitable, or a generator.
+    That is a coroutine or another awaitable, or a generator.
     """
     if inspect.iscoroutine(result) or inspect.isgenerator(result):
         result.close()  # or Python would warn that it was never awaited

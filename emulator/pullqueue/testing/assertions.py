@@ -22,8 +22,6 @@ from pullqueue.testing.describing import describe_payload, describe_queue, descr
 from pullqueue.testing.record import records_of
 from pullqueue.text import quoted
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
@@ -223,11 +221,7 @@ class _Wanted:
     params: Params | None
 
     def check_mode(self, queue: Queue) -> None:
-        """Raise if the mode of a queue permits no task like this.
-
-        Raises:
-            InvalidQueueModeError: it permits none.
-        """
+        """Raise an InvalidQueueModeError if the mode of a queue permits no task like this."""
         of_push = (("url", self.url), ("method", self.method), ("params", self.params))
         wrong = (("tag", self.tag),) if queue.is_push else of_push
         for word, value in wrong:

@@ -24,8 +24,6 @@ from pullqueue.tasks import Task, TaskState
 from pullqueue.testing.arguments import pull_queue, queue_of
 from pullqueue.testing.patching import Patches
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
 _LEASE_SECONDS = 60
 _DAY_SECONDS = 86_400
 
@@ -83,21 +81,14 @@ class FixtureClock(MovableClock):
 
 
 def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datetime | None:
-    """Move the clock to the end of the last current lease, and return that time.
-
-    `queue` limits it to the leases of one queue. Return None, without a move, if nothing is
-    leased.
-    """
+    """Do what `FixtureClock.expire_leases` does."""
     owner = emulator if queue is None else queue_of(emulator, queue)
     end_usec = owner.last_lease_end_usec()
     return None if end_usec is None else movable_clock(emulator).move_to_usec(end_usec)
 
 
 def advance_to_next_event(emulator: Emulator) -> datetime | None:
-    """Move the clock to the next end of a lease, eta or exhaustion and return that time.
-
-    Return None, without a move, if time changes nothing.
-    """
+    """Do what `FixtureClock.advance_to_next_event` does."""
     target_usec = emulator.next_change_usec()
     return None if target_usec is None else movable_clock(emulator).move_to_usec(target_usec)
 

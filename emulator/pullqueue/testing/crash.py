@@ -38,8 +38,6 @@ from pullqueue.testing.points import (
 )
 from pullqueue.testing.sender import App, Sender, SendFunction
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
 
 class Crash(Enum):
     """What happens to a worker or a handler at one of its calls."""
@@ -189,8 +187,14 @@ def crash_test(
         check_actor(worker)
     modes = (QueueMode.PULL,) * (worker is not None) + (QueueMode.PUSH,) * sender.is_set
     selected = selected_queues(emulator, queues, modes=modes)
-    run = partial(drain_selected, emulator, selected, sender, max_calls=max_calls)
-    trial = _CrashTrial(emulator, worker, setup=setup, check=check, run=run, queues=selected)
+    trial = _CrashTrial(
+        emulator=emulator,
+        setup=setup,
+        check=check,
+        worker=worker,
+        drain=partial(drain_selected, emulator, selected, sender, max_calls=max_calls),
+        queues=selected,
+    )
     failures = trial.failures(modes, services=services)
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
@@ -205,26 +209,16 @@ class _Plan(NamedTuple):
     """Which point, or which attempt if its response is lost, of the run; the first is 1."""
 
 
+@dataclass(eq=False, kw_only=True)
 class _CrashTrial(Trial):
     """One run of `crash_test`."""
 
-    def __init__(
-        self,
-        emulator: Emulator,
-        worker: Worker | None,
-        *,
-        setup: Callable[[], object],
-        check: Callable[[], object],
-        run: Callable[..., None],
-        queues: SelectQueues,
-    ) -> None:
-        super().__init__(emulator, setup=setup, check=check)
-        self.crashes = 0
-        """Number of crashes until now."""
-        self._worker = worker
-        self._run_worker = run
-        """`drain_selected`, with the options of the test."""
-        self._queues = queues
+    worker: Worker | None
+    drain: Callable[..., None]
+    """`drain_selected`, with the options of the test."""
+    queues: SelectQueues
+    crashes: int = 0
+    """Number of crashes until now."""
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
@@ -258,15 +252,15 @@ class _CrashTrial(Trial):
         try:
             self._run_until_crash(injector)
             if injector.crashed is not None:
-                expire_leases(self._emulator)
-                self._run_worker(self._worker or _no_worker, errors="retry")
+                expire_leases(self.emulator)
+                self.drain(self.worker or _no_worker, errors="retry")
                 error = self.verify()
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
             error = raised
         if injector.crashed is None and error is None:
             return None  # this run was shorter than the first
         self.crashes += 1
-        return None if error is None else injector.failure(error, describe(self._emulator))
+        return None if error is None else injector.failure(error, describe(self.emulator))
 
     def _run_until_crash(self, injector: _CrashInjector) -> None:
         try:
@@ -278,8 +272,8 @@ class _CrashTrial(Trial):
 
     @bypass_interceptors()
     def _check_tasks(self, modes: tuple[QueueMode, ...]) -> None:
-        full = [queue for queue in self._emulator.queues if queue.fetch_statistics().tasks]
-        selected = self._queues()
+        full = [queue for queue in self.emulator.queues if queue.fetch_statistics().tasks]
+        selected = self.queues()
         if any(queue in selected for queue in full):
             return
         kinds = " or ".join(mode.value for mode in modes)
@@ -298,16 +292,16 @@ class _CrashTrial(Trial):
             with injector.worker.acting():
                 return worker()
 
-        worker = self._worker or _no_worker
-        self._running = injector
+        worker = self.worker or _no_worker
+        self.running = injector
         try:
             with injector.worker.ending():
-                self._run_worker(work, errors=errors)
+                self.drain(work, errors=errors)
         except Exception:
             if not injector.worker.has_ended:
                 raise
         finally:
-            self._running = None
+            self.running = None
         if injector.worker.has_ended:
             injector.drop_dead()
 

@@ -38,8 +38,6 @@ from pullqueue.testing.running import TaskRunner
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.text import quoted
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
 Worker = Callable[[], object]
 AsyncWorker = Callable[[], Awaitable[object]]
 
@@ -128,12 +126,7 @@ async def drain_async(
     starts, advances the clock. `asyncio.wait_for` and `asyncio.timeout` use the real time.
 
     Raises:
-        AssertionError: after `max_calls` calls of the worker, or as many leases or sleeps of it,
-            or attempts to send tasks, there are still tasks.
-        ClockError: the clock cannot be moved.
-        InvalidQueueModeError: one of `queues` is a push queue, and its tasks are not sent.
-        TypeError: `emulator` is not one, `queues` is not a list, or the worker is not asynchronous.
-        UnknownQueueError: one of `queues` does not exist.
+        TypeError: the worker is not asynchronous; otherwise as `drain`.
     """
     interrupter = TaskInterrupter(WorkerStopped)
     sender = Sender(app, send, deferred=deferred)
@@ -240,7 +233,7 @@ class _Driver:
         self._send_tasks()
         while not self._exceeded and self._moves_on():
             self._send_tasks()
-        if self._exceeded or not self._tasks():
+        if self._exceeded or not self._count("tasks"):
             return False
         if self.calls == self._max_calls:
             self._exceeded = f"the worker was called {self.calls} times"
@@ -261,21 +254,17 @@ class _Driver:
     @bypass_interceptors()
     def _moves_on(self) -> bool:
         """Move to the next event, if there are tasks, and none can be leased or sent now."""
-        if self._available():
+        if self._count("available"):
             return False
         if self._runner.has_tasks():
-            if self._runner.next_usec() is None and not self._tasks():
+            if self._runner.next_usec() is None and not self._count("tasks"):
                 self._runner.refuse_left()
-        elif not self._tasks():
+        elif not self._count("tasks"):
             return False
         return advance_to_next_event(self._emulator) is not None
 
     def check(self, name: str) -> None:
-        """Raise if the worker has done something too many times, or has exhausted tasks.
-
-        Raises:
-            AssertionError: it has.
-        """
+        """Raise an AssertionError if the worker never ends, or about exhausted tasks."""
         if self._exceeded:
             raise AssertionError(
                 f"{name}: {self._exceeded}, and the queues are still not empty; if this is not an "
@@ -304,7 +293,7 @@ class _Driver:
         lease = call_next()
         if not isinstance(lease, Lease) or lease.tasks:
             self._idle = _Idleness()
-            self._count("leased")
+            self._note("leased")
             return lease
         return self._after_empty_lease(call.queue.name, lease)
 
@@ -333,16 +322,16 @@ class _Driver:
             self._exceed("leased")
         # A worker that polls without a pause would see no time pass; one that pauses and has
         # leases meanwhile must not lose them by a jump.
-        has_lease = self._idle.has_slept and self._leased()
+        has_lease = self._idle.has_slept and self._count("leased")
         self._idle.has_slept = False
-        if in_vain > 1 and not self._available() and not has_lease:
+        if in_vain > 1 and not self._count("available") and not has_lease:
             advance_to_next_event(self._emulator)
             self._idle = _Idleness()
         return lease
 
     @bypass_interceptors()
     def _sleep(self, seconds: float) -> None:
-        self._count("slept")
+        self._note("slept")
         self._idle.has_slept = True
         if self._has_nothing_to_do():
             self._idle.sleeps += 1
@@ -350,7 +339,7 @@ class _Driver:
                 self._interrupter.end()
         self._clock.advance(seconds)
 
-    def _count(self, done: str) -> None:
+    def _note(self, done: str) -> None:
         self._done[done] += 1
         if self._done[done] > self._max_calls:
             self._exceed(done)
@@ -360,7 +349,7 @@ class _Driver:
 
         Not earlier: the worker may have the lease itself, and wait for more tasks.
         """
-        waits = self._idle.leases and not self._available()
+        waits = self._idle.leases and not self._count("available")
         if waits and advance_to_next_event(self._emulator):
             del self._done["slept"]
             self._idle = _Idleness()
@@ -370,18 +359,12 @@ class _Driver:
 
     def _has_nothing_to_do(self) -> bool:
         """Return True if the worker waits in vain, or for tasks that handlers are to add."""
-        return self._runner.has_due() or not self._tasks()
+        return self._runner.has_due() or not self._count("tasks")
 
     @bypass_interceptors()
     def _count_exhausted(self) -> Counter[str]:
         return Counter({queue.name: queue.fetch_statistics().exhausted for queue in self._queues()})
 
     @bypass_interceptors()
-    def _tasks(self) -> int:
-        return sum(queue.fetch_statistics().tasks for queue in self._queues())
-
-    def _available(self) -> int:
-        return sum(queue.fetch_statistics().available for queue in self._queues())
-
-    def _leased(self) -> int:
-        return sum(queue.fetch_statistics().leased for queue in self._queues())
+    def _count(self, state: str) -> int:
+        return sum(getattr(queue.fetch_statistics(), state) for queue in self._queues())

@@ -37,8 +37,6 @@ from pullqueue.text import quoted
 if TYPE_CHECKING:
     from pullqueue.sdk.stub import EmulatorStub
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
 ConfigSource: TypeAlias = "os.PathLike[str] | str | QueueConfig"
 """A path, the text of a queue.yaml (a str of more than one line), or a configuration."""
 QueueEntries: TypeAlias = "Sequence[str | Mapping[str, object]]"
@@ -200,11 +198,7 @@ def emulated(
     location: str | None = None,
     store: StoreFactory = MemoryStore,
 ) -> Iterator[Emulator]:
-    """Make an emulator whose generated names are the same in each run, and which is empty.
-
-    Raises:
-        StoreError: the store cannot be opened.
-    """
+    """Make an emulator whose generated names are the same in each run, and which is empty."""
     emulator = Emulator(
         config,
         clock=clock,
@@ -230,11 +224,6 @@ def read_config(
     """Return the configuration of a source; without one, that of ./queue.yaml.
 
     `name` is what messages call a text.
-
-    Raises:
-        TypeError: `source` is not a configuration source.
-        ConfigFileError: the file cannot be read.
-        InvalidQueueConfigError: the configuration is not valid.
     """
     if isinstance(source, QueueConfig):
         return source
@@ -254,12 +243,7 @@ def read_config(
 def queue_config(
     queues: QueueEntries, *, total_storage_limit: str | None = None, profile: str = "gcloud"
 ) -> QueueConfig:
-    """Return a configuration that has exactly these queues.
-
-    Raises:
-        TypeError: an entry is neither a name nor a mapping of what queue.yaml may contain.
-        InvalidQueueConfigError: an entry is not valid.
-    """
+    """Return a configuration that has exactly these queues."""
     if isinstance(queues, str) or not isinstance(queues, Sequence):
         raise TypeError(f"queues is {quoted(queues)}: pass a list of queue names or entries")
     tree: dict[str, object] = {"queue": [_entry(queue) for queue in queues]}

@@ -22,8 +22,6 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from pullqueue.clock import MovableClock, SystemClock, from_usec, to_usec
 from pullqueue.errors import ClockError
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
 Freezer: TypeAlias = Literal["freezegun", "time-machine"]
 """The library that freezes time, which is also the name of its distribution."""
 FreezerChoice: TypeAlias = Literal["auto", "freezegun", "time-machine"]

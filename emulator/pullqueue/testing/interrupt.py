@@ -21,9 +21,6 @@ from typing import Any, NoReturn
 from pullqueue.engine.interceptors import ConnectionCut, current_caller
 from pullqueue.testing.patching import Patches
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
-
 IDLE_STEPS = 2
 """Number of times that a worker may sleep, or lease from one queue, in vain; then it is stopped.
 
@@ -75,11 +72,7 @@ class Interrupter:
         raise cut
 
     def notice(self) -> None:
-        """End the worker in the thread that has lost its connection, or in its event loop.
-
-        Raises:
-            WorkerInterrupt: no event loop is running.
-        """
+        """End the worker in its event loop, or, without one, in this thread by raising."""
         self._unnoticed -= 1
         try:
             loop = asyncio.get_running_loop()

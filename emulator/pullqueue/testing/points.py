@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, cast
 
@@ -31,8 +32,6 @@ from pullqueue.testing.patching import Patches
 
 if TYPE_CHECKING:
     from pullqueue.sdk.rpcs import ServiceCall
-
-__tracebackhide__ = True  # a failed test is shown at its own line
 
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
@@ -59,12 +58,7 @@ class Actor(Interrupter):
         super().end()
 
     def check_alive(self) -> None:
-        """Raise if the actor has ended.
-
-        Raises:
-            WorkerInterrupt: it has.
-            ConnectionCut: it has, and this thread carries the call out for a client.
-        """
+        """End the actor once more if it has ended."""
         if self.has_ended:
             self.end()
 
@@ -146,17 +140,15 @@ class Run(Protocol):
         """Send the request of a push task, or not, and return the response."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Trial:
     """Runs what a test has passed, time and again from the same state."""
 
-    def __init__(
-        self, emulator: Emulator, *, setup: Callable[[], object], check: Callable[[], object]
-    ) -> None:
-        self._emulator = emulator
-        self._setup = setup
-        self._check = check
-        self._running: Run | None = None
-        """Gets the points now; None: calls are carried out, but for those of the dead."""
+    emulator: Emulator
+    setup: Callable[[], object]
+    check: Callable[[], object]
+    running: Run | None = None
+    """Gets the points now; None: calls are carried out, but for those of the dead."""
 
     @contextmanager
     def observing(self, *, services: bool) -> Iterator[None]:
@@ -166,7 +158,7 @@ class Trial:
         emulator. Threads of actors that have ended can outlive the block; their calls fail after
         it, too.
         """
-        emulator = self._emulator
+        emulator = self.emulator
         clock, names, earlier = movable_clock(emulator), emulator.names, {*_threads}
         try:
             with sleeping(clock, clock.advance), interruptible, ExitStack() as stack:
@@ -188,17 +180,17 @@ class Trial:
 
     def begin(self) -> None:
         """Make the state with which each run begins."""
-        self._emulator.reset()
-        self._emulator.names = random_names(0)
+        self.emulator.reset()
+        self.emulator.names = random_names(0)
         if rpcs := loaded_rpcs():
             rpcs.flush_memcache()
-        refuse_lazy(self._setup(), "setup")
+        refuse_lazy(self.setup(), "setup")
 
     def verify(self) -> BaseException | None:
         """Return why the state after a run is wrong, if it is."""
         if rpcs := loaded_rpcs():
             rpcs.clear_cache()
-        return verify(self._check)
+        return verify(self.check)
 
     def at_point(self, call: Call, call_next: Callable[[], object]) -> object:
         """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""
@@ -207,7 +199,7 @@ class Trial:
         actor = _actor.get() or _clients.get(_port_of_client())
         if actor is not None:
             actor.check_alive()
-        run = self._running
+        run = self.running
         if run is not None:
             actor = actor or run.current
         if run is None or actor is None:
@@ -220,7 +212,7 @@ class Trial:
             return self.at_point(call, call_next)
         if rpcs := loaded_rpcs():
             rpcs.clear_cache()
-        run = self._running
+        run = self.running
         if run is None:
             return call_next()
         send = cast("Callable[[], PushResponse]", call_next)

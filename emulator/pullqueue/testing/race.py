@@ -6,20 +6,17 @@ import asyncio
 import inspect
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from pullqueue.clock import duration_usec, movable_clock
+from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.push.dispatcher import Dispatcher, RunningAttempt
-from pullqueue.push.request import PushResponse
 from pullqueue.push.wsgi_sender import environ_restored
-from pullqueue.tasks import Task
 from pullqueue.testing.arguments import (
-    SelectQueues,
     check_actor,
     check_flag,
     check_is_emulator,
@@ -27,14 +24,12 @@ from pullqueue.testing.arguments import (
     refuse_lazy,
     selected_queues,
 )
-from pullqueue.testing.describing import describe, describe_request
+from pullqueue.testing.describing import describe
 from pullqueue.testing.points import Trial
-from pullqueue.testing.schedule import DueTask, Refusal, Schedule
+from pullqueue.testing.schedule import Refusal, Schedule
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.steps import REPLAY_DIFFERS, Choice, format_replay, parse_replay
-from pullqueue.text import counted, shorten
-
-__tracebackhide__ = True  # a failed test is shown at its own line
+from pullqueue.text import counted
 
 RaceFunction: TypeAlias = "Callable[[], object] | Callable[[], Awaitable[object]]"
 """What an actor does; a coroutine function runs in an event loop of its own thread."""
@@ -146,12 +141,16 @@ def race_test(
         raise TypeError("queues are those whose push tasks are sent: pass app=, send= or deferred=")
     selected = selected_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else list
     race = _Race(
-        emulator,
-        _named(actors, copies, has_tasks=sender.is_set),
+        emulator=emulator,
         setup=setup,
         check=check,
-        make_tasks=lambda: _PushTasks(emulator, sender, selected),
-        options={"moves_time": clock, "max_calls": max_calls},
+        actors=_named(actors, copies, has_tasks=sender.is_set),
+        options={
+            "sender": sender,
+            "queues": selected,
+            "moves_time": clock,
+            "max_calls": max_calls,
+        },
     )
     planned = None if replay is None else parse_replay(replay)
     with environ_restored(), race.observing(services=services):
@@ -166,11 +165,7 @@ def race_test(
 def _named(
     actors: tuple[RaceFunction, ...], copies: int, *, has_tasks: bool
 ) -> list[tuple[str, Callable[[], object]]]:
-    """Return each copy of each function, by a name of its own.
-
-    Raises:
-        TypeError: one cannot be called, or there is none.
-    """
+    """Return each copy of each function, by a name of its own."""
     if not actors and not has_tasks:
         raise TypeError(
             "there is no actor: pass functions without arguments, such as workers, or the app that "
@@ -240,37 +235,25 @@ class _Plan(NamedTuple):
         return [*(choice.chosen for choice in self.earlier[: self.length - 1]), self.last]
 
 
+_NO_RACE = " with the actors one after the other, so their calls do not race"
+
+
+@dataclass(eq=False, kw_only=True)
 class _Race(Trial):
     """Runs schedules, and passes each its points."""
 
-    def __init__(
-        self,
-        emulator: Emulator,
-        actors: list[tuple[str, Callable[[], object]]],
-        *,
-        setup: Callable[[], object],
-        check: Callable[[], object],
-        make_tasks: Callable[[], _PushTasks],
-        options: dict[str, Any],
-    ) -> None:
-        super().__init__(emulator, setup=setup, check=check)
-        self.count = 0
-        """Number of schedules that were run."""
-        self._actors = actors
-        self._make_tasks = make_tasks
-        self._options = options
-        self._has_points = False
-        """True if an actor could have been stopped."""
-        self._most_actors = 0
-        """Number of actors in one schedule."""
+    actors: list[tuple[str, Callable[[], object]]]
+    options: dict[str, Any]
+    """Those of each schedule."""
+    count: int = 0
+    """Number of schedules that were run."""
+    has_points: bool = False
+    """True if an actor could have been stopped."""
+    most_actors: int = 0
+    """Number of actors in one schedule."""
 
     def replay(self, planned: list[int]) -> None:
-        """Run one schedule, which consists of these choices.
-
-        Raises:
-            RaceTestError: it fails.
-            ValueError: it is of another test.
-        """
+        """Run one schedule; raise a ValueError if its choices are of another test."""
         made = len(self.run(planned, is_replay=True))
         if made != len(planned):
             raise ValueError(
@@ -281,24 +264,26 @@ class _Race(Trial):
     def run(self, plan: list[int], *, is_replay: bool = False) -> tuple[Choice, ...]:
         """Run the schedule that begins with some choices, and return all of its choices.
 
-        Raises:
-            RaceTestError: it fails.
+        Raises a RaceTestError if it fails.
         """
-        emulator = self._emulator
         self.begin()
         self.count += 1
-        clock = movable_clock(emulator)
-        tasks = self._make_tasks()
-        schedule = Schedule(emulator, clock, tasks, plan=plan, is_replay=is_replay, **self._options)
-        for name, work in self._actors:
+        schedule = Schedule(
+            emulator=self.emulator,
+            clock=movable_clock(self.emulator),
+            plan=plan,
+            is_replay=is_replay,
+            **self.options,
+        )
+        for name, work in self.actors:
             schedule.add_actor(name, work)
-        self._running = schedule
+        self.running = schedule
         try:
             schedule.run()
         finally:
-            self._running = None
-        self._most_actors = max(self._most_actors, len(schedule.actors))
-        self._has_points |= any(actor.calls for actor in schedule.actors)
+            self.running = None
+        self.most_actors = max(self.most_actors, len(schedule.actors))
+        self.has_points |= any(actor.calls for actor in schedule.actors)
         error = schedule.error
         if isinstance(error, Refusal):
             raise error.error
@@ -316,89 +301,19 @@ class _Race(Trial):
             format_replay(schedule.choices),
             error,
             number=self.count,
-            state=describe(emulator),
-            hint=_NO_RACE + tasks.first_error if schedule.is_sequential else "",
+            state=describe(self.emulator),
+            hint=_NO_RACE + schedule.tasks.first_error if schedule.is_sequential else "",
         ) from error
 
     def check_raced(self) -> None:
-        """Raise if there was nothing to interleave.
-
-        Raises:
-            AssertionError: there was not.
-        """
-        if not self._has_points:
+        """Raise an AssertionError if there was nothing to interleave."""
+        if not self.has_points:
             raise AssertionError(
                 "race_test: no actor makes a call to a queue or a service, so none was stopped: "
                 "call pullqueue.testing.point() before each use of a database of your own"
             )
-        if self.count == 1 and self._most_actors == 1:
+        if self.count == 1 and self.most_actors == 1:
             raise AssertionError(
                 "race_test: there is only one actor, and one schedule, so nothing was raced: pass "
                 "two actors, or copies=2, or add two push tasks in setup"
             )
-
-
-_NO_RACE = " with the actors one after the other, so their calls do not race"
-
-
-class _PushTasks:
-    """The push tasks of a schedule; each attempt is an actor."""
-
-    def __init__(self, emulator: Emulator, sender: Sender, queues: SelectQueues) -> None:
-        self._emulator = emulator
-        self._sender = sender
-        self._queues = queues
-        self._dispatcher = Dispatcher(emulator, rates=False)
-        self._running: dict[RunningAttempt, int] = {}
-        """Those that have started and whose deadline, in microseconds, has not passed."""
-        self.first_error = ""
-        """The first exception of a handler, as a line of a report."""
-
-    def due(self) -> Iterator[DueTask]:
-        """Yield those that can start now."""
-        running = self._dispatcher.counts
-        for queue in self._queues():
-            slots = queue.settings.effective_concurrent_requests - running[queue.name]
-            for task in self._dispatcher.startable(queue, slots):
-                attempt = task.retry_count + 1
-                name = f'task "{task.name}"' + (f", attempt {attempt}" if attempt > 1 else "")
-                key = queue.name, task.name, attempt
-                beginning = f"begins: {describe_request(task.request, task.payload)}"
-                yield DueTask(key, name, partial(self._attempt, task), beginning)
-
-    def next_usec(self) -> int | None:
-        """Return when time alone makes one due."""
-        times = (self._dispatcher.next_usec(queue) for queue in self._queues())
-        return min((usec for usec in times if usec is not None), default=None)
-
-    def end_overdue(self) -> Iterator[str]:
-        """End the attempts whose deadline has passed; their handlers go on, as in production."""
-        now_usec = self._emulator.now_usec()
-        for running, deadline_usec in list(self._running.items()):
-            if now_usec >= deadline_usec:
-                del self._running[running]
-                reason = running.request.late
-                ended = self._dispatcher.finish(running, PushResponse(None, reason=reason))
-                yield f'ends task "{running.task.name}": {reason}, {ended.outcome}'
-
-    def _attempt(self, task: Task) -> str:
-        try:
-            self._sender.check(task, self._emulator.queue(task.queue_name).settings)
-        except ValueError as error:
-            raise Refusal(error) from None
-        running = self._dispatcher.start(task)
-        if running is None:
-            return "is gone"
-        deadline_usec = duration_usec(running.request.deadline_seconds)
-        self._running[running] = self._emulator.now_usec() + deadline_usec
-        response = self._dispatcher.send(running, self._sender)
-        if self._running.pop(running, None) is None:
-            return "responds after its deadline"
-        attempt = self._dispatcher.finish(running, response)
-        status = attempt.reason if attempt.status is None else f"status {attempt.status}"
-        raised = ""
-        if attempt.error is not None:
-            text = shorten(f"{type(attempt.error).__name__}: {attempt.error}", limit=100)
-            raised = f" ({text})"
-            self.first_error = self.first_error or f'\ntask "{task.name}" has raised {text}'
-        return f"responds: {status}{raised}, {attempt.outcome}"

@@ -37,8 +37,6 @@ from pullqueue.testing.describing import describe, describe_payload
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.text import counted, format_span, quoted
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
 _READ_AHEAD = 100
 """Tasks that are read at once."""
 
@@ -224,11 +222,7 @@ class TaskRunner:
                 # Or else a handler has paused it meanwhile.
 
     def run_now(self, task: Task) -> Attempt:
-        """Send a task, whether or not it is due, and return the attempt.
-
-        Raises:
-            TaskError: it is being sent.
-        """
+        """Send a task, due or not; raise a TaskError if it is being sent."""
         with self._at_work():
             self._attempt(task, is_due=False)
         if not self.attempts:
@@ -279,11 +273,7 @@ class TaskRunner:
         )
 
     def run_until(self, end_usec: int | None) -> None:
-        """Send what becomes due until a time, and move the clock there; None: until all is sent.
-
-        Raises:
-            AssertionError: `end_usec` is None, and tasks are left that are never sent.
-        """
+        """Send what becomes due until a time, and move the clock there; None: until all is sent."""
         clock = movable_clock(self._emulator)
         with self._at_work():  # once, for it takes as long as several attempts
             self.run_due()
@@ -302,11 +292,7 @@ class TaskRunner:
         return any(map(_count, self._queues()))
 
     def refuse_left(self) -> None:
-        """Raise if there are tasks that time alone does not permit to send.
-
-        Raises:
-            AssertionError: there are some.
-        """
+        """Raise an AssertionError if there are tasks that time alone does not permit to send."""
         left = [_why_left(queue, count) for queue in self._queues() if (count := _count(queue))]
         if left:
             raise AssertionError("\n".join([*left, describe(self._emulator)]))

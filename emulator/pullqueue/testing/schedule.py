@@ -10,25 +10,28 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from time import monotonic, process_time
-from typing import NamedTuple, Protocol
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
 from pullqueue.engine.store import Lease
+from pullqueue.push.dispatcher import Dispatcher, RunningAttempt
 from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.tasks import Task
+from pullqueue.testing.arguments import SelectQueues
 from pullqueue.testing.clock import sleeping
-from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled, WorkerInterrupt
-from pullqueue.testing.points import Actor, Point, current_actor
-from pullqueue.testing.steps import REPLAY_DIFFERS, TIME, Choice, Step
-
-__tracebackhide__ = True  # a failed test is shown at its own line
+from pullqueue.testing.describing import describe_request
+from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
+from pullqueue.testing.points import Point, current_actor
+from pullqueue.testing.sender import Sender
+from pullqueue.testing.steps import REPLAY_DIFFERS, TIME, Choice, RacingActor, Step
+from pullqueue.text import shorten
 
 _CHECK_SECONDS = 0.5
 _BLOCKED_CHECKS = 4
@@ -44,50 +47,6 @@ _END_SECONDS = 5.0
 _READS = frozenset({"fetch_statistics", "get_task", "list_tasks"})
 
 
-class RacingActor(Actor):
-    """An actor with a thread of its own, which waits for its turn."""
-
-    def __init__(
-        self,
-        name: str,
-        number: int,
-        work: Callable[[], object],
-        *,
-        beginning: str = "begins",
-    ) -> None:
-        super().__init__(name, HandlerKilled)
-        self.number = number
-        self.work = work
-        self.beginning = beginning
-        """Its first step."""
-        self.is_task = False
-        """True if it is the handler of a push task."""
-        self.thread: threading.Thread | None = None
-        """None: it has not begun."""
-        self.is_over = False
-        """True once its function has returned."""
-        self.gates: deque[threading.Lock] = deque()
-        """What its threads wait for that have reached points."""
-        self.calls = 0
-        self.wakes_usec: int | None = None
-        """When its sleep ends."""
-        self.next_call = ""
-        """What it does when it gets the turn."""
-        self.idle_at: dict[str, int] = {}
-        """By call, such as a lease in vain or a sleep of no time: the number of changes then."""
-        self.idle_steps = 0
-
-    @property
-    def is_blocked(self) -> bool:
-        """True if it has begun, and is neither over nor at a point."""
-        return self.thread is not None and not self.is_over and not self.gates
-
-    def waits_for_change(self, changes: int) -> bool:
-        """Return whether it would lease in vain again, or polls."""
-        polls = self.idle_steps > IDLE_STEPS and changes in self.idle_at.values()
-        return polls or self.idle_at.get(self.next_call) == changes
-
-
 class Refusal(BaseException):
     """what the test has passed is wrong; `.error` says why"""
 
@@ -96,69 +55,104 @@ class Refusal(BaseException):
         self.error = error
 
 
-class DueTask(NamedTuple):
-    """A push task that can start now."""
+class PushTasks:
+    """The push tasks of a schedule; each attempt is an actor."""
 
-    key: object
-    """Identifies the attempt."""
-    name: str
-    work: Callable[[], object]
-    beginning: str
-    """Its first step."""
+    def __init__(self, emulator: Emulator, sender: Sender, queues: SelectQueues) -> None:
+        self._emulator = emulator
+        self._sender = sender
+        self._queues = queues
+        self._dispatcher = Dispatcher(emulator, rates=False)
+        self._running: dict[RunningAttempt, int] = {}
+        """Those that have started and whose deadline, in microseconds, has not passed."""
+        self.first_error = ""
+        """The first exception of a handler, as a line of a report."""
 
-
-class TaskSource(Protocol):
-    """Where the push tasks come from that are actors, too."""
-
-    def due(self) -> Iterable[DueTask]:
-        """Return those that can start now."""
+    def due(self) -> Iterator[tuple[object, str, Callable[[], str], str]]:
+        """Yield those that can start now: which attempt, its name, its work, its first step."""
+        running = self._dispatcher.counts
+        for queue in self._queues():
+            slots = queue.settings.effective_concurrent_requests - running[queue.name]
+            for task in self._dispatcher.startable(queue, slots):
+                attempt = task.retry_count + 1
+                name = f'task "{task.name}"' + (f", attempt {attempt}" if attempt > 1 else "")
+                key = queue.name, task.name, attempt
+                beginning = f"begins: {describe_request(task.request, task.payload)}"
+                yield key, name, partial(self._attempt, task), beginning
 
     def next_usec(self) -> int | None:
         """Return when time alone makes one due."""
+        times = (self._dispatcher.next_usec(queue) for queue in self._queues())
+        return min((usec for usec in times if usec is not None), default=None)
 
-    def end_overdue(self) -> Iterable[str]:
-        """End the attempts whose deadline has passed, and return what is recorded of them."""
+    def end_overdue(self) -> Iterator[str]:
+        """End the attempts whose deadline has passed; their handlers go on, as in production."""
+        now_usec = self._emulator.now_usec()
+        for running, deadline_usec in list(self._running.items()):
+            if now_usec >= deadline_usec:
+                del self._running[running]
+                reason = running.request.late
+                ended = self._dispatcher.finish(running, PushResponse(None, reason=reason))
+                yield f'ends task "{running.task.name}": {reason}, {ended.outcome}'
+
+    def _attempt(self, task: Task) -> str:
+        try:
+            self._sender.check(task, self._emulator.queue(task.queue_name).settings)
+        except ValueError as error:
+            raise Refusal(error) from None
+        running = self._dispatcher.start(task)
+        if running is None:
+            return "is gone"
+        deadline_usec = duration_usec(running.request.deadline_seconds)
+        self._running[running] = self._emulator.now_usec() + deadline_usec
+        response = self._dispatcher.send(running, self._sender)
+        if self._running.pop(running, None) is None:
+            return "responds after its deadline"
+        attempt = self._dispatcher.finish(running, response)
+        status = attempt.reason if attempt.status is None else f"status {attempt.status}"
+        raised = ""
+        if attempt.error is not None:
+            text = shorten(f"{type(attempt.error).__name__}: {attempt.error}", limit=100)
+            raised = f" ({text})"
+            self.first_error = self.first_error or f'\ntask "{task.name}" has raised {text}'
+        return f"responds: {status}{raised}, {attempt.outcome}"
 
 
+@dataclass(eq=False, kw_only=True)
 class Schedule:
     """One run of all actors."""
 
-    def __init__(
-        self,
-        emulator: Emulator,
-        clock: MovableClock,
-        tasks: TaskSource,
-        *,
-        plan: Sequence[int],
-        is_replay: bool,
-        moves_time: bool,
-        max_calls: int,
-    ) -> None:
-        """Prepare a run that begins with the choices of `plan`."""
-        self.choices: list[Choice] = []
-        self.steps: list[Step] = []
-        self.error: BaseException | None = None
-        """What an actor has raised, or why the schedule was ended."""
-        self.actors: list[RacingActor] = []
-        """Those that can begin, or have begun; of the tasks only these."""
-        self._emulator = emulator
-        self._clock = clock
-        self._tasks = tasks
+    emulator: Emulator
+    clock: MovableClock
+    sender: Sender
+    queues: SelectQueues
+    """Those whose push tasks are sent."""
+    plan: Sequence[int]
+    """The choices with which it begins."""
+    is_replay: bool
+    moves_time: bool
+    max_calls: int
+    choices: list[Choice] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    error: BaseException | None = None
+    """What an actor has raised, or why the schedule was ended."""
+    actors: list[RacingActor] = field(default_factory=list)
+    """Those that can begin, or have begun; of the tasks only these."""
+    current: RacingActor | None = None
+    """The actor that has the turn."""
+    is_sequential: bool = True
+    """False if an actor has begun, or time has moved, before another actor was over."""
+
+    def __post_init__(self) -> None:
+        self.tasks = PushTasks(self.emulator, self.sender, self.queues)
         self._context = copy_context()
         self._due: dict[object, RacingActor] = {}
         """The actors of tasks that were due at some time, and have not begun."""
         self._numbers = 0
-        self._plan = plan
-        self._is_replay = is_replay
-        self._moves_time = moves_time
-        self._max_calls = max_calls
         self._mutex = threading.RLock()
         self._ended = threading.Event()
-        self._turn: RacingActor | None = None
         self._preempted: str | None = None
         self._progress = 0
-        self.is_sequential = True
-        """False if an actor has begun, or time has moved, before another actor was over."""
         self._is_stuck = False
         """True if all actors are blocked, so that their threads never end."""
         self._changes = 0
@@ -203,11 +197,6 @@ class Schedule:
                 is_stuck = idle >= _BLOCKED_CHECKS or busy_seconds > _BUSY_CPU_SECONDS
                 self._go_on_without_blocked(progress, is_stuck=is_stuck)
 
-    @property
-    def current(self) -> RacingActor | None:
-        """The actor that has the turn."""
-        return self._turn
-
     # -- what the threads of actors call -----------------------------------------------------------
 
     def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
@@ -228,11 +217,7 @@ class Schedule:
         return result
 
     def at_attempt(self, _: PushRequest, call_next: Callable[[], PushResponse]) -> PushResponse:
-        """Send the request of a task, which is an actor.
-
-        Raises:
-            Refusal: another actor sends it.
-        """
+        """Send the request of a task, which is an actor; refuse it to others."""
         actor = current_actor()
         if isinstance(actor, RacingActor) and not actor.is_task:
             raise Refusal(
@@ -245,7 +230,7 @@ class Schedule:
 
     def sleep(self, actor: RacingActor, seconds: float) -> None:
         """Let others go on until the clock has reached the end of a sleep."""
-        actor.wakes_usec = self._clock.now_usec() + duration_usec(seconds)
+        actor.wakes_usec = self.clock.now_usec() + duration_usec(seconds)
         changes = self._changes
         polls = seconds <= 0 and actor.idle_at.get("sleep") == changes
         self._wait(actor, "sleep" if polls else "", can_go_on=False)
@@ -253,11 +238,7 @@ class Schedule:
         self._record(actor, f"has slept {timedelta(seconds=seconds)}")
 
     def _wait(self, actor: RacingActor, call: str, *, can_go_on: bool = True) -> None:
-        """Return when an actor may make its next call.
-
-        Raises:
-            HandlerKilled: it may not make any more.
-        """
+        """Return when an actor may make its next call, or end it."""
         gate = threading.Lock()
         gate.acquire()
         with self._mutex:
@@ -266,16 +247,16 @@ class Schedule:
             actor.gates.append(gate)
             if self._ended.is_set():
                 gate.release()
-            elif self._turn is actor or self._turn is None:
-                self._hand_over(actor if can_go_on and self._turn is actor else None)
+            elif self.current is actor or self.current is None:
+                self._hand_over(actor if can_go_on and self.current is actor else None)
         gate.acquire()
         if self._ended.is_set() or actor.has_ended:
             actor.end()
         actor.calls += 1
-        if actor.calls > self._max_calls:
+        if actor.calls > self.max_calls:
             self._end(
                 AssertionError(
-                    f"{actor.name} has made {self._max_calls} calls; if this is not an endless "
+                    f"{actor.name} has made {self.max_calls} calls; if this is not an endless "
                     "loop, pass a higher max_calls"
                 )
             )
@@ -284,7 +265,7 @@ class Schedule:
     def _work(self, actor: RacingActor) -> None:
         """Do the work of an actor, in a thread of its own."""
         try:
-            with actor.acting(), sleeping(self._clock, partial(self.sleep, actor)):
+            with actor.acting(), sleeping(self.clock, partial(self.sleep, actor)):
                 result = actor.work()
             if isinstance(result, str):
                 self._record(actor, result)
@@ -297,7 +278,7 @@ class Schedule:
             with self._mutex:
                 self._progress += 1
                 actor.is_over = True
-                if self._turn is actor or self._turn is None:
+                if self.current is actor or self.current is None:
                     self._hand_over(None)
 
     def _record(self, actor: RacingActor, what: Point | str, result: object = None) -> None:
@@ -321,7 +302,7 @@ class Schedule:
 
     def _hand_over(self, current: RacingActor | None) -> None:
         """Pass the turn to the next actor, or end the schedule."""
-        self._turn = None
+        self.current = None
         if self._ended.is_set():
             return
         chosen = self._choose(current)
@@ -329,13 +310,13 @@ class Schedule:
             if all(actor.is_over for actor in self.actors):
                 self._end(None)
             return  # or else some are blocked
-        self._turn = chosen
+        self.current = chosen
         if chosen.thread is not None:
             chosen.gates.popleft().release()
             return
         if chosen.is_task:
             self.actors.append(chosen)
-        if len(self.actors) > self._max_calls:
+        if len(self.actors) > self.max_calls:
             self._end(
                 AssertionError(
                     f"{len(self.actors)} actors have begun; if this is not an endless loop of "
@@ -372,12 +353,12 @@ class Schedule:
 
     def _planned(self, options: dict[int, RacingActor | None]) -> int | None:
         index = len(self.choices)
-        if index >= len(self._plan):
+        if index >= len(self.plan):
             return None
-        chosen = self._plan[index]
+        chosen = self.plan[index]
         if chosen in options:
             return chosen
-        if self._is_replay:
+        if self.is_replay:
             names = " or ".join(map(str, options))
             error = ValueError(
                 f"replay does not fit: its choice {index + 1} is {chosen}, but only {names} can go "
@@ -388,7 +369,7 @@ class Schedule:
 
     def _options(self) -> dict[int, RacingActor | None]:
         """Return who can go on, by number; the first goes on where nothing is planned."""
-        now_usec = self._clock.now_usec()
+        now_usec = self.clock.now_usec()
         waiting = [actor for actor in self.actors if actor.thread is None or actor.gates]
         asleep = [actor for actor in waiting if (actor.wakes_usec or 0) > now_usec]
         ready = [a for a in waiting if a not in asleep and not a.waits_for_change(self._changes)]
@@ -397,13 +378,13 @@ class Schedule:
         options: dict[int, RacingActor | None] = {actor.number: actor for actor in ready}
         event = self._next_event_usec(is_needed=not ready)
         if options:
-            if event is not None or (asleep and self._moves_time):
+            if event is not None or (asleep and self.moves_time):
                 options[TIME] = None
         elif event is None and waiting and all(a.idle_steps > IDLE_STEPS for a in waiting):
             for actor in waiting:
                 actor.has_ended = True
                 options[actor.number] = actor
-        elif asleep or (event is not None and (waiting or self._tasks.next_usec() is not None)):
+        elif asleep or (event is not None and (waiting or self.tasks.next_usec() is not None)):
             options[TIME] = None
         elif waiting:  # to lease in vain once more
             first = min(waiting, key=lambda actor: actor.idle_steps)
@@ -412,19 +393,19 @@ class Schedule:
 
     def _next_event_usec(self, *, is_needed: bool) -> int | None:
         """Return when time changes anything; where it is left out, only what handlers wait for."""
-        if self._moves_time:
-            usec = self._emulator.next_change_usec()
+        if self.moves_time:
+            usec = self.emulator.next_change_usec()
             # Nobody is slower than the longest lease; else each task could be too old to be sent.
-            longest_usec = self._emulator.limits.lease_seconds * USEC_PER_SECOND
-            is_far = usec is not None and usec - self._clock.now_usec() > longest_usec
+            longest_usec = self.emulator.limits.lease_seconds * USEC_PER_SECOND
+            is_far = usec is not None and usec - self.clock.now_usec() > longest_usec
             return None if is_far and not is_needed else usec
         is_blocked = any(actor.is_blocked for actor in self.actors)
-        usec = self._tasks.next_usec() if is_needed and not is_blocked else None
-        return usec if usec is not None and usec > self._clock.now_usec() else None
+        usec = self.tasks.next_usec() if is_needed and not is_blocked else None
+        return usec if usec is not None and usec > self.clock.now_usec() else None
 
     def _due_tasks(self) -> list[RacingActor]:
         due: list[RacingActor] = []
-        for key, name, work, beginning in self._tasks.due():
+        for key, name, work, beginning in self.tasks.due():
             actor = self._due.get(key)
             if actor is None or actor.thread is not None:
                 actor = self._due[key] = self._new_actor(name, work, beginning=beginning)
@@ -443,16 +424,16 @@ class Schedule:
     def _move_time(self) -> None:
         """Move the clock to the next event, or the end of a sleep, whichever is first."""
         self._note_overlap()
-        now_usec = self._clock.now_usec()
+        now_usec = self.clock.now_usec()
         times = [a.wakes_usec for a in self.actors if a.gates and a.wakes_usec is not None]
         event = self._next_event_usec(is_needed=True)
         times += [] if event is None else [event]
         target_usec = min(usec for usec in times if usec > now_usec)
-        reached = self._clock.move_to_usec(target_usec)
+        reached = self.clock.move_to_usec(target_usec)
         self._changes += 1
         moved = timedelta(microseconds=target_usec - now_usec)
         self.steps.append(Step("time", f"moves {moved} to {reached.isoformat()}"))
-        self.steps += [Step("time", text) for text in self._tasks.end_overdue()]
+        self.steps += [Step("time", text) for text in self.tasks.end_overdue()]
 
     def _end(self, error: BaseException | None) -> None:
         """End the schedule: whoever waits is stopped."""
@@ -470,7 +451,7 @@ class Schedule:
             if progress != self._progress:  # it has just gone on
                 return
             self._hand_over(None)
-            if is_stuck and self._turn is None and not self._ended.is_set():
+            if is_stuck and self.current is None and not self._ended.is_set():
                 self._is_stuck = True
                 self._end(AssertionError("\n".join(["all actors are blocked:", *self._stacks()])))
 

@@ -24,8 +24,6 @@ from pullqueue.text import quoted
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-__tracebackhide__ = True  # a failed test is shown at its own line
-
 App: TypeAlias = "WSGIApplication | Mapping[str | None, WSGIApplication]"
 """A WSGI app, or several by their targets; None: of tasks without a target."""
 SendFunction: TypeAlias = Callable[[PushRequest], object]
@@ -61,11 +59,7 @@ class Sender:
         return send_following(request, lambda request: self._find(request.url, request.target))
 
     def check(self, task: Task, settings: QueueSettings) -> None:
-        """Raise unless there is somewhere to send a task.
-
-        Raises:
-            ValueError: there is not.
-        """
+        """Raise a ValueError unless there is somewhere to send a task."""
         request = effective_request(task, settings)
         target = find_target(request, settings)
         if self._find(request.url, target) is not None:

@@ -1,16 +1,19 @@
-"""What a schedule of `race_test` consists of: choices of who goes on, and the steps that follow."""
+"""What a schedule of `race_test` consists of: actors, choices of who goes on, and their steps."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple
 
 from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.describing import describe_names
-from pullqueue.testing.points import Point
+from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled
+from pullqueue.testing.points import Actor, Point
 from pullqueue.text import quoted
 
 TIME = 0
@@ -34,6 +37,50 @@ class Choice(NamedTuple):
     def preempts(self, option: int) -> bool:
         """Return whether an option takes the turn from an actor that could go on."""
         return self.current in self.options and option not in (self.current, TIME)
+
+
+class RacingActor(Actor):
+    """An actor with a thread of its own, which waits for its turn."""
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        work: Callable[[], object],
+        *,
+        beginning: str = "begins",
+    ) -> None:
+        super().__init__(name, HandlerKilled)
+        self.number = number
+        self.work = work
+        self.beginning = beginning
+        """Its first step."""
+        self.is_task = False
+        """True if it is the handler of a push task."""
+        self.thread: threading.Thread | None = None
+        """None: it has not begun."""
+        self.is_over = False
+        """True once its function has returned."""
+        self.gates: deque[threading.Lock] = deque()
+        """What its threads wait for that have reached points."""
+        self.calls = 0
+        self.wakes_usec: int | None = None
+        """When its sleep ends."""
+        self.next_call = ""
+        """What it does when it gets the turn."""
+        self.idle_at: dict[str, int] = {}
+        """By call, such as a lease in vain or a sleep of no time: the number of changes then."""
+        self.idle_steps = 0
+
+    @property
+    def is_blocked(self) -> bool:
+        """True if it has begun, and is neither over nor at a point."""
+        return self.thread is not None and not self.is_over and not self.gates
+
+    def waits_for_change(self, changes: int) -> bool:
+        """Return whether it would lease in vain again, or polls."""
+        polls = self.idle_steps > IDLE_STEPS and changes in self.idle_at.values()
+        return polls or self.idle_at.get(self.next_call) == changes
 
 
 class Step(NamedTuple):
@@ -74,12 +121,7 @@ def format_replay(choices: Iterable[Choice]) -> str:
 
 
 def parse_replay(text: object) -> list[int]:
-    """Return the choices of a schedule.
-
-    Raises:
-        TypeError: it is not text.
-        ValueError: it is not what a RaceTestError shows.
-    """
+    """Return the choices of a schedule; raise a TypeError or ValueError if it is none."""
     if not isinstance(text, str):
         raise TypeError(f"replay is {quoted(text)}: pass the text that a RaceTestError shows")
     choices: list[int] = []
