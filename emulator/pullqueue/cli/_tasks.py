@@ -69,6 +69,18 @@ def task_table(found: list[Json], *, empty: str = "") -> Table:
     return Table(format_head(found), map(format_row, found), empty, cut=CUT)
 
 
+def list_table(found: list[Json], *, empty: str, named: bool) -> Table:
+    """Return tasks as a table, with who has leased them, and with their queues if `named`."""
+    by = ("LEASED BY",) if any(task["leased_by"] for task in found) else ()
+    head = (*(("QUEUE",) if named else ()), *format_head(found), *by)
+    rows: list[list[object]] = []
+    for task in found:
+        holder = task["leased_by"] and preview(task["leased_by"]["client"])
+        row = [*([task["queue"]] if named else []), *format_row(task), *([holder] if by else [])]
+        rows.append(row)
+    return Table(head, rows, empty, (*CUT, "QUEUE"), by)
+
+
 def format_head(found: list[Json]) -> tuple[str, ...]:
     """Return the heads of columns that are true of these tasks."""
     kinds = frozenset(task["push"] is not None for task in found)

@@ -36,6 +36,7 @@ from pullqueue.cli._tasks import (
     filter_options,
     format_head,
     format_row,
+    list_table,
     payload_lines,
     seconds_option,
     state_option,
@@ -62,27 +63,33 @@ def tasks() -> None:
 @click.argument("queue", required=False, shell_complete=complete_queue)
 @state_option
 @filter_options
+@click.option("--client", "holder", help="Only tasks that this client of `workers` has leased.")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number of results."
 )
 @server_options
-def list_(*, queue: str | None, limit: int, client: Client, **filters: str | None) -> None:
+def list_(
+    *, queue: str | None, limit: int, client: Client, holder: str | None, **filters: str | None
+) -> None:
     """List tasks in order, without leasing them.
 
     They are those of QUEUE, or of all queues, which are listed one after the other.
 
     ETA is the time from which a task can be leased: the end of its lease if it is leased. LEASES is
     the number of its leases, and the maximum. Push tasks have REQUEST and ATTEMPTS instead of TAG
-    and LEASES. Exhausted tasks are listed with --state exhausted, the latest first. The beginning
-    of each payload is listed; `tasks get` prints all of one.
+    and LEASES. LEASED BY: the client, as in `workers`; a terminal that is too narrow does not show
+    it. A task whose name is that of --search is listed first. Exhausted tasks are listed with
+    --state exhausted, the latest first. The beginning of each payload is listed; `tasks get` prints
+    all of one.
     """
+    filters["client"] = holder
     if queue is None:
         _list_all(client, limit, filters)
         return
     answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
     found = answer["tasks"]
     empty = "" if found else _none_in(client, queue, matching=any(filters.values()))
-    show(answer, task_table(found, empty=empty))
+    show(answer, list_table(found, empty=empty, named=False))
     kept = next((task["push"]["kept"] for task in found if task["push"]), None)
     if kept:
         note(f"tasks of {queue} are {KEPT}: {kept}")
@@ -98,9 +105,8 @@ def _list_all(client: Client, limit: int, filters: Json) -> None:
     else:
         answer = client.get("/tasks", limit=limit, **filters)
     found = answer["tasks"]
-    rows = [[task["queue"], *format_row(task)] for task in found]
     empty = "no exhausted tasks" if is_exhausted else "no tasks"
-    show(answer, Table(("QUEUE", *format_head(found)), rows, empty, (*CUT, "QUEUE")))
+    show(answer, list_table(found, empty=empty, named=True))
     _note_total(answer)
 
 

@@ -219,15 +219,17 @@ class Pages:
         return download(b"".join(map(seed_line, tasks)), "exhausted.jsonl")
 
     def found(self) -> Response:
-        """Return the page of tasks of all queues with a text, exhausted ones as well."""
-        chosen = _chosen("search")
+        """Return the page of tasks of all queues with a text, or in a state, or of a client."""
+        chosen = _chosen("search", "state", "client")
         tasks: list[TaskResource] = []
         total = 0
-        if "search" in chosen:
-            stored = list_all_tasks(self._state, TaskQuery(search=chosen["search"]))
+        if chosen:
+            stored = list_all_tasks(self._state, parse_query(chosen, TaskQuery))
+            tasks, total = stored.tasks, stored.total
+        if chosen.keys() == {"search"}:
             exhausted = list_exhausted(self._state, ExhaustedQuery(search=chosen["search"]))
-            tasks = [*stored.tasks, *exhausted.tasks]
-            total = stored.total + exhausted.total
+            tasks = [*tasks, *exhausted.tasks]
+            total += exhausted.total
         return self._page("found", tasks=tasks, total=total, chosen=chosen)
 
     def workers(self) -> Response:

@@ -47,6 +47,8 @@ Refusal = Literal["exists", "tombstoned"]
 """Why the name of a task cannot be used."""
 IN_PROCESS: Final = "this process"
 """The name of a client that calls without a server, or that is not known."""
+NOT_RECORDED: Final = "not recorded"
+"""Instead of the client of leases that are too old to be recorded, or came with a snapshot."""
 EXHAUSTED: Final = "exhausted"
 ShownState = Literal["available", "leased", "scheduled", "running", "retrying", "exhausted"]
 """The states of tasks, and what has become of those that used up their leases or retries."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest, nsmallest
 from itertools import chain, count, islice
@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from pullqueue.clock import from_usec
 from pullqueue.control.models import (
     EXHAUSTED,
+    NOT_RECORDED,
     PREVIEW_BYTES,
     Count,
+    Holder,
     Maybe,
     Model,
     ShownState,
@@ -30,6 +32,7 @@ from pullqueue.control.operations import operation
 from pullqueue.control.since import SINCE_FORMS, parse_since
 from pullqueue.control.state import ServerState
 from pullqueue.engine.queue import Queue, walk
+from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
 
 _QUEUE = "/queues/{queue}"
@@ -101,6 +104,14 @@ class TaskQuery(ListQuery):
         Meta(description="Sort order. Orders other than eta sort the first 100,000 tasks only."),
     ] = "eta"
     descending: bool = False
+    client: Annotated[
+        str, Meta(description="Only tasks that this client has leased; its name as in `/workers`.")
+    ] = ""
+
+    @property
+    def is_limited(self) -> bool:
+        """True if not all tasks, or all in a state, are meant."""
+        return bool(self.client or super().is_limited)
 
 
 class ExhaustedQuery(ListQuery):
@@ -173,10 +184,16 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> Tasks:
 
 @operation("GET", "/tasks")
 def list_all_tasks(state: ServerState, query: TaskQuery) -> Tasks:
-    """List tasks of all queues, queue by queue, each in order of eta and arrival."""
+    """List tasks of all queues, queue by queue, each in order of eta and arrival.
+
+    A search lists the tasks that have exactly this name first.
+    """
     shown: list[TaskResource] = []
     total = 0
-    for queue in state.emulator.queues:
+    queues = state.emulator.queues
+    if query.search:
+        queues = sorted(queues, key=lambda queue: not _has(queue, query.search))
+    for queue in queues:
         left = query.offset - total
         room = max(0, query.limit - len(shown))
         page = replace(query, offset=max(0, left), limit=room)
@@ -188,13 +205,14 @@ def list_all_tasks(state: ServerState, query: TaskQuery) -> Tasks:
 
 @operation("GET", "/exhausted")
 def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
-    """List the exhausted tasks of all queues, the latest first."""
+    """List exhausted tasks, the latest first; of a search, those with exactly this name before."""
     found = [
         (task, queue)
         for queue in _queues(state, query.queue)
         for task in matching_tasks(queue, query, exhausted=True)
     ]
     found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
+    found.sort(key=lambda pair: pair[0].name != query.search)
     payload_bytes = None if query.payload == "full" else PREVIEW_BYTES
     shown = [
         build_task_resources(
@@ -277,6 +295,8 @@ def matching_tasks(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iter
         state = given(getattr(chosen, "state", UNSET))
         in_state = None if state is None else TaskState(state)
         found = walk(queue, page=_PAGE, state=in_state, tag=tag)
+        if client := getattr(chosen, "client", ""):
+            found = _leased_by(queue, found, client)
     if chosen.status is not UNSET or chosen.reason:
         found = (task for task in found if _failed_so(task, given(chosen.status), chosen.reason))
     if not text:
@@ -294,13 +314,35 @@ def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
     total = None if exhausted else _count(queue, query)
     counter = count()
     counted = (task for task, _ in zip(matching, counter, strict=False))
-    if query.sort == "eta" and not query.descending:
+    if (
+        query.search and query.sort == "eta" and not query.descending
+    ):  # as if it were not there, if it is the 101st
+        first = nsmallest(end, counted, lambda task: task.name != query.search)
+    elif query.sort == "eta" and not query.descending:
         first = list(islice(counted, end))
     else:
         first = (nlargest if query.descending else nsmallest)(end, counted, _KEYS[query.sort])
     if total is None:
         total = len(list(matching)) + next(counter)
     return first[query.offset :], total
+
+
+def _has(queue: Queue, name: str) -> bool:
+    """Return whether a queue has a task of this name."""
+    try:
+        queue.get_task(name)
+    except (UnknownTaskError, TombstonedTaskError):
+        return False
+    return True
+
+
+def _leased_by(queue: Queue, tasks: Iterable[Task], client: str) -> Iterator[Task]:
+    """Return those tasks that a client has leased."""
+    now_usec = queue.now_usec()
+    leased = [task for task in tasks if task.state_at(now_usec) is TaskState.LEASED]
+    leases = queue.last_leases([task.name for task in leased])
+    clients = {name: Holder.of(lease, now_usec).client for name, lease in leases.items()}
+    return (task for task in leased if clients.get(task.name, NOT_RECORDED) == client)
 
 
 def _count(queue: Queue, chosen: TaskQuery) -> int | None:

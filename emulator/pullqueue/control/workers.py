@@ -9,13 +9,10 @@ from msgspec import Meta
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.control.clients import Client
-from pullqueue.control.models import IN_PROCESS, Count, Model, Time
+from pullqueue.control.models import IN_PROCESS, NOT_RECORDED, Count, Model, Time
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface
-
-NOT_RECORDED = "not recorded"
-"""Instead of the client of leases that are too old to be recorded, or came with a snapshot."""
 
 
 class Worker(Model):

@@ -601,6 +601,9 @@ def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator:
 
     assert run("workers").out.splitlines()[1].split()[:3] == ["worker/1", "1", "0"]
     assert json.loads(run("workers --json").out)["workers"][0]["queues"] == ["pull"]
+    listed = run("tasks list --client worker/1").out.splitlines()
+    assert (listed[0].split()[-2:], listed[1].split()[-1]) == (["LEASED", "BY"], "worker/1")
+    assert run("tasks list pull --client worker/2").out == "no tasks in pull match the options\n"
     assert run("tasks get pull a").err == "leased by worker/1 since 2026-01-01 00:00:00\n"
 
 

@@ -42,6 +42,8 @@ PAGES = (
     "/exhausted",
     "/workers",
     "/tasks?search=a",
+    "/tasks?state=leased",
+    "/tasks?client=%3Ci%3E",
     "/requests",
     "/requests/1",
     "/requests/clear",
@@ -558,3 +560,19 @@ def test_a_task_is_found_in_any_queue(console: ConsoleClient) -> None:
     assert 'id="task-push-sent"' in console.page("/tasks?search=SEN")
     assert 'id="task-pull-lost"' in console.page("/tasks?search=lost")
     assert "No task has “nowhere”" in console.page("/tasks?search=nowhere")
+    assert 'href="/console/requests?task=lost"' in console.page("/tasks?search=lost")
+
+
+def test_the_tasks_of_a_worker_are_a_click_away(console: ConsoleClient) -> None:
+    """The page says of each which client has it, and until when."""
+    url = f"{QUEUES}/pull/tasks/lease?numTasks=1&leaseSecs=3600"
+    console.state.emulator.queue("pull").add(name="p")
+    console.http.post(url, headers={"User-Agent": "packer/1"})
+    [address] = re.findall(r'id="leased-1" href="/console([^"]+)"', console.page("/workers"))
+    page = console.page(address)
+
+    assert re.findall('id="task-pull-([^"]+)"', page) == ["p"]
+    assert "1 h left" in page
+    assert 'title="packer/1"' in page
+    assert "No task matches" in console.page("/tasks?client=other")
+    assert 'id="task-pull-a"' in console.page("/tasks?state=leased")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from control_client import ControlClient
 
@@ -98,6 +100,24 @@ def test_exhausted_tasks_are_found_by_what_failed(
         found = ControlClient(server).get(f"/exhausted?{query}").body["tasks"]
 
     assert {task["name"] for task in found} == names
+
+
+def test_a_search_lists_the_task_of_this_name_first(emulator: Emulator) -> None:
+    """Else it is missing where more tasks match than are listed."""
+    emulator.queue("again").add_many([NewTask(name=f"n{n}") for n in range(10, 20)])
+    emulator.queue("pull").add_many([NewTask(name=f"n1{n}") for n in range(5)])
+    emulator.queue("pull").add(name="n1", eta=emulator.clock.now() + timedelta(minutes=1))
+    for n in range(5):
+        emulator.queue("pull").add(name=f"x{n}", payload=b"t2 or n1")
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        [first, second] = control.get("/tasks?search=n1&limit=2").body["tasks"]
+        one = control.get("/queues/pull/tasks?search=n1&limit=1").body
+        exhausted = control.get("/exhausted?search=t2").body["tasks"]
+
+    assert ((first["queue"], first["name"]), second["name"]) == (("pull", "n1"), "n10")
+    assert ([task["name"] for task in one["tasks"]], one["total"]) == (["n1"], 11)
+    assert [task["name"] for task in exhausted] == ["t2"]
 
 
 def test_tasks_of_all_queues_are_listed_in_pages(emulator: Emulator) -> None:

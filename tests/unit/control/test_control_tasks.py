@@ -185,7 +185,7 @@ def test_pages_filters_and_orders(
             "/requests?interface=FTP",
             "interface is not valid: Invalid enum value 'FTP' (use one of REST, Cloud Tasks REST,",
         ),
-        (f"{TASKS}?page=2", 'there is no parameter "page": this route takes descending, limit'),
+        (f"{TASKS}?page=2", 'there is no parameter "page": this route takes client, descending'),
         ("/health?verbose=1", 'there is no parameter "verbose": this route takes none'),
         ("/token", 'the parameter "email" is missing'),
     ],

@@ -103,6 +103,29 @@ def test_any_number_of_leases_is_counted(control: ControlClient, emulator: Emula
     assert workers(control)["this process"]["leased"] == 25_000
 
 
+def test_tasks_are_listed_by_who_has_leased_them(
+    control: ControlClient, server: Server, emulator: Emulator, clock: ManualClock
+) -> None:
+    """A lease that has expired, or whose client is not recorded, is nobody's."""
+    emulator.queue("pull").add_many([NewTask(name=name) for name in "abcd"])
+    lease(server, "dead", 2)
+    lease(server, "alive", 1)
+
+    def names(client: str, path: str = "/tasks") -> str:
+        found = control.get(f"{path}?client={client}").body
+        assert found["total"] == len(found["tasks"])
+        return "".join(task["name"] for task in found["tasks"])
+
+    assert (names("dead"), names("alive"), names("other")) == ("ab", "c", "")
+    assert names("dead", "/queues/pull/tasks") == "ab"
+    assert control.get("/tasks?client=dead&state=available").body["tasks"] == []
+
+    control.call("PUT", "/snapshot", control.get("/snapshot").body)
+    assert (names("dead"), names("not+recorded")) == ("", "abc")
+    clock.advance(3600)
+    assert names("not+recorded") == ""
+
+
 def test_a_leased_task_shows_who_has_it(
     control: ControlClient, server: Server, emulator: Emulator, clock: ManualClock
 ) -> None:
