@@ -48,19 +48,6 @@ def size(count: int) -> str:
     return format_size(count)
 
 
-def limit(value: float | None, name: str) -> str:
-    """Return a limit of the emulator with its unit, which is part of its name."""
-    if value is None:
-        return "none"
-    if name.endswith("_bytes"):
-        return size(int(value))
-    if "seconds" in name:
-        return span(value)
-    unit = next((u for u in ("characters", "tasks", "leases") if u in name), "")
-    text = f"{number(int(value))} {unit}".strip()
-    return f"{text} a second" if name.endswith("per_second") else text
-
-
 def number(value: int) -> str:
     """Return a number with thousands separators."""
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
@@ -121,7 +108,7 @@ def hex_dump(data: bytes) -> str:
 
 
 FILTERS: Final = (
-    *(span, instant, between, until, size, number, limit),
+    *(span, instant, between, until, size, number),
     *(quote, preview, base64, json_text),
 )
 """The filters of the templates."""

@@ -16,7 +16,6 @@ from pullqueue.console.formatting import (
     build_views,
     hex_dump,
     instant,
-    limit,
     number,
     preview,
     size,
@@ -199,22 +198,6 @@ def test_queues_in_one_chart() -> None:
 def test_the_axis_of_a_chart(highest: int, ceiling: int) -> None:
     """Its upper end is a round number, half of which is a whole one."""
     assert build_chart({at("01:00"): {EventKind.ADDED: highest}}, NOW_USEC).ceiling == ceiling
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("task_bytes", 2**20, "1.0 MiB"),
-        ("lease_seconds", 604_800, "7 d"),
-        ("leases_per_second", None, "none"),
-        ("leases_per_second", 10, "10 leases a second"),
-        ("tag_characters", 500, "500 characters"),
-        ("tasks_per_add", 100, "100 tasks"),
-        ("events_kept", 1000, "1\N{NARROW NO-BREAK SPACE}000"),
-    ],
-)
-def test_the_name_of_a_limit_says_what_it_counts(name: str, value: int | None, text: str) -> None:
-    assert limit(value, name) == text
 
 
 def test_notices_are_said_once() -> None:
