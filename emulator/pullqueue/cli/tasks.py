@@ -130,7 +130,8 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
     """Show one TASK, what happened to it, and its payload.
 
     Each event is shown with its interface, the number of its request (`pullqueue requests NUMBER`
-    shows that), and the client. Of a task that is gone (deleted, or sent with success) the history
+    shows that), and the client; below what the app answered to the last attempt that failed.
+    Of a task that is gone (deleted, or sent with success) the history
     is shown without the payload, which was deleted with it.
     """
     path = queue_path(queue, "tasks", task)
@@ -147,6 +148,9 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
     if found:
         table = Table(format_head([found])[:-1], [format_row(found)[:-1]], cut=CUT[1:])
         parts = [table, *parts, *payload_lines(found["payload"])]
+    if answer["last_response"]:
+        response = payload_lines(answer["last_response"]) or ["", "(empty)"]
+        parts += ["", f"response to request {answer['last_failed']}:", *response[1:]]
     show(answer, *parts)
     if found and found["push"] and found["push"]["limits"]:
         note(f"attempts: {found['retry_count']} {found['push']['limits']}")

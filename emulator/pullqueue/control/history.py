@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
-from pullqueue.control.models import Count, Maybe, Model, TaskResource, Time, iso
+from pullqueue.control.models import Bytes, Count, Maybe, Model, TaskResource, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import get_task
 from pullqueue.control.request_log import Request
@@ -85,6 +85,14 @@ class TaskHistory(Model):
         str | None,
         Meta(description="Why the beginning of the history is missing; null: it is not."),
     ]
+    last_failed: Annotated[
+        Count | None,
+        Meta(description="Number of the request of the last attempt that failed; null: none did."),
+    ] = None
+    last_response: Annotated[
+        Bytes | None,
+        Meta(description="What the app answered to it; null: it is not among the latest requests."),
+    ] = None
 
 
 class HistoryQuery(Model):
@@ -152,6 +160,10 @@ def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) 
     """Return a task and its history; only the history, and the reason, if it was deleted."""
     found = _history(state, queue, task)
     now_usec = state.emulator.now_usec()
+    failed = (each for each in reversed(found.events) if each.kind is EventKind.ATTEMPT_FAILED)
+    found.last_failed = next((each.request for each in failed), None)
+    if found.last_failed and (logged := state.requests.get(found.last_failed)):
+        found.last_response = logged.response
     found.events = list(from_time_on(found.events, query.since, now_usec))
     return found
 

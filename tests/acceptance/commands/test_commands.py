@@ -585,6 +585,19 @@ def test_a_failed_attempt_is_followed_by_the_next_one(run: Run, emulator: Emulat
     assert "attempt failed, status 500, next 2026-01-01 00:00:00" in run("tasks get push a").out
 
 
+def test_a_task_shows_what_the_app_answered_last(run: Run, server: Server) -> None:
+    """All of the response, of which lists of tasks have the first line."""
+    with push_app() as app:
+        run("deliver", app.url)
+        for name, path in (("a", "/status/500"), ("b", "/status/200")):
+            run("tasks add push --countdown 1h --name", name, "--request", f"POST {path}")
+            run("tasks run push", name)
+    response = run("tasks get push a").out.partition("\nresponse to request ")[2]
+
+    assert response == "1:\nno /status/500\nat all\n\n"
+    assert "response to request" not in run("tasks get push b").out
+
+
 def test_a_fault_selects_tasks_by_their_url(run: Run) -> None:
     """--url is the address of the server, as everywhere."""
     added = run("faults add fail attempt --task-url '/mail/*' --status 500 --per-task")

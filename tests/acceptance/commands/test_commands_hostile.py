@@ -76,6 +76,8 @@ ANSWER = {
     "total": 3,
     "next": None,
     "events": [_EVENT],
+    "last_failed": 1,
+    "last_response": {**evil("text base64"), "bytes": 1},
     "requests": [_REQUEST],
     "request": _REQUEST,
     "mails": [_MAIL],
