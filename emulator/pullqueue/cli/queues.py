@@ -160,7 +160,7 @@ def _row(queue: Json) -> list[object]:
         state += f", {queue['paused']} due"
     if queue["mode"] == "push":
         stopped = "not sent: rate is 0" if _has_rate_0(queue) else ""
-        state = ", ".join(filter(None, ["push", state, stopped, queue["kept"] and "kept"]))
+        state = ", ".join(filter(None, ["push", state, stopped]))
     retry = queue["settings"].get("retry_parameters") or {}
     oldest, progress = queue["oldest_age_seconds"], queue["progress"]
     return [

@@ -45,7 +45,7 @@ class QueueDelivery(Model):
     ]
     enforced_rate: Annotated[
         float | None,
-        Meta(description="Current rate, lower while the app is overloaded; null if not delivered."),
+        Meta(description="Current rate, lower while the app is overloaded; null: nothing is sent."),
     ]
     bucket_size: Count
     max_concurrent_requests: Count
@@ -64,10 +64,9 @@ def get_delivery(state: ServerState, queue: str) -> QueueDelivery:
         for logged in state.requests.latest()
         if logged.interface is Interface.PUSH and logged.queue == queue
     )
-    delivery = None if state.push_to.kept(settings) else state.delivery
     return QueueDelivery(
         rate=settings.effective_rate,
-        enforced_rate=None if delivery is None else delivery.enforced_rate(found),
+        enforced_rate=None if state.delivery is None else state.delivery.enforced_rate(found),
         bucket_size=settings.effective_bucket_size,
         max_concurrent_requests=settings.effective_concurrent_requests,
         latest=list(islice(attempts, _LATEST)),

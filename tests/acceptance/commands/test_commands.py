@@ -29,7 +29,7 @@ def test_queues_are_listed_as_a_table_or_as_json(run: Run, emulator: Emulator) -
         "QUEUE  TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  DONE  FAILED  LIMIT  NOTE",
         "pull       1      0       1      0          0             1          3",
         "other      0      0       0      0          0             0          none",
-        "push       0      0       0      0          0             0       0  none   push, kept",
+        "push       0      0       0      0          0             0       0  none   push",
     ]
     assert json.loads(run("queues --json").out)["queues"][0]["leased"] == 1
 
@@ -39,7 +39,7 @@ def test_queue_with_rate_0(run: Run, emulator: Emulator) -> None:
     settings = QueueSettings(name="zero", rate=Rate(count=0))
     emulator.reconfigure(replace(emulator.config, queues=(*emulator.config.queues, settings)))
 
-    assert run("queues").out.splitlines()[-1].endswith("push, not sent: rate is 0, kept")
+    assert run("queues").out.splitlines()[-1].endswith("push, not sent: rate is 0")
     assert run("resume zero pull").err == (
         'queue "zero" is resumed, but its tasks are not sent: rate is 0; set another rate in '
         "queue.yaml\n"
