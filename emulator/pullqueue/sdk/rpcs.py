@@ -83,10 +83,14 @@ _patch = patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", _make_call)
 
 
 def flush_memcache() -> None:
-    """Delete what the app has stored in memcache, if that has a stub."""
-    memcache = sys.modules.get("google.appengine.api.memcache")
-    if memcache is not None and apiproxy_stub_map.apiproxy.GetStub("memcache") is not None:
-        memcache.flush_all()
+    """Delete what the app has stored in memcache, if that is Google's stub in this process.
+
+    Where none is set, `GetStub` returns what calls App Engine, which needs a request.
+    """
+    stubs = sys.modules.get("google.appengine.api.memcache.memcache_stub")
+    stub = apiproxy_stub_map.apiproxy.GetStub("memcache")
+    if stubs is not None and isinstance(stub, stubs.MemcacheServiceStub):
+        sys.modules["google.appengine.api.memcache"].flush_all()
 
 
 def clear_cache() -> None:
