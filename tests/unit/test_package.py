@@ -26,6 +26,7 @@ ORDER = (
     "error_codes",
     "address",
     "text",
+    "pickled",
     "clock",
     "limits",
     "tasks",

@@ -90,7 +90,7 @@ def format_head(found: list[Json]) -> tuple[str, ...]:
 
 def format_row(task: Json) -> list[object]:
     limit, left, payload = task["retry_limit"], task["lease_seconds_left"], task["payload"]
-    text, push = payload["text"], task["push"]
+    text, push = payload.get("call", payload["text"]), task["push"]
     group = None if task["tag"] is None else preview(task["tag"]) or '""'
     if push:
         group = preview(f"{push['request']['method']} {push['request']['url']}")
@@ -110,11 +110,12 @@ def format_row(task: Json) -> list[object]:
 
 
 def payload_lines(payload: Json) -> list[str]:
-    """Return a payload as lines: text as it is, other bytes as base64."""
+    """Return a payload as lines: text as it is, other bytes as base64, with the deferred call."""
     if not payload["bytes"]:
         return []
     if payload["text"] is None:
-        return ["", f"base64: {payload['base64']}"]
+        call = [f"deferred call: {payload['call']}"] if "call" in payload else []
+        return ["", *call, f"base64: {payload['base64']}"]
     return ["", *payload["text"].split("\n")]
 
 

@@ -148,6 +148,7 @@ def _show_one(answer: Json) -> None:
         content = logged[part]
         cut = ", the beginning" if content["truncated"] else ""
         lines += ["", f"{title}: {content['bytes']} bytes{cut}"]
+        lines += [f"deferred call: {content['call']}"] if "call" in content else []
         text = content["base64"] if content["text"] is None else content["text"]
         lines += text.split("\n") if text else []
     show(answer, _table([logged]), *lines)

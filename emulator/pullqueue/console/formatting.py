@@ -55,7 +55,7 @@ def number(value: int) -> str:
 
 def preview(payload: Bytes) -> str:
     """Return the beginning of a payload on one line."""
-    text = payload.text
+    text = payload.call or payload.text
     shown = payload.data[:64].hex(" ") if text is None else " ".join(text.split())
     cut = payload.truncated or len(shown) > _MAX_PREVIEW_CHARACTERS
     return shown[:_MAX_PREVIEW_CHARACTERS] + ("…" if cut else "")
@@ -71,7 +71,8 @@ def build_views(payload: Bytes) -> dict[str, str]:
         except (ValueError, RecursionError):
             pass
         views["text"] = payload.text[:_MAX_VIEW_BYTES]
-    views["hex"] = hex_dump(payload.data[:_MAX_VIEW_BYTES])
+    call = f"{payload.call}\n\n" if payload.call else ""
+    views["hex"] = call + hex_dump(payload.data[:_MAX_VIEW_BYTES])
     return views
 
 

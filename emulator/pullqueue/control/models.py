@@ -25,12 +25,15 @@ from pullqueue.errors import (
     InvalidTaskNameError,
     PullQueueError,
 )
+from pullqueue.pickled import describe_pickle
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import find_retry
 from pullqueue.tasks import HttpRequest, RetryParameters, Task, TaskState
 from pullqueue.text import format_span
 
 PREVIEW_BYTES: Final = 256
+_MAX_CALL_BYTES = 10_000
+"""Size of the largest payload that is shown as a deferred call: to look into it takes time."""
 MANUAL_CLOCK: Final = (
     "start the server by `pullqueue serve --clock manual` (`pullqueue exec --url` runs an app with "
     "it)"
@@ -66,6 +69,10 @@ class Bytes(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     truncated: bool
     text: str | None
     data: bytes = field(name="base64")
+    call: Annotated[
+        Maybe[str],
+        Meta(description="The deferred call that they are: the function, and types of arguments."),
+    ] = UNSET
 
     @classmethod
     def of(cls, data: bytes, limit: int | None = None, *, total: int | None = None) -> Bytes:
@@ -78,7 +85,8 @@ class Bytes(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
             text = getincrementaldecoder("utf-8")().decode(shown, final=not truncated)
         except UnicodeDecodeError:
             text = None
-        return cls(size=size, truncated=truncated, text=text, data=shown)
+        call = describe_pickle(data) if len(data) <= _MAX_CALL_BYTES else None
+        return cls(size=size, truncated=truncated, text=text, data=shown, call=call or UNSET)
 
 
 class SentRequest(Model):

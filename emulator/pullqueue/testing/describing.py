@@ -12,10 +12,10 @@ from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.faults.fault import find_faults
+from pullqueue.pickled import describe_pickle
 from pullqueue.push.dispatcher import why_not_sent
 from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest, NewTask, Task, TaskState, result_text
-from pullqueue.testing.pickled import describe_pickle
 from pullqueue.testing.record import records_of
 from pullqueue.text import quoted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -228,6 +229,16 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
     assert gone.err == 'task "a" of queue "pull" was deleted: its payload is not stored any more\n'
     assert run("tasks get pull a --payload").out == ""
     assert run("tasks get pull c") == Done(1, "", 'pullqueue: queue "pull" has no task "c"\n')
+
+
+def test_a_deferred_call_is_shown_as_function_and_types(run: Run, emulator: Emulator) -> None:
+    """Its bytes say little."""
+    emulator.queue("pull").add(pickle.dumps((len, ("ada",), {})), name="a")
+
+    assert run("tasks list pull").out.splitlines()[1].endswith("  len(str)")
+    shown = run("tasks get pull a").out.splitlines()
+    assert shown[-2] == "deferred call: len(str)"
+    assert shown[-1].startswith("base64: gA")
 
 
 @pytest.mark.parametrize(

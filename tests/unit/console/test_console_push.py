@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Iterator
 
@@ -115,6 +116,15 @@ def test_the_page_of_a_task_shows_request_attempts_and_history(console: Console)
     assert "To http://" in console.text("/requests/1")
     assert "attempt 1 started" in text
     assert "attempt 1 failed 500 next 2026-01-01" in text
+
+
+def test_a_deferred_call_is_shown_as_function_and_types(console: Console) -> None:
+    """In the list, and on the page of the task above its bytes."""
+    payload = pickle.dumps((HttpRequest, ("ada",), {}))
+    console.emulator.queue("mail").add(payload, name="a")
+
+    assert "<code>pullqueue.tasks.HttpRequest(str)</code>" in console.page("/queues/mail")
+    assert "pullqueue.tasks.HttpRequest(str) 00000000 " in console.text("/queues/mail/tasks/a")
 
 
 def test_tasks_that_are_kept(console: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+import tracemalloc
 from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
@@ -303,6 +304,16 @@ class TestPickledPayloads:
 
         assert describe_payload(payload) == f"{__name__}.send(print)"
         assert capfd.readouterr().out == ""
+
+    def test_a_pickle_that_asks_for_much_memory_is_bytes(self) -> None:
+        """It names the ten millionth place of the memo, which has all those before it."""
+        payload = b"\x80\x02Nr" + (10_000_000).to_bytes(4, "little") + b"."
+        tracemalloc.start()
+        try:
+            assert describe_payload(payload) == repr(payload)
+            assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        finally:
+            tracemalloc.stop()
 
     @pytest.mark.parametrize("payload", [b"\x80", b"\x80\x05N.", pickle.dumps((1, 2)), b"text"])
     def test_other_payloads_are_bytes(self, payload: bytes) -> None:

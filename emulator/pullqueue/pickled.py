@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from collections.abc import Mapping
 from typing import Self
 
 _BEGINNING = b"\x80"
 """Of a pickle of protocol 2 or later."""
+_MEMO_PUTS = ("PUT", "BINPUT", "LONG_BINPUT")
 
 
 def describe_pickle(payload: bytes) -> str | None:
@@ -16,6 +18,8 @@ def describe_pickle(payload: bytes) -> str | None:
     if not payload.startswith(_BEGINNING):
         return None
     try:
+        if not _is_bounded(payload):
+            return None
         function, args, kwargs = _Unpickler(io.BytesIO(payload)).load()
     except Exception:  # noqa: BLE001 - whatever other bytes lead to
         return None
@@ -28,6 +32,17 @@ def describe_pickle(payload: bytes) -> str | None:
     shown = [_type_name(value) for value in args]
     shown += [f"{key}={_type_name(value)}" for key, value in kwargs.items()]
     return f"{name}({', '.join(shown)})"
+
+
+def _is_bounded(payload: bytes) -> bool:
+    """Return whether loading it takes no more memory than its size is worth.
+
+    The memo has as many places as the largest number says, which may be in the billions.
+    """
+    return all(
+        opcode.name not in _MEMO_PUTS or (argument or 0) < len(payload)
+        for opcode, argument, _ in pickletools.genops(payload)
+    )
 
 
 class _Placeholder:
