@@ -100,8 +100,8 @@ def lint(**options: Any) -> int:  # noqa: ANN401 - as click passes them
     [tool.pullqueue.lint] of the pyproject.toml nearest to each file; what concerns the whole run
     (fail-on, exclude, baseline), from the one nearest to the working directory.
 
-    Exit status: 0 nothing found, 1 findings, 2 usage error or invalid settings, 3 a file is missing
-    or cannot be read or written.
+    Exit status: 0 no error found, 1 errors (--fail-on sets another severity), 2 usage error or
+    invalid settings, 3 a file is missing or cannot be read or written.
     """
     from pullqueue.cli._linter import run  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.errors import (  # noqa: PLC0415 - the same

@@ -99,7 +99,8 @@ def plan(
     names = files or ("queue.yaml",)
     if deployed is not None:
         states = _deployed(deployed)
-        plans = [_plan_file(name, states, deployed) for name in names]
+        compared = "standard input" if deployed == "-" else deployed
+        plans = [_plan_file(name, states, compared) for name in names]
     else:
         try:
             earlier = Earlier(against or "", Path.cwd())
@@ -144,8 +145,9 @@ def _plan_against(name: str, earlier: Earlier, compared: str) -> FilePlan:
         note = "the file was removed: nothing is deployed, the queues stay"
         return FilePlan(_in_repository(name), escaped(compared), note=note)
     if not data:
+        report = _plan_file(name, {}, compared)
         say(f'pullqueue: "{name}" is not in "{compared}": everything is new', err=True)
-        return _plan_file(name, {}, compared)
+        return report
     try:
         before = load_content(data, file=f"{compared}:{name}", profile="gcloud")
     except InvalidQueueConfigError:

@@ -241,6 +241,8 @@ def test_the_command_compares_with_a_revision_and_with_a_file(folder: Path) -> N
     done = run_pullqueue("plan", "new.yaml", "--against", "HEAD")
     assert done.stderr == 'pullqueue: "new.yaml" is not in "HEAD": everything is new\n'
     assert "+ mail  created" in done.stdout
+    done = run_pullqueue("plan", "none.yaml", "--against", "HEAD")
+    assert done.stderr == 'pullqueue: cannot read "none.yaml": no such file or directory\n'
 
 
 def test_a_changed_mode_ends_the_command_with_status_1(folder: Path) -> None:
@@ -348,6 +350,9 @@ def test_deployed_queues_are_read_from_pipes(folder: Path) -> None:
     write("queue.yaml", PLAIN)
     done = run_pullqueue("plan", "--deployed", "-", stdin=json.dumps([MAIL]))
     assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith(
+        "What a deployment of queue.yaml changes, compared with standard input\n"
+    )
     reading, writing = os.pipe()
     os.write(writing, b"[]")
     os.close(writing)
