@@ -38,9 +38,12 @@ _REMEMBERED: Final = 1000
 """How many refusals are not logged again."""
 
 _ORDINARY: Final = frozenset(
-    {texts.TASK_EXISTS, texts.TASK_DELETED, texts.TASK_GONE, texts.NOT_FOUND}
+    {
+        *(texts.TASK_EXISTS, texts.TASK_DELETED, texts.TASK_GONE, texts.NOT_FOUND),
+        texts.QUEUE_EXISTS,
+    }
 )
-"""Errors that apps expect, as they use names of tasks to add each task once."""
+"""Errors that apps expect: they add each task once by its name, and create queues at each start."""
 _WILDCARD: Final = "-"
 """Other APIs of Google have it for all locations."""
 
@@ -107,7 +110,7 @@ class Servicer:
     def _log(self, method: Method, refused: CloudTasksError) -> None:
         """Log an error, once: a client may show only the text of production, or nothing.
 
-        Apps expect some errors of tasks; those are in the request log only.
+        Apps expect some errors; those are in the request log only.
         """
         if str(refused) in _ORDINARY:
             return

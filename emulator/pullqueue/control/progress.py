@@ -257,14 +257,14 @@ def _not_listening(now: _Situation) -> str | None:
     tasks = now.queue.list_tasks(_LOOKED_AT) if now.is_push and push_to.awaited else []
     requests = [effective_request(task, settings) for task in tasks if task.request is not None]
     waiting = (push_to.waiting(find_target(each, settings)) for each in requests)
-    return next((f"its tasks are {KEPT}: {text}" for text in waiting if text), None)
+    return next((f"tasks are {KEPT}: {text}" for text in waiting if text), None)
 
 
 def _no_address(now: _Situation) -> str | None:
     if not (now.is_push and now.numbers.tasks):
         return None
     kept = why_kept(now.state, now.queue)
-    return None if kept is None else f"its tasks are {kept}"
+    return None if kept is None else f"tasks are {kept}"
 
 
 def _fault(now: _Situation) -> str | None:

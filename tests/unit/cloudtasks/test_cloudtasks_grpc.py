@@ -229,6 +229,22 @@ def test_the_advice_of_an_error_is_logged_once(
     assert logged.endswith('(queue "pus" is not in queue.yaml: did you mean "push"?)')
 
 
+def test_an_error_that_apps_expect_is_not_logged(
+    grpc_api: GrpcApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An app adds each task once by its name, and creates its queues whenever it starts."""
+    queue = {"name": f"{LOCATION}/queues/made", "pull_target": {}}
+    grpc_api("CreateQueue", parent=LOCATION, queue=queue)
+    for method, resource in (
+        ("CreateQueue", {"parent": LOCATION, "queue": queue}),
+        ("GetTask", {"name": f"{PULL}/tasks/none"}),
+    ):
+        with pytest.raises(ApiRefused):
+            grpc_api(method, **resource)
+
+    assert not caplog.records
+
+
 def test_an_error_without_advice_is_logged_too(
     grpc_api: GrpcApi, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -123,7 +123,7 @@ def test_tasks_without_an_address_are_kept(emulator: Emulator) -> None:
 
     assert reason == "no address"
     assert text == (
-        "its tasks are kept, not delivered: start the server with --push-to http://localhost:8080"
+        "tasks are kept, not delivered: start the server with --push-to http://localhost:8080"
     )
 
 
@@ -145,7 +145,7 @@ def test_tasks_wait_for_an_app_that_does_not_listen_yet(
     state.push_to.await_app()
 
     text = (
-        "its tasks are kept, not delivered: the server waits for the app to listen at "
+        "tasks are kept, not delivered: the server waits for the app to listen at "
         "http://127.0.0.1:9"
     )
     assert shown(state, "push") == ("not listening", text)
@@ -159,7 +159,7 @@ def test_tasks_of_a_queue_that_was_a_pull_queue_say_what_to_do(
     emulator.reconfigure(Emulator.from_text(CONFIG.replace("mode: pull", "rate: 5/s")).config)
 
     text = (
-        "its tasks are kept, not delivered: it was added while the queue was a pull queue: delete "
+        "tasks are kept, not delivered: it was added while the queue was a pull queue: delete "
         "it, or set `mode: pull` and lease it"
     )
     assert shown(state, "pull") == ("no address", text)
