@@ -17,11 +17,13 @@ with warnings.catch_warnings():
     from google.appengine.api import datastore, memcache, module_testutil, queueinfo
     from google.appengine.datastore import datastore_rpc
     from google.appengine.ext import deferred, ndb, testbed
+    from google.appengine.runtime import default_api_stub
 
 __all__ = [
     "call",
     "datastore",
     "datastore_rpc",
+    "default_api_stub",
     "deferred",
     "memcache",
     "module_testutil",

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sdk_calls import deferred, memcache, ndb, sdk_testbed
+from sdk_calls import default_api_stub, deferred, memcache, ndb, sdk_testbed
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
-from pullqueue.sdk.imports import taskqueue
+from pullqueue.sdk import install
+from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
 from pullqueue.testing import RaceTestError, race_test
 
 
@@ -126,6 +127,16 @@ def test_memcache_is_empty_at_the_beginning_of_each_schedule(
     options: Any = {"setup": setup, "check": check, "send": send, "services": services}
     memcache.set("visits", 7)
     assert race_test(emulator, **options, clock=False, schedules=5) > 1
+
+
+def test_memcache_without_a_stub_is_left_alone(
+    emulator: Emulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a test has no testbed: the SDK then asks App Engine's own services."""
+    stubs = apiproxy_stub_map.APIProxyStubMap(default_api_stub.DefaultApiStub())
+    monkeypatch.setattr(apiproxy_stub_map, "apiproxy", stubs)
+    with install(emulator):
+        assert race_test(emulator, queue.purge, copies=2, setup=queue.add, check=lambda: True) > 1
 
 
 @pytest.mark.usefixtures("pushed")
