@@ -12,7 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pullqueue import Emulator
-    from pullqueue.testing import Faults
+    from pullqueue.testing import Emulation, Faults
 
 EMULATOR: pytest.StashKey[Emulator] = pytest.StashKey()
 """The emulator of a test, while its fixture is there."""
@@ -75,10 +75,8 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         states = [(name, state) for name, state in _states(item, message) if state]
         several = len(states) > 1
         report.sections += [(f"{_TITLE}: {name}" if several else _TITLE, s) for name, s in states]
-    if "pullqueue.testing.emulating" in sys.modules:
-        from pullqueue.testing.emulating import latest  # noqa: PLC0415 - is loaded
-
-        latest[:] = [emulation for emulation in latest if not emulation.has_ended]
+    latest = _emulations()
+    latest[:] = [emulation for emulation in latest if not emulation.has_ended]
 
 
 def _stub_hint(error: BaseException, service: str | None) -> str:
@@ -98,11 +96,8 @@ def _is_of_taskqueue(error: BaseException) -> bool:
 
 
 def _time_machine_is_active() -> bool:
-    if "pullqueue.testing.freezing" not in sys.modules:
-        return False
-    from pullqueue.testing.freezing import active_freezer  # noqa: PLC0415 - is loaded
-
-    return active_freezer() == "time-machine"
+    freezing = sys.modules.get("pullqueue.testing.freezing")
+    return freezing is not None and freezing.active_freezer() == "time-machine"
 
 
 def _states(item: pytest.Item, message: str) -> Iterator[tuple[str, str]]:
@@ -112,11 +107,13 @@ def _states(item: pytest.Item, message: str) -> Iterator[tuple[str, str]]:
         from pullqueue.testing.describing import describe_rest  # noqa: PLC0415 - is loaded
 
         yield "pullqueue_emulator", describe_rest(emulator, message)
-    if "pullqueue.testing.emulating" in sys.modules:
-        from pullqueue.testing.emulating import latest  # noqa: PLC0415 - is loaded
+    for number, emulation in enumerate(_emulations(), 1):
+        yield f"emulation {number}", emulation.describe(message)
 
-        for number, emulation in enumerate(latest, 1):
-            yield f"emulation {number}", emulation.describe(message)
+
+def _emulations() -> list[Emulation]:
+    module = sys.modules.get("pullqueue.testing.emulating")
+    return [] if module is None else module.latest
 
 
 def check_left(item: pytest.Item, emulator: Emulator) -> None:

@@ -27,7 +27,7 @@ from pullqueue.testing.arguments import (
 )
 from pullqueue.testing.clock import expire_leases
 from pullqueue.testing.describing import describe, describe_request
-from pullqueue.testing.draining import Worker, drain_selected
+from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
 from pullqueue.testing.points import (
     Actor,
@@ -192,7 +192,7 @@ def crash_test(
         setup=setup,
         check=check,
         worker=worker,
-        drain=partial(drain_selected, emulator, selected, sender, max_calls=max_calls),
+        make_driver=partial(Driver, emulator, sender, selected, max_calls=max_calls),
         queues=selected,
     )
     failures = trial.failures(modes, services=services)
@@ -214,8 +214,8 @@ class _CrashTrial(Trial):
     """One run of `crash_test`."""
 
     worker: Worker | None
-    drain: Callable[..., None]
-    """`drain_selected`, with the options of the test."""
+    make_driver: Callable[..., Driver]
+    """Makes one with the options of the test."""
     queues: SelectQueues
     crashes: int = 0
     """Number of crashes until now."""
@@ -253,7 +253,7 @@ class _CrashTrial(Trial):
             self._run_until_crash(injector)
             if injector.crashed is not None:
                 expire_leases(self.emulator)
-                self.drain(self.worker or _no_worker, errors="retry")
+                self._drain(self.worker or _no_worker, errors="retry")
                 error = self.verify()
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
             error = raised
@@ -262,12 +262,17 @@ class _CrashTrial(Trial):
         self.crashes += 1
         return None if error is None else injector.failure(error, describe(self.emulator))
 
+    def _drain(self, worker: Worker, *, errors: str) -> None:
+        driver = self.make_driver(errors=errors)
+        driver.run(worker)
+        driver.check("drain")
+
     def _run_until_crash(self, injector: _CrashInjector) -> None:
         try:
             self._run(injector, errors="retry")
         except Exception:
             # A lost answer is an error to the worker, which may end it like a crash.
-            if not injector.has_lost_answer_of_worker:
+            if injector.plan.crash is not Crash.ANSWER_LOST or injector.crashed != injector.worker:
                 raise
 
     @bypass_interceptors()
@@ -296,7 +301,7 @@ class _CrashTrial(Trial):
         self.running = injector
         try:
             with injector.worker.ending():
-                self.drain(work, errors=errors)
+                self._drain(work, errors=errors)
         except Exception:
             if not injector.worker.has_ended:
                 raise
@@ -361,17 +366,12 @@ class _CrashInjector:
         """Yield the crashes that are possible in a run like this one."""
         for number, point in enumerate(self.points, start=1):
             yield _Plan(Crash.BEFORE, number)
-            if not point.is_named:
+            if not isinstance(point.call, str):  # of `point`, before something that is not seen
                 yield _Plan(Crash.AFTER, number)
             if point.is_of_queue:
                 yield _Plan(Crash.ANSWER_LOST, number)
         for number in range(1, len(self.attempts) + 1):
             yield _Plan(Crash.RESPONSE_LOST, number)
-
-    @property
-    def has_lost_answer_of_worker(self) -> bool:
-        """True if the worker has got an error instead of an answer."""
-        return self.plan.crash is Crash.ANSWER_LOST and self.crashed is self.worker
 
     def drop_dead(self) -> None:
         """Drop what is left of whoever was killed, while its calls have no effect.

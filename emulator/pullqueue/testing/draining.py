@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -88,25 +89,10 @@ def drain(
     sender = Sender(app, send, deferred=deferred)
     check_actor(worker)
     selected = _selected(emulator, queues, sender)
-    driver = _Driver(emulator, sender, selected, max_calls=max_calls, errors=errors)
+    driver = Driver(emulator, sender, selected, max_calls=max_calls, errors=errors)
     driver.run(worker)
     driver.check("drain")
     return driver.calls
-
-
-def drain_selected(
-    emulator: Emulator,
-    queues: SelectQueues,
-    sender: Sender,
-    worker: Worker,
-    *,
-    max_calls: int,
-    errors: Errors,
-) -> None:
-    """Do what `drain` does, with what has been made of its arguments."""
-    driver = _Driver(emulator, sender, queues, max_calls=max_calls, errors=errors)
-    driver.run(worker)
-    driver.check("drain")
 
 
 async def drain_async(
@@ -132,7 +118,7 @@ async def drain_async(
     sender = Sender(app, send, deferred=deferred)
     check_actor(worker)
     selected = _selected(emulator, queues, sender)
-    driver = _Driver(emulator, sender, selected, interrupter, max_calls=max_calls, errors=errors)
+    driver = Driver(emulator, sender, selected, interrupter, max_calls=max_calls, errors=errors)
     with driver.at_work():
         while driver.begins_call():
             result = worker()
@@ -154,16 +140,16 @@ def _selected(
     return selected_queues(emulator, queues, modes=modes)
 
 
+@dataclass
 class _Idleness:
     """What a worker has done in vain since it has last changed something."""
 
-    def __init__(self) -> None:
-        self.leases: Counter[object] = Counter()
-        """By queue and task of asyncio: of several coroutines each polls for itself."""
-        self.sleeps = 0
-        """Those while there was nothing to do."""
-        self.has_slept = False
-        """True if it has slept since its last lease."""
+    leases: Counter[object] = field(default_factory=Counter)
+    """By queue and task of asyncio: of several coroutines each polls for itself."""
+    sleeps: int = 0
+    """Those while there was nothing to do."""
+    has_slept: bool = False
+    """True if it has slept since its last lease."""
 
     def leases_in_vain(self, queue_name: str) -> int:
         """Count a lease in vain, and return how many there were of its queue."""
@@ -172,7 +158,7 @@ class _Idleness:
         return self.leases[loop]
 
 
-class _Driver:
+class Driver:
     """One run of `drain` or `drain_async`."""
 
     def __init__(

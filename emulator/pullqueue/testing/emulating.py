@@ -176,12 +176,9 @@ class Emulation:
             for record in self._records if self.has_ended else ():
                 stack.enter_context(self.emulator.interceptors.installed(record))
             state = describe_rest(self.emulator, message, self._last_faults)
-        return "\n".join(filter(None, (self._sdk_elsewhere(), state)))
-
-    def _sdk_elsewhere(self) -> str:
-        """Return which other emulator the SDK uses; empty if none."""
         other = emulator_of_sdk() if self._sdk is None else None
-        return "" if other is None else f"App Engine's SDK uses another emulator: {other!r}"
+        elsewhere = "" if other is None else f"App Engine's SDK uses another emulator: {other!r}"
+        return "\n".join(filter(None, (elsewhere, state)))
 
 
 latest: list[Emulation] = []

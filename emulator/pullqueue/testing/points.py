@@ -67,7 +67,8 @@ class Actor(Interrupter):
 
         A fetch from the web does not keep the actor from ending: it can lead to another call.
         """
-        with self._carrying_out if not point.is_of_web else nullcontext():
+        is_of_web = getattr(point.call, "service", None) == "urlfetch"
+        with nullcontext() if is_of_web else self._carrying_out:
             self.check_alive()
             token = _inside.set(True)
             try:
@@ -106,16 +107,6 @@ class Point:
     def is_of_queue(self) -> bool:
         """True if a queue is called, and not another service."""
         return isinstance(self.call, QueueCall)
-
-    @property
-    def is_named(self) -> bool:
-        """True if it is one of `point`, before something that is not seen."""
-        return isinstance(self.call, str)
-
-    @property
-    def is_of_web(self) -> bool:
-        """True if the call leaves the process, perhaps for a server of the emulator."""
-        return getattr(self.call, "service", None) == "urlfetch"
 
     def __str__(self) -> str:
         return describe_call(self.call) if isinstance(self.call, QueueCall) else str(self.call)

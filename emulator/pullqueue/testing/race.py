@@ -144,7 +144,7 @@ def race_test(
         emulator=emulator,
         setup=setup,
         check=check,
-        actors=_named(actors, copies, has_tasks=sender.is_set),
+        functions=_named(actors, copies, has_tasks=sender.is_set),
         options={
             "sender": sender,
             "queues": selected,
@@ -242,7 +242,7 @@ _NO_RACE = " with the actors one after the other, so their calls do not race"
 class _Race(Trial):
     """Runs schedules, and passes each its points."""
 
-    actors: list[tuple[str, Callable[[], object]]]
+    functions: list[tuple[str, Callable[[], object]]]
     options: dict[str, Any]
     """Those of each schedule."""
     count: int = 0
@@ -271,12 +271,11 @@ class _Race(Trial):
         schedule = Schedule(
             emulator=self.emulator,
             clock=movable_clock(self.emulator),
+            functions=self.functions,
             plan=plan,
             is_replay=is_replay,
             **self.options,
         )
-        for name, work in self.actors:
-            schedule.add_actor(name, work)
         self.running = schedule
         try:
             schedule.run()

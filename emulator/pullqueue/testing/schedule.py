@@ -124,6 +124,8 @@ class Schedule:
 
     emulator: Emulator
     clock: MovableClock
+    functions: Sequence[tuple[str, Callable[[], object]]]
+    """What the actors of the test do, by their names."""
     sender: Sender
     queues: SelectQueues
     """Those whose push tasks are sent."""
@@ -136,8 +138,6 @@ class Schedule:
     steps: list[Step] = field(default_factory=list)
     error: BaseException | None = None
     """What an actor has raised, or why the schedule was ended."""
-    actors: list[RacingActor] = field(default_factory=list)
-    """Those that can begin, or have begun; of the tasks only these."""
     current: RacingActor | None = None
     """The actor that has the turn."""
     is_sequential: bool = True
@@ -149,6 +149,8 @@ class Schedule:
         self._due: dict[object, RacingActor] = {}
         """The actors of tasks that were due at some time, and have not begun."""
         self._numbers = 0
+        self.actors = [self._new_actor(name, work) for name, work in self.functions]
+        """Those that can begin, or have begun; of the tasks only these."""
         self._mutex = threading.RLock()
         self._ended = threading.Event()
         self._preempted: str | None = None
@@ -157,10 +159,6 @@ class Schedule:
         """True if all actors are blocked, so that their threads never end."""
         self._changes = 0
         """Number of calls after which a lease in vain may return tasks."""
-
-    def add_actor(self, name: str, work: Callable[[], object]) -> None:
-        """Add an actor, which begins when it gets its first turn."""
-        self.actors.append(self._new_actor(name, work))
 
     def run(self) -> None:
         """Run until all actors have ended; then `error` is what went wrong, if anything."""
