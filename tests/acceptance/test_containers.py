@@ -106,8 +106,8 @@ def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
             assert done.returncode == 0
 
 
-def test_two_services_of_the_documented_compose_file(tmp_path: Path) -> None:
-    """Its server sends each service the push tasks with its target."""
+def test_the_documented_compose_file_sends_each_service_its_tasks(tmp_path: Path) -> None:
+    """Those with its target."""
     (block,) = (b for b in blocks_of(CONTAINERS) if b.file_name == "compose.yaml")
     services = yaml.safe_load(block.text)["services"]
     assert services["app"]["environment"] == services["worker"]["environment"]
@@ -157,7 +157,7 @@ def known(folder: str) -> bool:
     return bool(re.search(rf"^WORKDIR {folder}$|-o pullqueue {folder}$", DOCKERFILE, re.MULTILINE))
 
 
-def test_the_documented_ways_to_build_the_image() -> None:
+def test_the_documented_name_and_extras_of_the_image_exist() -> None:
     """It is called as it is run, and its extras are some that can be installed."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
         "optional-dependencies"
@@ -171,8 +171,8 @@ def test_the_documented_ways_to_build_the_image() -> None:
         assert {extra for names in named for extra in names.split(",")} <= set(extras)
 
 
-def test_the_unit_of_systemd(tmp_path: Path) -> None:
-    """It reloads by the signal, and starts a command that exists."""
+def test_the_unit_of_systemd_starts_a_command_and_reloads_it(tmp_path: Path) -> None:
+    """By the signal."""
     unit = ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # as the library documents it
     unit.read(UNIT)

@@ -109,10 +109,10 @@ def test_tasks_that_go_away_with_the_server_are_reported(execute: Execute) -> No
         (0, 1, "pullqueue: exhausted tasks, whose work was not done: 1\n"),
     ],
 )
-def test_the_report_of_tasks(
+def test_the_report_counts_tasks_left_and_exhausted(
     capsys: pytest.CaptureFixture[str], tasks: int, exhausted: int, report: str
 ) -> None:
-    """It counts tasks left and tasks exhausted, though a fault was set; if none, it is empty."""
+    """Though a fault was set; if none, it is empty."""
     emulator = Emulator.from_text(
         "queue: [{name: pull, mode: pull, retry_parameters: {task_retry_limit: 1}}]",
         clock=ManualClock(),
@@ -266,8 +266,7 @@ def test_dashes_of_the_command(execute: Execute) -> None:
     assert output == "['-x', '--', '--port']\n"
 
 
-def test_a_queue_yaml_that_is_not_there(folder: Path) -> None:
-    """Nothing is run where there is no queue.yaml."""
+def test_nothing_is_run_without_a_queue_yaml(folder: Path) -> None:
     done = run_pullqueue("exec", "--", "touch", "ran")
 
     assert done.exit_code == 3

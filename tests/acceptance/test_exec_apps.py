@@ -100,8 +100,8 @@ def test_a_thread_outside_any_request(execute: Execute) -> None:
     assert (status, output) == (0, "['mine']\n"), errors
 
 
-def test_threads_of_a_wrapped_app(execute: Execute) -> None:
-    """They find the server in all modes, though since Python 3.13 they have no environment."""
+def test_threads_of_a_wrapped_app_find_the_server_in_all_modes(execute: Execute) -> None:
+    """Though since Python 3.13 they have no environment."""
     status, output, errors = execute("--no-lease-rate-limit", *python(WRAPPED))
 
     assert (status, output) == (0, "1\n" * 4), errors

@@ -76,8 +76,10 @@ class TestTrio:
     max_examples=3,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_a_deadline_of_hypothesis(pullqueue_clock: FixtureClock, seconds: int) -> None:
-    """It measures real time, however far an example moves the clock."""
+def test_a_deadline_of_hypothesis_measures_real_time(
+    pullqueue_clock: FixtureClock, seconds: int
+) -> None:
+    """However far an example moves the clock."""
     before = now()
 
     pullqueue_clock.advance(seconds)

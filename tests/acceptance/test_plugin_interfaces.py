@@ -150,8 +150,8 @@ def test_acl_of_the_server(pullqueue_server: LiveServer) -> None:
         assert requests.get(url, headers=headers, timeout=60).status_code == status
 
 
-def test_addresses_of_the_server(pullqueue_server: LiveServer) -> None:
-    """Its URLs and the variables for other processes lead to the same port."""
+def test_all_addresses_of_the_server_lead_to_one_port(pullqueue_server: LiveServer) -> None:
+    """Its URLs, and the variables for other processes."""
     url = pullqueue_server.discovery_url.format(api="taskqueue", apiVersion="v1beta2")
     assert requests.get(url, timeout=60).json()["rootUrl"] == pullqueue_server.url + "/"
     host = pullqueue_server.env["PULLQUEUE_EMULATOR_HOST"]
@@ -258,10 +258,9 @@ class TestResponses:
         ):
             session.get(GOOGLE + TASKS)
 
-    def test_a_host_that_only_looks_like_this_machine(
+    def test_a_host_that_only_looks_like_this_machine_is_refused(
         self, pullqueue_responses: InterceptedRequests
     ) -> None:
-        """It is refused like any other."""
         with pytest.raises(requests.RequestException, match="refused by Responses"):
             requests.get("http://127.0.0.1@example.com/", timeout=60)
 
@@ -319,10 +318,9 @@ class TestServerAndResponses:
         assert requests.get(pullqueue_server.url + "/mine", timeout=60).text == "mine"
         assert requests.get(pullqueue_server.url + "/other", timeout=60).status_code == 404
 
-    def test_a_key_of_the_server(
+    def test_tokens_of_a_key_of_the_server_come_from_it(
         self, pullqueue_server: LiveServer, pullqueue_responses: InterceptedRequests
     ) -> None:
-        """Its tokens come from the server."""
         with session_of(pullqueue_server.credentials("worker@example.com")) as session:
             assert session.get(pullqueue_server.url + TASKS).status_code == 200
 

@@ -163,8 +163,8 @@ def test_a_queue_of_http_targets_is_delivered_without_an_address(app: PushApp) -
     assert "kept" not in listed.stdout + listed.stderr
 
 
-def test_a_target_that_no_queue_has(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged with those that the queues have, since it may be misspelt."""
+def test_a_target_that_no_queue_has_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """With those that the queues have, since it may be misspelt."""
     with delivering("http://a", "v2.worker=http://b", "worker=http://c", "wroker=http://d"):
         [message] = caplog.messages
 
@@ -199,10 +199,10 @@ def test_a_failed_task_is_sent_again_after_its_backoff(
 
 
 @pytest.mark.parametrize(("kind", "sent"), [("fail", []), ("lose_response", ["/mail"])])
-def test_an_attempt_that_a_fault_answers(
+def test_an_attempt_that_a_fault_answers_shows_no_address(
     control: Control, app: PushApp, caplog: pytest.LogCaptureFixture, kind: str, sent: list[str]
 ) -> None:
-    """Its log, request and history say so instead of the app's address, if it was not sent."""
+    """Its log, request and history say so, if it was not sent."""
     control.call("POST", "/faults", {"kind": kind, "call": "attempt"})
     control.add("once", "/mail", name="t")
     until(lambda: "it is exhausted" in caplog.text)

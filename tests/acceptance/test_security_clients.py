@@ -94,8 +94,8 @@ def server(slow: ExitStack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         assert [line for line in log if "deleted with this server" not in line] == []
 
 
-def test_a_chunk_of_600_megabytes(server: ServerProcess) -> None:
-    """It ends with a refusal, in little memory, and others are answered meanwhile."""
+def test_a_chunk_of_600_megabytes_is_refused_in_little_memory(server: ServerProcess) -> None:
+    """Others are answered meanwhile."""
     before = server.reset_peak()
     sent = 600 if LONG else 100  # the limit is 512
     head = b"POST %b %bTransfer-Encoding: chunked\r\n\r\n25800000\r\n" % (INSERT.encode(), HOST)
@@ -109,8 +109,9 @@ def test_a_chunk_of_600_megabytes(server: ServerProcess) -> None:
     assert server.peak_bytes - before < 40 * MIB
 
 
-def test_a_chunk_that_could_not_end(server: ServerProcess, slow: ExitStack) -> None:
-    """Its announced size alone costs nothing."""
+def test_the_announced_size_of_a_chunk_costs_nothing(
+    server: ServerProcess, slow: ExitStack
+) -> None:
     head = b"POST %b %bTransfer-Encoding: chunked\r\n\r\n" % (INSERT.encode(), HOST)
     for size in (b"ffffffffffffffff", b"ffffffffff", b"7fffffffffffffff"):
         slow.enter_context(server.connect(head + size + b"\r\nx"))

@@ -93,8 +93,7 @@ class TestGreeting:
             "pullqueue: 1 task was left and is deleted with this server; to keep"
         )
 
-    def test_an_app_without_queues_of_its_own(self, folder: Path) -> None:
-        """It has the queue that each app has."""
+    def test_an_app_without_queues_of_its_own_has_the_default_one(self, folder: Path) -> None:
         (folder / "queue.yaml").write_text("queue: []")
         done, _ = serve_here()
 
@@ -223,8 +222,8 @@ class TestRunning:
         with pytest.raises(OSError, match="403"):
             urlopen(other, timeout=60)  # noqa: S310
 
-    def test_more_tasks_than_there_may_be(self, served: Served) -> None:
-        """They are refused; those that are there can be used."""
+    def test_more_tasks_than_there_may_be_are_refused(self, served: Served) -> None:
+        """Those that are there can be used."""
         url = f"{served.url}/_emulator/queues/pull-queue/tasks"
         call(url, "POST", {"tasks": [{}, {}]})
         with pytest.raises(OSError, match="403"):

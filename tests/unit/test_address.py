@@ -43,8 +43,7 @@ def test_a_url_that_can_be_called(url: str) -> None:
 
 
 @pytest.mark.parametrize("port", ["99999", "0", "abc", "-1", "80:80", " 80", "8_0", "\u0661"])
-def test_a_port_that_cannot_be_called(port: str) -> None:
-    """It is a decimal number from 1 to 65535."""
+def test_a_port_is_a_decimal_number_from_1_to_65535(port: str) -> None:
     assert why_not_callable(f"http://127.0.0.1:{port}/a") == "its port must be 1 to 65535"
 
 

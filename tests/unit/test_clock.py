@@ -107,8 +107,7 @@ class TestManualClock:
             (timedelta(days=365 * 9000), "past the year 9999"),
         ],
     )
-    def test_a_step_that_is_not_valid(self, step: Any, message: str) -> None:
-        """It is refused and moves nothing."""
+    def test_an_invalid_step_is_refused_and_moves_nothing(self, step: Any, message: str) -> None:
         clock = ManualClock()
 
         with pytest.raises(ClockError, match=message):

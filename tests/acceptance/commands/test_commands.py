@@ -35,8 +35,10 @@ def test_queues_are_listed_as_a_table_or_as_json(run: Run, emulator: Emulator) -
     assert json.loads(run("queues --json").out)["queues"][0]["leased"] == 1
 
 
-def test_queue_with_rate_0(run: Run, emulator: Emulator) -> None:
-    """Its tasks are not sent, and the note says why; so does `resume`."""
+def test_tasks_of_a_queue_with_rate_0_are_not_sent_and_the_note_says_why(
+    run: Run, emulator: Emulator
+) -> None:
+    """So does `resume`."""
     settings = QueueSettings(name="zero", rate=Rate(count=0))
     emulator.reconfigure(replace(emulator.config, queues=(*emulator.config.queues, settings)))
 
@@ -270,8 +272,10 @@ def test_tasks_are_limited_and_filtered_by_state_tag_and_text(run: Run, emulator
     assert run("tasks list push").out == "no tasks in push\n"
 
 
-def test_the_heads_of_tasks(run: Run, emulator: Emulator) -> None:
-    """They are those of the queue's mode, and of both where tasks of both are listed."""
+def test_the_heads_of_tasks_are_those_of_the_mode_of_their_queue(
+    run: Run, emulator: Emulator
+) -> None:
+    """And of both modes where tasks of both are listed."""
     pull, push = emulator.queue("pull"), emulator.queue("push")
     retry = RetryParameters(task_retry_limit=0)
     for _ in range(2):
@@ -320,10 +324,10 @@ def test_add_takes_the_bytes_of_a_file_as_payload(
         ("snapshot load state.json", "Replace everything, including 2 tasks?", "1 task loaded", 1),
     ],
 )
-def test_asking_before_tasks_are_lost(
+def test_tasks_are_lost_only_after_yes(
     run: Run, emulator: Emulator, *, order: str, question: str, done: str, left: int
 ) -> None:
-    """It is done only after yes; where nobody can answer, nothing is done and that is reported."""
+    """Where nobody can answer, nothing is done and that is reported."""
     emulator.queue("pull").add(b"work", tag="t")
     run("snapshot save state.json")
     emulator.queue("pull").add(b"work", tag="t")

@@ -79,8 +79,8 @@ def test_credentials_does_not_replace_a_device(run: Run) -> None:
     assert f'"{os.devnull}" exists, and is not a key' in done.err
 
 
-def test_a_file_that_cannot_be_written(run: Run, path: Path) -> None:
-    """Its folder is missing, or it is a link, which somebody else may have made; also by force."""
+def test_a_file_that_cannot_be_written_is_refused(run: Run, path: Path) -> None:
+    """Also by force: its folder is missing, or it is a link, which somebody else may have made."""
     missing, link = path.parent / "none" / "key.json", path
     link.symlink_to(path.with_name("linked.json"))
 

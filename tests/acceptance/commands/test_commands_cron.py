@@ -86,8 +86,10 @@ while not json.load(urllib.request.urlopen(f"{root}/cron"))["jobs"][0]["last"]:
 
 
 @pytest.mark.parametrize("command", ["exec", "serve"])
-def test_a_file_with_faults_is_refused(run: Run, tmp_path: Path, command: str) -> None:
-    """Nothing is started, and each fault has its line."""
+def test_a_file_with_faults_is_refused_before_anything_starts(
+    run: Run, tmp_path: Path, command: str
+) -> None:
+    """Each fault has its line."""
     (tmp_path / "queue.yaml").write_text("queue: []\n")
     path = tmp_path / "cron.yaml"
     path.write_text("cron:\n- url: /a\n  schedule: every hour\n")

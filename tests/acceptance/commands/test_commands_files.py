@@ -109,8 +109,9 @@ def test_snapshots_are_compared(run: Run, tmp_path: Path, emulator: Emulator) ->
     assert run("snapshot diff nowhere").status == 3
 
 
-def test_the_history_of_a_loaded_task(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """It says since when it is recorded."""
+def test_the_history_of_a_loaded_task_says_since_when_it_is_recorded(
+    run: Run, tmp_path: Path, emulator: Emulator
+) -> None:
     emulator.queue("pull").add(name="a")
     run("snapshot save", str(tmp_path / "state.json"))
     run("snapshot load", str(tmp_path / "state.json"), "--yes")
@@ -241,8 +242,8 @@ def test_seed_reads_one_json_object_per_line(run: Run, tmp_path: Path, emulator:
     assert emulator.queue("other").list_tasks()[0].payload == b"[1]"
 
 
-def test_seeding_from_standard_input(run: Run, emulator: Emulator) -> None:
-    """Its content shows whether it is lines of JSON or a document, which may be JSON as well."""
+def test_seed_sees_what_standard_input_has(run: Run, emulator: Emulator) -> None:
+    """Lines of JSON or a document, which may be JSON as well."""
     for text in (
         '\n{"queue": "pull", "payload": "a"}\n{"queue": "other"}\n',
         '{"pull": ["b"], "other": []}\n',

@@ -195,8 +195,7 @@ def test_errors_on_a_terminal(command: str, seeds: Path, refusing_all: str) -> N
     assert re.findall(NOT_SAFE, shown) == []
 
 
-def test_a_server_that_is_not_ready() -> None:
-    """Its reason is printed escaped."""
+def test_the_reason_of_a_server_that_is_not_ready_is_escaped() -> None:
     with always_answering({"ready": False, "reason": EVIL}, 503) as address:
         shown = shown_on_terminal("wait", "--timeout", "0", "--url", address)
 

@@ -63,8 +63,7 @@ def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
             assert waiting.result(60) == 0
 
 
-def test_waiting_for_a_server_that_says_nothing(run: Run) -> None:
-    """It waits no longer for an answer than it was asked to wait at all."""
+def test_wait_does_not_wait_longer_for_an_answer_than_at_all(run: Run) -> None:
     with silent() as address:
         done = run("wait --timeout 0 --url", address)
 
@@ -145,8 +144,8 @@ def test_values_that_are_refused(run: Run, order: str, option: str, problem: str
         ("tasks add pull x --countdown 1e300", "countdown: 1e+300 is not a valid duration"),
     ],
 )
-def test_values_that_the_server_checks(run: Run, order: str, message: str) -> None:
-    """They are wrong usage, too, and the message names the value."""
+def test_a_value_that_the_server_refuses_is_wrong_usage(run: Run, order: str, message: str) -> None:
+    """The message names the value."""
     done = run(order)
 
     assert (done.status, done.out) == (2, "")

@@ -115,8 +115,8 @@ def test_the_version_of_the_api(run: Run, queue: Queue, version: str) -> None:
     assert json.loads(answer) == {"kind": "taskqueues#tasks"}
 
 
-def test_flags_before_the_command(server: Server, queue: Queue) -> None:
-    """Those that all commands have may come first; the last one given counts."""
+def test_flags_of_all_commands_may_come_first(server: Server, queue: Queue) -> None:
+    """The last one given counts."""
     queue.add(b"work", name="a")
     first = ["-project_name=app", "--taskqueue_name=other", f"--api_host={server.url}/"]
 

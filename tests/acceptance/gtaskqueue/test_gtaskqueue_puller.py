@@ -93,10 +93,10 @@ def test_a_program_for_each_task(pull: Pull, queue: Queue, tmp_path: Path) -> No
     ],
     ids=["fails", "takes too long", "cannot be started", "its output is refused"],
 )
-def test_a_program_that_does_not_end_well(
+def test_the_task_of_a_failed_program_stays_leased(
     pull: Pull, queue: Queue, folder: Path, program: str, flag: str
 ) -> None:
-    """Its task stays, leased until the lease runs out."""
+    """Until the lease runs out."""
     (folder / "program").touch(mode=0o755)
     queue.add(b"work", name="a")
 
@@ -251,8 +251,7 @@ def test_a_signal_ends_programs_and_releases_their_tasks(
     assert [event.kind.value for event in queue.history("a")][-1] == "released"
 
 
-def test_a_program_that_is_not_there(queue: Queue, queue_flags: list[str]) -> None:
-    """It is reported before any task is leased."""
+def test_a_missing_program_is_reported_before_a_lease(queue: Queue, queue_flags: list[str]) -> None:
     queue.add(b"work", name="a")
 
     for program in ("/nowhere", "", "'"):
@@ -288,7 +287,7 @@ def test_no_queue_to_empty(pull: Pull, flag: str, reason: str) -> None:
         ("delete_tasks", 0, "--lease_secs=60", "task a: is done, but not deleted: ", 1),
     ],
 )
-def test_a_server_that_fails_for_a_while(
+def test_the_work_goes_on_after_failures_of_the_server(
     pull: Pull,
     server: Server,
     queue: Queue,
@@ -300,7 +299,7 @@ def test_a_server_that_fails_for_a_while(
     logged: str,
     left: int,
 ) -> None:
-    """It is logged, and the work goes on; what cannot be deleted stays until its lease ends."""
+    """They are logged; what cannot be deleted stays until its lease ends."""
     queue.add(b"work", name="a")
     after = 1 if verb == "lease_tasks" else 0
     Faults(server.emulator).fail(verb, TransientError, after=after, times=1)

@@ -249,7 +249,9 @@ class TestGzip:
         assert json.loads(data)["id"] == "projects/s~app/taskqueues/pull"
 
     @pytest.mark.parametrize("content_type", [FORM, "application/json", None])
-    def test_a_zipped_body_that_does_not_say_so(self, call: Call, content_type: str | None) -> None:
+    def test_a_zipped_body_without_its_header_is_refused(
+        self, call: Call, content_type: str | None
+    ) -> None:
         """Its sender learns what is missing."""
         response = call("POST", "pull/tasks", data=ZIPPED, content_type=content_type)
 

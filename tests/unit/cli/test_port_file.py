@@ -52,8 +52,10 @@ def test_the_file_has_the_port_while_the_server_runs(path: Path, left: str | Non
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_another_server_has_written(path: Path, *, replaced: bool) -> None:
-    """It is left alone when the server stops, also if it is a new file with the same port."""
+def test_a_file_that_another_server_has_written_is_left_alone(
+    path: Path, *, replaced: bool
+) -> None:
+    """When the server stops, also if it is a new file with the same port."""
     with running(path):
         if replaced:
             path.unlink()
@@ -73,7 +75,7 @@ def test_the_file_of_a_running_server(path: Path) -> None:
         assert path.read_text() == "8000\n"
 
 
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     """Its folder is missing, or it is a link, by which other files could be overwritten."""
     target, link = tmp_path / "precious", tmp_path / "port"
     target.write_text("kept")
@@ -88,7 +90,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     assert target.read_text() == "kept"
 
 
-def test_what_the_file_shows_of_a_server(path: Path) -> None:
+def test_the_file_shows_each_state_of_a_server(path: Path) -> None:
     """It is not started, does not listen yet, listens, and has ended."""
     server = ServerOfFile(path)
 
@@ -104,8 +106,7 @@ def test_what_the_file_shows_of_a_server(path: Path) -> None:
         server.look()  # another, in its place
 
 
-def test_a_server_that_is_killed(path: Path) -> None:
-    """It leaves its file, which nobody locks."""
+def test_a_killed_server_leaves_its_file_unlocked(path: Path) -> None:
     server = ServerOfFile(path)
     with path.open("w+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -117,10 +118,10 @@ def test_a_server_that_is_killed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("server", [running, port_file])
-def test_a_server_that_fails(
+def test_a_server_that_fails_leaves_an_empty_file(
     path: Path, server: Callable[[Path], AbstractContextManager[object]]
 ) -> None:
-    """It leaves an empty file, which shows that it has ended; the next one that fails, too."""
+    """Which shows that it has ended; the next one that fails, too."""
     for _ in range(2):
         seen = ServerOfFile(path)
         with pytest.raises(Exit), server(path):
@@ -145,8 +146,8 @@ def test_a_file_that_was_left(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         other.look()
 
 
-def test_wrong_options_of_serve(path: Path) -> None:
-    """They are reported while the file is locked, so that `wait` does not wait any longer."""
+def test_wrong_options_are_reported_while_the_file_is_locked(path: Path) -> None:
+    """So that `wait` does not wait any longer."""
     server = ServerOfFile(path)
     for option in ("--prot", "--port"):
         done = run_pullqueue("serve", option, "http", "--port-file", str(path))

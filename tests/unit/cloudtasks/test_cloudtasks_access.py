@@ -91,8 +91,9 @@ class TestTokens:
         with refused("PERMISSION_DENIED: Insufficient Permission"):
             call(*TASKQUEUE_SCOPES)
 
-    def test_a_token_that_is_not_valid_is_refused(self, client: Client) -> None:
-        """It is refused, even if it looks like a signed one."""
+    def test_a_token_that_is_not_valid_is_refused_even_if_it_looks_signed(
+        self, client: Client
+    ) -> None:
         for text in ("a.b.c", "x"):
             with refused("UNAUTHENTICATED", "Invalid Credentials"):
                 RestApi(client, text)("GetQueue", name=PULL)

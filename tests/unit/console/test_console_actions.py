@@ -154,8 +154,10 @@ def test_the_file_is_reloaded(tmp_path: Path) -> None:
     assert "QY201" in console.page("/")
 
 
-def test_a_file_that_is_not_a_snapshot(console: ConsoleClient, state: ServerState) -> None:
-    """It is refused, and the tasks stay; a reset deletes them."""
+def test_a_file_that_is_not_a_snapshot_changes_nothing(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """A reset deletes the tasks."""
     state.emulator.queue("pull").add()
 
     refused = console.send("/server/snapshot", file=(BytesIO(b"{}"), "file"))
@@ -209,10 +211,10 @@ def test_the_time_of_a_task(
         ({"eta": "soon"}, 'eta is "soon", which is not a valid time: use one such as 2026-01-01T'),
     ],
 )
-def test_a_time_that_is_not_valid(
+def test_an_invalid_time_is_refused_beside_its_field(
     console: ConsoleClient, state: ServerState, fields: dict[str, str], message: str
 ) -> None:
-    """It is refused beside its field, and nothing is added."""
+    """Nothing is added."""
     assert message in console.send("/queues/pull/add", **fields)
     assert state.emulator.queue("pull").list_tasks() == []
 
@@ -248,10 +250,10 @@ def exhaust(state: ServerState, *names: str) -> None:
 @pytest.mark.parametrize(
     "fields", [{"all": "1"}, {"task": ["again/of-again", "once/of-once"]}], ids=["all", "selected"]
 )
-def test_tasks_of_a_queue_that_was_removed(
+def test_requeuing_goes_on_after_a_queue_that_was_removed(
     console: ConsoleClient, state: ServerState, fields: dict[str, str | list[str]]
 ) -> None:
-    """Those of other queues are requeued, and the page says both."""
+    """Tasks of other queues are requeued, and the page says both."""
     exhaust(state, "again", "once")
     state.emulator.reconfigure(Emulator.from_text(CONFIG.replace("again", "other")).config)
     form = {"action": "requeue", "state": "exhausted", **fields}
@@ -265,10 +267,10 @@ def test_tasks_of_a_queue_that_was_removed(
     assert '>queue "again" is disabled, since it' in console.send("/change", **form)
 
 
-def test_a_removed_queue_without_exhausted_tasks(
+def test_a_removed_queue_without_exhausted_tasks_is_not_reported(
     console: ConsoleClient, state: ServerState
 ) -> None:
-    """It does not prevent that all tasks are requeued, and is not reported."""
+    """All tasks are requeued."""
     exhaust(state, "once")
     state.emulator.reconfigure(Emulator.from_text(CONFIG.replace("again", "other")).config)
 
@@ -300,8 +302,10 @@ def test_an_exhausted_task_is_deleted(console: ConsoleClient, state: ServerState
         ("", "/console/?notice="),
     ],
 )
-def test_the_page_after_a_form(console: ConsoleClient, back: str, page: str) -> None:
-    """It is the one that the form was on, or the overview, and never one of another site."""
+def test_a_form_leads_back_to_its_page_or_the_overview(
+    console: ConsoleClient, back: str, page: str
+) -> None:
+    """Never to a page of another site."""
     form = {"pullqueue_token": console.state.token, "back": back}
 
     sent = console.http.post("/console/queues/pull/pause", data=form)
@@ -403,8 +407,10 @@ def test_a_queue_is_paused_and_resumed(console: ConsoleClient, state: ServerStat
     assert "is paused" not in console.page("/faults")
 
 
-def test_a_step_of_the_clock(console: ConsoleClient, state: ServerState) -> None:
-    """It says what it did to each queue; the buttons for it are on each page."""
+def test_a_step_of_the_clock_says_what_it_did_to_each_queue(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """The buttons for it are on each page."""
     for name in ("pull", "once"):
         state.emulator.queue(name).add_many([NewTask(), NewTask()])
         state.emulator.queue(name).lease_tasks(50, 2)
@@ -431,8 +437,10 @@ def test_the_state_of_the_emulator(console: ConsoleClient, state: ServerState) -
     assert 'href="/console/exhausted">1 exhausted task</a>' in page
 
 
-def test_a_payload_that_is_not_json(console: ConsoleClient, state: ServerState) -> None:
-    """It is refused where JSON was chosen, with the place, and nothing is added."""
+def test_a_payload_that_is_not_json_is_refused_where_json_was_chosen(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """With the place; nothing is added."""
     page = console.send("/queues/pull/add", payload='{"a": 1,}', format="json")
 
     assert "not valid JSON (" in page

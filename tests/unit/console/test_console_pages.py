@@ -151,8 +151,10 @@ def test_forms_need_the_token(console: ConsoleClient, state: ServerState) -> Non
     assert state.emulator.export() == before
 
 
-def test_the_oldest_task_is_due_now(console: ConsoleClient, state: ServerState) -> None:
-    """Its age is shown, and differs from that of no task."""
+def test_the_age_of_an_oldest_task_that_is_due_now_is_shown(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """It differs from that of no task."""
     assert re.search("Oldest due</dt><dd>\N{EN DASH}", console.page("/"))
     state.emulator.queue("pull").add()
 
@@ -506,10 +508,10 @@ def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int)
     assert ('<pre class="payload"' in page) is bool(exhausted)
 
 
-def test_a_fault_of_the_console(
+def test_a_fault_of_the_console_is_a_page_with_status_500(
     console: ConsoleClient, state: ServerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is a page with status 500 that says what failed, and leaves the traceback to the log."""
+    """It says what failed, and leaves the traceback to the log."""
 
     def broken(**_: object) -> None:
         raise RuntimeError("broken")

@@ -195,8 +195,8 @@ def test_queues_in_one_chart() -> None:
 @pytest.mark.parametrize(
     ("highest", "ceiling"), [(0, 2), (1, 2), (3, 4), (5, 10), (87, 100), (101, 200), (401, 1000)]
 )
-def test_the_axis_of_a_chart(highest: int, ceiling: int) -> None:
-    """Its upper end is a round number, half of which is a whole one."""
+def test_the_axis_of_a_chart_ends_at_a_round_number(highest: int, ceiling: int) -> None:
+    """Half of it is a whole one."""
     assert build_chart({at("01:00"): {EventKind.ADDED: highest}}, NOW_USEC).ceiling == ceiling
 
 

@@ -63,8 +63,8 @@ def test_faults_trigger_on_calls_of_the_app_alone(control: ControlClient, server
     assert control.call("DELETE", "/faults").body == {"deleted": 1}
 
 
-def test_latency_by_the_clock_of_the_system() -> None:
-    """It is refused in the words of one who started a server, and nothing is set."""
+def test_latency_by_the_clock_of_the_system_is_refused() -> None:
+    """In the words of one who started a server; nothing is set."""
     emulator = Emulator.from_text("queue: [{name: pull, mode: pull}]")
     with Server(emulator) as server:
         control = ControlClient(server)
@@ -129,8 +129,10 @@ def test_faults_lose_answers_and_take_time_of_the_clock(
         ),
     ],
 )
-def test_faults_that_make_no_sense(control: ControlClient, order: object, message: str) -> None:
-    """They are refused, and none is set."""
+def test_faults_that_make_no_sense_are_refused(
+    control: ControlClient, order: object, message: str
+) -> None:
+    """None is set."""
     reply = control.post("/faults", order)
 
     assert reply.status in (400, 404)

@@ -22,8 +22,8 @@ from pullqueue.testing import exhaust
 START = "2026-01-01T00:00:00+00:00"
 
 
-def test_the_summary_of_a_fresh_server(control: ControlClient) -> None:
-    """Nothing is set, paused or exhausted; the push queue delivers to nobody."""
+def test_the_summary_of_a_fresh_server_shows_nothing_set_or_paused(control: ControlClient) -> None:
+    """Nothing is exhausted; the push queue delivers to nobody."""
     assert control.get("/summary").body == {
         "clock": {"now": START, "manual": True, "next_change": None},
         "faults": [],

@@ -320,8 +320,8 @@ def test_numbers_of_another_server_are_not_shown(emulator: Emulator) -> None:
         assert events_of(ControlClient(other), "t1")[0][-1] == 1
 
 
-def test_a_call_that_several_servers_record(emulator: Emulator) -> None:
-    """It has a number at each of them, which no other request has there."""
+def test_a_call_has_a_number_at_each_server_that_records_it(emulator: Emulator) -> None:
+    """No other request has it there."""
     first, second = RequestLog(emulator), RequestLog(emulator)
     second.origin(Interface.REST)
     call = {"method": "taskqueue.Add", "status": 200, "body": b"", "response": b""}

@@ -309,8 +309,7 @@ def test_one_of_reloads_at_once_sees_what_has_changed(
     assert sorted(one.result().added for one in reloads) == [[], [], ["more"]]
 
 
-def test_the_scopes_of_a_token(control: ControlClient) -> None:
-    """It is issued for those that the request names."""
+def test_a_token_is_issued_for_the_scopes_of_the_request(control: ControlClient) -> None:
     token = control.get("/token?email=a@b&scope=one%20two").body["access_token"]
 
     info = control.send("GET", f"/tokeninfo?access_token={token}").body

@@ -276,10 +276,10 @@ def test_a_number_out_of_range_is_refused_or_does_no_harm(
             control.call("PUT", "/snapshot", saved)
 
 
-def test_push_tasks_in_a_snapshot(
+def test_push_tasks_are_restored_with_requests_and_attempts(
     control: ControlClient, emulator: Emulator, clock: ManualClock
 ) -> None:
-    """They come back with their request and their attempts, whose times are moved as well."""
+    """The times of these are moved as well."""
     before = retrying(emulator)
     saved = control.get("/snapshot").body
     control.post("/reset")
@@ -294,8 +294,10 @@ def test_push_tasks_in_a_snapshot(
     assert emulator.queue("push").fetch_statistics().retrying == 1
 
 
-def test_a_running_task_in_a_snapshot(control: ControlClient, emulator: Emulator) -> None:
-    """It is due when it is loaded, since nobody waits for the response."""
+def test_a_running_task_is_due_when_it_is_restored(
+    control: ControlClient, emulator: Emulator
+) -> None:
+    """Nobody waits for the response."""
     queue = emulator.queue("push")
     started = start_attempt(queue, queue.add(name="a"), lease_seconds=60, attempts=AttemptRecord())
     saved = control.get("/snapshot").body
@@ -353,8 +355,8 @@ def test_snapshots_keep_pauses_and_queues_made_at_run_time(
         emulator.create_queue(QueueSettings(name="deleted", mode=QueueMode.PULL))
 
 
-def test_a_history_without_its_beginning(clock: ManualClock) -> None:
-    """It says that events are missing, but not because of a snapshot that was loaded before."""
+def test_a_history_without_its_beginning_says_that_events_are_missing(clock: ManualClock) -> None:
+    """But not because of a snapshot that was loaded before."""
     text = "queue: [{name: pull, mode: pull}]"
     emulator = Emulator.from_text(text, clock=clock, limits=Limits(events_kept=1))
     with Server(emulator) as server:

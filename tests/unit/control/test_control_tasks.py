@@ -125,8 +125,10 @@ def test_tasks_are_added_with_every_field(control: ControlClient, emulator: Emul
         ({"tag": 17}, "tasks[1].tag is not valid: Expected `str`, got `int`"),
     ],
 )
-def test_what_cannot_be_added(control: ControlClient, task: object, message: str) -> None:
-    """It is refused with the reason, and nothing is stored."""
+def test_a_task_that_cannot_be_added_is_refused_with_the_reason(
+    control: ControlClient, task: object, message: str
+) -> None:
+    """Nothing is stored."""
     reply = control.post(TASKS, {"tasks": [{}, task]})
 
     assert reply.status == 400
@@ -190,8 +192,10 @@ def test_pages_filters_and_orders(
         ("/token", 'the parameter "email" is missing'),
     ],
 )
-def test_parameters_that_are_not_valid(control: ControlClient, path: str, message: str) -> None:
-    """They are refused by name, with their place in the answer."""
+def test_invalid_parameters_are_refused_by_name(
+    control: ControlClient, path: str, message: str
+) -> None:
+    """With their place in the answer."""
     reply = control.get(path)
 
     assert reply.status == 400
@@ -210,8 +214,8 @@ def test_payloads_in_lists_are_cut(control: ControlClient, emulator: Emulator) -
     assert (whole["bytes"], whole["truncated"], whole["text"]) == (400, False, "ä" * 200)
 
 
-def test_the_end_of_a_lease(control: ControlClient, clock: ManualClock) -> None:
-    """It can be moved, and is shown as what is left; who expects another end is refused."""
+def test_the_end_of_a_lease_can_be_moved(control: ControlClient, clock: ManualClock) -> None:
+    """It is shown as what is left; who expects another end is refused."""
     control.post(TASKS, {"tasks": [{}, {"name": "a", "tag": "t"}]})
     leased = control.post("/queues/pull/lease", {"lease_seconds": 10, "tag": "t"})
     control.post(f"{TASKS}/a/lease", {"lease_seconds": 30})
@@ -287,8 +291,8 @@ def test_a_search_beyond_ascii(control: ControlClient, emulator: Emulator, text:
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"tasks": [}', b"\xff"])
-def test_a_body_that_is_not_json(control: ControlClient, body: bytes) -> None:
-    """That is what the message says, and the status is that of a wrong argument."""
+def test_a_body_that_is_not_json_is_a_wrong_argument(control: ControlClient, body: bytes) -> None:
+    """The message says it."""
     reply = control.call("POST", TASKS, body)
 
     assert (reply.status, reply.body["error"]["status"]) == (400, "INVALID_ARGUMENT")
@@ -447,8 +451,7 @@ def test_a_default_queue_that_nobody_wrote(control: ControlClient, emulator: Emu
     assert is_listed()
 
 
-def test_an_app_without_queues_of_its_own() -> None:
-    """Its only queue, `default`, is listed."""
+def test_an_app_without_queues_of_its_own_has_the_queue_default() -> None:
     with Server(Emulator.from_text("queue: []")) as server:
         [queue] = ControlClient(server).get("/queues").body["queues"]
 

@@ -119,8 +119,10 @@ class TestWhatMayStart:
         dispatcher.finish(first, OK)
         assert names(dispatcher.startable(web, 9)) == ["c"]
 
-    def test_attempts_that_are_reserved(self, emulator: Emulator, web: Queue) -> None:
-        """They take a slot and a token before they start; one that cannot start returns both."""
+    def test_reserved_attempts_take_a_slot_and_a_token(
+        self, emulator: Emulator, web: Queue
+    ) -> None:
+        """Before they start; one that cannot start returns both."""
         add(web, *"abc")
         dispatcher = Dispatcher(emulator)
         first, second = dispatcher.startable(web, 9)
@@ -147,8 +149,10 @@ class TestWhatMayStart:
 
         assert len(Dispatcher(emulator, rates=False).startable(web, 9)) == 6
 
-    def test_queues_that_are_not_dispatched(self, emulator: Emulator, other: Queue) -> None:
-        """Nothing starts from a pull queue, a paused one, one with rate 0 or a disabled one."""
+    def test_nothing_starts_from_queues_that_are_not_dispatched(
+        self, emulator: Emulator, other: Queue
+    ) -> None:
+        """A pull queue, a paused one, one with rate 0 or a disabled one."""
         dispatcher = Dispatcher(emulator, rates=False)
         for queue in (other, emulator.queue("pull"), emulator.queue("paused")):
             add(queue, "a")
@@ -535,8 +539,9 @@ class TestFaults:
         assert clock.now() == before + timedelta(seconds=1200)
 
     @pytest.mark.parametrize("verb", ["lease_tasks", "delete_tasks", "list_tasks", "get_task"])
-    def test_faults_of_other_calls(self, emulator: Emulator, other: Queue, verb: str) -> None:
-        """They do not touch attempts."""
+    def test_faults_of_other_calls_do_not_touch_attempts(
+        self, emulator: Emulator, other: Queue, verb: str
+    ) -> None:
         Faults(emulator).fail(verb)
         add(other, "a")
         dispatcher = Dispatcher(emulator)

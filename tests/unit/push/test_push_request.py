@@ -54,8 +54,8 @@ FRONT_END = {
 }
 
 
-def test_the_first_attempt_at_app_engine() -> None:
-    """It has the headers of Google's documentation, and no previous response."""
+def test_the_first_attempt_has_the_headers_of_app_engine() -> None:
+    """Those of Google's documentation, and no previous response."""
     headers = headers_of(HttpRequest("/mail"))
 
     assert service_headers(headers, "X-AppEngine-") == {
@@ -67,8 +67,8 @@ def test_the_first_attempt_at_app_engine() -> None:
     assert len(headers) == len(FIRST) + len(FRONT_END) + 3
 
 
-def test_the_first_attempt_at_an_http_target() -> None:
-    """It has headers of Cloud Tasks, and none of App Engine."""
+def test_the_first_attempt_at_an_http_target_has_headers_of_cloud_tasks() -> None:
+    """And none of App Engine."""
     headers = headers_of(HttpRequest(URL))
 
     assert service_headers(headers, "X-CloudTasks-") == FIRST
@@ -85,15 +85,17 @@ def test_the_first_attempt_at_an_http_target() -> None:
         ("worker", None, None),
     ],
 )
-def test_the_host_of_a_target(target: str | None, app_host: str | None, host: str | None) -> None:
-    """It is the target before the host of the app, if that is known."""
+def test_the_host_is_the_target_before_that_of_the_app(
+    target: str | None, app_host: str | None, host: str | None
+) -> None:
+    """If that is known."""
     task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, HttpRequest("/mail", target=target))
 
     assert push_request(task, SETTINGS, app_host=app_host).headers.get("Host") == host
 
 
-def test_the_length_of_a_body() -> None:
-    """It is among the headers, also of an empty body where there may be one."""
+def test_the_length_of_a_body_is_among_the_headers() -> None:
+    """Also of an empty body where there may be one."""
     assert headers_of(HttpRequest("/mail"), payload=b"abc")["Content-Length"] == "3"
     assert headers_of(HttpRequest("/mail"))["Content-Length"] == "0"
     assert "Content-Length" not in headers_of(HttpRequest("/mail", "GET"))
@@ -239,8 +241,8 @@ def test_the_target_of_the_queue_wins_over_that_of_the_task(
     assert request.deadline_seconds == 30
 
 
-def test_the_target_of_an_http_task() -> None:
-    """It is the origin of the URL; the queue's target does not apply."""
+def test_the_target_of_an_http_task_is_the_origin_of_its_url() -> None:
+    """The queue's target does not apply."""
     task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, HttpRequest(URL))
 
     request = push_request(task, QueueSettings(name="web", target="worker"))
@@ -283,13 +285,13 @@ def test_a_path_keeps_its_query_and_no_fragment(url: str, expected: str) -> None
         (b"<!doctype html><title></title>", None),
     ],
 )
-def test_the_summary_of_a_response(body: bytes, summary: str | None) -> None:
-    """It is one printable line, of a page of HTML its title, with at most 200 characters."""
+def test_the_summary_of_a_response_is_one_printable_line(body: bytes, summary: str | None) -> None:
+    """Of a page of HTML its title, with at most 200 characters."""
     assert PushResponse(500, body).summary == summary
 
 
-def test_the_summary_where_there_is_no_response() -> None:
-    """It says why, also in one line; or which exception the handler has raised."""
+def test_the_summary_says_why_there_is_no_response() -> None:
+    """Also in one line; or which exception the handler has raised."""
     response = PushResponse(None, reason="connection lost: a\nb")
 
     assert response.summary == r"connection lost: a\nb"

@@ -215,8 +215,7 @@ def test_an_http_target_can_ask_for_a_longer_pause(retry_after: str, pause: floa
     assert other == pytest.approx(0.1)
 
 
-def test_what_a_failed_attempt_leaves_behind() -> None:
-    """Its number, status and reason, and when it ended."""
+def test_a_failed_attempt_leaves_number_status_reason_and_end() -> None:
     attempts = AttemptRecord(finished=1, responses=1, executions=1, first_usec=0, status=500)
 
     left, pause = conclude(

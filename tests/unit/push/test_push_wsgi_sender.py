@@ -30,8 +30,8 @@ PUSH = PushRequest(
 )
 
 
-def test_what_an_app_receives() -> None:
-    """It sees an internal request of App Engine, and its response comes back."""
+def test_an_app_receives_an_internal_request_of_app_engine() -> None:
+    """Its response comes back."""
     app = flask.Flask(__name__)
     seen: dict[str, Any] = {}
 
@@ -74,8 +74,8 @@ def test_an_http_target_sets_host_scheme_and_path() -> None:
     assert WsgiSender(app)(request).body == f"{origin}/work?q=ä".encode()
 
 
-def test_the_host_of_an_app() -> None:
-    """It is what apps route by; Content-Length occurs once."""
+def test_the_host_is_what_apps_route_by() -> None:
+    """Content-Length occurs once."""
     app = flask.Flask(__name__)
     headers = PUSH.headers | {"Host": "worker.guestbook.appspot.com", "Content-Length": "6"}
 
@@ -142,8 +142,8 @@ def test_the_environment_is_restored_after_the_block() -> None:
 
 
 @pytest.mark.parametrize("testing", [True, False])
-def test_an_exception_of_flask(testing: bool) -> None:  # noqa: FBT001
-    """It is found even where Flask hides it behind status 500, and says how."""
+def test_an_exception_that_flask_hides_is_found(testing: bool) -> None:  # noqa: FBT001
+    """Behind status 500; it says how."""
     app = flask.Flask(__name__)
     app.testing = testing
     error = ValueError("broken")
@@ -161,8 +161,8 @@ def test_an_exception_of_flask(testing: bool) -> None:  # noqa: FBT001
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of webob, at its import
 @pytest.mark.parametrize("debug", [False, True])
-def test_an_exception_of_webapp2(debug: bool) -> None:  # noqa: FBT001
-    """It is found although webapp2 makes a response of it, also within other middleware."""
+def test_an_exception_that_webapp2_hides_is_found(debug: bool) -> None:  # noqa: FBT001
+    """Although webapp2 makes a response of it, also within other middleware."""
     webapp2 = pytest.importorskip("webapp2")
     error = ValueError("broken")
 
@@ -180,8 +180,8 @@ def test_an_exception_of_webapp2(debug: bool) -> None:  # noqa: FBT001
     assert (response.status, response.error) == (500, error)
 
 
-def test_a_response_that_a_webapp2_app_makes_of_an_exception() -> None:
-    """It is the app's own, which has logged the exception, as in production."""
+def test_a_response_that_an_app_of_webapp2_makes_itself_is_kept() -> None:
+    """The app has logged the exception, as in production."""
     webapp2 = pytest.importorskip("webapp2")
 
     class Mail(webapp2.RequestHandler):  # type: ignore[name-defined,misc] # has no types
@@ -289,9 +289,7 @@ def test_an_end_of_the_test_without_a_response() -> None:
         WsgiSender(app)(PUSH)
 
 
-def test_what_is_not_a_wsgi_app() -> None:
-    """It is refused at once."""
-
+def test_what_is_not_a_wsgi_app_is_refused_at_once() -> None:
     async def asgi(*_: object) -> None:
         pass
 

@@ -187,10 +187,10 @@ def test_transactions_are_refused(server: Server) -> None:
         ("", "h", 'PULLQUEUE_EMULATOR_HOST is "h"'),
     ],
 )
-def test_connecting_to_an_invalid_address(
+def test_an_invalid_address_is_refused_where_it_is_given(
     monkeypatch: pytest.MonkeyPatch, argument: str, variable: str, named: str
 ) -> None:
-    """It is refused where it is given, and not by the first call."""
+    """And not by the first call."""
     monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", variable)
 
     with pytest.raises(ServerAddressError, match=f"^{named}, which is not a valid address: use HO"):

@@ -123,8 +123,8 @@ def test_a_call_slower_than_its_deadline(
     assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [2]
 
 
-def test_a_call_without_a_deadline(faults: Faults) -> None:
-    """It has a minute, as on App Engine."""
+def test_a_call_without_a_deadline_has_a_minute(faults: Faults) -> None:
+    """As on App Engine."""
     faults.latency("add", 60, times=1)
     taskqueue.Queue("pull").add(pull())
     faults.latency("add", 61)

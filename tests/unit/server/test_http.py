@@ -256,7 +256,7 @@ class TestBodies:
     ("verb", "path", "status", "size", "length"),
     [("GET", "", 200, 77, "77"), ("HEAD", "", 200, 0, "77"), ("DELETE", "/tasks/t", 204, 0, None)],
 )
-def test_the_application_under_another_server(
+def test_the_application_runs_under_another_server(
     emulator: Emulator, *, verb: str, path: str, status: int, size: int, length: str | None
 ) -> None:
     """It is a WSGI application as PEP 3333 has it."""

@@ -78,10 +78,11 @@ def test_no_attempt_is_started_twice(start: Start) -> None:
     assert (numbers.tasks, numbers.bytes_stored, numbers.leased_last_minute) == (0, 0, 40)
 
 
-def test_the_claim_on_a_push_queue(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the first server's, until that closes its store or does not ask again in time.
-
-    It is new after each change of its holder, whatever the holder knows of it.
+def test_the_first_server_keeps_its_claim_on_a_push_queue(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it closes its store or does not ask again in time. A claim is new after each change of
+    its holder, whatever the holder knows of it.
     """
     new, kept, refused = Claim.NEW, Claim.KEPT, Claim.REFUSED
     first, second, third = (start(limits=Limits()) for _ in range(3))

@@ -257,8 +257,10 @@ def test_push_tasks_are_the_same_in_another_store(
         other.close()
 
 
-def test_a_queue_that_gets_the_other_mode(emulator: Emulator, clock: ManualClock) -> None:
-    """Its tasks stay what they are: listed, counted and deleted, whoever leases the others."""
+def test_tasks_stay_what_they_are_when_a_queue_changes_its_mode(
+    emulator: Emulator, clock: ManualClock
+) -> None:
+    """Listed, counted and deleted, whoever leases the others."""
     push = emulator.queue("web").add(b"push", name="push")
     swapped = tuple(
         QueueSettings(name=name, mode=mode)

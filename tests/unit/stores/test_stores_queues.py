@@ -268,10 +268,10 @@ class TestCreatedQueue:
         assert emulator.queue("made").state is QueueState.PAUSED
         assert emulator.queue("made").retention == made.retention
 
-    def test_a_snapshot_of_a_queue_that_is_listed_now(
+    def test_a_restored_queue_that_is_listed_now_has_the_settings_of_queue_yaml(
         self, emulator: Emulator, made: Queue, clock: ManualClock
     ) -> None:
-        """It has the settings of queue.yaml, also where they concern the tasks restored."""
+        """Also where they concern the tasks restored."""
         made.add(name="one")
         exported = emulator.export()
         listed = QueueSettings(

@@ -36,10 +36,10 @@ def store_of(emulator: Emulator) -> SqliteStore:
     return store
 
 
-def test_attempts_of_a_server_that_was_killed(
+def test_tasks_of_a_killed_server_are_due_at_once(
     store: Emulator, start: Start, clock: ManualClock
 ) -> None:
-    """Their tasks are due at once when the file is opened again."""
+    """When the file is opened again."""
     queue = store.queue("default")
     start_attempt(queue, queue.add(name="one"), lease_seconds=600, attempts=AttemptRecord())
     before = queue.get_task("one").state_at(clock.now_usec())

@@ -274,8 +274,8 @@ class TestPushQueues:
         """They are decoded."""
         assert_added(pushed, count=1, **wanted)
 
-    def test_params_of_other_types(self, pushed: Queue) -> None:
-        """They are compared as text; a body that is not a form has none."""
+    def test_params_are_compared_as_text(self, pushed: Queue) -> None:
+        """A body that is not a form has none."""
         pushed.add(b"\xff", request=HttpRequest("/n?a=1&a=2&b=True"))
 
         assert_added(pushed, count=1, params={"a": (1, 2), "b": True})
@@ -325,8 +325,8 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
         lambda queue: exhaust(queue, "one"),
     ],
 )
-def test_a_name_for_a_queue(helper: Callable[[object], object]) -> None:
-    """It is refused with what to pass instead."""
+def test_a_name_in_place_of_a_queue_is_refused(helper: Callable[[object], object]) -> None:
+    """With what to pass instead."""
     with pytest.raises(TypeError, match=r'^"jobs" is not a Queue: pass emulator\.queue\("jobs"\)$'):
         helper("jobs")
 

@@ -235,8 +235,7 @@ class TestOneTask:
         assert (second.outcome, second.number) == ("succeeded", 2)
 
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-    def test_a_task_of_the_sdk(self) -> None:
-        """It has the names of its queue and its own."""
+    def test_a_task_of_the_sdk_has_its_name_and_that_of_its_queue(self) -> None:
         with emulation(queues=[{"name": "mails", "mode": "push", "rate": "5/s"}], sdk=True) as e:
             task = taskqueue.add(queue_name="mails", url="/mail", target="web")
 

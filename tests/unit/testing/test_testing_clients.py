@@ -250,10 +250,9 @@ def test_a_client_can_be_used_again_after_crashes(
 
 
 @pytest.mark.parametrize("connected", [with_requests, with_grpc])
-def test_a_client_that_outlives_its_server(
+def test_a_client_cannot_lease_from_the_server_of_a_later_test(
     emulator: Emulator, queue: Queue, connected: Callable[[Server], Iterator[Client]]
 ) -> None:
-    """It cannot lease the tasks of a server that is started later, as by the next test."""
     with Server(emulator) as first:
         clients = connected(first)
         client = next(clients)

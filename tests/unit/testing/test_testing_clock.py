@@ -40,8 +40,10 @@ def app(make_module: Callable[[str], ModuleType]) -> ModuleType:
     return make_module("from time import sleep as pause\nfrom asyncio import sleep as rest")
 
 
-def test_the_times_of_events(fixture_clock: FixtureClock, queue: Queue, limited: Queue) -> None:
-    """It goes to the next event, or past the leases of one queue or of all, and no further."""
+def test_the_clock_goes_to_the_next_event_or_past_leases(
+    fixture_clock: FixtureClock, queue: Queue, limited: Queue
+) -> None:
+    """Of one queue or of all, and no further."""
     start = fixture_clock.now()
     assert fixture_clock.advance_to_next_event() is fixture_clock.expire_leases() is None
     queue.add(eta=start + timedelta(seconds=5))
@@ -167,8 +169,8 @@ def test_sleeps_that_end_at_once(fixture_clock: FixtureClock) -> None:
     assert fixture_clock.now() == start + timedelta(seconds=60)
 
 
-def test_a_task_that_only_yields(fixture_clock: FixtureClock) -> None:
-    """It does not stop the clock of those that sleep."""
+def test_a_task_that_only_yields_does_not_stop_the_clock(fixture_clock: FixtureClock) -> None:
+    """Of those that sleep."""
 
     async def main() -> None:
         sleeping_task = asyncio.create_task(asyncio.sleep(60))

@@ -40,8 +40,8 @@ def finish(queue: Queue, *, max_tasks: int = 1) -> int:
     return len(tasks)
 
 
-def test_a_worker_that_does_a_batch(emulator: Emulator, queue: Queue) -> None:
-    """It is called until the queue is empty, and the calls are counted."""
+def test_a_worker_is_called_until_the_queue_is_empty(emulator: Emulator, queue: Queue) -> None:
+    """The calls are counted."""
     for _ in range(5):
         queue.add()
 
@@ -226,10 +226,10 @@ def test_only_the_named_queues_are_emptied(
     assert_empty(emulator)
 
 
-def test_errors_in_threads_of_a_worker(
+def test_errors_in_threads_of_a_worker_are_reported(
     emulator: Emulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are reported as in any other thread, except the end of a thread by `drain`."""
+    """As in any other thread, except the end of a thread by `drain`."""
     reported: list[object] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
     queue.add()
@@ -269,8 +269,10 @@ class TestAsync:
 
         return asyncio.run(test())
 
-    def test_a_worker_that_does_one(self, emulator: Emulator, queue: Queue) -> None:
-        """It is awaited until the queue is empty; the queues can be named."""
+    def test_a_worker_is_awaited_until_the_queue_is_empty(
+        self, emulator: Emulator, queue: Queue
+    ) -> None:
+        """The queues can be named."""
         for _ in range(3):
             queue.add()
         emulator.queue("limited").add()
@@ -405,8 +407,10 @@ class TestAsync:
         ):
             self.run(emulator, poll, max_calls=9)
 
-    def test_a_worker_that_is_not_asynchronous(self, emulator: Emulator, queue: Queue) -> None:
-        """It is refused with the name of the function for it."""
+    def test_a_worker_that_is_not_asynchronous_is_refused(
+        self, emulator: Emulator, queue: Queue
+    ) -> None:
+        """With the name of the function for it."""
         queue.add()
 
         with pytest.raises(

@@ -23,8 +23,8 @@ from pullqueue.testing import assert_added, assert_empty, emulation, freeze
 YAML = "queue:\n- name: jobs\n  mode: pull\n"
 
 
-def test_emulator_clock_and_faults() -> None:
-    """They belong together, and nothing outside is frozen."""
+def test_emulator_clock_and_faults_belong_together() -> None:
+    """Nothing outside is frozen."""
     with emulation(queues=["jobs"]) as emulated:
         queue = emulated.emulator.queue("jobs")
         queue.add("work", name="one")
@@ -86,8 +86,7 @@ def test_time_that_is_frozen_already_stays_and_is_moved() -> None:
 
 
 @pytest.mark.parametrize("start", ["noon", "2027-01-01", datetime(2027, 1, 1), 7])  # noqa: DTZ001
-def test_a_start_that_is_none(start: datetime) -> None:
-    """It is refused before the block."""
+def test_an_invalid_start_is_refused_before_the_block(start: datetime) -> None:
     with pytest.raises(ClockError, match="use one such as"):
         emulation(queues=[], start=start)
 

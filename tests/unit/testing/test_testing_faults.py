@@ -85,8 +85,8 @@ def test_after_every_times_and_queues_narrow_a_fault(
     assert outcomes(queue, 6) == marks
 
 
-def test_the_queues_of_a_fault(faults: Faults, limited: Queue) -> None:
-    """They are queues or their names, and must exist."""
+def test_the_queues_of_a_fault_must_exist(faults: Faults, limited: Queue) -> None:
+    """They are queues or their names."""
     fault = faults.fail("lease_tasks", TransientError, queues=[limited])
 
     assert outcomes(limited, 2) == "xx"
@@ -164,8 +164,8 @@ class TestFaultsOfTasks:
         assert len(queue.list_tasks()) == 4
 
     @pytest.mark.parametrize("option", [{"url": "/mail"}, {"per_task": True}])
-    def test_other_calls_have_no_tasks(self, faults: Faults, option: Any) -> None:
-        """They are refused, as are leases."""
+    def test_tasks_of_other_calls_are_refused(self, faults: Faults, option: Any) -> None:
+        """As are those of leases."""
         [name] = option
         message = f"^{name} is for faults of attempt and add, not of "
         with pytest.raises(ValueError, match=message):

@@ -141,8 +141,9 @@ def test_without_an_app_push_tasks_stay(emulator: Emulator, queue: Queue, pushed
     assert pushed.fetch_statistics().available == 1
 
 
-def test_what_a_handler_raises(emulator: Emulator, pushed: Queue) -> None:
-    """It ends `drain`, not the worker."""
+def test_an_exception_of_a_handler_ends_drain_not_the_worker(
+    emulator: Emulator, pushed: Queue
+) -> None:
     pushed.add()
 
     def send(_: PushRequest) -> int:
@@ -153,8 +154,10 @@ def test_what_a_handler_raises(emulator: Emulator, pushed: Queue) -> None:
     assert not emulator.interceptors
 
 
-def test_a_handler_that_sleeps(emulator: Emulator, pushed: Queue, clock: ManualClock) -> None:
-    """It moves the clock, and does not count as a worker that waits in vain."""
+def test_a_handler_that_sleeps_moves_the_clock(
+    emulator: Emulator, pushed: Queue, clock: ManualClock
+) -> None:
+    """It does not count as a worker that waits in vain."""
     start = clock.now()
     pushed.add()
 

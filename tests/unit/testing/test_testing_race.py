@@ -658,7 +658,9 @@ def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
-def test_handlers_of_fastapi_by_its_client(emulator: Emulator, pushed: Queue, kind: str) -> None:
+def test_handlers_of_fastapi_are_called_by_its_client(
+    emulator: Emulator, pushed: Queue, kind: str
+) -> None:
     """Their calls come from event loops and threads of the client, in the context of the actor."""
     shared: dict[str, int] = {}
     app = FastAPI()

@@ -249,8 +249,10 @@ class TestSend:
 
 
 class TestFailures:
-    def test_an_exception_is_raised(self, emulator: Emulator, web: Queue) -> None:
-        """It ends the test at the handler's line, and the task has failed."""
+    def test_an_exception_ends_the_test_at_the_line_of_the_handler(
+        self, emulator: Emulator, web: Queue
+    ) -> None:
+        """The task has failed."""
         web.add(name="t")
         web.add(name="later")
 
@@ -301,10 +303,10 @@ class TestFailures:
 
         assert (attempt.number, attempt.outcome) == (2, "exhausted")
 
-    def test_a_handler_that_passes_its_deadline(
+    def test_a_handler_that_passes_its_deadline_leaves_no_response(
         self, emulator: Emulator, web: Queue, clock: ManualClock
     ) -> None:
-        """It is an attempt without a response, whatever it returns."""
+        """Whatever it returns."""
         web.add(request=HttpRequest("/", deadline_seconds=30))
         steps = [31, 30]
 
@@ -373,10 +375,10 @@ class TestFailures:
         ("name", "why"),
         [("never", "rate is 0"), ("web", "the queue is paused")],
     )
-    def test_report_of_tasks_that_are_not_sent(
+    def test_the_report_says_why_tasks_are_not_sent(
         self, emulator: Emulator, name: str, why: str
     ) -> None:
-        """It says why, and not what would send them."""
+        """And not what would send them."""
         emulator.queue(name).add(name="t")
         emulator.queue("web").pause()
 
@@ -399,10 +401,10 @@ class TestFailures:
             ["scheduled", '"later"'],
         ]
 
-    def test_the_report_of_a_failed_test(
+    def test_the_report_of_a_failed_test_shows_the_state_of_a_task(
         self, emulator: Emulator, web: Queue, clock: ManualClock
     ) -> None:
-        """It shows url, attempts, last status and next attempt of a task."""
+        """Its url, attempts, last status and next attempt."""
         web.add(b"to=ada", name="t", request=HttpRequest("/mail"))
         run_tasks(emulator, send=failing)
         Faults(emulator).fail("attempt", TransientError("overloaded"), times=1)
