@@ -14,7 +14,7 @@ from console_client import ConsoleClient
 from pullqueue import Emulator, Limits, ManualClock, NewTask, TransientError
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import ServerState
-from pullqueue.faults.declaration import OPTIONS
+from pullqueue.faults.declaration import KINDS, OPTIONS, build_schema
 
 CONFIG = """\
 queue:
@@ -324,8 +324,11 @@ def test_the_form_of_faults_has_every_option(console: ConsoleClient) -> None:
     page = console.page("/faults")
 
     assert [name for name in OPTIONS if f'name="{name}"' not in page] == []
-    assert 'value="lose_response" data-fields="call error"' in page
-    assert '<option value="latency" data-fields="call seconds">latency: Move the clock for' in page
+    for name in OPTIONS:
+        assert build_schema(name)["description"].partition(". Default")[0].rstrip(".") in page, name
+    for kind in KINDS.values():
+        assert f'value="{kind.name}" data-fields="{" ".join(kind.options)}"' in page
+    assert '">latency: Move the clock forward' in page
 
 
 def test_a_fault_on_several_queues(console: ConsoleClient, state: ServerState) -> None:
