@@ -247,8 +247,8 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
     """List what operators did to the server.
 
     These are pauses, purges, faults, moves of the clock and the like, by commands, the console and
-    the control routes, the latest first. A reset does not delete them. What apps and workers did is
-    shown by `pullqueue requests`.
+    the control routes, the latest first. A reset does not delete them. Those of a server that was
+    stopped are in its log only. What apps and workers did is shown by `pullqueue requests`.
     """
     answer = client.get("/activity", limit=limit, since=since)
     rows = [
@@ -256,7 +256,8 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
         for each in answer["activity"]
     ]
     head = ("TIME (UTC)", "ACTION", "INTERFACE", "CLIENT")
-    show(answer, Table(head, rows, "nothing was done yet", ("CLIENT", "ACTION"), ("INTERFACE",)))
+    empty = f"nothing was done since {since or 'the server started'}"
+    show(answer, Table(head, rows, empty, ("CLIENT", "ACTION"), ("INTERFACE",)))
 
 
 @click.group(cls=Group)

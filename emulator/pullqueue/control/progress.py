@@ -276,7 +276,7 @@ def _fault(now: _Situation) -> str | None:
             what = "attempts" if now.is_push else "leases"
             return (
                 f"fault {fault.number} ({fault.kind}) affects its {what}: triggered on "
-                f"{fault.hits} of {fault.calls}"
+                f"{fault.hits} of {fault.calls}{_next_attempt(now)}"
             )
     return None
 
@@ -386,6 +386,13 @@ _REASONS: Final[dict[Reason, _Explain]] = {
 
 def _due_tasks_wait(now: _Situation) -> str:
     return f"{now.due} {now.wait}" if now.numbers.available else "tasks wait"
+
+
+def _next_attempt(now: _Situation) -> str:
+    """Return when the next attempt starts, where all tasks wait for theirs."""
+    numbers = now.numbers
+    is_waiting = numbers.retrying and not (numbers.available or numbers.running)
+    return f"; the next attempt {now.when()}" if is_waiting else ""
 
 
 def _fails(now: _Situation) -> bool:

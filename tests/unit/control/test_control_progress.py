@@ -199,6 +199,19 @@ def test_a_fault_is_named_with_its_count(
     assert of(state, "one").reason is None
 
 
+def test_a_fault_does_not_hide_when_the_next_attempt_starts(state: ServerState) -> None:
+    fault = {"kind": "fail", "call": "attempt", "status": 500}
+    set_fault(state, parse_body(fault, NewFault))
+    attempt(state.emulator.queue("push"), 500)
+
+    assert (
+        "triggered on 0 of 0; the next attempt in 40 s, by the manual clock"
+        in shown(state, "push")[1]
+    )
+    state.emulator.queue("push").add()
+    assert shown(state, "push")[1].endswith("triggered on 0 of 0")
+
+
 def test_an_app_that_does_not_respond_is_an_error(state: ServerState) -> None:
     for _ in range(3):
         attempt(state.emulator.queue("push"), 0, "connection refused")
