@@ -145,13 +145,8 @@ def describe_request(request: HttpRequest | PushRequest | None, payload: bytes) 
 
 def describe_payload(payload: bytes) -> str:
     """Return the beginning of a payload, quoted; a pickled call as its function and types."""
-    return describe_pickle(payload) or _beginning(payload)
-
-
-def _beginning(payload: bytes) -> str:
-    if len(payload) <= _PAYLOAD_BYTES_SHOWN:
-        return repr(payload)
-    return f"{payload[:_PAYLOAD_BYTES_SHOWN]!r}... ({len(payload)} bytes)"
+    rest = f"... ({len(payload)} bytes)" if len(payload) > _PAYLOAD_BYTES_SHOWN else ""
+    return describe_pickle(payload) or f"{payload[:_PAYLOAD_BYTES_SHOWN]!r}{rest}"
 
 
 def describe_call(call: QueueCall) -> str:

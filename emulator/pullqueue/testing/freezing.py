@@ -217,8 +217,7 @@ def _freezers() -> list[Any]:
 
 
 def _freezegun_freezer() -> Any:  # noqa: ANN401 - one of three classes of freezegun
-    freezers = _freezers()
-    return freezers[-1] if freezers else None
+    return next(reversed(_freezers()), None)
 
 
 def _travellers() -> list[Any]:
@@ -228,5 +227,4 @@ def _travellers() -> list[Any]:
 
 
 def _time_machine_traveller() -> Any:  # noqa: ANN401 - a class of time-machine
-    travellers = _travellers()
-    return travellers[-1] if travellers else None
+    return next(reversed(_travellers()), None)

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias, cast
 
 from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
@@ -94,14 +94,11 @@ Call: TypeAlias = "QueueCall | ServiceCall | str"
 """A call to a queue or to a service, or what the code under test has passed to `point`."""
 
 
-class Point:
+class Point(NamedTuple):
     """One call of an actor."""
 
-    __slots__ = ("actor", "call")
-
-    def __init__(self, actor: Actor, call: Call) -> None:
-        self.actor = actor
-        self.call = call
+    actor: Actor
+    call: Call
 
     @property
     def is_of_queue(self) -> bool:
@@ -158,7 +155,8 @@ class Trial:
                 _trials.append(self)
                 stack.callback(_trials.remove, self)
                 if emulator_of_sdk() is emulator:
-                    from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - is loaded
+                    # Loads what `loaded_rpcs` returns, too.
+                    from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - the SDK is loaded
 
                     if services:
                         stack.enter_context(intercepted(self.at_point))
@@ -187,7 +185,7 @@ class Trial:
         """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""
         if _inside.get():
             return call_next()
-        actor = _actor.get() or _clients.get(_port_of_client())
+        actor = _actor.get() or _clients.get(getattr(current_caller(), "port", None))
         if actor is not None:
             actor.check_alive()
         run = self.running
@@ -283,11 +281,6 @@ def _has_ended(thread_or_future: object) -> None:
         for threads, _ in _left:
             threads.discard(thread_or_future)
         _close_left()
-
-
-def _port_of_client() -> str | None:
-    caller = current_caller()
-    return None if caller is None else caller.port
 
 
 def _follow(patches: Patches) -> None:
