@@ -80,4 +80,7 @@ EXCEPTIONS = {
 )
 def test_each_name_of_an_area_is_listed(area: str, names: set[str]) -> None:
     """What the code has, and what is known to be missing, is what the table lists."""
-    assert items(area) == names
+    assert items(area) == names, (
+        f"docs/fidelity.csv has no row of {area} for {names - items(area)}, or one too many for "
+        f"{items(area) - names}; then run python docs/fidelity.py"
+    )

@@ -96,7 +96,8 @@ def test_the_documentation_has_the_same_table() -> None:
         message = f"`{field.message}`" if field.message else "none"
         assert f"| `{field.key}` | {message} | {field.meaning} | {field.source} |" in page
     for key, (text, source) in lost.items():
-        assert re.search(rf"\| `{key}`.* \| none \| {re.escape(text)} \| {source} \|", page)
+        row = rf"\| `{key}`.* \| none \| {re.escape(text)} \| {source} \|"
+        assert re.search(row, page), f"docs/moving/leave-queues.md has no row for {key}"
 
 
 def test_json_has_the_fields_of_cloud_tasks_with_exact_units() -> None:
