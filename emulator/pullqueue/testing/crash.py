@@ -283,6 +283,8 @@ class _CrashTrial(Trial):
             return
         kinds = " or ".join(mode.value for mode in modes)
         where, advice = f"a {kinds} queue", "add at least one"
+        if QueueMode.PUSH in modes:
+            advice += "; the request of a user can be one"
         if any(queue.mode in modes for queue in full):
             where, advice = "those queues", f'it left tasks in queue "{full[0].name}"'
         elif full:
