@@ -118,3 +118,18 @@ AS 'SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)';
 -- The part of totals and lease counts to which a connection adds.
 CREATE FUNCTION own_part() RETURNS integer LANGUAGE sql STABLE
 AS 'SELECT mod(pg_backend_pid(), 64)';
+
+-- Which server sends the push tasks of a queue, and until when no other one may.
+CREATE TABLE dispatchers (
+    queue text PRIMARY KEY,
+    server text NOT NULL,
+    until_usec bigint NOT NULL
+);
+
+-- The last run of each cron job, by its schedule, target and URL.
+CREATE TABLE cron_runs (
+    job text COLLATE "C" NOT NULL PRIMARY KEY,
+    started_usec bigint NOT NULL,
+    status integer,
+    reason text
+);
