@@ -62,9 +62,7 @@ class HttpSender:
             if connection is None:
                 connection = _connect(address, deadline, self.own_ports)
             self._begin(connection)
-            if is_valid is not None and not is_valid():
-                return PushResponse(None, reason="it is no longer valid")
-            return connection.exchange(request, address, deadline)
+            return connection.exchange(request, address, deadline, is_valid)
         except TimeoutError:
             reason = request.late
         except ConnectionRefusedError:
@@ -136,7 +134,13 @@ class _Connection:
         self._socket = opened
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
 
-    def exchange(self, request: PushRequest, address: SplitUrl, deadline: float) -> PushResponse:
+    def exchange(
+        self,
+        request: PushRequest,
+        address: SplitUrl,
+        deadline: float,
+        is_valid: Callable[[], bool] | None,
+    ) -> PushResponse:
         """Send a request and return the response.
 
         Raises:
@@ -150,10 +154,13 @@ class _Connection:
             headers=[(name.encode(), value.strip().encode()) for name, value in headers.items()],
         )
         parts = [head, h11.Data(request.body), h11.EndOfMessage()]
+        data = b"".join(self._http.send(part) or b"" for part in parts)
+        self._socket.settimeout(_left(deadline))
+        if is_valid is not None and not is_valid():
+            return PushResponse(None, reason="it is no longer valid")
         # A server may respond, and close the connection, before it has read the body.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.settimeout(_left(deadline))
-            self._socket.sendall(b"".join(self._http.send(part) or b"" for part in parts))
+            self._socket.sendall(data)
         events = self._events(deadline)
         response = next(event for event in events if isinstance(event, h11.Response))
         body, read = b"", 0
