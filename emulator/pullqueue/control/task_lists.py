@@ -31,6 +31,7 @@ from pullqueue.control.models import (
 from pullqueue.control.operations import operation
 from pullqueue.control.since import SINCE_FORMS, parse_since
 from pullqueue.control.state import ServerState
+from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue, walk
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
@@ -41,6 +42,8 @@ _SEARCHED_TASKS = 100_000
 """How many tasks are read to search, sort or count them."""
 _GROUPED_TASKS = 5_000
 """How many failed tasks of a queue in one state are read to group them."""
+_MAX_DUE_TASKS = 20_000
+"""How many tasks that became due since the first failure are read to find those that failed."""
 _MAX_GROUPS = 100
 """How many groups of failures are returned: those with the most tasks."""
 _KEYS: Mapping[str, Callable[[Task], Any]] = {
@@ -135,7 +138,8 @@ class FailureQuery(Model):
         Maybe[FailedState],
         Meta(
             description="Only exhausted tasks, or those that will be sent again. Of the latter the "
-            "first 5,000 of a queue are read, among its first 100,000 tasks."
+            "first 5,000 of a queue are read; of those that are due again, those that are among "
+            "the first 20,000 tasks that became due since one failed."
         ),
     ] = UNSET
     since: Annotated[
@@ -264,9 +268,16 @@ def _failures(state: ServerState, query: FailureQuery) -> dict[_Failure, list[Ta
 
 def _failed_tasks(queue: Queue) -> Iterator[Task]:
     """Yield tasks that failed and will be sent again: once they are due, or the rate permits."""
-    states = (TaskState.RETRYING, TaskState.AVAILABLE) if queue.is_push else ()
-    tasks = chain.from_iterable(walk(queue, page=_PAGE, state=state) for state in states)
-    return (task for task in islice(tasks, _SEARCHED_TASKS) if task.attempts.status is not None)
+    if not queue.is_push:
+        return iter(())
+    # Those that are due again are behind all that were never sent: SQLite reads 45,000 a second.
+    flow = queue.flow(since_usec=0).items()
+    failed_usec = min(
+        (usec for usec, kinds in flow if EventKind.ATTEMPT_FAILED in kinds), default=0
+    )
+    due = walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=(failed_usec - 1, 0))
+    tasks = chain(walk(queue, page=_PAGE, state=TaskState.RETRYING), islice(due, _MAX_DUE_TASKS))
+    return (task for task in tasks if task.attempts.status is not None)
 
 
 def _failure_of(task: Task, state: FailedState) -> _Failure:

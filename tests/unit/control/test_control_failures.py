@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from control_client import ControlClient
 
-from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
@@ -72,6 +73,24 @@ def test_failed_tasks_that_are_due_again_are_counted(
         groups = ControlClient(server).get("/failures?state=retrying").body["failures"]
 
     assert [(each["latest"], each["tasks"]) for each in groups] == [("later", 1)]
+
+
+def test_a_failed_task_is_found_behind_all_that_were_never_sent(
+    emulator: Emulator, clock: ManualClock
+) -> None:
+    queue = emulator.queue("again")
+    emulator.reset()
+    for _ in range(201):
+        queue.add_many([NewTask()] * 100)
+    clock.advance(3600)
+    queue.add(name="new", request=HttpRequest("/500"))
+    task = start_attempt(queue, queue.get_task("new"), lease_seconds=60, attempts=AttemptRecord())
+    record = AttemptRecord(1, status=500, ended_usec=queue.now_usec())
+    finish_attempt(queue, task, attempts=record, backoff_seconds=0)
+    with Server(emulator) as server:
+        groups = ControlClient(server).get("/failures?queue=again").body["failures"]
+
+    assert [(each["latest"], each["tasks"]) for each in groups] == [("new", 1)]
 
 
 def test_failures_before_a_time_are_left_out(emulator: Emulator, clock: ManualClock) -> None:
