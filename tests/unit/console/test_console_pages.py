@@ -577,4 +577,5 @@ def test_the_tasks_of_a_worker_are_a_click_away(console: ConsoleClient) -> None:
     assert "1 h left" in page
     assert 'title="packer/1"' in page
     assert "No task matches" in console.page("/tasks?client=other")
+    assert 'id="figure-leased" href="/console/tasks?state=leased"' in console.page("/")
     assert 'id="task-pull-a"' in console.page("/tasks?state=leased")
