@@ -570,7 +570,7 @@ def test_the_keys_alone_lead_to_a_purged_queue(site: Site, emulator: Emulator) -
     keys = ActionChains(site.browser)
     keys.send_keys(Keys.TAB).perform()
     assert site.browser.switch_to.active_element.text == "Skip to the content"
-    for _ in range(30):
+    for _ in range(60):
         keys = ActionChains(site.browser)
         if site.browser.switch_to.active_element.text == "pull":
             break
