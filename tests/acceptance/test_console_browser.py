@@ -563,6 +563,19 @@ def test_a_dialog_with_a_file(
     assert [task.name for task in queue.list_tasks()] == ["kept"]
 
 
+def tab_to(text: str, site: Site) -> None:
+    """Move the focus, which is always seen, to what has a text."""
+    for _ in range(100):
+        if site.browser.switch_to.active_element.text == text:
+            return
+        ActionChains(site.browser).send_keys(Keys.TAB).perform()
+        outline = evaluate(
+            site.browser, "return getComputedStyle(document.activeElement).outlineStyle"
+        )
+        assert outline != "none"
+    raise AssertionError(f"no key leads to {text}")
+
+
 def test_the_keys_alone_lead_to_a_purged_queue(site: Site, emulator: Emulator) -> None:
     """From the list of queues; focus is always seen."""
     emulator.queue("pull").add(name="a")
@@ -570,22 +583,10 @@ def test_the_keys_alone_lead_to_a_purged_queue(site: Site, emulator: Emulator) -
     keys = ActionChains(site.browser)
     keys.send_keys(Keys.TAB).perform()
     assert site.browser.switch_to.active_element.text == "Skip to the content"
-    for _ in range(60):
-        keys = ActionChains(site.browser)
-        if site.browser.switch_to.active_element.text == "pull":
-            break
-        keys.send_keys(Keys.TAB).perform()
+    tab_to("pull", site)
     ActionChains(site.browser).send_keys(Keys.ENTER).perform()
     site.wait_for("Scheduled")
-    for _ in range(40):
-        focused = site.browser.switch_to.active_element
-        if focused.text == "Purge…":
-            break
-        ActionChains(site.browser).send_keys(Keys.TAB).perform()
-        outline = evaluate(
-            site.browser, "return getComputedStyle(document.activeElement).outlineStyle"
-        )
-        assert outline != "none"
+    tab_to("Purge…", site)
     ActionChains(site.browser).send_keys(Keys.ENTER).perform()
     site.wait_for("Purge pull?", "#dialog")
     assert site.browser.switch_to.active_element.text == "Cancel"  # Enter alone deletes nothing
