@@ -74,7 +74,7 @@ class ModelTask:
     eta: int
     arrival: int
     leases: int = 0
-    finished: int = 0
+    attempts: AttemptRecord = AttemptRecord()
 
     @property
     def size(self) -> int:
@@ -87,7 +87,11 @@ class ModelTask:
             return "scheduled"
         if self.queue != PUSH:
             return "leased"
-        return "running" if self.leases > self.finished else "retrying"
+        return "running" if self.is_running else "retrying"
+
+    @property
+    def is_running(self) -> bool:
+        return self.leases > self.attempts.finished
 
 
 class EngineMachine(RuleBasedStateMachine):
@@ -243,12 +247,12 @@ class EngineMachine(RuleBasedStateMachine):
         """Return a push task as the engine has it, having seen that it is the model's."""
         stored = self.emulator.queue(PUSH).get_task(task.name)
         assert (stored.request, stored.retry_count) == (REQUEST, task.leases)
-        assert stored.attempts == AttemptRecord(finished=task.finished)
+        assert stored.attempts == task.attempts
         return stored
 
     def draw_push_task(self, data: st.DataObject, *, running: bool) -> ModelTask:
         """Choose a push task whose attempt has not ended, or another one."""
-        found = [t for t in self.tasks if t.queue == PUSH and (t.leases > t.finished) == running]
+        found = [t for t in self.tasks if t.queue == PUSH and t.is_running == running]
         assume(found)
         return data.draw(st.sampled_from(found))
 
@@ -256,12 +260,11 @@ class EngineMachine(RuleBasedStateMachine):
     def start(self, data: st.DataObject, lease_seconds: int, *, running: bool) -> None:
         """An attempt starts, of a task that is due or not, or after a crash."""
         task = self.draw_push_task(data, running=running)
-        attempts = AttemptRecord(finished=task.finished)
         started = start_attempt(
             self.emulator.queue(PUSH),
             self.attempt(task),
             lease_seconds=lease_seconds,
-            attempts=attempts,
+            attempts=task.attempts,
         )
         task.leases += 1
         task.eta = self.now + lease_seconds
@@ -285,7 +288,7 @@ class EngineMachine(RuleBasedStateMachine):
             attempts=attempts,
             backoff_seconds=lease_seconds if retries else None,
         )
-        task.finished = task.leases
+        task.attempts = attempts
         task.eta = self.now + lease_seconds
         if status == 200 or not retries:
             self.add_tombstone(task, self.now)
