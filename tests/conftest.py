@@ -43,6 +43,12 @@ settings.register_profile(
 settings.load_profile("pullqueue")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are processors: many tests wait for programs they drive."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put slow tests first, which pytest-randomly has shuffled; set no time limit for long ones."""
     # So that several workers end together.

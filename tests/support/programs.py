@@ -108,4 +108,5 @@ def pip_install(*arguments: str) -> None:
         if find_spec("pip")
         else [program("uv", package="pipx"), "pip"]
     )
-    subprocess.run([*pip, "install", "--quiet", *arguments], check=True, timeout=300)
+    options = ("--quiet", "--no-compile")  # most modules are never imported
+    subprocess.run([*pip, "install", *options, *arguments], check=True, timeout=300)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
@@ -74,7 +74,7 @@ class ModelTask:
     eta: int
     arrival: int
     leases: int = 0
-    attempts: AttemptRecord = AttemptRecord()
+    attempts: AttemptRecord = field(default_factory=AttemptRecord)
 
     @property
     def size(self) -> int:
