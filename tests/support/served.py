@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import randbelow
 from threading import Event
 from typing import Any
 from unittest.mock import patch
@@ -27,9 +28,11 @@ GRPC_WORDS = "gRPC listening on "
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """Return a port that nothing listens on, and that the system chooses for no program."""
+    while True:
+        port = randbelow(20_000) + 10_000  # Linux chooses from 32,768 on
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pullqueue.cloudtasks.servicer import Servicer
     from pullqueue.control.state import ServerState
 
-_VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_VERBS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _SYSTEM_PARAMETERS: Final = frozenset(
     {"access_token", "alt", "callback", "fields", "key", "oauth_token", "prettyPrint"}
     | {"quotaUser", "uploadType", "upload_protocol"}
@@ -122,31 +122,22 @@ def blueprint() -> Blueprint:
 
 
 def _add_routes(routes: Blueprint, version: Version) -> None:
+    prefix = f"/{version.name}"
     for method in version.methods:
         view, endpoint = _view(method), f"{version.name} {method.name}"
-        for prefix in _prefixes(method):
-            routes.add_url_rule(f"{prefix}/{method.path}", endpoint, view, methods=[method.verb])
+        rules, verbs = [f"{each}/{method.path}" for each in _prefixes(method)], [method.verb]
         if method.name == BUFFER_TASK:
-            _add_buffer_routes(routes, method)
-    prefix = f"/{version.name}"
+            # Any request becomes a task with its verb. gcloud sends `/:buffer` without a task id.
+            suffixes = ("/<task_id>:buffer", "/:buffer", ":buffer")
+            rules, verbs = [f"{prefix}/{method.resource}/tasks{each}" for each in suffixes], _VERBS
+        for rule in rules:
+            routes.add_url_rule(rule, endpoint, view, methods=verbs)
     for name, verb, path in version.unimplemented:
         endpoint = f"{version.name} {name}".replace(".", " ")
         routes.add_url_rule(f"{prefix}/{path}", endpoint, _unimplemented, methods=[verb])
     unknown, endpoint = partial(_unknown, version), f"{version.name} unknown"
     for rule in ("", "/", "/<path:path>"):
         routes.add_url_rule(f"{prefix}{rule}", endpoint, unknown, methods=_VERBS)
-
-
-def _add_buffer_routes(routes: Blueprint, method: Method) -> None:
-    """Add the other paths of BufferTask: any request to them becomes a task with its verb."""
-    for verb in _VERBS:
-        view = _view(method._replace(verb=verb))
-        # gcloud sends the second where no id is given.
-        for number, suffix in enumerate(("/<task_id>:buffer", "/:buffer", ":buffer")):
-            rule = f"/{method.version}/{method.resource}/tasks{suffix}"
-            endpoint = f"{method.version} {method.name} {verb} {number}"
-            if (verb, number) != (method.verb, 0):
-                routes.add_url_rule(rule, endpoint, view, methods=[verb])
 
 
 def _prefixes(method: Method) -> tuple[str, ...]:
@@ -172,7 +163,9 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
         if g.caller:
             amend_origin(client=g.caller)
         name = pattern.format(**parts)
+        called = method
         if method.name == BUFFER_TASK:
+            called = method._replace(verb=request.method)
             message = _buffered(method, name, parts.get("task_id", ""))
         else:
             message = _message(method, name)
@@ -182,7 +175,7 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
             firebase.set_url(message, parts)
         # Before the call: one that is refused changes nothing.
         numbers, mask = _numbers_for_enums(), _response_mask(method)
-        response = service.call(method, message, caller=g.caller)
+        response = service.call(called, message, caller=g.caller)
         body = fields.apply_mask(_as_json(response, numbers=numbers), mask)
         return _json(firebase.response(body) if of_firebase else body, 200)
 
