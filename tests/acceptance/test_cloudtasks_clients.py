@@ -67,8 +67,10 @@ def test_a_batch_of_ruby(served: Served) -> None:
     assert json.loads(done.stdout) == {"created": ["red", "blue"], "errors": [404]}
 
 
-AIO_PACKAGES = ("gcloud-aio-taskqueue==2.0.0", "gcloud-aio-auth==2.2.0", "backoff==1.11.1")
-AIO_NEEDS = ("aiohttp>=3.9,<4", "chardet", "setuptools<81")
+AIO_PACKAGES = (
+    *("gcloud-aio-taskqueue==2.0.0", "gcloud-aio-auth==2.2.0"),
+    *("backoff==1.11.1", "chardet", "setuptools<81"),
+)
 AIO_WORKER = """
 import asyncio, base64, json, site, sys
 folder, url = sys.argv[1:]
@@ -105,10 +107,8 @@ asyncio.run(live())
 
 def test_gcloud_aio_works_though_its_root_is_a_constant(served: Served, tmp_path: Path) -> None:
     """A third party's client, in a folder of its own."""
-    target = ("--target", str(tmp_path))
     # It pins ancient versions of what signs tokens, which none of this needs.
-    pip_install(*target, "--no-deps", *AIO_PACKAGES)
-    pip_install(*target, *AIO_NEEDS)
+    pip_install("--target", str(tmp_path), "--no-deps", *AIO_PACKAGES)
     run = completed([sys.executable, "-W", "ignore", "-c", AIO_WORKER, str(tmp_path), served.url])
     assert run.returncode == 0, run.stderr
     one, two, held, acknowledged, full, count, deleted, empty = json.loads(run.stdout)
