@@ -13,6 +13,7 @@ import click
 
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
+from pullqueue.config import loads
 from pullqueue.config.project import work_tree
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError
@@ -122,13 +123,12 @@ def plan(
 def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> FilePlan:
     """Return the plan of a file, or what is wrong in it."""
     from pullqueue.config.files import read_project_file  # noqa: PLC0415 - only a run needs it
-    from pullqueue.config.loading import load_content  # noqa: PLC0415 - the same
     from pullqueue.lint.plan import make_plan  # noqa: PLC0415 - the same
     from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - the same
 
     report = FilePlan(_in_repository(name), escaped(compared))
     try:
-        config = load_content(read_project_file(name), file=name, profile="gcloud")
+        config = loads(read_project_file(name), file=name)
     except InvalidQueueConfigError as error:
         return report._replace(problems=error.problems)
     return report._replace(plan=make_plan(config, states))
@@ -136,8 +136,7 @@ def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> Fi
 
 def _plan_against(name: str, earlier: Earlier, compared: str) -> FilePlan:
     """Return the plan of a file against its earlier version, or why there is none."""
-    from pullqueue.config.loading import load_content  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.plan import deployed_queues  # noqa: PLC0415 - the same
+    from pullqueue.lint.plan import deployed_queues  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - the same
 
     data = earlier.content(Path(name))
@@ -149,7 +148,7 @@ def _plan_against(name: str, earlier: Earlier, compared: str) -> FilePlan:
         say(f'pullqueue: "{name}" is not in "{compared}": everything is new', err=True)
         return report
     try:
-        before = load_content(data, file=f"{compared}:{name}", profile="gcloud")
+        before = loads(data, file=f"{compared}:{name}")
     except InvalidQueueConfigError:
         if not earlier.is_revision:
             raise

@@ -56,9 +56,8 @@ class Source:
 
     def line_text(self, line: int) -> str:
         """Return a line (from 1) without its line break."""
-        start = self.line_starts[line - 1]
-        match = _LINE_BREAK.search(self.text, start)
-        return self.text[start : match.start() if match else len(self.text)]
+        start, end = self.line_span(self.line_starts[line - 1])
+        return self.text[start:end].rstrip("\r\n")
 
     def line_span(self, offset: int) -> Place:
         """Return the range of the whole line around an offset, its line break included."""

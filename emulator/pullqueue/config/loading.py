@@ -22,11 +22,6 @@ from pullqueue.config.view import Entry, QueueNode, Section, View
 from pullqueue.errors import InvalidQueueConfigError
 
 
-def load_content(text: str | bytes, *, file: str, profile: str) -> QueueConfig:
-    """Return the configuration in a file's content; it raises what `load_view` raises."""
-    return build_config(load_view(text, file=file, profile=profile))
-
-
 def load_view(text: str | bytes, *, file: str, profile: str) -> View:
     """Return the tree of a file that can be loaded.
 

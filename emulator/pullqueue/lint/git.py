@@ -17,6 +17,7 @@ from pullqueue.config.files import read_project_file
 from pullqueue.config.project import work_tree
 from pullqueue.config.settings import Settings
 from pullqueue.lint.errors import InvalidOptionError
+from pullqueue.lint.search import absolute
 from pullqueue.text import escaped
 
 
@@ -74,7 +75,7 @@ class Earlier:
         """
         if not self._tree:
             return read_project_file(self._file)
-        place = path.parent.resolve() / path.name
+        place = absolute(path)
         if not place.is_relative_to(self._root) or "\n" in str(place):
             return b""
         name = b"%b:%b\n" % (self._tree, os.fsencode(place.relative_to(self._root).as_posix()))

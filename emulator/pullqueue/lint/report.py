@@ -13,6 +13,7 @@ from pullqueue.config.document import Path as KeyPath
 from pullqueue.config.document import Source, path_text
 from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.settings import Settings
+from pullqueue.lint.search import absolute
 from pullqueue.text import escaped
 
 
@@ -48,8 +49,7 @@ class FileReport(NamedTuple):
 
     def relative_to(self, root: Path) -> FileReport:
         """Return the report with the file's path relative to a folder, if it is in that folder."""
-        path = Path(self.file)
-        place = path.parent.resolve() / path.name
+        place = absolute(Path(self.file))
         if not place.is_relative_to(root):
             return self
         name = place.relative_to(root).as_posix()
