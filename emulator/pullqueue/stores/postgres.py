@@ -36,7 +36,6 @@ from pullqueue.stores.rows import (
     encode,
     encode_tag,
     lists_of_new_tasks,
-    sql_of_tasks,
 )
 from pullqueue.stores.session import DeadlockError, Session, Target, retried
 from pullqueue.stores.sql import SqlStore
@@ -48,9 +47,7 @@ _CLAIM_USEC = 10 * USEC_PER_SECOND
 _CLAIM_TRUSTED_SECONDS = 2.0
 """How long a process relies on its claim, by the machine's time, before it asks again."""
 
-_SQL = {
-    name: text.encode() for name, text in statements("postgres.sql", sql_of_tasks("%s")).items()
-}
+_SQL = {name: text.encode() for name, text in statements("postgres").items()}
 
 
 class PostgresSession(Session):

@@ -9,10 +9,12 @@
 -- `stores/rows.py` has the columns of a task, `{task}`, and the fragments made of them; `request` and
 -- `attempts` are NULL in a pull task.
 
--- fragment: waiting_state
--- The state of a task whose eta is in the future; `finished` is NULL in a pull task.
-CASE WHEN retry_count = 0 THEN 'scheduled' WHEN finished IS NULL THEN 'leased'
-        WHEN retry_count > finished THEN 'running' ELSE 'retrying' END
+-- fragment: no_bytes
+''
+
+-- fragment: is_listed
+-- Whether a name is one of `names`.
+name = ANY(%(names)s)
 
 -- fragment: now
 now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec)
@@ -22,13 +24,6 @@ now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec
 
 -- fragment: not_exhausted
 (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
-
--- fragment: tombstone
--- What makes a tombstone of a task; the time from which on its name is in use follows.
-payload = '', tag = '', request = NULL, attempts = NULL, finished = NULL, eta_usec = NULL,
-    ends_usec = NULL, free_usec = coalesce((
-        SELECT tombstone_usec FROM retentions WHERE retentions.queue = tasks.queue),
-        %(tombstone_usec)s) +
 
 -- fragment: add_to_totals
 ON CONFLICT (queue, part) DO UPDATE SET
@@ -88,16 +83,6 @@ recorded AS (
 )
 SELECT DISTINCT queue FROM due
 
--- name: trim_exhausted
--- Delete the oldest exhausted tasks that are too many, or too large together.
-DELETE FROM exhausted WHERE queue = %(queue)s AND id <= (
-    SELECT max(id) FROM (
-        SELECT id, row_number() OVER latest AS number,
-            sum(octet_length(payload)) OVER latest AS total
-        FROM exhausted WHERE queue = %(queue)s WINDOW latest AS (ORDER BY id DESC)
-    ) AS counted
-    WHERE number > %(kept)s OR total > %(payload_bytes)s)
-
 -- name: find_queue
 -- A row if there is a queue.
 SELECT 1 WHERE {queue_exists}
@@ -135,12 +120,6 @@ counted AS (
     {add_to_totals}
 )
 SELECT eta_usec, sequence, name, enqueued_usec FROM stored
-
--- name: names_in_use
--- The names of a list that are in use, and whether each is that of a tombstone.
-SELECT name, eta_usec IS NULL FROM tasks
-WHERE queue = %(queue)s AND name = ANY(%(names)s)
-    AND (eta_usec IS NOT NULL OR free_usec > %(now_usec)s)
 
 -- fragment: begin_lease
 -- The time of a lease, if it is permitted. A call waits for the row of `lease_calls` until the call
@@ -249,9 +228,6 @@ UPDATE tasks SET ends_usec = %(now_usec)s WHERE sequence = ANY(ARRAY(
             SELECT tag FROM tasks WHERE queue = %(queue)s AND eta_usec <= %(now_usec)s
             ORDER BY eta_usec, sequence LIMIT 1))
     ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED))
-
--- name: count_leased
-INSERT INTO leased (queue, second, part, tasks) VALUES (%(queue)s, %(second)s, 0, %(tasks)s)
 
 -- name: modify_lease
 WITH {now},
@@ -382,62 +358,11 @@ counted AS (
 )
 SELECT count(*) FROM deleted
 
--- name: remove_exhausted
-DELETE FROM exhausted WHERE queue = %(queue)s AND name = ANY(%(names)s)
-
--- name: drop_exhausted_payloads
-UPDATE exhausted SET payload = '' WHERE queue = %(queue)s
-
--- name: free_names
-DELETE FROM tasks WHERE queue = %(queue)s AND name = ANY(%(names)s) AND eta_usec IS NULL
-
--- name: free_all_names
--- What is appended to the name keeps the planner from reading all tasks of the queue.
-DELETE FROM tasks WHERE queue || '' = %(queue)s AND free_usec IS NOT NULL
-
--- name: recorded_events
--- How many events of a queue are recorded.
-SELECT coalesce(sum(size), 0) FROM events WHERE queue = %(queue)s
-
--- name: trim_events
--- Delete the oldest operations that have at least `excess` events; the latest operation stays.
-DELETE FROM events WHERE queue = %(queue)s AND id <= (
-    SELECT max(id) FROM (
-        SELECT id, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS before
-        FROM events WHERE queue = %(queue)s ORDER BY id LIMIT %(rows)s
-    ) AS oldest
-    WHERE before < %(excess)s)
-AND id < (SELECT max(id) FROM events WHERE queue = %(queue)s)
-
--- name: trim_leased
-DELETE FROM leased WHERE queue = %(queue)s AND second <= %(second)s
-
--- name: trim_tombstones
-DELETE FROM tasks WHERE free_usec <= (
-    SELECT max(free_usec) FROM (
-        SELECT free_usec FROM tasks WHERE free_usec <= %(now_usec)s
-        ORDER BY free_usec LIMIT %(rows)s
-    ) AS oldest)
-
--- name: check
--- Store a task as an add does, but as a tombstone that has expired: no other statement reads it.
-INSERT INTO tasks (queue, name, payload, tag, retry_count, enqueued_usec, stored_bytes, free_usec)
-VALUES ('', %(name)s, %(payload)s, '', 0, 0, 0, %(free_usec)s)
-
 -- name: remove_checks
 -- Delete those before that no other server deletes at the same time.
 DELETE FROM tasks WHERE sequence IN (
     SELECT sequence FROM tasks WHERE free_usec = %(free_usec)s AND name != %(name)s
     FOR UPDATE SKIP LOCKED)
-
--- name: retention
-SELECT leases, age_usec, lifetime_usec, tombstone_usec FROM retentions WHERE queue = %(queue)s
-
--- name: set_retention
-INSERT INTO retentions (queue, leases, age_usec, lifetime_usec, tombstone_usec)
-VALUES (%(queue)s, %(leases)s, %(age_usec)s, %(lifetime_usec)s, %(tombstone_usec)s)
-ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.age_usec,
-    lifetime_usec = excluded.lifetime_usec, tombstone_usec = excluded.tombstone_usec
 
 -- name: apply_retention
 UPDATE tasks SET ends_usec = least(enqueued_usec + %(lifetime_usec)s::bigint,
@@ -446,35 +371,6 @@ UPDATE tasks SET ends_usec = least(enqueued_usec + %(lifetime_usec)s::bigint,
 WHERE queue = %(queue)s AND eta_usec IS NOT NULL
     AND (ends_usec IS NOT NULL OR %(lifetime_usec)s::bigint IS NOT NULL
         OR (retry_count > 0 AND retry_count >= %(leases)s::bigint))
-
--- name: queue_records
-SELECT queue, paused, purged_usec, deleted_usec, settings FROM queues
-
--- name: change_queue_record
--- NULL leaves a part as it is.
-INSERT INTO queues (queue, paused, purged_usec, settings)
-VALUES (%(queue)s, coalesce(%(paused)s::boolean, false), %(purged_usec)s::bigint,
-    %(settings)s::text)
-ON CONFLICT (queue) DO UPDATE SET paused = coalesce(%(paused)s::boolean, queues.paused),
-    purged_usec = coalesce(excluded.purged_usec, queues.purged_usec),
-    settings = coalesce(excluded.settings, queues.settings)
-
--- name: create_queue
--- Where several servers create a queue at once, one of them inserts or changes the record.
-INSERT INTO queues (queue, paused, settings) VALUES (%(queue)s, false, %(settings)s)
-ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, purged_usec = NULL, deleted_usec = NULL,
-    settings = excluded.settings
-WHERE queues.settings IS NULL AND coalesce(queues.deleted_usec <= %(last_deleted_usec)s, true)
-
--- name: set_queue_record
--- Replace the record, also one that another transaction inserts at the same time.
-INSERT INTO queues (queue, paused, purged_usec, deleted_usec, settings)
-VALUES (%(queue)s, %(paused)s, %(purged_usec)s, %(deleted_usec)s, %(settings)s)
-ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, purged_usec = excluded.purged_usec,
-    deleted_usec = excluded.deleted_usec, settings = excluded.settings
-
--- name: drop_queue_record
-DELETE FROM queues WHERE queue = %(queue)s
 
 -- name: drop_queue
 -- Delete everything of a queue but its record.
@@ -485,16 +381,6 @@ no_retentions AS (DELETE FROM retentions WHERE queue = %(queue)s),
 no_totals AS (DELETE FROM totals WHERE queue = %(queue)s),
 no_lease_calls AS (DELETE FROM lease_calls WHERE queue = %(queue)s)
 DELETE FROM tasks WHERE queue = %(queue)s
-
--- name: get
-SELECT {task} FROM tasks WHERE queue = %(queue)s AND name = %(name)s
-    AND (eta_usec IS NOT NULL OR free_usec > %(now_usec)s)
-
--- name: list
-SELECT {task} FROM tasks WHERE queue = %(queue)s AND eta_usec BETWEEN %(first_usec)s AND %(last_usec)s
-    AND (%(state)s::text IS NULL OR %(state)s::text = {waiting_state})
-    AND (eta_usec, sequence) > (%(after_usec)s, %(after_sequence)s)
-ORDER BY eta_usec, sequence LIMIT %(rows)s
 
 -- name: list_by_tag
 SELECT {task} FROM tasks WHERE queue || '' = %(queue)s AND tag = %(tag)b
@@ -512,98 +398,12 @@ GROUP BY tag ORDER BY count(*) DESC, tag LIMIT %(rows)s
 SELECT queue, sum(tasks), sum(bytes) FROM totals
 WHERE queue = coalesce(%(queue)s::text, queue) GROUP BY queue
 
--- name: future
--- How many tasks have an eta in the future: all, and those of each state.
-SELECT count(*), count(*) FILTER (WHERE retry_count = 0),
-    count(*) FILTER (WHERE retry_count > 0 AND finished IS NULL),
-    count(*) FILTER (WHERE retry_count > finished),
-    count(*) FILTER (WHERE retry_count BETWEEN 1 AND finished)
-FROM tasks WHERE queue = %(queue)s AND eta_usec > %(now_usec)s
-
--- name: first_eta
-SELECT eta_usec FROM tasks WHERE queue = %(queue)s AND eta_usec IS NOT NULL
-ORDER BY eta_usec LIMIT 1
-
--- name: leased_since
-SELECT coalesce(sum(CASE WHEN second > %(minute)s THEN tasks ELSE 0 END), 0),
-    coalesce(sum(tasks), 0)
-FROM leased WHERE queue = %(queue)s AND second > %(hour)s
-
--- name: next_eta
-SELECT eta_usec FROM tasks WHERE queue = %(queue)s AND eta_usec > %(now_usec)s
-ORDER BY eta_usec LIMIT 1
-
--- name: next_end
-SELECT min(ends_usec) FROM tasks WHERE queue || '' = %(queue)s AND ends_usec IS NOT NULL
-
--- name: last_lease_end
-SELECT eta_usec FROM tasks
-WHERE queue = %(queue)s AND eta_usec > %(now_usec)s AND retry_count > coalesce(finished, 0)
-ORDER BY eta_usec DESC LIMIT 1
-
--- name: count_exhausted
--- How many tasks are kept.
-SELECT count(*) FROM exhausted WHERE queue = %(queue)s
-
--- name: exhausted
-SELECT {task} FROM exhausted WHERE queue = %(queue)s ORDER BY id
-
--- name: events
-SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
-WHERE queue = %(queue)s ORDER BY id
-
--- name: leases
--- The operations that lease tasks or renew leases, the latest first.
-SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
-WHERE queue = %(queue)s AND kind IN ('leased', 'extended') ORDER BY id DESC
-
--- name: last_attempts
--- When attempts started and ended, the latest first.
-SELECT usec, kind, status FROM events WHERE queue = %(queue)s
-    AND kind IN ('attempt started', 'attempt succeeded', 'attempt failed')
-ORDER BY id DESC LIMIT %(rows)s
-
--- name: cron_runs
-SELECT job, started_usec, status, reason FROM cron_runs
-
--- name: record_cron_run
-INSERT INTO cron_runs (job, started_usec, status, reason) VALUES (%(job)s, %(started_usec)s, %(status)s, %(reason)s)
-ON CONFLICT (job) DO UPDATE SET started_usec = excluded.started_usec, status = excluded.status,
-    reason = excluded.reason
-
 -- name: etas_of_leases
 -- The etas at which leases end, each with the names of the tasks that have it; those never leased
 -- can be among them.
 SELECT eta_usec, string_agg(name, ',') FROM tasks WHERE queue = %(queue)s AND eta_usec IN (
     SELECT until_usec FROM events WHERE queue = %(queue)s AND kind IN ('leased', 'extended'))
 GROUP BY eta_usec
-
--- name: lease_steps
--- What happened to leases, the latest first.
-SELECT usec, kind, names, origin FROM events
-WHERE queue = %(queue)s AND kind IN ('leased', 'extended', 'released') ORDER BY id DESC
-
--- name: count_events
--- How many events of each kind there were after a time.
-SELECT kind, sum(size) FROM events WHERE queue = %(queue)s AND usec > %(since_usec)s GROUP BY kind
-
--- name: flow
--- How many events of each kind there were in each minute from a time on.
-SELECT kind, usec / %(minute_usec)s::bigint, sum(size) FROM events WHERE queue = %(queue)s AND usec >= %(first_usec)s GROUP BY 1, 2
-
--- name: all_tasks
-SELECT {task} FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence
-
--- name: all_exhausted
-SELECT {task} FROM exhausted ORDER BY id
-
--- name: all_tombstones
-SELECT queue, name, free_usec FROM tasks WHERE free_usec > %(now_usec)s
-ORDER BY free_usec, sequence
-
--- name: all_leased
-SELECT queue, second, sum(tasks) FROM leased WHERE second > %(second)s GROUP BY queue, second
-ORDER BY queue, second
 
 -- name: clear
 -- Delete everything but the retentions, which follow from the configuration.
@@ -614,17 +414,6 @@ no_totals AS (DELETE FROM totals),
 no_lease_calls AS (DELETE FROM lease_calls),
 no_queues AS (DELETE FROM queues)
 DELETE FROM tasks
-
--- name: restore_task
-INSERT INTO tasks ({task}, finished)
-VALUES ({task_values}, %s)
-
--- name: restore_exhausted
-INSERT INTO exhausted ({task}) VALUES ({task_values})
-
--- name: restore_tombstone
-INSERT INTO tasks (queue, name, free_usec, payload, tag, retry_count, enqueued_usec, stored_bytes)
-VALUES (%s, %s, %s, '', '', 0, 0, 0)
 
 -- name: restore_totals
 INSERT INTO totals (queue, part, tasks, bytes)

@@ -85,11 +85,12 @@ def encode(part: object) -> str | None:
 
 
 def sql_of_tasks(placeholder: str) -> Mapping[str, str]:
-    """Return the fragments of SQL that list the columns of tasks, by name."""
+    """Return the fragments of SQL that list the columns of tasks, and the placeholder."""
     names = list(TASK_COLUMNS)
     changed = [name for name in names if name not in ("queue", "name")]
     lists = {name: f"%(new_{name}){'b' if TASK_COLUMNS[name] == 'bytea' else 's'}" for name in _NEW}
     return {
+        "value": placeholder,
         "task": ", ".join(names),
         "task_values": ", ".join([placeholder] * len(names)),
         "task_without_attempts": ", ".join(name for name in names if name != "attempts"),

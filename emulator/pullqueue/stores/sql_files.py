@@ -6,24 +6,36 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
+from pullqueue.stores.rows import sql_of_tasks
+
 _HEAD = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{(\w+)\}")
+_PARAMETER = re.compile(r":(\w+)")
+_SYNTAX = {"sqlite": ("?", r":\1"), "postgres": ("%s", r"%(\1)s")}
+"""How each database writes the place of a value, and that of a named parameter."""
 
 
-def statements(file_name: str, given: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the statements of a file by name; each follows a line `-- name: NAME`.
+def statements(database: str) -> Mapping[str, str]:
+    """Return the statements of a database by name, from its file and from `shared.sql`.
 
-    What several statements share is a fragment: it follows a line `-- fragment: NAME`; statements
-    and later fragments refer to it as `{NAME}`, and to those that are `given` as well.
+    Each follows a line `-- name: NAME`. What several statements share is a fragment: it follows a
+    line `-- fragment: NAME`, and is referred to as `{NAME}`; `sql_of_tasks` makes more of them.
     """
-    text = files("pullqueue.stores").joinpath(file_name).read_text("utf-8")
-    _, *parts = _HEAD.split(text)
-    fragments = dict(given)
+    value, parameter = _SYNTAX[database]
+    folder = files("pullqueue.stores")
+    own = folder.joinpath(f"{database}.sql").read_text("utf-8")
+    shared = folder.joinpath("shared.sql").read_text("utf-8")
+    fragments = dict(sql_of_tasks(value))
     found: dict[str, str] = {}
-    for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        sql = _FRAGMENT.sub(lambda match: fragments[match[1]], _without_comments(body))
-        (found if kind == "name" else fragments)[name] = sql
-    return found
+    for text in (own, _PARAMETER.sub(parameter, shared)):
+        _, *parts = _HEAD.split(text)
+        for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            (found if kind == "name" else fragments)[name] = _without_comments(body)
+
+    def filled(sql: str) -> str:
+        return _FRAGMENT.sub(lambda match: filled(fragments[match[1]]), sql)
+
+    return {name: filled(sql) for name, sql in found.items()}
 
 
 def migrations(database: str) -> list[str]:

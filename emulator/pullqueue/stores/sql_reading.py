@@ -1,6 +1,6 @@
 """What a store in SQL answers: the questions that are the same in every database.
 
-Their statements are in `sqlite.sql` and `postgres.sql`, under the same names.
+Their statements are in `shared.sql`, or in `sqlite.sql` and `postgres.sql` under the same names.
 """
 
 from __future__ import annotations

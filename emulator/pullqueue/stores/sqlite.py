@@ -38,7 +38,6 @@ from pullqueue.stores.rows import (
     encode,
     encode_tag,
     encode_task,
-    sql_of_tasks,
 )
 from pullqueue.stores.session import Session, Target
 from pullqueue.stores.sql import SqlStore
@@ -47,7 +46,7 @@ from pullqueue.stores.sqlite_file import open_file, opening_error
 from pullqueue.tasks import AttemptRecord, NewTask, Task
 from pullqueue.text import format_size
 
-_SQL = statements("sqlite.sql", sql_of_tasks("?"))
+_SQL = statements("sqlite")
 
 
 class SqliteSession(Session):

@@ -13,12 +13,12 @@ from stores import own_schema
 
 from pullqueue import NewTask, stores
 from pullqueue.stores.postgres_pool import Connection, connect, parsed, prepare
-from pullqueue.stores.rows import lists_of_new_tasks, sql_of_tasks
+from pullqueue.stores.rows import lists_of_new_tasks
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
 
-SQLITE = statements("sqlite.sql", sql_of_tasks("?"))
-POSTGRES = statements("postgres.sql", sql_of_tasks("%s"))
+SQLITE = statements("sqlite")
+POSTGRES = statements("postgres")
 WHOLE = {
     *("all_tasks", "all_exhausted", "all_tombstones", "all_leased", "totals", "restore_totals"),
     *("clear", "clear_tasks", "clear_exhausted", "clear_events", "clear_leased", "clear_queues"),
