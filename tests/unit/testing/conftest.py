@@ -43,6 +43,12 @@ def limited(emulator: Emulator) -> Queue:
     return emulator.queue("limited")
 
 
+@pytest.fixture
+def pushed(emulator: Emulator) -> Queue:
+    """The push queue."""
+    return emulator.queue("pushed")
+
+
 MakeModule = Callable[..., ModuleType]
 
 

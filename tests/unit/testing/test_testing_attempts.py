@@ -25,12 +25,6 @@ from pullqueue.testing.describing import describe_payload
 Handler = Callable[[PushRequest], Any]
 
 
-@pytest.fixture
-def pushed(emulator: Emulator) -> Queue:
-    """The push queue."""
-    return emulator.queue("pushed")
-
-
 def ok(_: PushRequest) -> int:
     """Succeed."""
     return 200

@@ -48,12 +48,6 @@ with warnings.catch_warnings():
     from fastapi.testclient import TestClient
 
 
-@pytest.fixture
-def pushed(emulator: Emulator) -> Queue:
-    """A push queue."""
-    return emulator.queue("pushed")
-
-
 class Shop:
     """Charges orders, and then has them shipped by another task."""
 

@@ -23,17 +23,10 @@ class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed
 
 
 @pytest.fixture
-def bed(emulator: Emulator) -> Iterator[Any]:
-    """A testbed with the emulator's queues."""
-    with sdk_testbed(emulator) as bed:
-        yield bed
-
-
-@pytest.fixture
-def pushed(emulator: Emulator, bed: Any) -> Queue:
+def pushed(emulator: Emulator) -> Iterator[Queue]:
     """A push queue, whose app uses the SDK."""
-    assert bed
-    return emulator.queue("pushed")
+    with sdk_testbed(emulator):
+        yield emulator.queue("pushed")
 
 
 class App:

@@ -23,12 +23,6 @@ from pullqueue.testing import (
 )
 
 
-@pytest.fixture
-def pushed(emulator: Emulator) -> Queue:
-    """A push queue."""
-    return emulator.queue("pushed")
-
-
 def work_once(queue: Queue, pushed: Queue) -> int:
     """Turn each pull task into a push task; return how many there were."""
     tasks = queue.lease_tasks(60, 10)

@@ -69,12 +69,6 @@ def ledger(queue: Queue) -> Ledger:
     return Ledger(queue)
 
 
-@pytest.fixture
-def pushed(emulator: Emulator) -> Queue:
-    """A push queue."""
-    return emulator.queue("pushed")
-
-
 def test_a_lease_that_expires_under_a_slow_worker(emulator: Emulator, ledger: Ledger) -> None:
     """Two workers book the same task; no turn has to be taken from anyone for that."""
     run = partial_race(emulator, ledger)
