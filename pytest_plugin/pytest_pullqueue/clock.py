@@ -8,14 +8,7 @@ from datetime import datetime
 import pytest
 
 from pullqueue.clock import ManualClock
-from pullqueue.testing.freezing import (
-    FreezerChoice,
-    chosen_freezer,
-    freeze,
-    is_frozen,
-    is_installed,
-    local_time_is_utc,
-)
+from pullqueue.testing.freezing import FreezerChoice, freeze, is_frozen, local_time_is_utc
 
 _FREEZERS = ("freezer", "time_machine")
 """Fixtures of pytest-freezer (or pytest-freezegun) and time-machine; their markers use them."""
@@ -47,7 +40,7 @@ def frozen(
             (start or ManualClock.DEFAULT_START).timestamp(), tick=False
         )
         return local_time_is_utc()
-    chosen = chosen_freezer(freezer)
-    if not is_installed(chosen):
-        pytest.fail(f"pullqueue_clock needs {chosen}: pip install {chosen}", pytrace=False)
-    return freeze(start or ManualClock.DEFAULT_START, freezer=chosen)
+    try:
+        return freeze(start or ManualClock.DEFAULT_START, freezer=freezer)
+    except ImportError as error:
+        raise pytest.fail.Exception(f"pullqueue_clock: {error}", pytrace=False) from None

@@ -186,8 +186,8 @@ def test_a_fixture_without_its_freezer_names_what_to_install(
     result.assert_outcomes(errors=2, passed=1)
     result.stdout.fnmatch_lines(
         [
-            "pullqueue_clock needs freezegun: pip install freezegun",
-            "pullqueue_clock needs time-machine: pip install time-machine",
+            "pullqueue_clock: freezing time needs freezegun: pip install freezegun",
+            "pullqueue_clock: freezing time needs time-machine: pip install time-machine",
         ]
     )
 

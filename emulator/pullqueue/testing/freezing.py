@@ -92,33 +92,24 @@ def freeze(start: datetime, *, freezer: FreezerChoice = "auto") -> AbstractConte
     """
     if freezer not in FREEZER_CHOICES:
         raise ValueError(f'freezer is "{freezer}": use one of {", ".join(FREEZER_CHOICES)}')
-    chosen = chosen_freezer(freezer)
+    chosen = _chosen_freezer(freezer)
     try:
-        library = import_module(_module_of(chosen))  # freezegun costs 40 ms, and only some need it
+        library = import_module(chosen.replace("-", "_"))  # takes 40 ms, and only some need it
     except ImportError:
         raise ImportError(f"freezing time needs {chosen}: pip install {chosen}") from None
     run = _freezegun if chosen == "freezegun" else _time_machine
     return run(library, from_usec(to_usec(start)))
 
 
-def chosen_freezer(freezer: FreezerChoice) -> Freezer:
+def _chosen_freezer(freezer: FreezerChoice) -> Freezer:
     """Return the library that freezes time; `auto` is time-machine where it is installed.
 
     But not within freezegun, beside which time-machine does not start.
     """
     if freezer != "auto":
         return freezer
-    suits = is_installed("time-machine") and active_freezer() != "freezegun"
+    suits = find_spec("time_machine") is not None and active_freezer() != "freezegun"
     return "time-machine" if suits else "freezegun"
-
-
-def is_installed(freezer: Freezer) -> bool:
-    """Return whether a library can be imported."""
-    return find_spec(_module_of(freezer)) is not None
-
-
-def _module_of(freezer: Freezer) -> str:
-    return freezer.replace("-", "_")
 
 
 @contextmanager
