@@ -48,13 +48,6 @@ Reason = Literal[
     "some failed",
 ]
 Severity = Literal["info", "warning", "error"]
-_SEVERITIES: Final[dict[Reason, Severity]] = {
-    "no response": "error",
-    "failing": "error",
-    **dict.fromkeys(("disabled", "paused", "rate 0", "not listening"), "warning"),
-    **dict.fromkeys(("no address", "fault"), "warning"),
-    **dict.fromkeys(("slowed", "no worker", "some failed"), "warning"),
-}
 _MINUTE: Final = timedelta(minutes=1)
 _DAY_USEC: Final = 24 * 60 * MINUTE_USEC
 _LOOKED_AT: Final = 10
@@ -198,8 +191,13 @@ def find_progress(state: ServerState, queue: Queue, numbers: QueueStatistics) ->
         delivered=counts[EventKind.ATTEMPT_SUCCEEDED],
         failed=counts[EventKind.ATTEMPT_FAILED],
     )
-    found = ((reason, explain(situation)) for reason, explain in _REASONS.items())
-    reason, text = next(((each, text) for each, text in found if text), (None, None))
+    found = (
+        (reason, severity, text)
+        for reason, (severity, explain) in _REASONS.items()
+        if (text := explain(situation))
+    )
+    nothing: tuple[None, Severity, str] = (None, "info", "")
+    reason, severity, text = next(found, nothing)
     return Progress(
         leased=situation.leased,
         delivered=situation.delivered,
@@ -207,8 +205,8 @@ def find_progress(state: ServerState, queue: Queue, numbers: QueueStatistics) ->
         last_error=situation.last_error,
         failing_since=iso_usec(situation.failing_usec),
         reason=reason,
-        severity="info" if reason is None else _SEVERITIES.get(reason, "info"),
-        text=text or "",
+        severity=severity,
+        text=text,
         next=iso_usec(situation.next_usec),
     )
 
@@ -363,23 +361,23 @@ def _some_failed(now: _Situation) -> str | None:
 
 
 _Explain: TypeAlias = Callable[[_Situation], str | None]
-_REASONS: Final[dict[Reason, _Explain]] = {
-    "disabled": _disabled,
-    "paused": _paused,
-    "rate 0": _rate_0,
-    "not listening": _not_listening,
-    "no address": _no_address,
-    "fault": _fault,
-    "no response": _no_response,
-    "failing": _failing,
-    "slowed": _slowed,
-    "concurrency": _concurrency,
-    "rate": _rate,
-    "no worker": _no_worker,
-    "leased": _leased,
-    "retrying": _retrying,
-    "not due": _not_due,
-    "some failed": _some_failed,
+_REASONS: Final[dict[Reason, tuple[Severity, _Explain]]] = {
+    "disabled": ("warning", _disabled),
+    "paused": ("warning", _paused),
+    "rate 0": ("warning", _rate_0),
+    "not listening": ("warning", _not_listening),
+    "no address": ("warning", _no_address),
+    "fault": ("warning", _fault),
+    "no response": ("error", _no_response),
+    "failing": ("error", _failing),
+    "slowed": ("warning", _slowed),
+    "concurrency": ("info", _concurrency),
+    "rate": ("info", _rate),
+    "no worker": ("warning", _no_worker),
+    "leased": ("info", _leased),
+    "retrying": ("info", _retrying),
+    "not due": ("info", _not_due),
+    "some failed": ("warning", _some_failed),
 }
 """The reasons in the order in which they count."""
 
