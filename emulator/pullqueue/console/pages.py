@@ -45,8 +45,8 @@ from pullqueue.control.overview import (
     list_activity,
 )
 from pullqueue.control.push import get_delivery
+from pullqueue.control.queue_resource import build_resource
 from pullqueue.control.queues import (
-    build_resources,
     collect_statistics,
     get_queue,
     get_task,
@@ -109,7 +109,7 @@ class Pages:
     def queues(self) -> Response:
         """Return the page of all queues."""
         statistics = collect_statistics(self._state)
-        queues = build_resources(self._state, statistics)
+        queues = [build_resource(self._state, *each) for each in statistics]
         flows = {queue.name: queue.flow(since_usec=0) for queue, _ in statistics}
         now_usec = self._state.emulator.now_usec()
         chosen = _chosen("search", "sort", "order", "range")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -74,7 +74,7 @@ class Changed(models.Model):
 @operation("GET", "/queues", key="queues")
 def list_queues(state: ServerState) -> list[QueueResource]:
     """List queues and their numbers; `default` if it is in queue.yaml, used, or the only one."""
-    return build_resources(state, collect_statistics(state))
+    return [build_resource(state, *each) for each in collect_statistics(state)]
 
 
 @operation("GET", _QUEUE, key="queue")
@@ -273,13 +273,6 @@ def _is_used(queue: Queue) -> bool:
 def collect_statistics(state: ServerState) -> list[tuple[Queue, QueueStatistics]]:
     """Return the shown queues with their statistics."""
     return [(queue, queue.fetch_statistics()) for queue in shown_queues(state)]
-
-
-def build_resources(
-    state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]
-) -> list[QueueResource]:
-    """Return queues with some statistics as the control routes show them."""
-    return [build_resource(state, queue, numbers) for queue, numbers in queues]
 
 
 def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:

@@ -64,31 +64,29 @@ def list_workers(state: ServerState) -> list[Worker]:
         if missing > 0:
             leased[NOT_RECORDED] += missing
             queues[NOT_RECORDED].add(queue.name)
-    clients = {client.name: client for client in state.requests.clients.latest()}
-    unknown = [name for name in leased if name not in clients]
+    clients = state.requests.clients.latest()
+    names = {client.name for client in clients}
     now_usec = state.emulator.now_usec()
-    return [
-        _worker(
-            clients.get(name) or Client(name, queues=dict.fromkeys(sorted(queues[name]))),
-            leased=leased[name],
-            expired=expired[name],
-            seconds=(now_usec - first_usec[name]) / USEC_PER_SECOND if name in first_usec else None,
-        )
-        for name in [*clients, *unknown]
+    clients += [
+        Client(name, queues=dict.fromkeys(sorted(queues[name])))
+        for name in leased
+        if name not in names
     ]
-
-
-def _worker(client: Client, *, leased: int, expired: int, seconds: float | None) -> Worker:
-    return Worker(
-        client=client.name,
-        address=client.address,
-        interfaces=list(client.interfaces),
-        queues=list(client.queues),
-        calls=client.calls,
-        failed=client.failed,
-        last=client.last or None,
-        last_method=client.method,
-        leased=leased,
-        expired=expired,
-        longest_seconds=seconds,
-    )
+    return [
+        Worker(
+            client=client.name,
+            address=client.address,
+            interfaces=list(client.interfaces),
+            queues=list(client.queues),
+            calls=client.calls,
+            failed=client.failed,
+            last=client.last or None,
+            last_method=client.method,
+            leased=leased[client.name],
+            expired=expired[client.name],
+            longest_seconds=(now_usec - first_usec[client.name]) / USEC_PER_SECOND
+            if client.name in first_usec
+            else None,
+        )
+        for client in clients
+    ]
