@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, convert
 
 from pullqueue.api.errors import ApiError
 from pullqueue.control.mail_log import KEPT, ListedMail, Mail
@@ -23,11 +23,8 @@ class MailQuery(Model):
 @operation("GET", "/mails", key="mails")
 def list_mails(state: ServerState, query: MailQuery) -> list[ListedMail]:
     """List the mails that apps have sent, the latest first; they are kept, and not delivered."""
-    names = ListedMail.__struct_fields__
-    return [
-        ListedMail(**{name: getattr(mail, name) for name in names})
-        for mail in state.mails.latest()[: query.limit]
-    ]
+    latest = state.mails.latest()[: query.limit]
+    return convert(latest, list[ListedMail], from_attributes=True)
 
 
 @operation("GET", "/mails/{number}", key="mail")

@@ -181,11 +181,11 @@ def clear_faults(state: ServerState) -> Count:
 @operation("DELETE", "/faults/{number}", key="deleted")
 def remove_fault(state: ServerState, number: str) -> Count:
     """Remove one fault."""
-    if not (number.isdecimal() and len(number) < 19 and state.faults.remove(int(number))):
-        numbers = ", ".join(str(fault.number) for fault in state.faults.list())
-        advice = f"use one of {numbers}" if numbers else "none is set"
-        message = f"there is no fault {quoted(number)}: {advice}"
-        raise ApiError(message, status=404)
+    numbers = [str(fault.number) for fault in state.faults.list()]
+    if number not in numbers:
+        advice = f"use one of {', '.join(numbers)}" if numbers else "none is set"
+        raise ApiError(f"there is no fault {quoted(number)}: {advice}", status=404)
+    state.faults.remove(int(number))
     state.activity.record(f"removed fault {number}")
     return 1
 
