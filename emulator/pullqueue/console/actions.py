@@ -45,7 +45,7 @@ from pullqueue.control.service import (
 )
 from pullqueue.control.snapshots import Snapshot, SnapshotQuery, load_snapshot
 from pullqueue.control.state import ServerState
-from pullqueue.control.task_lists import FailureGroup, failed_names
+from pullqueue.control.task_lists import failed_names
 from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, WHEN
@@ -131,7 +131,7 @@ class Actions:
         return f"The lease ends at {instant(changed.eta)}."
 
     def change(self, form: Form) -> Notice:
-        """Delete, release or requeue the tasks that are selected, or all that match."""
+        """Delete, release or requeue the tasks that are selected, all that match, or a group."""
         changed = 0
         failed: dict[str, str] = {}
         errors: list[PullQueueError] = []
@@ -154,30 +154,6 @@ class Actions:
             least = "At least " if len(failed) >= MAX_FAILED else ""
             text += f" {least}{count} could not be changed, such as {name}: {why}"
         return Notice(text=text, is_error=bool(failed or errors))
-
-    def requeue_group(self, form: Form) -> Notice | str:
-        """Requeue the exhausted tasks of a queue that failed for one reason."""
-        group = parse_body(
-            {
-                **form.given("queue"),
-                "state": EXHAUSTED,
-                "status": form.text("status") or None,
-                "reason": form.values.get("reason") or None,
-                "tasks": 0,
-                "latest": "",
-                "last": "",
-            },
-            FailureGroup,
-        )
-        names = failed_names(self._state, group)
-        change = Change(action="requeue", tasks=names)
-        answer = change_tasks(self._state, group.queue, change)
-        text = f"Requeued {count_tasks(answer.changed)}."
-        for name, why in answer.failed.items():
-            failed = count_tasks(len(answer.failed))
-            text += f" {failed} could not be requeued, such as {name}: {why}"
-            break
-        return Notice(text=text, is_error=bool(answer.failed))
 
     def pause(self, _form: Form, queue: str) -> str:
         """Pause a queue."""
@@ -279,6 +255,8 @@ def _step_text(step: ClockStep) -> str:
 def changes_of_form(state: ServerState, action: str) -> list[tuple[str, Change]]:
     """Return, for each queue, the change of its selected tasks, or of all that match a filter.
 
+    Or of the exhausted tasks of a `group` of failures.
+
     Raises:
         FormError: nothing is selected.
     """
@@ -291,6 +269,10 @@ def changes_of_form(state: ServerState, action: str) -> list[tuple[str, Change]]
         queues = [form["queue"]] if form.get("queue") else get_summary(state).exhausted
         body = parse_body(change | (fields or {"all": True}), Change)
         return [(queue, body) for queue in queues]
+    if form.get("group"):
+        status, reason = form.get("status", type=int), form.get("reason")
+        names = failed_names(state, form["queue"], status, reason or None)
+        return [(form["queue"], parse_body(change | {"tasks": names}, Change))]
     selected: dict[str, list[str]] = defaultdict(list)
     for value in form.getlist("task"):
         queue, _, name = value.partition("/")

@@ -67,7 +67,6 @@ _ACTIONS: Sequence[tuple[str, Callable[..., Notice | str]]] = (
     (f"{_TASK}/release", Actions.release),
     (f"{_TASK}/run", Actions.run),
     ("/change", Actions.change),
-    ("/exhausted/requeue", Actions.requeue_group),
     ("/requests/clear", Actions.clear_requests),
     ("/faults", Actions.set_fault),
     ("/faults/remove", Actions.remove_fault),

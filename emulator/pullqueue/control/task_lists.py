@@ -243,10 +243,12 @@ def list_failures(state: ServerState, query: FailureQuery) -> list[FailureGroup]
     return groups[:_MAX_GROUPS]
 
 
-def failed_names(state: ServerState, group: FailureGroup) -> list[str]:
-    """Return the names of the exhausted tasks that are in a group now."""
-    failure = _Failure(group.queue, EXHAUSTED, group.status, group.reason)
-    found = _failures(state, FailureQuery(queue=group.queue, state=EXHAUSTED))
+def failed_names(
+    state: ServerState, queue: str, status: int | None, reason: str | None
+) -> list[str]:
+    """Return the names of the exhausted tasks that are in a group of failures now."""
+    found = _failures(state, FailureQuery(queue=queue, state=EXHAUSTED))
+    failure = _Failure(queue, EXHAUSTED, status, reason)
     return [task.name for task in found.get(failure, ())]
 
 

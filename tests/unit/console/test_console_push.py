@@ -181,7 +181,14 @@ def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console
 
     page = console.text("/exhausted")
     assert re.search(r"2 exhausted 500 no /status/500 mail now Requeue these 1 exhausted 404", page)
-    shown = console.send("/exhausted/requeue", queue="mail", status="500", reason="no /status/500")
+    shown = console.send(
+        "/change",
+        group="1",
+        action="requeue",
+        queue="mail",
+        status="500",
+        reason="no /status/500",
+    )
 
     assert "Requeued 2 tasks." in shown
     assert [task.name for task in queue.exhausted] == ["b"]
