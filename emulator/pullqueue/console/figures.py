@@ -32,7 +32,6 @@ class Figures(NamedTuple):
     counts: dict[str, int]
     oldest: float | None
     """Seconds since the oldest task became due."""
-    oldest_label: str = QUEUE_COLUMNS["oldest_age_seconds"]
 
 
 def sort_key(queue: QueueResource, column: str) -> tuple[bool, Any]:

@@ -43,11 +43,6 @@ def until(later: str, now: str) -> str:
     return f"in {span(passed)}" if passed > 0 else f"{span(-passed)} ago"
 
 
-def size(count: int) -> str:
-    """Return a number of bytes in a unit that suits it."""
-    return format_size(count)
-
-
 def number(value: int) -> str:
     """Return a number with thousands separators."""
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
@@ -109,7 +104,7 @@ def hex_dump(data: bytes) -> str:
 
 
 FILTERS: Final = (
-    *(span, instant, between, until, size, number),
+    *(span, instant, between, until, format_size, number),
     *(quote, preview, base64, json_text),
 )
 """The filters of the templates."""

@@ -18,13 +18,13 @@ from pullqueue.console.formatting import (
     instant,
     number,
     preview,
-    size,
     span,
     until,
 )
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.models import Bytes
 from pullqueue.engine.events import EventKind
+from pullqueue.text import format_size
 
 TEXTS = {
     "ground": "text quiet link danger",
@@ -101,7 +101,7 @@ def test_spans_and_times_have_at_most_two_units() -> None:
 
 
 def test_sizes_have_a_unit_that_suits_and_numbers_are_grouped() -> None:
-    assert [size(value) for value in (0, 1023, 1024, 1_500_000, 5 * 2**30)] == [
+    assert [format_size(value) for value in (0, 1023, 1024, 1_500_000, 5 * 2**30)] == [
         "0 B",
         "1023 B",
         "1.0 KiB",
