@@ -507,6 +507,7 @@ def test_drain_retries_where_errors_are_to_be_retried(
     pushed.add()
     with pytest.raises(OSError, match="try again"):
         drain(emulator, work, send=send)
+    assert not emulator.interceptors
     assert drain(emulator, work, send=send, errors="retry") == 1
     pushed.add()
     asyncio.run(drain_async(emulator, work_async, send=send, errors="retry"))

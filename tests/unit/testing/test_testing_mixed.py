@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,13 +13,7 @@ from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.errors import NameInUseError
 from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest
-from pullqueue.testing import (
-    CrashTestError,
-    assert_empty,
-    crash_test,
-    drain,
-    drain_async,
-)
+from pullqueue.testing import CrashTestError, assert_empty, crash_test, drain
 
 
 def work_once(queue: Queue, pushed: Queue) -> int:
@@ -101,20 +94,6 @@ def test_handlers_go_before_time(
     assert times == [timedelta(), timedelta(hours=1)]
 
 
-def test_drain_async_sends_push_tasks_as_well(
-    emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
-) -> None:
-    pushed.add(b"one", request=HttpRequest("/start"))
-
-    async def work() -> None:
-        await asyncio.sleep(1)
-        work_once(queue, pushed)
-
-    asyncio.run(drain_async(emulator, work, send=handler))
-
-    assert handler.mails == [b"one"]
-
-
 def test_push_queues_can_be_named_where_push_tasks_are_sent(
     emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
 ) -> None:
@@ -133,19 +112,6 @@ def test_without_an_app_push_tasks_stay(emulator: Emulator, queue: Queue, pushed
     drain(emulator, lambda: queue.delete_tasks(queue.lease_tasks(60, 1)))
 
     assert pushed.fetch_statistics().available == 1
-
-
-def test_an_exception_of_a_handler_ends_drain_not_the_worker(
-    emulator: Emulator, pushed: Queue
-) -> None:
-    pushed.add()
-
-    def send(_: PushRequest) -> int:
-        raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        drain(emulator, lambda: None, send=send)
-    assert not emulator.interceptors
 
 
 def test_a_handler_that_sleeps_moves_the_clock(
