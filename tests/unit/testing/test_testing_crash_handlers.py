@@ -89,18 +89,6 @@ MakeApp = Callable[[Shop, Charge], dict[str, Any]]
 """Returns the arguments that say where tasks are sent."""
 
 
-def with_wsgi(shop: Shop, charge: Charge) -> dict[str, Any]:
-    """Return a plain WSGI app."""
-
-    def app(environ: Any, start_response: Any) -> list[bytes]:
-        body = environ["wsgi.input"].read()
-        (charge if environ["PATH_INFO"] == "/charge" else shop.shipped.add)(body)
-        start_response("204 No Content", [])
-        return []
-
-    return {"app": app}
-
-
 def with_flask(shop: Shop, charge: Charge) -> dict[str, Any]:
     """Return an app of Flask."""
     from flask import request  # noqa: PLC0415
@@ -158,7 +146,6 @@ def with_fastapi_in_threads(shop: Shop, charge: Charge) -> dict[str, Any]:
 
 @pytest.fixture(
     params=[
-        with_wsgi,
         with_flask,
         with_flask_that_catches_everything,
         with_fastapi,
@@ -528,43 +515,6 @@ def test_a_handler_is_killed_at_the_calls_of_its_client_of_a_server(
             return 200
 
         assert crash_test(emulator, setup=pushed.add, check=lambda: True, send=send) == 4
-
-
-def test_a_thread_of_a_dead_handler_changes_nothing_over_a_server_either(
-    emulator: Emulator, queue: Queue, pushed: Queue
-) -> None:
-    path = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
-    threads: list[threading.Thread] = []
-    retried = threading.Event()
-
-    with Server(emulator) as server:
-
-        def insert(died: threading.Event) -> None:
-            retried.wait(10)
-            if died.is_set():
-                with suppress(requests.ConnectionError):
-                    requests.post(server.url + path, json={"payloadBase64": "YQ=="}, timeout=30)
-
-        def send(request: PushRequest) -> int:
-            died = threading.Event()
-            if request.attempt > 1:
-                retried.set()  # while this handler runs, the thread of the dead one goes on
-                threads[-1].join()
-                return 200
-            retried.clear()
-            threads.append(threading.Thread(target=insert, args=[died]))
-            threads[-1].start()
-            try:
-                queue.purge()
-            except DeadlineExceededError:
-                raise
-            except BaseException:
-                died.set()
-                raise
-            retried.set()
-            return 200
-
-        crash_test(emulator, setup=pushed.add, check=lambda: not queue.list_tasks(1), send=send)
 
 
 def add_in_process(queue: Queue, _: Server) -> None:
