@@ -21,7 +21,7 @@ class _Queue(msgspec.Struct):
 
 
 class Snapshot(msgspec.Struct):
-    """What is compared of a snapshot."""
+    """What is counted or compared of a snapshot."""
 
     format: Literal["pullqueue-snapshot/1"]
     queues: dict[str, _Queue]

@@ -37,7 +37,7 @@ from pullqueue.cli._output import (
     write_bytes,
 )
 from pullqueue.cli._port_file import ServerOfFile
-from pullqueue.cli._snapshot_diff import compare_snapshots, read_snapshot
+from pullqueue.cli._snapshot_diff import Snapshot, compare_snapshots, read_snapshot
 from pullqueue.cli._words import Group
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
@@ -222,19 +222,6 @@ def server(*, client: Client) -> None:
     show(answer, *(f"{name:<11} {value}" for name, value in facts.items()))
 
 
-class _SavedQueue(msgspec.Struct):
-    """What is counted of a queue of a snapshot."""
-
-    tasks: list[msgspec.Raw]
-    exhausted: list[msgspec.Raw]
-
-
-class _SavedQueues(msgspec.Struct):
-    """What is counted of a snapshot."""
-
-    queues: dict[str, _SavedQueue]
-
-
 def _counts(tasks: int, exhausted: int) -> str:
     return f"{count_tasks(tasks)}{f' and {exhausted} exhausted' if exhausted else ''}"
 
@@ -286,7 +273,7 @@ def save(*, file: Path, force: bool, client: Client) -> None:
         write_bytes(data)
         return
     try:
-        saved = msgspec.json.decode(data, type=_SavedQueues).queues.values()
+        saved = msgspec.json.decode(data, type=Snapshot).queues.values()
     except msgspec.DecodeError:
         raise FailedError(f"the response of {client.url} is not a snapshot") from None
     counts = _counts(
