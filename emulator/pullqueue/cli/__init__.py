@@ -17,7 +17,7 @@ from typing import Final
 
 import click
 
-from pullqueue.cli._words import Choice, unknown_option, unknown_word
+from pullqueue.cli._words import Choice, Group, unknown_option
 from pullqueue.error_codes import EXIT_FAILURE, find_codes
 from pullqueue.errors import InvalidCronError, InvalidQueueConfigError, PullQueueError
 from pullqueue.text import describe_os_error, escaped
@@ -67,7 +67,7 @@ _INTERRUPTED = 130
 """What shells return for a command that Ctrl-C has ended."""
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """The commands, in sections."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -75,17 +75,11 @@ class _Commands(click.Group):
         return sorted(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command.
-
-        Raises:
-            UsageError: it does not exist.
-        """
-        if cmd_name in _MODULES:
-            command: click.Command = getattr(import_module(_MODULES[cmd_name], __name__), cmd_name)
-            return command
-        if ctx.resilient_parsing:
-            return None
-        raise click.UsageError(unknown_word("command", cmd_name, _MODULES, ctx), ctx)
+        """Import one command."""
+        if cmd_name not in _MODULES:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(_MODULES[cmd_name], __name__), cmd_name)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of each section and what they do."""
