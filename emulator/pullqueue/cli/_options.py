@@ -33,6 +33,7 @@ _SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)", re.ASCII)
 _LOCATION = re.compile(r"[A-Za-z0-9-]{2,100}", re.ASCII)
 _PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.ASCII)
 """With a partition (s~my-app) or a domain (example.com:my-app), or without."""
+_NUMBER = re.compile(r"[1-9][0-9]*", re.ASCII)
 PORT = click.IntRange(0, LARGEST_PORT)
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 
@@ -200,6 +201,12 @@ def complete_client(ctx: click.Context, _parameter: click.Parameter, incomplete:
     requests = _found(ctx, "requests", limit=1000)
     names = dict.fromkeys(each["caller"] or each["agent"] for each in requests)
     return _beginning_with(incomplete, filter(None, names))
+
+
+def number_argument(noun: str) -> Callable[[Command], Command]:
+    """Return the argument of the command that lists mails or requests: the NUMBER of one."""
+    what = f"{noun} number: use one that `pullqueue {noun}s` lists"
+    return click.argument("number", required=False, callback=checked(_NUMBER.fullmatch, what))
 
 
 queue_argument = click.argument("queue", shell_complete=complete_queue)

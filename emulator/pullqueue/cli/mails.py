@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from pullqueue.cli._client import Client
-from pullqueue.cli._options import checked, server_options
+from pullqueue.cli._options import number_argument, server_options
 from pullqueue.cli._output import Table, note, show, when
 from pullqueue.cli.connection import Json
 
 _HEAD = ("NUMBER", "TIME (UTC)", "FROM", "TO", "SUBJECT", "FILES")
-_NUMBER = re.compile("[1-9][0-9]*")
 _ADMINISTRATORS = "administrators"
 
 
 @click.command
-@click.argument(
-    "number",
-    required=False,
-    callback=checked(_NUMBER.fullmatch, "mail number: use one that `pullqueue mails` lists"),
-)
+@number_argument("mail")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, help="Maximum number.")
 @server_options
 def mails(*, number: str | None, limit: int, client: Client) -> None:

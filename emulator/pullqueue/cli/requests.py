@@ -11,6 +11,7 @@ from pullqueue.cli._options import (
     checked,
     complete_client,
     complete_queue,
+    number_argument,
     server_options,
     since_option,
 )
@@ -24,16 +25,11 @@ _HEAD = (
     *("NUMBER", "TIME (UTC)", "INTERFACE", "METHOD", "QUEUE", "TASKS", "STATUS", "REASON", "MS"),
     "CLIENT",
 )
-_NUMBER = re.compile("[1-9][0-9]*")
 _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
 
 
 @click.command
-@click.argument(
-    "number",
-    required=False,
-    callback=checked(_NUMBER.fullmatch, "request number: use one that `pullqueue requests` lists"),
-)
+@number_argument("request")
 @click.option("--queue", shell_complete=complete_queue, help="Only requests on this queue.")
 @click.option("--task", help="Only requests about this task.")
 @click.option(
