@@ -176,24 +176,18 @@ def _check_unused(url: str, options: EmulatorOptions) -> None:
             f'the server at "{url}" has a queue.yaml of its own: leave "{options.queue_yaml}" '
             f"out, or {instead}"
         )
-    if options.push_to:
-        raise click.UsageError(
-            f'the server at "{url}" delivers push tasks: pass --push-to to it, or {instead}'
-        )
-    if options.cron is not None:
-        raise click.UsageError(
-            f'the server at "{url}" runs its own cron jobs: pass --cron to it, or {instead}'
-        )
-    for option, value in (
-        ("store", options.store),
-        ("data", options.data),
-        ("services", options.services),
-        ("clock", options.clock if options.clock != "system" else None),
+    own = "has a store, services and a clock of its own"
+    for is_passed, option, why in (
+        (bool(options.push_to), "push-to", "delivers push tasks"),
+        (options.cron is not None, "cron", "runs its own cron jobs"),
+        (options.store is not None, "store", own),
+        (options.data is not None, "data", own),
+        (options.services is not None, "services", own),
+        (options.clock != "system", "clock", own),
     ):
-        if value is not None:
+        if is_passed:
             raise click.UsageError(
-                f'the server at "{url}" has a store, services and a clock of its own: '
-                f"pass --{option} to it, or {instead}"
+                f'the server at "{url}" {why}: pass --{option} to it, or {instead}'
             )
 
 
