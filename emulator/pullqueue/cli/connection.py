@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -36,13 +35,7 @@ class Response(NamedTuple):
 class Connection:
     """Sends requests to one server, over one connection and without a proxy."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        timeout: float,
-        headers: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, url: str, *, timeout: float, headers: Mapping[str, str]) -> None:
         """Take the server's URL, how many seconds it may be silent, and headers for each request.
 
         If the URL has a path, it goes before those of the requests.
