@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from pullqueue.clock import FIRST_USEC, LAST_USEC, duration_usec
 from pullqueue.engine import task_errors, validation, verbs
@@ -31,9 +30,6 @@ from pullqueue.tasks import (
     TaskState,
 )
 from pullqueue.text import quoted
-
-if TYPE_CHECKING:
-    pass
 
 __tracebackhide__ = is_expected_error
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 from pullqueue.engine.emulator import Emulator
@@ -70,17 +70,8 @@ def _without_deadline() -> Any:
     """
     import grpc  # noqa: PLC0415 - slow to import
 
-    class Details(NamedTuple):
-        method: str
-        timeout: None
-        metadata: Any
-        credentials: Any
-        wait_for_ready: bool | None
-        compression: Any
-
     class WithoutDeadline(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc] # has no types
         def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
-            given = Details._make(getattr(details, name, None) for name in Details._fields)
-            return continuation(given._replace(timeout=None), request)
+            return continuation(details._replace(timeout=None), request)
 
     return WithoutDeadline()

@@ -93,12 +93,6 @@ class Services:
         if self.journal is not None:
             self.journal.close()
 
-    def find_messages(self, service: str, method: str) -> tuple[Any, Any] | None:
-        """Return the classes of the request and the response of a method; None: it has none."""
-        from pullqueue.services.stubs import find_messages  # noqa: PLC0415 - imports the SDK
-
-        return find_messages(service, method)
-
     def call(
         self,
         service: str,

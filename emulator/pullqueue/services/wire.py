@@ -22,6 +22,7 @@ from pullqueue.sdk.stub import CALLS, SERVICE, no_such_call
 from pullqueue.sdk.transactions import TransactionalStub
 from pullqueue.services import SERVICES
 from pullqueue.services.hosting import Services
+from pullqueue.services.stubs import find_messages
 from pullqueue.text import quoted
 
 _UPSTREAM_SECONDS = 60.0
@@ -130,7 +131,7 @@ class CallServer:
 
     def _find_messages(self, service: str, method: str) -> tuple[Any, Any] | None:
         if service != SERVICE:
-            return self._services.find_messages(service, method) if self._services else None
+            return find_messages(service, method)
         if method not in CALLS:
             return None
         names = (f"TaskQueue{method}Request", f"TaskQueue{method}Response")

@@ -55,7 +55,7 @@ _ROWS_TRIMMED = 4 * _TRIM_AFTER
 """More than were added since, so that a backlog is worked off."""
 _CHECK_BYTES = 64 * KIB
 """Payload of the task of a check: longer than most, and not too much to write every few seconds."""
-_FIRST, _LAST = -(2**63), 2**63 - 1
+_FIRST = -(2**63)
 
 
 class SqlStore(SqlReader[S]):

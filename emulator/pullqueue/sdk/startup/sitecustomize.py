@@ -51,17 +51,7 @@ variables: dict[str, str] = {}
 `wrap_wsgi_app` copies the environment, as it was when the app was wrapped, for every request.
 """
 
-UPLOAD_PATH = "/_ah/upload/"
-"""What the paths of upload URLs begin with, in the app as at the server."""
-BLOB_PATH = "/_ah/blobs/"
-"""Where the server has blobs, by their keys."""
-
 _ADDRESS_VARIABLES = ("API_HOST", "API_PORT")
-_BLOB_KEY = "x-appengine-blobkey"
-_BLOB_RANGE = "x-appengine-blobrange"
-_UNSET_TYPES = ("", "None", "application/vnd.google.appengine.auto")
-"""The types of a response for which that of the blob is sent; frameworks write None as a text."""
-_BLOCK_BYTES = 1 << 16
 
 _API = "google.appengine.api"
 _BLOBS = "blob_middleware"
