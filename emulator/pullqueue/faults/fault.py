@@ -115,7 +115,9 @@ class Fault:
         task: object = None
         if self._url is not None or self._per_task:
             subjects = list(_subjects(call))
-            if self._url is not None and not _any_matches(subjects, self._url):
+            if self._url is not None and not any(
+                fnmatchcase(subject.path, self._url) for subject in subjects
+            ):
                 return False
             task = tuple(subjects) if self._per_task else None
         with self._lock:
@@ -151,10 +153,6 @@ def _subjects(call: QueueCall) -> Iterator[_Subject]:
 
 def _path(url: str) -> str:
     return build_path(url).partition("?")[0]
-
-
-def _any_matches(subjects: Iterable[_Subject], pattern: str) -> bool:
-    return any(fnmatchcase(subject.path, pattern) for subject in subjects)
 
 
 class _FaultChain:
