@@ -50,16 +50,6 @@ class TestFreezegun:
         frozen.move_to("2014-01-01")
         assert pullqueue_clock.now().year == 2014
 
-    def test_a_block_within_the_test_decides_the_time_until_it_ends(
-        self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
-    ) -> None:
-        with freeze_time("2030-01-01"):
-            pullqueue_clock.advance(1)
-            assert (
-                now() == pullqueue_emulator.clock.now() == datetime(2030, 1, 1, 0, 0, 1, tzinfo=UTC)
-            )
-        assert pullqueue_clock.now().year == 2026
-
 
 class TestPytestFreezer:
     def test_its_fixture_and_the_clock_move_the_same_time(

@@ -139,18 +139,6 @@ class TestFaultsOfTasks:
         assert by_number == [(1, 503)] * 3 + [(2, None)] * 3 + [(3, 200)] * 3
         assert (lost.calls, lost.hits, lost.is_spent) == (9, 3, False)
 
-    def test_every_other_attempt_of_each_task(
-        self, emulator: Emulator, faults: Faults, pushed: Queue
-    ) -> None:
-        """Not of all of them, which would hit one task again and again."""
-        faults.fail("attempt", status=503, every=2, per_task=True)
-
-        assert [a.status for a in run_tasks(emulator, send=lambda _: 500)] == [500, 500, 500]
-        pushed.purge()
-        pushed.add(name="t")
-        numbers = run_tasks(emulator, send=lambda _: 500, until="empty")
-        assert [attempt.status for attempt in numbers] == [500, 503, 500, 503]
-
     def test_an_add_is_repeated_by_its_name_or_its_request(
         self, faults: Faults, queue: Queue
     ) -> None:
@@ -175,13 +163,6 @@ class TestFaultsOfTasks:
         with pytest.raises(ValueError, match=message):
             faults.empty_leases(**option)
         assert faults.active == []
-
-    @pytest.mark.parametrize("option", [{"url": ""}, {"url": 7}, {"per_task": 1}])
-    def test_values_that_are_not_valid(self, faults: Faults, option: Any) -> None:
-        """The message names the option."""
-        [name] = option
-        with pytest.raises(ValueError, match=f"^{name} is "):
-            faults.fail("attempt", **option)
 
 
 def test_a_fault_with_a_seed_triggers_on_the_same_calls(emulator: Emulator, queue: Queue) -> None:
@@ -484,6 +465,9 @@ def test_a_lease_that_has_ended_lapses_nevertheless(
         ("add", {"status": 503}, "status is 503, and add has none"),
         ("attempt", {"status": 99}, "status is 99: the status of a failed attempt is 300 to 599"),
         ("add", {"queues": []}, "queues is []: expected `array` of length >= 1"),
+        ("attempt", {"url": ""}, "url is : expected `str` of length >= 1"),
+        ("attempt", {"url": 7}, "url is 7: expected `str`, got `int`"),
+        ("attempt", {"per_task": 1}, "per_task is 1: expected `bool`, got `int`"),
         ("add", {"times": 0}, "times is 0: expected `int` >= 1"),
         ("add", {"after": -1}, "after is -1: expected `int` >= 0"),
         ("add", {"every": 0}, "every is 0: expected `int` >= 1"),

@@ -114,16 +114,6 @@ def test_freezers_that_do_not_exist() -> None:
         freeze(START, freezer="ice")  # type: ignore[arg-type]
 
 
-def test_modules_loaded_meanwhile_get_the_real_time_back(make_module: MakeModule) -> None:
-    """What was imported while time was frozen does not keep the fakes."""
-    with freeze(START, freezer="freezegun"):
-        module = make_module("from time import time\nfrom datetime import datetime")
-        assert module.time() == START.timestamp()
-
-    assert module.time is REAL["time"]
-    assert module.datetime is REAL["datetime"]
-
-
 def test_what_measures_keeps_the_real_time(make_module: MakeModule) -> None:
     """perf_counter runs on, whether it was imported by name or not; monotonic is frozen."""
     module = make_module("from time import monotonic, perf_counter, perf_counter_ns")
