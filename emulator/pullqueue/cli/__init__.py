@@ -181,6 +181,7 @@ def _report(error: Exception, *, as_json: bool) -> int:
             ctx = error.ctx if isinstance(error, click.UsageError) else None
             if ctx is not None:
                 message = _with_advice(error, ctx) or message
+                status = getattr(ctx.command, "usage_status", status)
                 usage = f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n\n"
         case PullQueueError():
             message, status = str(error), find_codes(error).exit_status

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,27 +26,11 @@ _EXIT_CHANGES = 2
 _MAX_DEPLOYED_BYTES = 64 * 1_048_576
 
 
-@contextmanager
-def _usage_is_failure() -> Iterator[None]:
-    try:
-        yield
-    except click.UsageError as error:
-        error.exit_code = EXIT_FAILURE  # type: ignore[misc]
-        raise
-
-
 class _Plan(click.Command):
     """A command whose status 2 means that something would change, and never wrong usage."""
 
-    def make_context(self, *arguments: Any, **options: Any) -> click.Context:  # noqa: ANN401 - click's
-        """Read the arguments."""
-        with _usage_is_failure():
-            return super().make_context(*arguments, **options)
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command."""
-        with _usage_is_failure():
-            return super().invoke(ctx)
+    usage_status = EXIT_FAILURE
+    """The exit status of wrong usage."""
 
 
 @click.command(cls=_Plan)
