@@ -244,7 +244,8 @@ def _services(
         raise click.BadParameter(str(error)) from None
 
 
-_QUEUES = (
+_EMULATOR = (
+    # Which queues there are, and what they accept.
     click.argument("queue_yaml", required=False, type=click.Path(path_type=Path)),
     click.option(
         "--profile",
@@ -283,9 +284,7 @@ _QUEUES = (
         ),
         help="The only location that Cloud Tasks accepts. Default: any.",
     ),
-)
-"""Which queues there are, and what they accept."""
-_STATE = (
+    # Where tasks and time are.
     click.option(
         "--store",
         metavar="URL",
@@ -301,9 +300,7 @@ _STATE = (
         help="system: the time of this machine. manual: time stops until `pullqueue clock` "
         "moves it.",
     ),
-)
-"""Where tasks and time are."""
-_SERVICES = (
+    # App Engine's other services.
     click.option(
         "--services",
         metavar="NAMES",
@@ -333,9 +330,7 @@ _SERVICES = (
         callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
         help="Server for calls to the services that --services does not name. Default: none.",
     ),
-)
-"""App Engine's other services."""
-_DELIVERY = (
+    # Where push tasks and cron jobs are sent.
     click.option(
         "--push-to",
         multiple=True,
@@ -353,12 +348,11 @@ _DELIVERY = (
         "they are due. Default: none.",
     ),
 )
-"""Where push tasks and cron jobs are sent."""
 
 
 def emulator_options(command: Command) -> Command:
     """Add QUEUE_YAML and the options of an emulator that is started for a command."""
-    for option in reversed((*_QUEUES, *_STATE, *_SERVICES, *_DELIVERY)):
+    for option in reversed(_EMULATOR):
         command = option(command)
     return command
 
