@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias, get_args
 
@@ -110,21 +109,6 @@ def check_flag(value: object, name: str) -> None:
     """Raise a TypeError if the value of an argument is neither True nor False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {quoted(value)}: use True or False")
-
-
-def verify(check: Callable[[], object]) -> BaseException | None:
-    """Call the function of a test that judges a state, and return why it is wrong, if it is.
-
-    That is an exception, also that of `pytest.fail`, or an AssertionError if it returns False.
-    """
-    pytest = sys.modules.get("pytest")
-    failed = (Exception,) if pytest is None else (Exception, pytest.fail.Exception)
-    try:
-        result = check()
-    except failed as error:
-        return error
-    refuse_lazy(result, "check")
-    return AssertionError("check returned False") if result is False else None
 
 
 def refuse_lazy(result: object, name: str) -> None:

@@ -24,7 +24,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, current_caller
 from pullqueue.engine.name_source import random_names
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.testing.arguments import refuse_lazy, verify
+from pullqueue.testing.arguments import refuse_lazy
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt, interruptible
@@ -176,10 +176,21 @@ class Trial:
         refuse_lazy(self.setup(), "setup")
 
     def verify(self) -> BaseException | None:
-        """Return why the state after a run is wrong, if it is."""
+        """Return why the state after a run is wrong, if it is.
+
+        That is an exception, also that of `pytest.fail`, or an AssertionError if `check` returns
+        False.
+        """
         if rpcs := loaded_rpcs():
             rpcs.clear_cache()
-        return verify(self.check)
+        pytest = sys.modules.get("pytest")
+        failed = (Exception,) if pytest is None else (Exception, pytest.fail.Exception)
+        try:
+            result = self.check()
+        except failed as error:
+            return error
+        refuse_lazy(result, "check")
+        return AssertionError("check returned False") if result is False else None
 
     def at_point(self, call: Call, call_next: Callable[[], object]) -> object:
         """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""
