@@ -52,7 +52,11 @@ class Sender:
             self._send = WsgiSender(app)
         elif send is not None:
             self._send = _FunctionSender(send)
-        self._deferred = _deferred() if deferred else None
+        self._deferred: Send | None = None
+        if deferred:
+            from pullqueue.sdk.deferred import run_deferred  # noqa: PLC0415 - imports the SDK
+
+            self._deferred = run_deferred
 
     def __call__(self, request: PushRequest) -> PushResponse:
         """Send a request; `check` has accepted its task."""
@@ -118,9 +122,3 @@ def _body_of(response: object) -> bytes:
     # Django, Starlette, httpx and requests; Flask and werkzeug; webtest.
     bodies = (getattr(response, name, None) for name in ("content", "data", "body"))
     return next((body for body in bodies if isinstance(body, bytes)), b"")[:TEST_BODY_KEPT]
-
-
-def _deferred() -> Send:
-    from pullqueue.sdk.deferred import run_deferred  # noqa: PLC0415 - imports the SDK
-
-    return run_deferred
