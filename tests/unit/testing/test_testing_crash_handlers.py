@@ -250,15 +250,6 @@ class Dying:
         except BaseException:  # noqa: BLE001
             self.queue.add("from the dead")
 
-    def finally_(self) -> None:
-        alive = False
-        try:
-            self.call()
-            alive = True
-        finally:
-            if not alive:
-                self.queue.add("from the dead")
-
     def generating(self) -> None:
         def lines() -> Iterator[int]:
             alive = False
@@ -304,7 +295,7 @@ class Dying:
                 self.queue.add("from the dead")
 
 
-@pytest.mark.parametrize("how", ["excepting", "finally_", "generating", "threading", "persisting"])
+@pytest.mark.parametrize("how", ["excepting", "generating", "threading", "persisting"])
 def test_a_dead_handler_changes_nothing(
     emulator: Emulator, queue: Queue, pushed: Queue, how: str
 ) -> None:
