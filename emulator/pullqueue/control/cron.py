@@ -95,7 +95,7 @@ def _resource(state: JobState) -> CronJobResource:
         name=job.name,
         url=job.url,
         schedule=job.schedule_text,
-        timezone=job.timezone,
+        timezone=str(job.zone),
         target=job.target,
         next=from_usec(state.next_usec).isoformat(),
         running=state.is_running,

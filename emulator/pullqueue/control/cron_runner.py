@@ -245,7 +245,7 @@ def _has_times(job: CronJob) -> bool:
 
 def key_of(job: CronJob) -> str:
     """Return what identifies a job after a restart, wherever it is in the file then."""
-    return f"{job.schedule_text}, {job.timezone}: {job.target or 'default'} {job.url}"
+    return f"{job.schedule_text}, {job.zone}: {job.target or 'default'} {job.url}"
 
 
 def cron_headers() -> dict[str, str]:

@@ -18,7 +18,7 @@ from pullqueue.config.files import read_bytes
 from pullqueue.config.findings import Reports, UnreadableError
 from pullqueue.config.reader import decode, read_tree
 from pullqueue.config.values import as_integer, as_number, parse_age_limit
-from pullqueue.cron.schedule import Schedule, ScheduleError, next_time, parse_schedule
+from pullqueue.cron.schedule import Schedule, next_time, parse_schedule
 from pullqueue.errors import InvalidCronError
 from pullqueue.tasks import RetryParameters
 from pullqueue.text import closest, did_you_mean, escaped, quoted
@@ -63,14 +63,12 @@ class CronJob:
     schedule: Schedule
     description: str = ""
     zone: tzinfo = UTC
-    """That of the times of the day in its schedule."""
-    timezone: str = "UTC"
+    """That of the times of the day in its schedule; as text its name."""
     target: str | None = None
     """The service that is called; None: the default one."""
     retry: RetryParameters | None = None
     """When a run that failed is repeated; None: it is not."""
     deadline_seconds: float = _DEFAULT_DEADLINE_SECONDS
-    line: int = 0
 
     @property
     def name(self) -> str:
@@ -131,7 +129,6 @@ class _Reader:
         if not reports:
             with suppress(UnreadableError):
                 self._root = read_tree(self._source, reports)
-        self._is_read = not reports
         for report in chain.from_iterable(reports.values()):
             self._fault(report.at, report.message)
 
@@ -150,7 +147,7 @@ class _Reader:
 
     def jobs(self) -> Iterator[CronJob]:
         """Yield the jobs, as far as they are valid."""
-        if not self._is_read:
+        if self._faults:
             return
         if not isinstance(self._root, Mapping) or self._root.pair("cron") is None:
             place = self._root.place if self._root is not None else Place(0, 0)
@@ -197,11 +194,9 @@ class _Reader:
             schedule_text=_text(section.value("schedule")),
             description=description or "",
             zone=zone or UTC,
-            timezone=_text(section.value("timezone")) or "UTC",
             target=target,
             retry=parameters,
             deadline_seconds=deadline or _DEFAULT_DEADLINE_SECONDS,
-            line=self._source.position(section.node.start)[0],
         )
 
     def _retry(self, node: Node, owner: str) -> RetryParameters | None:
@@ -256,10 +251,7 @@ def _url(scalar: Scalar) -> str:
 
 
 def _schedule(scalar: Scalar) -> Schedule:
-    try:
-        return parse_schedule(scalar.text)
-    except ScheduleError as error:
-        raise ValueError(str(error)) from None
+    return parse_schedule(scalar.text)
 
 
 def _zone(scalar: Scalar) -> tzinfo:

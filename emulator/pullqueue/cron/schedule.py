@@ -73,10 +73,6 @@ _SPECIFIC = re.compile(
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
-class ScheduleError(ValueError):
-    """a schedule is not valid"""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interval:
     """Every so many seconds: after the end of the run before, or within a range of each day."""
@@ -111,14 +107,14 @@ def parse_schedule(text: str) -> Schedule:
     """Parse a schedule, such as `every 5 minutes` or `2nd,third mon,wed of march 17:00`.
 
     Raises:
-        ScheduleError: it is not valid.
+        ValueError: it is not valid.
     """
     words = re.sub(r"\s*,\s*", ",", " ".join(text.lower().split()))
     if found := _INTERVAL.fullmatch(words):
         return _interval(found)
     if found := _SPECIFIC.fullmatch(words):
         return _calendar(found)
-    raise ScheduleError(_advice(words))
+    raise ValueError(_advice(words))
 
 
 def _advice(words: str) -> str:
@@ -142,15 +138,15 @@ def _interval(found: re.Match[str]) -> Interval:
     if unit not in _UNITS:
         plural = _SINGULARS.get(unit)
         if unit in ("day", "days"):
-            raise ScheduleError(f"`{unit}` is not a unit: write `every {count * 24} hours`")
+            raise ValueError(f"`{unit}` is not a unit: write `every {count * 24} hours`")
         known = f"write `{plural}`" if plural else "write `minutes` or `hours`"
-        raise ScheduleError(f"`{unit}` is not a unit: {known}")
+        raise ValueError(f"`{unit}` is not a unit: {known}")
     seconds = count * _UNITS[unit]
     if not count:
-        raise ScheduleError(f"the interval is 0 {unit}: it must be 1 or more")
+        raise ValueError(f"the interval is 0 {unit}: it must be 1 or more")
     if found["synchronized"]:
         if _DAY_SECONDS % seconds:
-            raise ScheduleError(
+            raise ValueError(
                 f"{count} {unit} do not divide 24 hours evenly, as `synchronized` requires"
             )
         return Interval(seconds=seconds, start=time(0, 0), end=time(23, 59))
@@ -165,11 +161,11 @@ def _calendar(found: re.Match[str]) -> Calendar:
     if found["monthdays"]:
         monthdays = frozenset(map(int, found["monthdays"].split(",")))
         if found["months"] is None:
-            raise ScheduleError("the months are missing after the days: write `of month`")
+            raise ValueError("the months are missing after the days: write `of month`")
         longest = max(monthrange(2024, month)[1] for month in months)
         for day in sorted(monthdays):
             if not 1 <= day <= longest:
-                raise ScheduleError(f"there is no day {day} in these months: 1 to {longest}")
+                raise ValueError(f"there is no day {day} in these months: 1 to {longest}")
         return Calendar(at=at, months=months, monthdays=monthdays)
     every = found["ordinals"] == "every"
     ordinals = range(1, 6) if every else _numbers(found["ordinals"], _ORDINALS, "an ordinal")
@@ -189,14 +185,14 @@ def _numbers(words: str, known: dict[str, int], kind: str) -> Iterable[int]:
     for word in words.split(","):
         if word not in known:
             names = list(dict.fromkeys(known))
-            raise ScheduleError(f"`{word}` is not {kind}: use one of {', '.join(names)}")
+            raise ValueError(f"`{word}` is not {kind}: use one of {', '.join(names)}")
     return [known[word] for word in words.split(",")]
 
 
 def _time(text: str) -> time:
     found = _TIME.fullmatch(text)
     if found is None:
-        raise ScheduleError(f"`{text}` is not a time of the day: use 00:00 to 23:59")
+        raise ValueError(f"`{text}` is not a time of the day: use 00:00 to 23:59")
     return time(int(found[1]), int(found[2]))
 
 
