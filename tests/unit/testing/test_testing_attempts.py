@@ -159,19 +159,6 @@ class TestLostResponses:
         with pytest.raises(ValueError, match="broken"):
             run_tasks(emulator, send=broken)
 
-    def test_the_report_says_that_the_handler_ran(self, emulator: Emulator, pushed: Queue) -> None:
-        """With the status that was lost."""
-        Faults(emulator).lose_response("attempt", times=1)
-        pushed.add()
-
-        [attempt] = run_tasks(emulator, send=ok)
-
-        assert attempt.reason is not None
-        assert attempt.reason.endswith(
-            ": the handler ran, and its response with status 200 was lost"
-        )
-        assert attempt.reason in describe(emulator)
-
 
 class TestOneHop:
     def test_tasks_that_handlers_add_are_left(self, emulator: Emulator, pushed: Queue) -> None:

@@ -286,23 +286,6 @@ class TestFailures:
             (200, "None", "succeeded"),
         ]
 
-    def test_the_end_of_a_test_is_like_a_crash(
-        self, emulator: Emulator, web: Queue, clock: ManualClock
-    ) -> None:
-        """The task is running until its deadline, then it runs again, which counts as a retry."""
-        web.add(name="t", request=HttpRequest("/", retry=RetryParameters(task_retry_limit=0)))
-
-        def crash(_: PushRequest) -> int:
-            raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            run_tasks(emulator, send=crash)
-        assert run_tasks(emulator, send=ok) == []
-        clock.advance(600)
-        [attempt] = run_tasks(emulator, send=failing)
-
-        assert (attempt.number, attempt.outcome) == (2, "exhausted")
-
     def test_a_handler_that_passes_its_deadline_leaves_no_response(
         self, emulator: Emulator, web: Queue, clock: ManualClock
     ) -> None:
