@@ -216,7 +216,7 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
         say(f"Datastore and blobs are stored in {options.data}")
     if server.state.push_to:
         say(f"Push tasks are delivered to {server.state.push_to}")
-        if server.state.cron is not None:
+        if server.state.cron.states:
             say(f"{options.cron}: {counted(len(server.state.cron.states), 'cron job')}")
     elif push:
         say(

@@ -458,7 +458,7 @@ class Pages:
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},
             "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},
             "absent": {
-                *([] if self._state.cron else ["cron"]),
+                *([] if self._state.cron.states else ["cron"]),
                 *([] if self._state.mails.latest() else ["mails"]),
             },
             "notice": notice,

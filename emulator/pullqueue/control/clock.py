@@ -155,9 +155,7 @@ def _deliver_until(state: ServerState, clock: ManualClock, target_usec: int) -> 
 
 def _settle(state: ServerState, delivery: Delivery, end: float) -> bool:
     """Wait until neither cron jobs nor attempts are due or under way; False: that takes longer."""
-    if state.cron is not None and not state.cron.settle(end - perf_counter()):
-        return False
-    return delivery.settle(end - perf_counter())
+    return state.cron.settle(end - perf_counter()) and delivery.settle(end - perf_counter())
 
 
 def _next_usec(state: ServerState, enforced_rate: Callable[[Queue], float]) -> int:
@@ -165,7 +163,7 @@ def _next_usec(state: ServerState, enforced_rate: Callable[[Queue], float]) -> i
     time.
     """
     now_usec, times = state.emulator.now_usec(), [LAST_USEC]
-    if state.cron is not None and (cron_usec := state.cron.next_usec()) is not None:
+    if (cron_usec := state.cron.next_usec()) is not None:
         times.append(max(cron_usec, now_usec))
     for queue in state.emulator.queues:
         if not is_dispatched(queue):

@@ -53,13 +53,13 @@ class CronStarted(Model):
 @operation("GET", "/cron", key="jobs")
 def list_cron_jobs(state: ServerState) -> list[CronJobResource]:
     """List the jobs of cron.yaml, with their next and last runs."""
-    return [] if state.cron is None else [_resource(each) for each in state.cron.states]
+    return [_resource(each) for each in state.cron.states]
 
 
 @operation("POST", "/cron/run")
 def run_cron_job(state: ServerState, body: NewCronRun) -> CronStarted:
     """Run a job now, past its schedule."""
-    if state.cron is None:
+    if not state.cron.states:
         raise ApiError("the server has no cron.yaml: start it with --cron cron.yaml", status=404)
     found = _found(state.cron.states, body.job)
     if waiting := state.push_to.waiting(found.job.target):
@@ -81,8 +81,8 @@ def _found(states: list[JobState], wanted: str) -> JobState:
             numbers = ", ".join(str(each.job.number) for each in found)
             raise ApiError(f"several jobs have the {key} {quoted(wanted)}: use a number, {numbers}")
     names = dict.fromkeys(each.job.name for each in states)
-    advice = did_you_mean(wanted, names) if names else "cron.yaml has none"
-    raise ApiError(f"there is no cron job {quoted(wanted)}: {advice}", status=404)
+    message = f"there is no cron job {quoted(wanted)}: {did_you_mean(wanted, names)}"
+    raise ApiError(message, status=404)
 
 
 def _resource(state: JobState) -> CronJobResource:

@@ -70,7 +70,7 @@ class CronRunner:
     ) -> None:
         """Request jobs at the addresses of their targets; record each request."""
         now = from_usec(emulator.now_usec())
-        runs = emulator.cron_runs()
+        runs = emulator.cron_runs() if jobs else {}
         self.states = [JobState(job, now, runs.get(key_of(job))) for job in jobs]
         self._emulator = emulator
         self._requests = requests
@@ -85,7 +85,8 @@ class CronRunner:
     def start(self, *, own_ports: Iterable[int] = ()) -> None:
         """Begin to look for due jobs; nothing is sent to `own_ports` of this machine."""
         self._sender.own_ports = frozenset(own_ports)
-        self._thread.start()
+        if self.states:
+            self._thread.start()
 
     def stop(self) -> None:
         """Start no more runs, and wait for those under way, but not for long."""

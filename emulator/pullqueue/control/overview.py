@@ -182,7 +182,7 @@ def get_server(state: ServerState) -> ServerInfo:
         profile=None if file is None else file.profile,
         manual_clock=get_clock(state).manual,
         push_to=list(state.push_to),
-        cron_jobs=0 if state.cron is None else len(state.cron.states),
+        cron_jobs=len(state.cron.states),
         services=state.services,
         data=state.data or None,
         started=state.started.isoformat(),

@@ -69,8 +69,8 @@ class ServerState:
         """Sends push tasks; None: this server does not, until it gets addresses."""
         if push_to is not None:
             self._make_delivery()
-        self.cron = CronRunner(cron, emulator, self.requests, self.push_to) if cron else None
-        """Runs the jobs of cron.yaml; None: there are none."""
+        self.cron = CronRunner(cron, emulator, self.requests, self.push_to)
+        """Runs the jobs of cron.yaml."""
         self.acl = acl
         """True if callers need a token, as `tokens` has them."""
         self.url = self.grpc_address = ""

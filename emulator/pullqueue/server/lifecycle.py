@@ -108,8 +108,7 @@ class Server:
             self.state.own_ports = [self.port, *([self._grpc.port] if self._grpc else [])]
             if self.state.delivery is not None:
                 self.state.delivery.start(own_ports=self.state.own_ports)
-            if self.state.cron is not None:
-                self.state.cron.start(own_ports=self.state.own_ports)
+            self.state.cron.start(own_ports=self.state.own_ports)
             self._http.start()  # last: whoever gets a response finds the rest ready
         return self
 
@@ -141,8 +140,7 @@ class Server:
 
         Attempts to send push tasks have some seconds to end before that.
         """
-        if self.state.cron is not None:
-            self.state.cron.stop()
+        self.state.cron.stop()
         if self.state.delivery is not None:
             self.state.delivery.stop()
         if self._grpc is not None:

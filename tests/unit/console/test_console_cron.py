@@ -45,7 +45,6 @@ def test_the_page_shows_each_job_and_runs_it(app: PushApp) -> None:
     assert '<time datetime="2026-01-01T08:00:00+00:00">2026-01-01 08:00:00' in page
 
     assert "Job 2 is started." in console.send("/cron", job="2")
-    assert state.cron is not None
     assert state.cron.settle(60)
     assert app.paths() == ["/status/503"]
     assert "503: no /status/503" in console.page("/cron")

@@ -45,7 +45,6 @@ class Cron:
         self.settle()
 
     def settle(self) -> None:
-        assert self.server.state.cron is not None
         assert self.server.state.cron.settle(60)
 
 
