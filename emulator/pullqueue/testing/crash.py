@@ -62,7 +62,7 @@ class CrashFailure:
     call_number: int
     """Which of its calls, the first being 1; 0 where the response is lost."""
     calls: tuple[str, ...]
-    """Its calls up to the crash, that one included."""
+    """Its calls up to the crash, that one included, with the lines of the app that made them."""
     error: BaseException
     """What `check`, or whatever took over, raised."""
     state: str

@@ -8,6 +8,7 @@ of tasks by a commit of the datastore.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import sys
 import threading
@@ -16,7 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import cache, partial, wraps
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias, cast
 
 from pullqueue.clock import movable_clock
@@ -94,19 +97,38 @@ Call: TypeAlias = "QueueCall | ServiceCall | str"
 """A call to a queue or to a service, or what the code under test has passed to `point`."""
 
 
+class Place(NamedTuple):
+    """Where the app's code makes a call."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        path, folder = Path(self.file), Path.cwd()
+        shown = path.relative_to(folder) if path.is_relative_to(folder) else path
+        return f"{shown}:{self.line} in {self.function}"
+
+
 class Point(NamedTuple):
     """One call of an actor."""
 
     actor: Actor
     call: Call
+    place: Place | None
 
     @property
     def is_of_queue(self) -> bool:
         """True if a queue is called, and not another service."""
         return isinstance(self.call, QueueCall)
 
-    def __str__(self) -> str:
+    @property
+    def what(self) -> str:
+        """What is called, wherever that is."""
         return describe_call(self.call) if isinstance(self.call, QueueCall) else str(self.call)
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.place})" if self.place else self.what
 
 
 class Run(Protocol):
@@ -196,7 +218,10 @@ class Trial:
         """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""
         if _inside.get():
             return call_next()
-        actor = _actor.get() or _clients.get(getattr(current_caller(), "port", None))
+        actor, place = _actor.get(), None
+        if actor is None:
+            port = getattr(current_caller(), "port", None)
+            actor, place = _clients.get(port, (None, None))
         if actor is not None:
             actor.check_alive()
         run = self.running
@@ -204,7 +229,7 @@ class Trial:
             actor = actor or run.current
         if run is None or actor is None:
             return call_next()
-        point = Point(actor, call)
+        point = Point(actor, call, place or _calling_place(is_hook=isinstance(call, str)))
         return run.at_point(point, partial(actor.carry_out, point, call_next))
 
     def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
@@ -234,7 +259,7 @@ def point(name: str) -> None:
     each statement or commit of a database of your own, in a hook of the test: whoever calls it can
     be killed there, and, once it was killed, cannot go past it; or another actor can go on.
 
-    `name` is what their reports show.
+    `name` is what their reports show, with the place from which the hook was called.
     """
     for trial in tuple(_trials):
         trial.at_point(name, lambda: None)
@@ -252,11 +277,41 @@ def loaded_rpcs() -> Any:  # noqa: ANN401 - a module
     return sys.modules.get("pullqueue.sdk.rpcs")
 
 
+def _calling_place(*, is_hook: bool = False) -> Place | None:
+    """Return where the app makes the current call: its innermost frame, if it has one.
+
+    With `is_hook` that is a hook of the test, and the place is where the app has called the hook.
+    """
+    place = None
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
+    while frame is not None:
+        code, module = frame.f_code, frame.f_globals.get("__name__", "")
+        if module == "pullqueue.testing.crash":
+            break  # it runs the actor, in the thread of the test
+        if _is_of_app(code.co_filename, module):
+            place = Place(code.co_filename, frame.f_lineno, code.co_name)
+            if not is_hook:
+                break
+            is_hook = False
+        frame = frame.f_back
+    return place
+
+
+@cache
+def _is_of_app(file: str, module: str) -> bool:
+    path = Path(file)
+    return not (
+        module.partition(".")[0] in ("google", "pullqueue")
+        or path.is_relative_to(Path(os.__file__).parent)  # the standard library
+        or {"site-packages", "dist-packages"} & {*path.parts}
+    )
+
+
 _lock = threading.RLock()
 _threads: dict[object, Actor] = {}
 """Who has started the threads, and the calls of thread pools, that have not ended."""
-_clients: dict[str | None, Actor] = {}
-"""Who has last sent something from a port."""
+_clients: dict[str | None, tuple[Actor, Place | None]] = {}
+"""Who has last sent something from a port, and where."""
 _left: list[tuple[set[object], ExitStack]] = []
 """What is over, but for these threads of actors that have ended."""
 
@@ -361,7 +416,7 @@ def _noting(send: Callable[..., Any]) -> Callable[..., Any]:
     def noted(connection: socket.socket, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         actor = _actor.get()
         if actor is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
-            _clients[str(connection.getsockname()[1])] = actor
+            _clients[str(connection.getsockname()[1])] = actor, _calling_place()
         return send(connection, *args, **kwargs)
 
     return noted

@@ -54,7 +54,7 @@ class RaceTestError(AssertionError):
         hint: str = "",
     ) -> None:
         self.schedule = tuple(schedule)
-        """The steps, in order: who, what, and the outcome."""
+        """The steps, in order: who, what, from which line of the app, and the outcome."""
         self.replay = replay
         """Repeats exactly this schedule: `race_test(..., replay=...)`."""
         self.error = error
@@ -295,13 +295,16 @@ class _Race(Trial):
             error = self.verify()
         if error is None:
             return tuple(schedule.choices)
+        cause = schedule.tasks.first_error
+        if schedule.is_sequential and cause and not error.__cause__:
+            error.__cause__ = cause  # so that its traceback says why a handler fails by itself
         raise RaceTestError(
             map(str, schedule.steps),
             format_replay(schedule.choices),
             error,
             number=self.count,
             state=describe(self.emulator),
-            hint=_NO_RACE + schedule.tasks.first_error if schedule.is_sequential else "",
+            hint=_NO_RACE if schedule.is_sequential else "",
         ) from error
 
     def check_raced(self) -> None:

@@ -65,8 +65,8 @@ class PushTasks:
         self._dispatcher = Dispatcher(emulator, rates=False)
         self._running: dict[RunningAttempt, int] = {}
         """Those that have started and whose deadline, in microseconds, has not passed."""
-        self.first_error = ""
-        """The first exception of a handler, as a line of a report."""
+        self.first_error: Exception | None = None
+        """The first exception of a handler."""
 
     def due(self) -> Iterator[tuple[object, str, Callable[[], str], str]]:
         """Yield those that can start now: which attempt, its name, its work, its first step."""
@@ -114,7 +114,7 @@ class PushTasks:
         if attempt.error is not None:
             text = shorten(f"{type(attempt.error).__name__}: {attempt.error}", limit=100)
             raised = f" ({text})"
-            self.first_error = self.first_error or f'\ntask "{task.name}" has raised {text}'
+            self.first_error = self.first_error or attempt.error
         return f"responds: {status}{raised}, {attempt.outcome}"
 
 
@@ -202,7 +202,7 @@ class Schedule:
         actor = point.actor
         if not isinstance(actor, RacingActor):
             return call_next()
-        self._wait(actor, str(point))
+        self._wait(actor, point.what)
         result: object = None
         try:
             result = call_next()
@@ -289,7 +289,7 @@ class Schedule:
         if verb in _READS:
             return
         if verb in LEASE_VERBS and isinstance(result, Lease) and not result.tasks:
-            actor.idle_at[str(point)] = self._changes
+            actor.idle_at[point.what] = self._changes
             actor.idle_steps += 1
             return
         self._changes += 1

@@ -6,8 +6,10 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from places import place
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
@@ -80,7 +82,7 @@ def test_a_handler_is_killed_between_statements(
         crash_test(emulator, send=handle, setup=setup, check=check)
 
     killed = [(each.crash, each.calls[-1]) for each in raised.value.failures]
-    assert (Crash.BEFORE, TAKE) in killed
+    assert (Crash.BEFORE, f"{TAKE} {place(handle, 'TAKE')}") in killed
     assert Crash.AFTER not in {crash for crash, _ in killed}
 
 
@@ -95,6 +97,29 @@ def test_a_point_is_one_crash(emulator: Emulator) -> None:
     crashes = crash_test(emulator, send=handle, setup=emulator.queue("pushed").add, check=list)
 
     assert crashes == 2 + 1  # and its response
+
+
+def test_a_point_without_a_hook_is_shown_where_it_is(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever has called the handler is not the app's; a path elsewhere is shown whole."""
+    runs: list[int] = []
+
+    def setup() -> None:
+        runs.clear()
+        emulator.queue("pushed").add()
+
+    def handle(request: PushRequest) -> int:
+        runs.append(request.attempt)
+        point("one")
+        return 200
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CrashTestError) as raised:
+        crash_test(emulator, send=handle, setup=setup, check=lambda: runs == [1])
+
+    line = handle.__code__.co_firstlineno + 2
+    assert raised.value.failures[0].calls == (f"one ({__file__}:{line} in handle)",)
 
 
 def test_who_was_killed_does_not_pass_a_point(emulator: Emulator) -> None:
@@ -143,11 +168,10 @@ def test_actors_are_interleaved_at_points(
     with pytest.raises(RaceTestError) as raised:
         race_test(emulator, add, setup=setup, check=check, copies=2)
 
-    assert raised.value.schedule[:3] == (
-        "add 1: begins",
-        "add 1: SELECT name, money FROM account",
-        "add 2: begins   <- preempts add 1",
-    )
+    begins, reads, preempts, *_ = raised.value.schedule
+    assert begins == "add 1: begins"
+    assert reads.endswith(f" FROM account {place(money, 'SELECT')}")
+    assert preempts == "add 2: begins   <- preempts add 1"
 
     def add_at_once() -> None:
         database.execute(ADD)

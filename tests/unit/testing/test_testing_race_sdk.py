@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from places import without_places
 from sdk_calls import default_api_stub, deferred, memcache, ndb, sdk_testbed
 
 from pullqueue import Emulator, Queue
@@ -71,7 +72,8 @@ def test_a_lost_update_is_found_with_one_preemption(
 
     steps = caught.value.schedule
     assert sum("preempts" in step for step in steps) == 1
-    assert any(step.endswith("datastore_v3.Put 1 entity of kind Counter") for step in steps)
+    put = "datastore_v3.Put 1 entity of kind Counter"
+    assert any(step.endswith(put) for step in without_places(steps))
     assert "assert 1 == 2" in str(caught.value)
     assert len(pushed.list_tasks(10)) == 0
 
