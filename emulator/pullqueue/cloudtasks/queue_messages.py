@@ -207,7 +207,8 @@ def _rates(limits: Message, version: Version) -> dict[str, Any]:
 def _limit(limits: Message, name: str, most: int) -> float:
     """Return a field of RateLimits, checked."""
     value: float = getattr(limits, name)
-    shown, field = f"RateLimits.{texts.camel_case(name)}", f"queue.rate_limits.{name}"
+    shown = f"RateLimits.{limits.DESCRIPTOR.fields_by_name[name].json_name}"
+    field = f"queue.rate_limits.{name}"
     check_not_negative(value, shown, field)
     if not value <= most:
         advice = f"{field} is {value}: use 0 to {most}"

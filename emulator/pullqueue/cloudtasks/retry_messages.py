@@ -65,7 +65,8 @@ def read_retry(message: Message, field: str) -> RetryParameters:
     values: dict[str, Any] = {"max_doublings": message.max_doublings or None}
     for name, parameter in _DURATIONS.items():
         duration = getattr(message, name)
-        part, shown = f"{field}.{name}", f"RetryConfig.{texts.camel_case(name)}"
+        part = f"{field}.{name}"
+        shown = f"RetryConfig.{message.DESCRIPTOR.fields_by_name[name].json_name}"
         check_not_negative(duration.seconds - (duration.nanos < 0), shown, part, " seconds")
         seconds = read_seconds(duration, part, most=MAX_SECONDS)
         # Only the age limit is in whole seconds.

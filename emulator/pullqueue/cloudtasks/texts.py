@@ -96,9 +96,3 @@ def format_time(time: datetime) -> str:
     """Return a time as production writes it: in the time zone of its data center in California."""
     # Where the system has no time zones, they are those of tzdata, which the extra has.
     return time.astimezone(ZoneInfo("America/Los_Angeles")).isoformat()
-
-
-def camel_case(name: str) -> str:
-    """Return the name of a field as texts have it: `maxDispatchesPerSecond`."""
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
