@@ -23,6 +23,10 @@ from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc
 
 _SHOWN_BYTES = 64 * 1024
 _UNLOGGED = Caller(Origin(Interface.SDK))
+_CALL_ERRORS: dict[type[PullQueueError], type[Exception]] = {
+    DeadlineExceededError: apiproxy_errors.DeadlineExceededError,
+    OverQuotaError: apiproxy_errors.OverQuotaError,
+}
 DEADLINE_SECONDS = 60.0
 """The deadline of a call that names none, as in the SDK's client on App Engine."""
 
@@ -104,14 +108,8 @@ def sdk_error(error: PullQueueError) -> Exception:
     Deadline and quota are errors of the call, not of the service: App Engine raises them below
     the service, and the client does not change them.
     """
-    sdk: Exception
-    if isinstance(error, DeadlineExceededError):
-        sdk = apiproxy_errors.DeadlineExceededError(str(error))
-    elif isinstance(error, OverQuotaError):
-        sdk = apiproxy_errors.OverQuotaError(str(error))
-    else:
-        sdk = application_error(error)
-    return sdk
+    own = _CALL_ERRORS.get(type(error))
+    return application_error(error) if own is None else own(str(error))
 
 
 def application_error(error: PullQueueError) -> Exception:

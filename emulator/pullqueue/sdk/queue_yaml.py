@@ -30,23 +30,19 @@ class QueueYaml:
         Raises:
             InvalidQueueConfigError: the SDK's own parser would refuse the file too.
         """
-        if parser is not None:
+        found: tuple[Path, Stamp] | str | None
+        if parser is None:
+            found = _find(path, root)
+        else:
             parsed = parser(root)
-            return None if parsed is None else self._changed_text(json.dumps(parsed.ToDict()))
-        if path is None and root is None:
-            return None
-        found = _find(path, root)
+            found = None if parsed is None else json.dumps(parsed.ToDict())
         if found is None or found == self._read:
             return None
-        loaded = config.load(found[0], profile="sdk")
+        if isinstance(found, str):
+            loaded = config.loads(found, profile="sdk")
+        else:
+            loaded = config.load(found[0], profile="sdk")
         self._read = found
-        return loaded
-
-    def _changed_text(self, text: str) -> QueueConfig | None:
-        if text == self._read:
-            return None
-        loaded = config.loads(text, profile="sdk")
-        self._read = text
         return loaded
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from http.client import HTTPConnection, HTTPException
 from itertools import compress
 from typing import Any
@@ -93,12 +92,8 @@ class CallServer:
             adds = self._stub.take(request.request) if ends else []
         except DecodeError:
             return _failure(_Rpc.PARSE_ERROR, f'the request of "{method}" {_NOT_PARSED}')
-        if service == SERVICE:
-            with call_deadline(_deadline_usec(deadline)):
-                return self._answer(request, logged, self._call_queue)
-        if service in self._hosted:
-            usec = _deadline_usec(deadline)
-            return self._answer(request, logged, partial(self._call_service, adds=adds, usec=usec))
+        if service == SERVICE or service in self._hosted:
+            return self._answer(request, logged, adds, _deadline_usec(deadline))
         if self._upstream is None:
             return self._answer_alone(request)
         response = _ask_upstream(self._upstream, data)
@@ -107,7 +102,7 @@ class CallServer:
         return response
 
     def _answer(
-        self, request: Any, logged: dict[str, Any], make_call: Callable[[Any, Any, Any], None]
+        self, request: Any, logged: dict[str, Any], adds: Sequence[Any], usec: int
     ) -> bytes:
         """Parse a request, make its call, and return the response."""
         service, method = request.service_name, request.method
@@ -122,7 +117,11 @@ class CallServer:
         if fault is not None:
             return _failure(_Rpc.PARSE_ERROR, f'the request of "{method}" {fault}')
         try:
-            make_call(request, call, result)
+            if service == SERVICE:
+                with call_deadline(usec):
+                    self._stub.MakeSyncCall(SERVICE, method, call, result)
+            else:
+                self._call_service(request, call, result, adds=adds, usec=usec)
         except apiproxy_errors.Error as error:
             logged |= logged_call(service, method, call, result, error)
             return _refusal(error)
@@ -136,9 +135,6 @@ class CallServer:
             return None
         names = (f"TaskQueue{method}Request", f"TaskQueue{method}Response")
         return getattr(messages, names[0]), getattr(messages, names[1])
-
-    def _call_queue(self, request: Any, call: Any, result: Any) -> None:
-        self._stub.MakeSyncCall(SERVICE, request.method, call, result)
 
     def _call_service(
         self, request: Any, call: Any, result: Any, *, adds: Sequence[Any], usec: int
