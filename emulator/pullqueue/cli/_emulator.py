@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -20,9 +22,7 @@ from pullqueue.tasks import count_tasks
 from pullqueue.text import quoted
 
 if TYPE_CHECKING:
-    from pullqueue.control.config_file import ConfigFile
     from pullqueue.cron.file import CronJob
-    from pullqueue.engine.emulator import Emulator
     from pullqueue.push.addresses import PushAddresses
     from pullqueue.server.lifecycle import Server
 
@@ -54,14 +54,8 @@ class EmulatorOptions:
             return self.store or "memory"
         return f"sqlite:///{quote(str(self.data.resolve() / 'tasks.db'))}"
 
-    def cron_jobs(self) -> tuple[CronJob, ...]:
-        """Return the jobs of the cron.yaml that is named.
-
-        Raises:
-            UsageError: there is no address for them.
-            ConfigFileError: it cannot be read.
-            InvalidCronError: it is not valid.
-        """
+    def _cron_jobs(self) -> tuple[CronJob, ...]:
+        """Return the jobs of the cron.yaml that is named."""
         if self.cron is None:
             return ()
         from pullqueue.cron.file import load_cron  # noqa: PLC0415 - imported when it runs
@@ -73,26 +67,33 @@ class EmulatorOptions:
             )
         return load_cron(self.cron)
 
-    def config_file(self) -> ConfigFile:
-        """Return the queue.yaml that is named, or found."""
-        from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - when it runs
-
-        path = self.queue_yaml or found_file()
-        return ConfigFile(path, profile=self.profile, keep_created=self.keep_created)
-
-    def open(self, file: ConfigFile, *, max_tasks: int = SERVED_TASKS) -> tuple[Emulator, Services]:
-        """Open the store and the folder of the data; the caller closes both.
+    @contextmanager
+    def make_server(
+        self,
+        *,
+        max_tasks: int = SERVED_TASKS,
+        **options: Any,  # noqa: ANN401 - of the server
+    ) -> Iterator[Server]:
+        """Yield a server that does not listen yet; its store and its data are open in the block.
 
         Raises:
-            StoreError: one of them cannot be used.
+            ConfigFileError: queue.yaml or cron.yaml cannot be read.
+            InvalidQueueConfigError: queue.yaml is not valid.
+            InvalidCronError: cron.yaml is not valid.
+            UsageError: there is no address for cron jobs.
+            StoreError: the store, or the folder of the data, cannot be used.
         """
-        from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
+        from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - when it runs
+        from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
+        from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
         from pullqueue.stores import open_store  # noqa: PLC0415 - the same
 
-        config = file.read()
+        path = self.queue_yaml or found_file()
+        file = ConfigFile(path, profile=self.profile, keep_created=self.keep_created)
+        cron, config = self._cron_jobs(), file.read()
         clock = ManualClock(SystemClock().now()) if self.clock == "manual" else SystemClock()
         services = Services(self._services(), clock=clock, push_to=self.push_to)
-        try:
+        with closing(services):
             emulator = Emulator(
                 config,
                 clock=clock,
@@ -101,16 +102,22 @@ class EmulatorOptions:
                 location=self.location,
                 store=open_store(self.store_url),
             )
-        except BaseException:
-            services.close()
-            raise
-        for name, tasks in emulator.unlisted_tasks.items():
-            say(
-                f"warning: the store has {count_tasks(tasks)} of queue {quoted(name)}, which is "
-                f"not in {config.file}: add the queue to use or purge them",
-                err=True,
-            )
-        return emulator, services
+            with closing(emulator):
+                for name, tasks in emulator.unlisted_tasks.items():
+                    say(
+                        f"warning: the store has {count_tasks(tasks)} of queue {quoted(name)}, "
+                        f"which is not in {config.file}: add the queue to use or purge them",
+                        err=True,
+                    )
+                yield Server(
+                    emulator,
+                    services=services,
+                    api_upstream=self.api_upstream,
+                    config_file=file,
+                    push_to=self.push_to,
+                    cron=cron,
+                    **options,
+                )
 
     def _services(self) -> ServiceOptions:
         names = self.services

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 from pullqueue.text import escaped
 
 if TYPE_CHECKING:
-    from pullqueue.control.delivery import Delivery
     from pullqueue.control.state import ServerState
-    from pullqueue.engine.emulator import Emulator
 
 _POLL_SECONDS = 0.5
 """Interval of the checks for signals and for changes of the file."""
@@ -65,11 +63,9 @@ def set_up_logs(*, log_format: str, log_level: str) -> None:
 class Signals:
     """The signals that stop the server, or reload its configuration."""
 
-    def __init__(self, emulator: Emulator) -> None:
+    def __init__(self, state: ServerState) -> None:
         """Handle SIGINT and SIGTERM, which stop the server, and SIGHUP, which reloads the file."""
-        self._emulator = emulator
-        self.delivery: Delivery | None = None
-        """The delivery of push tasks, which stops at once."""
+        self._state = state
         # Its `put` may interrupt its own `get`, as a handler does.
         self._received: SimpleQueue[int] = SimpleQueue()
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -84,13 +80,14 @@ class Signals:
 
     def _stop(self) -> None:
         """Stop the delivery of push tasks, and close the emulator after a while."""
-        if self.delivery is not None:
-            self.delivery.stop()
+        if self._state.delivery is not None:
+            self._state.delivery.stop()
         threading.Event().wait(_STOP_SECONDS)
-        self._emulator.close()
+        self._state.emulator.close()
 
-    def wait(self, state: ServerState, *, watch: bool) -> None:
+    def wait(self, *, watch: bool) -> None:
         """Return once the server must stop; meanwhile reload its file."""
+        state = self._state
         while (number := self._next()) not in _STOPPING:
             if state.config_file is not None:
                 state.config_file.check(state.emulator, changes=watch, now=number is not None)

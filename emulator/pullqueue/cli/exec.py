@@ -126,22 +126,10 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
     """Run a program with a server of its own."""
     hint = _hint_at_default_server()
     from pullqueue.cli._process import set_up_logs  # noqa: PLC0415 - imported when it runs
-    from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     set_up_logs(log_format="text", log_level="warning")
-    file, cron = options.config_file(), options.cron_jobs()
-    emulator, services = options.open(file)
     options.push_to.await_app()
-    server = Server(
-        emulator,
-        port=port,
-        services=services,
-        api_upstream=options.api_upstream,
-        config_file=file,
-        push_to=options.push_to,
-        cron=cron,
-    )
-    with closing(services), closing(emulator), server:
+    with options.make_server(port=port) as server, server:
         say(f"pullqueue listening on {server.url}", err=True)
         say(f"pullqueue console: {server.url}/console/", err=True)
         for line in filter(None, (hint, hint_at_manual_clock(server))):
@@ -149,11 +137,11 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
         address = f"{server.host}:{server.port}"
         variables = variables_for(address, project=options.project, location=options.location)
         checks = [partial(_look_for_app, server.state)] if options.push_to else []
-        if options.watch:
-            checks.append(partial(file.check, emulator, changes=True, now=False))
+        if options.watch and (file := server.state.config_file):
+            checks.append(partial(file.check, server.emulator, changes=True, now=False))
         status = _run(command, variables, checks)
         if options.store_url == "memory":
-            report_tasks_left(emulator)
+            report_tasks_left(server.emulator)
     return status
 
 

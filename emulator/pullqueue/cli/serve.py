@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,36 +138,27 @@ class ServeOptions(EmulatorOptions):
 def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
     """Serve until a signal stops the server; report its port once it listens."""
     from pullqueue.cli import _process  # noqa: PLC0415 - imported when it runs
-    from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     # Else gRPC's core writes lines of its own to the error stream.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _process.set_up_logs(log_format=options.log_format, log_level=options.log_level)
-    file, cron = options.config_file(), options.cron_jobs()
-    emulator, services = options.open(file, max_tasks=options.max_tasks)
-    with closing(services), closing(emulator):
-        signals = _process.Signals(emulator)
-        server = Server(
-            emulator,
-            host=options.host,
-            port=options.port,
-            grpc_port=options.grpc_port,
-            acl=options.acl,
-            services=services,
-            api_upstream=options.api_upstream,
-            config_file=file,
-            host_names=options.host_names,
-            push_to=options.push_to,
-            cron=cron,
-        )
-        signals.delivery = server.state.delivery
+    making = options.make_server(
+        max_tasks=options.max_tasks,
+        host=options.host,
+        port=options.port,
+        grpc_port=options.grpc_port,
+        acl=options.acl,
+        host_names=options.host_names,
+    )
+    with making as server:
+        signals = _process.Signals(server.state)
         with server:
             write_port(server.port)
             _print_banner(server, options)
-            signals.wait(server.state, watch=options.watch)
+            signals.wait(watch=options.watch)
             if options.store_url == "memory":
                 report_tasks_left(
-                    emulator,
+                    server.emulator,
                     "; to keep tasks, start with --store sqlite:///tasks.db, or run `pullqueue "
                     "snapshot save FILE` first",
                 )

@@ -279,7 +279,6 @@ def test_a_signal_during_a_reload(
     """Who asks for a reload while one is made gets another one."""
     handlers: dict[int, Callable[[int, None], None]] = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
-    signals = Signals(emulator)
     asked: list[bool] = []
 
     class Asked(ConfigFile):
@@ -289,8 +288,9 @@ def test_a_signal_during_a_reload(
             number = signal.SIGHUP if len(asked) == 1 else signal.SIGTERM
             handlers[number](number, None)
 
+    signals = Signals(ServerState(emulator, config_file=Asked(queue_yaml)))
     handlers[signal.SIGHUP](signal.SIGHUP, None)
-    signals.wait(ServerState(emulator, config_file=Asked(queue_yaml)), watch=False)
+    signals.wait(watch=False)
 
     assert asked == [True, True]
 
