@@ -37,10 +37,10 @@ from pullqueue.cli._output import (
     write_bytes,
 )
 from pullqueue.cli._port_file import ServerOfFile
-from pullqueue.cli._snapshot_diff import Snapshot, compare_snapshots, read_snapshot
 from pullqueue.cli._words import Group
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
+from pullqueue.control.snapshot_diff import Snapshot, compare_snapshots, read_snapshot
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks
 from pullqueue.text import counted, format_size, format_span
@@ -343,7 +343,7 @@ def diff(*, before: Path, after: Path | None, limit: int, client: Client) -> Non
     show(
         {"queues": msgspec.to_builtins(diffs)},
         Table(head, rows, "no task differs", ["QUEUE"]),
-        *(line for each in diffs for line in each.lines(limit)),
+        *(line for each in diffs for line in each.lines(limit, " (--limit)")),
     )
 
 

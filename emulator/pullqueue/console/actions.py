@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
 
+import msgspec
 from flask import request, url_for
 from msgspec import Meta
 
@@ -43,7 +44,8 @@ from pullqueue.control.service import (
     reset,
     set_fault,
 )
-from pullqueue.control.snapshots import Snapshot, SnapshotQuery, load_snapshot
+from pullqueue.control.snapshot_diff import compare_snapshots, read_snapshot
+from pullqueue.control.snapshots import Snapshot, SnapshotQuery, load_snapshot, save_snapshot
 from pullqueue.control.state import ServerState
 from pullqueue.control.task_lists import failed_names
 from pullqueue.engine.validation import check_new_tasks
@@ -51,10 +53,12 @@ from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, WHEN
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask, count_tasks, why_in_use
-from pullqueue.text import SECONDS_PER_UNIT, counted
+from pullqueue.text import SECONDS_PER_UNIT, counted, shorten
 
 _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
 _BATCH = 100
+_COMPARED = 20
+"""Maximum number of tasks of each queue that are listed when a snapshot is compared."""
 _FILTER = ("state", "tag", "search", "status", "reason")
 """Fields of a form that select tasks."""
 
@@ -236,6 +240,16 @@ class Actions:
         warning = f" Warning: {loaded.warning}." if loaded.warning else ""
         exhausted = f" and {loaded.exhausted} exhausted" if loaded.exhausted else ""
         return f"Loaded {count_tasks(loaded.tasks)}{exhausted}.{warning}"
+
+    def compare_snapshot(self, _form: Form) -> Notice:
+        """Compare the snapshot of a file with the running server."""
+        file = request.files["file"]
+        name = shorten(file.filename or "")
+        before = read_snapshot(file.read(), name)
+        now = read_snapshot(msgspec.json.encode(save_snapshot(self._state)), "")
+        lines = [line for each in compare_snapshots(before, now) for line in each.lines(_COMPARED)]
+        text = f"Since {name}: tasks added (+), gone (-), changed (~), exhausted (!)."
+        return Notice(text=text if lines else f"No task differs from {name}.", details=lines)
 
 
 def _step_text(step: ClockStep) -> str:

@@ -75,6 +75,7 @@ _ACTIONS: Sequence[tuple[str, Callable[..., Notice | str]]] = (
     ("/server/reload", Actions.reload),
     ("/server/reset", Actions.reset),
     ("/server/snapshot", Actions.load_snapshot),
+    ("/server/snapshot/compare", Actions.compare_snapshot),
 )
 
 

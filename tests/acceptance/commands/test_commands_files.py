@@ -105,7 +105,7 @@ def test_snapshots_are_compared(run: Run, tmp_path: Path, emulator: Emulator) ->
     assert fields == {"kept": ["retry_count"], "leased": ["eta_usec", "retry_count"]}
     (tmp_path / "new.json").write_text("queue:")
     refused = run("snapshot diff", old, new)
-    assert (refused.status, f"{new} is not a snapshot (" in refused.err) == (1, True)
+    assert (refused.status, f"{new} is not a snapshot (" in refused.err) == (3, True)
     assert run("snapshot diff nowhere").status == 3
 
 

@@ -167,6 +167,29 @@ def test_a_file_that_is_not_a_snapshot_changes_nothing(
     assert state.emulator.queue("pull").list_tasks() == []
 
 
+def test_a_snapshot_is_compared_with_the_running_server(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """As `pullqueue snapshot diff` does."""
+    queue = state.emulator.queue("pull")
+    queue.add(name="gone")
+    saved = console.http.get("/_emulator/snapshot").data
+
+    def compare(data: bytes) -> str:
+        return console.send("/server/snapshot/compare", file=(BytesIO(data), "s.json"))
+
+    same = compare(saved)
+    queue.delete_tasks("gone")
+    queue.add_many([NewTask(name=f"n{number}") for number in range(21)])
+    differs = compare(saved)
+
+    assert "No task differs from s.json." in same
+    assert "Since s.json: tasks added (+), gone (-), changed (~), exhausted (!)." in differs
+    assert "<li>+ pull n0</li>" in differs
+    assert "pull: 2 more</li>" in differs
+    assert "s.json is not a snapshot (" in compare(b"{}")
+
+
 def test_tasks_of_a_tag_are_leased(console: ConsoleClient, state: ServerState) -> None:
     """As many as the form says."""
     queue = state.emulator.queue("pull")

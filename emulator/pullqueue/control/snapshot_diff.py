@@ -1,13 +1,13 @@
-"""What two snapshots have in common, and what not: the work of `pullqueue snapshot diff`."""
+"""How two snapshots differ, or a snapshot and a running server."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import click
 import msgspec
 
+from pullqueue.errors import PullQueueError
 from pullqueue.text import shorten
 
 _Task = dict[str, Any]
@@ -50,25 +50,28 @@ class QueueDiff(msgspec.Struct):
         """Whether the queue is the same in both."""
         return not (self.added or self.gone or self.changed or self.exhausted)
 
-    def lines(self, limit: int) -> list[str]:
-        """Return a line for each of the first tasks that differ, and one for how many more do."""
+    def lines(self, limit: int, advice: str = "") -> list[str]:
+        """Return a line for each of the first tasks that differ, and one for how many more do.
+
+        The latter ends with the advice.
+        """
         signs = {"+": self.added, "-": self.gone, "!": self.exhausted}
         lines = [f"{sign} {self.queue} {name}" for sign, names in signs.items() for name in names]
         lines += [f"~ {self.queue} {each.task}: {', '.join(each.fields)}" for each in self.changed]
         more = len(lines) - limit
-        return lines[:limit] + ([f"  {self.queue}: {more} more (--limit)"] if more > 0 else [])
+        return lines[:limit] + ([f"  {self.queue}: {more} more{advice}"] if more > 0 else [])
 
 
 def read_snapshot(data: bytes, source: str) -> Snapshot:
     """Return the snapshot of a file or a server.
 
     Raises:
-        ClickException: it is not one.
+        PullQueueError: it is not one.
     """
     try:
         return msgspec.json.decode(data, type=Snapshot)
     except msgspec.DecodeError as error:
-        raise click.ClickException(
+        raise PullQueueError(
             f"{source} is not a snapshot ({shorten(str(error))}): pass a file that `pullqueue "
             "snapshot save` wrote"
         ) from None
