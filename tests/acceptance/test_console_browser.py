@@ -53,6 +53,7 @@ PAGES = (
     "/exhausted",
     "/workers",
     "/tasks?search=task",
+    "/activity",
     "/requests",
     "/requests/1",
     "/faults",

@@ -231,20 +231,24 @@ def _counts(tasks: int, exhausted: int) -> str:
 @since_option
 @server_options
 def activity(*, limit: int, since: str | None, client: Client) -> None:
-    """List what operators did to the server.
+    """List what operators did and what failed, the latest first.
 
-    These are pauses, purges, faults, moves of the clock and the like, by commands, the console and
-    the control routes, the latest first. A reset does not delete them. Those of a server that was
-    stopped are in its log only. What apps and workers did is shown by `pullqueue requests`.
+    Operators pause, purge, set faults, move the clock and the like, by commands, the console, the
+    control routes and Cloud Tasks. Requests, calls and attempts that fail in the same way are one
+    line, until somebody does something, or for a minute none fails. Exhausted tasks are counted by
+    the minute. `pullqueue requests` lists each request.
+
+    A reset deletes none of it but exhausted tasks. Actions on a server that was stopped are in its
+    log only.
     """
     answer = client.get("/activity", limit=limit, since=since)
     rows = [
-        [when(each["time"]), each["text"], each["interface"], each["client"]]
+        [when(each["time"]), each["text"], each["interface"] or "", each["client"]]
         for each in answer["activity"]
     ]
-    head = ("TIME (UTC)", "ACTION", "INTERFACE", "CLIENT")
-    empty = f"nothing was done since {since or 'the server started'}"
-    show(answer, Table(head, rows, empty, ("CLIENT", "ACTION"), ("INTERFACE",)))
+    head = ("TIME (UTC)", "WHAT", "INTERFACE", "CLIENT")
+    empty = f"nothing has happened since {since or 'the server started'}"
+    show(answer, Table(head, rows, empty, ("CLIENT", "WHAT"), ("INTERFACE",)))
 
 
 @click.group(cls=Group)

@@ -44,6 +44,7 @@ _PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
     ("/exhausted.jsonl", Pages.download_exhausted),
     ("/tasks", Pages.found),
     ("/workers", Pages.workers),
+    ("/activity", Pages.activity),
     ("/requests", Pages.requests),
     ("/requests/clear", Pages.confirm_clear),
     ("/requests/<number>", Pages.request),

@@ -81,8 +81,6 @@ _STATES = {
     QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
 }
 """The states of tasks by which a queue's tasks can be filtered."""
-_ACTIONS = 20
-"""Maximum number of actions on the page of the server."""
 _ERROR_CHARACTERS = 200
 _MAX_LISTED = 10
 """Maximum number of tasks that are listed before they are deleted."""
@@ -236,6 +234,12 @@ class Pages:
         """Return the page of the clients and their leases."""
         return self._page("workers", workers=list_workers(self._state))
 
+    def activity(self) -> Response:
+        """Return the page of what happened: actions of operators, and failures."""
+        chosen = _chosen("since")
+        activity = list_activity(self._state, parse_query(chosen, ActivityQuery))
+        return self._page("activity", activity=activity, chosen=chosen)
+
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
         chosen = _chosen("queue", "task", "client", "interface", "status", "since", "search")
@@ -297,9 +301,7 @@ class Pages:
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
         config = config_of(self._state, queues=[])  # they are not shown
-        activity = list_activity(self._state, ActivityQuery(limit=_ACTIONS))
-        server = get_server(self._state)
-        return self._page("server", config=config, server=server, activity=activity)
+        return self._page("server", config=config, server=get_server(self._state))
 
     def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Final
 
 from msgspec import UNSET, Meta
 
 import pullqueue
-from pullqueue.clock import from_usec
-from pullqueue.control.activity import Action
+from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.control.activity import Activity
 from pullqueue.control.clock import ClockResource, get_clock
 from pullqueue.control.fault_registry import FaultResource
 from pullqueue.control.models import Count, Maybe, Model, Positive, Time
 from pullqueue.control.operations import operation
 from pullqueue.control.progress import why_kept
 from pullqueue.control.queues import collect_statistics, shown_queues
-from pullqueue.control.since import SINCE_FORMS, from_time_on
+from pullqueue.control.since import SINCE_FORMS, parse_since
 from pullqueue.control.state import ServerState
 from pullqueue.control.task_lists import Limit
 from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
+from pullqueue.tasks import count_tasks
+from pullqueue.text import format_span
 
 FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
     "added": (EventKind.ADDED,),
@@ -119,10 +121,12 @@ class FlowMinute(Model):
 
 
 class ActivityQuery(Model):
-    """Which actions to return."""
+    """Which entries to return."""
 
     limit: Limit = 100
-    since: Annotated[str, Meta(description="Only actions from this time on." + SINCE_FORMS)] = ""
+    since: Annotated[
+        str, Meta(description="Only what happened from this time on." + SINCE_FORMS)
+    ] = ""
 
 
 class FlowQuery(Model):
@@ -162,10 +166,41 @@ def build_summary(state: ServerState, queues: Sequence[tuple[Queue, QueueStatist
 
 
 @operation("GET", "/activity", key="activity")
-def list_activity(state: ServerState, query: ActivityQuery) -> list[Action]:
-    """List what operators did, the latest first; a reset deletes none of it."""
-    latest = from_time_on(state.activity.latest(), query.since, state.emulator.now_usec())
-    return list(islice(latest, query.limit))
+def list_activity(state: ServerState, query: ActivityQuery) -> list[Activity]:
+    """List what happened, the latest first: what operators did, and what failed.
+
+    Requests that fail in the same way are one entry, until an action, or a minute without. A reset
+    deletes none but exhausted tasks.
+    """
+    found = [*state.activity.latest(), *_exhausted(state)]
+    start = parse_since(query.since, state.emulator.now_usec())
+    if start is not None:
+        found = [each for each in found if datetime.fromisoformat(each.last or each.time) >= start]
+    found.sort(key=lambda each: datetime.fromisoformat(each.time))
+    return found[: -query.limit - 1 : -1]
+
+
+def _exhausted(state: ServerState) -> Iterator[Activity]:
+    """Yield how many tasks of each queue were exhausted, those of adjacent minutes together."""
+    now_usec = state.emulator.now_usec()
+    for queue in shown_queues(state):
+        found, first_usec, end_usec = None, 0, 0
+        for minute_usec, counts in queue.flow(since_usec=0).items():
+            if EventKind.EXHAUSTED not in counts:
+                continue
+            if found is not None and minute_usec > end_usec:
+                yield found
+                found = None
+            first_usec = minute_usec if found is None else first_usec
+            end_usec = minute_usec + MINUTE_USEC
+            last = from_usec(min(now_usec, end_usec)).isoformat()
+            found = found or Activity(time=last, text="", queue=queue.name)
+            found.failures, found.last = found.failures + counts[EventKind.EXHAUSTED], last
+            found.text = f"{count_tasks(found.failures)} of queue {queue.name} exhausted"
+            if (span_usec := end_usec - first_usec) > MINUTE_USEC:
+                found.text += f" within {format_span(span_usec / USEC_PER_SECOND)}"
+        if found is not None:
+            yield found
 
 
 @operation("GET", "/server")

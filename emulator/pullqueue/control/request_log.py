@@ -22,6 +22,7 @@ from flask import Response, g
 from msgspec import Meta, field
 from msgspec.structs import replace
 
+from pullqueue.control.activity import ActivityLog
 from pullqueue.control.clients import Clients
 from pullqueue.control.models import Bytes, Count, Model, Time
 from pullqueue.engine.emulator import Emulator
@@ -140,7 +141,8 @@ class Request(Model, kw_only=True):
 class RequestLog:
     """The latest ten thousand requests, but for those to the control routes and the console."""
 
-    def __init__(self, emulator: Emulator) -> None:
+    def __init__(self, emulator: Emulator, activity: ActivityLog) -> None:
+        self._activity = activity
         self.server = secrets.token_hex(4)
         """Identifies this log among those of all servers: each has its own numbers."""
         self._emulator = emulator
@@ -187,6 +189,17 @@ class RequestLog:
         request.query = _without_secrets(request.query)[:_SHOWN_CHARACTERS]
         request.agent = _named(request.agent)
         verb, status = request.verb, request.status
+        if is_failure(status):
+            self._activity.record_failure(
+                request.method,
+                request.queue,
+                origin,
+                time=request.time,
+                status=status,
+                reason=request.reason,
+            )
+        else:
+            self._activity.record_change(request.method, request.queue, origin)
         with self._lock:
             self._keep(request)
             if origin.interface is not Interface.PUSH:

@@ -56,9 +56,9 @@ class ServerState:
         self.host_names = (
             None if host_names is None else frozenset(name.lower() for name in host_names)
         )
-        self.requests = RequestLog(emulator)
-        self.faults = FaultRegistry(emulator)
         self.activity = ActivityLog(emulator)
+        self.requests = RequestLog(emulator, self.activity)
+        self.faults = FaultRegistry(emulator)
         self.mails = MailLog()
         """What apps have sent by App Engine's mail service."""
         self.push_to = PushAddresses() if push_to is None else push_to

@@ -636,8 +636,8 @@ def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator:
 
 
 def test_activity_outlives_a_reset(run: Run) -> None:
-    assert run("activity").out == "nothing was done since the server started\n"
-    assert run("activity --since 14:05").out == "nothing was done since 14:05\n"
+    assert run("activity").out == "nothing has happened since the server started\n"
+    assert run("activity --since 14:05").out == "nothing has happened since 14:05\n"
     run("pause pull")
     run("reset --yes")
 

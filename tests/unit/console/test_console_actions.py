@@ -14,6 +14,7 @@ from console_client import ConsoleClient
 from pullqueue import Emulator, Limits, ManualClock, NewTask, TransientError
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import ServerState
+from pullqueue.engine.events import Interface, Origin
 from pullqueue.faults.declaration import KINDS, OPTIONS, build_schema
 
 CONFIG = """\
@@ -474,10 +475,32 @@ def test_a_payload_that_is_not_json_is_refused_where_json_was_chosen(
     assert state.emulator.queue("pull").list_tasks() == []
 
 
-def test_the_page_of_the_server_lists_what_was_done(console: ConsoleClient) -> None:
+def test_the_page_of_the_activity_lists_what_was_done(console: ConsoleClient) -> None:
     console.send("/queues/pull/pause")
     console.send("/server/reset")
 
-    text = console.text("/server")
+    text = console.text("/activity")
     assert "reset the server: 0 tasks deleted console" in text
     assert "paused queue pull console" in text
+
+
+def test_a_failure_links_to_its_requests_or_tasks(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """Those on its queue with its status, from its beginning on."""
+    state.activity.record_failure(
+        "attempt 1",
+        "push",
+        Origin(Interface.PUSH, "http://app"),
+        time="2026-01-01T00:00:00+00:00",
+        status=503,
+        reason="<b>down</b>",
+    )
+    requests = "/console/requests?queue=push&status=503&since=2026-01-01T00:00:00%2B00:00"
+
+    page = console.page("/activity?since=00:00")
+    later = console.text("/activity?since=2026-01-01T00:00:01Z")
+
+    assert f'href="{requests}">1 attempt on queue push failed: status 503: <b>down</b></a>' in page
+    assert console.get(requests.removeprefix("/console")).status_code == 200
+    assert "Nothing has happened since 2026-01-01T00:00:01Z." in later

@@ -44,6 +44,7 @@ PAGES = (
     "/tasks?search=a",
     "/tasks?state=leased",
     "/tasks?client=%3Ci%3E",
+    "/activity",
     "/requests",
     "/requests/1",
     "/requests/clear",

@@ -15,6 +15,7 @@ from control_client import ControlClient
 
 from pullqueue import Emulator, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
+from pullqueue.control.activity import ActivityLog
 from pullqueue.control.request_log import Request, RequestLog, excerpt
 from pullqueue.engine.events import Interface
 from pullqueue.server.lifecycle import Server
@@ -322,7 +323,7 @@ def test_numbers_of_another_server_are_not_shown(emulator: Emulator) -> None:
 
 def test_a_call_has_a_number_at_each_server_that_records_it(emulator: Emulator) -> None:
     """No other request has it there."""
-    first, second = RequestLog(emulator), RequestLog(emulator)
+    first, second = (RequestLog(emulator, ActivityLog(emulator)) for _ in range(2))
     second.origin(Interface.REST)
     call = {"method": "taskqueue.Add", "status": 200, "body": b"", "response": b""}
     origin = first.origin(Interface.SDK)
