@@ -49,7 +49,7 @@ def test_one_server_sends_the_tasks_of_a_queue(tmp_path: Path) -> None:
         until(lambda: app.running["/slow"] and "/hourly" in app.paths())
         with Server(emulator, push_to=PushAddresses([app.url])):
             # Only this server sends these tasks, and it has looked at the other queues before.
-            assert default.claim_dispatch() is Claim.NEW
+            assert default.store.claim_dispatch("default") is Claim.NEW
             default.add(request=HttpRequest("/default"))
             until(lambda: "/default" in app.paths())
             assert (app.paths().count("/hourly"), app.running["/slow"]) == (1, 1)

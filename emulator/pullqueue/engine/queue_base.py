@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from pullqueue.clock import USEC_PER_SECOND, Clock, from_usec
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import AttemptEvent
 from pullqueue.engine.interceptors import Interceptors
 from pullqueue.engine.retention import Retention, compute_retention
-from pullqueue.engine.store import Claim, QueueRecord, TaskStore
+from pullqueue.engine.store import QueueRecord, TaskStore
 from pullqueue.errors import InvalidQueueModeError, QueueDisabledError, is_expected_error
 from pullqueue.limits import Limits
 
@@ -125,18 +124,6 @@ class QueueBase:
     def now_usec(self) -> int:
         """Return the time by which its tasks become due, in microseconds: that of the store."""
         return self.store.now_usec()
-
-    def claim_dispatch(self) -> Claim:
-        """Return whether this process is the one that sends the tasks of the queue.
-
-        It is the first that asks among those that share the store, as long as it asks again within
-        seconds: a claim expires when its holder is frozen or gone.
-        """
-        return self.store.claim_dispatch(self.name)
-
-    def last_attempts(self, limit: int) -> list[AttemptEvent]:
-        """Return the latest events of attempts, of all processes that use a kept store."""
-        return self.store.last_attempts(self.name, limit=limit)
 
     def check_exists(self) -> None:
         """Raise `UnknownQueueError` if the queue was deleted."""

@@ -216,7 +216,7 @@ class Dispatcher:
 
     def claim(self, queue: Queue) -> Claim:
         """Claim a queue; a new claim has the tokens and the rate that the one before has left."""
-        claim = queue.claim_dispatch()
+        claim = queue.store.claim_dispatch(queue.name)
         if claim is Claim.NEW:
             bucket = self._restored_bucket(queue)
             with self._lock:
@@ -394,7 +394,9 @@ class Dispatcher:
     @bypass_interceptors()
     def _restored_bucket(self, queue: Queue) -> TokenBucket:
         bucket = TokenBucket(queue.settings, self._emulator.now_usec())
-        events = queue.last_attempts(_EVENTS_REPLAYED) if self._throttle else []
+        events = []
+        if self._throttle:
+            events = queue.store.last_attempts(queue.name, limit=_EVENTS_REPLAYED)
         # An event does not say what its task calls: the tasks of a queue all do the same.
         first = queue.list_tasks(1) if any(each.status == 429 for each in events) else []
         bucket.replay(

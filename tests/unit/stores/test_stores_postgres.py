@@ -86,17 +86,17 @@ def test_the_first_server_keeps_its_claim_on_a_push_queue(
     """
     new, kept, refused = Claim.NEW, Claim.KEPT, Claim.REFUSED
     first, second, third = (start(limits=Limits()) for _ in range(3))
-    queues = [emulator.queue("default") for emulator in (first, second, third)]
+    stores = [emulator.queue("default").store for emulator in (first, second, third)]
 
-    assert [queue.claim_dispatch() for queue in queues] == [new, refused, refused]
-    assert queues[0].claim_dispatch() is kept
+    assert [store.claim_dispatch("default") for store in stores] == [new, refused, refused]
+    assert stores[0].claim_dispatch("default") is kept
     first.close()
-    assert [queue.claim_dispatch() for queue in queues[1:]] == [new, refused]
+    assert [store.claim_dispatch("default") for store in stores[1:]] == [new, refused]
     monkeypatch.setattr(postgres, "_CLAIM_TRUSTED_SECONDS", 0)
     monkeypatch.setattr(postgres, "_CLAIM_USEC", 0)
-    claims = [each.store.claim_dispatch("other") for each in (*queues[1:], *queues[1:], queues[2])]
+    claims = [store.claim_dispatch("other") for store in (*stores[1:], *stores[1:], stores[2])]
     assert claims == [new, new, new, new, kept]
-    assert queues[2].claim_dispatch() is refused
+    assert stores[2].claim_dispatch("default") is refused
 
 
 def test_concurrent_adds_reach_the_storage_limit_and_do_not_pass_it(start: Start) -> None:
