@@ -196,7 +196,9 @@ class RequestLog:
                 origin,
                 time=request.time,
                 status=status,
-                reason=request.reason,
+                reason=request.reason
+                if request.method
+                else shorten(f"{verb} {request.path}", limit=_REASON_CHARACTERS),
             )
         else:
             self._activity.record_change(request.method, request.queue, origin)

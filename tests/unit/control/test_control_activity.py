@@ -106,7 +106,7 @@ def test_requests_that_fail_in_the_same_way_are_one_entry(
     entries = control.get("/activity").body["activity"]
 
     assert [entry["text"] for entry in entries] == [
-        "1 request failed: status 404: no",
+        "1 request failed: status 404: POST /",
         "1 call of queues.tasks.create on queue jobs failed: status 400: no",
         "1 attempt on queue mail failed: status 503: down",
         "1 attempt on queue mail failed: no response: refused",
