@@ -301,7 +301,7 @@ def _calling_place(*, is_hook: bool = False) -> Place | None:
 def _is_of_app(file: str, module: str) -> bool:
     path = Path(file)
     return not (
-        module.partition(".")[0] in ("google", "pullqueue")
+        module.partition(".")[0] in ("google", "pullqueue", "pytest_pullqueue")
         or path.is_relative_to(Path(os.__file__).parent)  # the standard library
         or {"site-packages", "dist-packages"} & {*path.parts}
     )

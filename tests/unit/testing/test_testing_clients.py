@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -14,6 +15,7 @@ from contextlib import (
     asynccontextmanager,
     suppress,
 )
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -243,8 +245,10 @@ def test_a_client_can_be_used_again_after_crashes(
     with pytest.raises(CrashTestError) as caught:
         crash_test(emulator, work, setup=setup, check=lambda: bool(saved))
 
-    failures = [(failure.crash, failure.call_number) for failure in caught.value.failures]
-    assert failures == [(Crash.AFTER, 2)]
+    (failure,) = caught.value.failures
+    assert (failure.crash, failure.call_number) == (Crash.AFTER, 2)
+    files = re.findall(r"\(([^ ]+):\d+ in ", failure.calls[-1])
+    assert {*files} <= {str(Path(__file__).relative_to(Path.cwd()))}, "not that of a library"
     queue.add()
     assert list(client.lease())
 
