@@ -36,21 +36,20 @@ _log = logging.getLogger("pullqueue.cron")
 class JobState:
     """One job, when it runs next, and how its last run ended."""
 
-    def __init__(self, job: CronJob, now: datetime, last: CronRun | None) -> None:
-        """Run the job for the first time after `now`, or after its last run before a restart.
+    def __init__(self, job: CronJob, now: datetime, last: CronRun) -> None:
+        """Run the job for the first time after its last run, or after `now` if that is earlier.
 
-        Then it is due at once if it was while the server was down, however often.
+        It is due at once if it was while the server was down, however often.
         """
         self.job = job
-        after = now if last is None else min(now, from_usec(last.started_usec))
-        self.next_usec = to_usec(job.next_time(after))
+        self.next_usec = to_usec(job.next_time(min(now, from_usec(last.started_usec))))
         """When it runs next, or is repeated."""
         self.is_running = False
         self.attempts = 0
         """Attempts of the run that has failed and is repeated; 0: none is."""
         self.first_usec = 0
         """When the first of them began."""
-        self.last = last
+        self.last = None if last == CronRun(last.started_usec) else last
         """Its last run; None: it has not run yet."""
 
 
@@ -69,10 +68,12 @@ class CronRunner:
         addresses: PushAddresses,
     ) -> None:
         """Request jobs at the addresses of their targets; record each request."""
-        now = from_usec(emulator.now_usec())
-        runs = emulator.cron_runs() if jobs else {}
-        self.states = [JobState(job, now, runs.get(key_of(job))) for job in jobs]
         self._emulator = emulator
+        self._now_usec = emulator.now_usec()
+        """When the thread has looked last."""
+        runs = emulator.cron_runs() if jobs else {}
+        now = from_usec(self._now_usec)
+        self.states = [JobState(job, now, self._find_last(job, runs)) for job in jobs]
         self._requests = requests
         self._addresses = addresses
         self._sender = HttpSender()
@@ -132,17 +133,30 @@ class CronRunner:
     def _running(self) -> int:
         return sum(each.is_running for each in self.states)
 
+    def _find_last(self, job: CronJob, runs: dict[str, CronRun]) -> CronRun:
+        """Return the last run of a job, or record that it is there from now on."""
+        key, first = key_of(job), CronRun(self._now_usec)
+        if key not in runs:
+            self._keep(key, first)
+        return runs.get(key, first)
+
     def _run(self) -> None:
+        problem = ""
         while not self._stopping.is_set():
             try:
                 self._start_due()
+                problem = ""
+            except PullQueueError as error:  # of the store: logged once, however long it lasts
+                if str(error) != problem:
+                    problem = str(error)
+                    _log.warning("cron jobs cannot be started: %s", problem)
             except Exception:  # noqa: BLE001 - the thread goes on, whatever happens
                 _log.exception("cron jobs cannot be started")
             self._wake.wait(_POLL_SECONDS)
             self._wake.clear()
 
     def _start_due(self) -> None:
-        now_usec = self._emulator.now_usec()
+        self._now_usec = now_usec = self._emulator.now_usec()
         with self._lock:
             for state in self.states:
                 if state.next_usec > now_usec or self._addresses.waiting(state.job.target):
@@ -167,10 +181,13 @@ class CronRunner:
 
     def _record(self, state: JobState, run: CronRun) -> None:
         state.last = run
+        self._keep(key_of(state.job), run)
+
+    def _keep(self, key: str, run: CronRun) -> None:
         try:
-            self._emulator.record_cron_run(key_of(state.job), run)
+            self._emulator.record_cron_run(key, run)
         except PullQueueError as error:  # of the store: the job runs nevertheless
-            _log.warning("the run of cron job %s is not recorded: %s", state.job.url, error)
+            _log.warning("the last run of a cron job is not recorded (%s): %s", key, error)
 
     def _carry_out(self, state: JobState) -> None:
         response = PushResponse(None, reason="the request failed because of a bug")
@@ -212,8 +229,12 @@ class CronRunner:
 
     def _end(self, state: JobState, response: PushResponse) -> None:
         """Apply the end of a run to its job."""
-        job, now_usec = state.job, self._emulator.now_usec()
+        job = state.job
         state.is_running = False
+        try:
+            now_usec = self._emulator.now_usec()
+        except PullQueueError:  # the store does not respond: about now
+            now_usec = self._now_usec
         reason = None if is_success(response.status) else response.summary
         if not is_success(response.status):
             what = f"status {response.status}" if response.status else "no response"

@@ -122,7 +122,7 @@ class Claim(Enum):
 
 
 class CronRun(NamedTuple):
-    """The last run of a cron job."""
+    """The last run of a cron job; with a time alone: none yet, since a server had the job first."""
 
     started_usec: int
     status: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -12,8 +13,10 @@ from control_client import ControlClient
 from push_app import PushApp, push_app, until
 from stores import store_url
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator, ManualClock, TransientError
 from pullqueue.cron.file import parse_cron
+from pullqueue.engine.memory.store import MemoryStore
+from pullqueue.engine.store import StoreFactory
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
@@ -49,11 +52,17 @@ class Cron:
 
 
 @contextmanager
-def serving(app: PushApp, clock: ManualClock, jobs: str, *addresses: str) -> Iterator[Cron]:
+def serving(
+    app: PushApp,
+    clock: ManualClock,
+    jobs: str,
+    *addresses: str,
+    store: StoreFactory = MemoryStore,
+) -> Iterator[Cron]:
     """Serve the jobs of a cron.yaml, below its first line."""
-    emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
-    push_to = PushAddresses(addresses or [app.url])
-    with Server(emulator, push_to=push_to, cron=parse_cron(f"cron:\n{jobs}")) as server:
+    emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock, store=store)
+    push_to, cron = PushAddresses(addresses or [app.url]), parse_cron(f"cron:\n{jobs}")
+    with closing(emulator), Server(emulator, push_to=push_to, cron=cron) as server:
         yield Cron(server, clock)
 
 
@@ -88,15 +97,11 @@ def test_a_job_is_requested_when_it_is_due(app: PushApp, clock: ManualClock) -> 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_kept_store_keeps_the_last_runs(app: PushApp, clock: ManualClock, kind: str) -> None:
     """A job that was due while no server ran runs once when one is back, and then as scheduled."""
-    jobs = parse_cron(f"cron:\n{HOURLY}")
     with store_url(kind) as url:
 
         @contextmanager
         def restarted() -> Iterator[Cron]:
-            emulator = Emulator.from_text("queue: []", clock=clock, store=open_store(url))
-            push_to = PushAddresses([app.url])
-            with closing(emulator), Server(emulator, push_to=push_to, cron=jobs) as server:
-                cron = Cron(server, clock)
+            with serving(app, clock, HOURLY, store=open_store(url)) as cron:
                 cron.settle()
                 yield cron
 
@@ -114,6 +119,56 @@ def test_a_kept_store_keeps_the_last_runs(app: PushApp, clock: ManualClock, kind
             assert len(app.received) == 2
             cron.advance(1)
             assert len(app.received) == 3
+
+
+@pytest.mark.parametrize("schedule", ["every 24 hours", "every day 09:00"])
+def test_a_kept_store_knows_since_when_a_job_is_there(
+    app: PushApp, clock: ManualClock, schedule: str
+) -> None:
+    """One that has not run yet is not put off by each restart."""
+    jobs = f"- {{url: /daily, schedule: {schedule}}}"
+    with store_url("sqlite") as url:
+        for _ in range(4):
+            with serving(app, clock, jobs, store=open_store(url)) as cron:
+                cron.settle()
+                assert (app.received, cron.jobs()[0]["last"]) == ([], None)
+            clock.advance(2 * 3600)
+        clock.advance(24 * 3600)
+        with serving(app, clock, jobs, store=open_store(url)) as cron:
+            cron.settle()
+
+    assert app.paths() == ["/daily"]
+
+
+def test_a_run_ends_while_the_store_does_not_respond(
+    app: PushApp, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job goes on as scheduled when it does, and the log has one line, however long it took."""
+    failures = 0
+    is_down = False
+
+    class Store(MemoryStore):
+        def now_usec(self) -> int:
+            nonlocal failures
+            if is_down:
+                failures += threading.current_thread().name == "pullqueue cron"
+                raise TransientError("the store does not respond")
+            return super().now_usec()
+
+    with serving(app, clock, "- {url: /slow, schedule: every 10 minutes}", store=Store) as cron:
+        clock.advance(600)
+        until(lambda: app.received)
+        is_down = True
+        app.released.set()
+        until(lambda: failures > 1 and not cron.server.state.cron.states[0].is_running)
+        is_down = False
+        cron.settle()
+        assert cron.jobs()[0]["last"]["status"] == 200
+        cron.advance(600)
+
+    assert app.paths() == ["/slow", "/slow"]
+    lines = [each.getMessage() for each in caplog.records if each.name == "pullqueue.cron"]
+    assert lines == ["cron jobs cannot be started: the store does not respond"]
 
 
 def test_a_target_has_its_own_address(app: PushApp, clock: ManualClock) -> None:
