@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -47,6 +48,15 @@ settings.load_profile("pullqueue")
 def pytest_xdist_auto_num_workers() -> int:
     """Return one worker more than there are processors: many tests wait for programs they drive."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Have garbage looked for only in what the tests make, not among thousands of tests."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -84,6 +84,7 @@ def test_the_puller_runs_its_program_for_each_task(tmp_path: Path) -> None:
             [
                 *(SCRIPTS / "gtaskqueue_puller", "--project=my-app", "--taskqueue_name=texts"),
                 *(f"--executable_binary={program}", "--num_tasks=1", "--exit_when_empty"),
+                "--sleep_before_next_poll_secs=0.05",
                 f"--output_url=http://127.0.0.1:{port}/done?name=",
             ],
             cwd=tmp_path,

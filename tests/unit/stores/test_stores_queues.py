@@ -492,8 +492,8 @@ def test_a_queue_deleted_among_adds(start: Start) -> None:
     first, second = (start(clock=SystemClock()) for _ in range(2))
 
     def add() -> None:
-        queue = second.queue("made")
-        with suppress(UnknownQueueError):
+        with suppress(UnknownQueueError):  # also if it was deleted before the first
+            queue = second.queue("made")
             while True:
                 queue.add(b"work")
                 second.queue("made")

@@ -834,7 +834,7 @@ def test_only_the_named_queues_are_run(emulator: Emulator, pushed: Queue) -> Non
     def check() -> None:
         assert {*seen} == {"pushed"}
 
-    race_test(emulator, setup=setup, check=check, send=send, queues=["pushed"])
+    race_test(emulator, setup=setup, check=check, send=send, queues=["pushed"], schedules=10)
 
 
 # -- clients of a server ---------------------------------------------------------------------------
