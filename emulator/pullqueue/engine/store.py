@@ -57,8 +57,6 @@ class LeaseRequest(NamedTuple):
     tag: str | None
     """With `group_by_tag`: the tag wanted; None: that of the first task."""
     retention: Retention
-    calls_per_second: int | None
-    """How many leases a second the queue permits; None: any number."""
 
 
 class Lease(NamedTuple):

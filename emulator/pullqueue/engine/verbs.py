@@ -81,7 +81,6 @@ def lease(
             group_by_tag=group_by_tag,
             tag=tag,
             retention=queue.retention,
-            calls_per_second=queue.limits.leases_per_second,
         ),
     )
     touch(queue.name, leased.tasks)

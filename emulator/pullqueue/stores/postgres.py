@@ -209,7 +209,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 now_usec=session.clock_usec,
                 lease_usec=request.lease_usec,
                 payload_bytes=request.payload_bytes,
-                calls_per_second=request.calls_per_second,
+                calls_per_second=self._limits.leases_per_second,
                 origin=encode(current_origin()),
                 **limit._asdict(),
             )

@@ -176,7 +176,7 @@ class SqliteStore(SqlStore[SqliteSession]):
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
         with self._writing() as session:
             rate = self._rates[queue_name]
-            if not rate.permit(session.now_usec, request.calls_per_second):
+            if not rate.permit(session.now_usec, self._limits.leases_per_second):
                 return Lease([], rate_limited=True)
             leased = self._lease(session, queue_name, request)
         self._touch(queue_name, len(leased))

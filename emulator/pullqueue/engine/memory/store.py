@@ -79,7 +79,7 @@ class MemoryStore(TaskStore):
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
         with self._lock:
             queue, now_usec = self._now(queue_name)
-            if not queue.lease_rate.permit(now_usec, request.calls_per_second):
+            if not queue.lease_rate.permit(now_usec, self._limits.leases_per_second):
                 return Lease([], rate_limited=True)
             if request.group_by_tag:
                 due = queue.tasks.due_by_tag(now_usec, request.max_tasks, request.tag)
