@@ -332,7 +332,7 @@ class Emulator:
                         self._store.change_queue_record(name, paused=False)
             for name, queue in self._queues.items():
                 if not queue.is_runtime or name in listed or disable_created:
-                    queue.set_disabled(name not in listed)
+                    queue.is_disabled = name not in listed
                 if name in listed:
                     self._configured(listed[name])
             self._load()
@@ -397,7 +397,7 @@ class Emulator:
             if settings is not None and record.deleted_usec is None:
                 queue = queues[name] = self._configured(settings)
             if queue is not None:
-                queue.set_record(record)
+                queue.record = record
         self._queues = queues
 
     def _find_settings(self, name: str, record: QueueRecord) -> QueueSettings | None:

@@ -166,7 +166,7 @@ class Queue(QueueBase):
         """Delete every task and the payloads of exhausted tasks; return the number deleted."""
         self.check_usable()
         purged = self.store.purge(self.name)
-        self._record = self._record._replace(purged_usec=self.now_usec())
+        self.record = self.record._replace(purged_usec=self.now_usec())
         return purged
 
     def pause(self) -> None:
@@ -179,7 +179,7 @@ class Queue(QueueBase):
         A push queue with `rate: 0` sends nothing until it has another rate.
         """
         self._set_paused(paused=False)
-        self._disabled = False
+        self.is_disabled = False
 
     def free_names(self, task_names: Iterable[str] | None = None) -> None:
         """Permit names of deleted tasks again: these names, or all if None."""
@@ -319,7 +319,7 @@ class Queue(QueueBase):
     def _set_paused(self, *, paused: bool) -> None:
         self.check_exists()
         self.store.change_queue_record(self.name, paused=paused)
-        self._record = self._record._replace(paused=paused)
+        self.record = self.record._replace(paused=paused)
 
 
 def walk(

@@ -53,8 +53,10 @@ class QueueBase:
         self._settings = settings
         self.storage_limit_bytes = storage_limit_bytes
         self._retention = compute_retention(settings)
-        self._disabled = False
-        self._record = QueueRecord()
+        self.is_disabled = False
+        """True if every change is refused; the tasks are kept."""
+        self.record = QueueRecord()
+        """What the store has recorded of the queue."""
         # A store that outlives the process may know the queue by another limit.
         store.change_retention(settings.name, self._retention)
 
@@ -69,14 +71,6 @@ class QueueBase:
         # Last: a lease made meanwhile has the new limit already.
         if self._retention != before:
             self.store.change_retention(self.name, self._retention)
-
-    def set_disabled(self, disabled: bool) -> None:  # noqa: FBT001 - the name says it
-        """Set whether every change is refused; the tasks are kept."""
-        self._disabled = disabled
-
-    def set_record(self, record: QueueRecord) -> None:
-        """Set what the store has recorded of the queue."""
-        self._record = record
 
     @property
     def name(self) -> str:
@@ -106,19 +100,19 @@ class QueueBase:
     @property
     def state(self) -> QueueState:
         """Whether tasks can be leased or are sent."""
-        if self._disabled:
+        if self.is_disabled:
             return QueueState.DISABLED
-        return QueueState.PAUSED if self._record.paused else QueueState.RUNNING
+        return QueueState.PAUSED if self.record.paused else QueueState.RUNNING
 
     @property
     def is_runtime(self) -> bool:
         """True if the queue was created at run time and is not one of queue.yaml."""
-        return self._record.settings is not None
+        return self.record.settings is not None
 
     @property
     def purged_at(self) -> datetime | None:
         """When the queue was last purged, or None."""
-        purged_usec = self._record.purged_usec
+        purged_usec = self.record.purged_usec
         return None if purged_usec is None else from_usec(purged_usec)
 
     def now_usec(self) -> int:
@@ -127,13 +121,13 @@ class QueueBase:
 
     def check_exists(self) -> None:
         """Raise `UnknownQueueError` if the queue was deleted."""
-        if self._record.deleted_usec is not None:
+        if self.record.deleted_usec is not None:
             raise task_errors.deleted_queue(self.name)
 
     def check_usable(self) -> None:
         """Raise `UnknownQueueError` or `QueueDisabledError` if it was deleted, or is disabled."""
         self.check_exists()
-        if self._disabled:
+        if self.is_disabled:
             raise QueueDisabledError(
                 f'queue "{self.name}" is disabled, since it is no longer in queue.yaml: put it '
                 "back to use its tasks",

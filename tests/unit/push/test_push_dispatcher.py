@@ -159,7 +159,7 @@ class TestWhatMayStart:
         other.pause()
         found = [dispatcher.startable(queue, 9) for queue in emulator.queues]
         other.resume()
-        other.set_disabled(True)
+        other.is_disabled = True
 
         assert found == [[]] * 5
         assert dispatcher.startable(other, 9) == []

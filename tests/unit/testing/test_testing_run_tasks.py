@@ -460,7 +460,7 @@ class TestUntil:
         """Tasks that never run are an AssertionError that names the queue and what to do."""
         emulator.queue(name).add()
         emulator.queue("web").pause()
-        emulator.queue("other").set_disabled(True)
+        emulator.queue("other").is_disabled = True
 
         left = f'^queue "{name}" {why}, with 1 task that cannot be sent{advice}'
         with pytest.raises(AssertionError, match=left):
