@@ -173,7 +173,8 @@ class _Linter:
         """Print what was found and return the exit status."""
         arguments = self._arguments
         report = RunReport(files, self._selection.threshold, _wants_colour(arguments.color))
-        name = arguments.format or _default_format()
+        is_github = os.environ.get("GITHUB_ACTIONS") == "true"
+        name = arguments.format or ("github" if is_github else "full")
         to_stderr = arguments.paths == (_STDIN,) and arguments.fix
         if arguments.diff:
             _echo("".join(file.diff() for file in files if file.fixed))
@@ -210,10 +211,6 @@ def _echo(text: str, *, err: bool = False) -> None:
     """Write UTF-8, whatever the encoding of the terminal."""
     if text:
         click.echo(text.encode(errors="replace"), nl=False, err=err)
-
-
-def _default_format() -> str:
-    return "github" if os.environ.get("GITHUB_ACTIONS") == "true" else "full"
 
 
 def _in_repository(report: RunReport, name: str) -> RunReport:

@@ -27,7 +27,7 @@ from pullqueue.engine.store import QueueStatistics
 from pullqueue.push.addresses import KEPT
 from pullqueue.push.request import effective_request, find_target
 from pullqueue.tasks import AttemptRecord, Task, TaskState, count_tasks, result_text
-from pullqueue.text import format_span
+from pullqueue.text import counted, format_span
 
 Reason = Literal[
     "disabled",
@@ -97,17 +97,10 @@ class _Situation:
     failed: int
 
     @property
-    def is_push(self) -> bool:
-        return self.queue.is_push
-
-    @property
-    def due(self) -> str:
-        return f"{count_tasks(self.numbers.available).replace(' ', ' due ')}"
-
-    @property
-    def wait(self) -> str:
-        """Return the verb of the tasks that are due."""
-        return "waits" if self.numbers.available == 1 else "wait"
+    def due_wait(self) -> str:
+        """Return the subject and the verb of a sentence: `1 due task waits`."""
+        verb = "waits" if self.numbers.available == 1 else "wait"
+        return f"{counted(self.numbers.available, 'due task')} {verb}"
 
     @cached_property
     def rate(self) -> float:
@@ -133,7 +126,7 @@ class _Situation:
         The first tasks may not show it, since others wait before those that failed; the requests
         of this server do not, if it was sent by another one with the same store, or long ago.
         """
-        if not self.is_push or not (self.failed or self.numbers.retrying):
+        if not self.queue.is_push or not (self.failed or self.numbers.retrying):
             return None
         sent = self.state.requests.last_failed_attempt(self.queue.name)
         if sent is not None:
@@ -245,33 +238,33 @@ def _paused(now: _Situation) -> str | None:
 
 
 def _rate_0(now: _Situation) -> str | None:
-    if not now.is_push or now.queue.settings.effective_rate:
+    if not now.queue.is_push or now.queue.settings.effective_rate:
         return None
     return f"its rate is 0: {_due_tasks_wait(now)} until queue.yaml has another rate"
 
 
 def _not_listening(now: _Situation) -> str | None:
     push_to, settings = now.state.push_to, now.queue.settings
-    tasks = now.queue.list_tasks(_LOOKED_AT) if now.is_push and push_to.awaited else []
+    tasks = now.queue.list_tasks(_LOOKED_AT) if now.queue.is_push and push_to.awaited else []
     requests = [effective_request(task, settings) for task in tasks if task.request is not None]
     waiting = (push_to.waiting(find_target(each, settings)) for each in requests)
     return next((f"tasks are {KEPT}: {text}" for text in waiting if text), None)
 
 
 def _no_address(now: _Situation) -> str | None:
-    if not (now.is_push and now.numbers.tasks):
+    if not (now.queue.is_push and now.numbers.tasks):
         return None
     kept = why_kept(now.state, now.queue)
     return None if kept is None else f"tasks are {kept}"
 
 
 def _fault(now: _Situation) -> str | None:
-    calls = ("attempt",) if now.is_push else ("lease_tasks", "lease_tasks_by_tag")
+    calls = ("attempt",) if now.queue.is_push else ("lease_tasks", "lease_tasks_by_tag")
     for fault in now.state.faults.list(active=True):
         call = getattr(fault, "call", None) or "lease_tasks"
         queues = getattr(fault, "queues", None) or (now.queue.name,)
         if call in calls and now.queue.name in queues:
-            what = "attempts" if now.is_push else "leases"
+            what = "attempts" if now.queue.is_push else "leases"
             return (
                 f"fault {fault.number} ({fault.kind}) affects its {what}: triggered on "
                 f"{fault.hits} of {fault.calls}{_next_attempt(now)}"
@@ -302,29 +295,29 @@ def _slowed(now: _Situation) -> str | None:
 
 def _concurrency(now: _Situation) -> str | None:
     slots = min(now.queue.settings.effective_concurrent_requests, THREADS)
-    if not (now.is_push and now.numbers.available and now.numbers.running >= slots):
+    if not (now.queue.is_push and now.numbers.available and now.numbers.running >= slots):
         return None
     return (
-        f"{now.due} {now.wait} for one of {now.numbers.running} running attempts to end, which is "
+        f"{now.due_wait} for one of {now.numbers.running} running attempts to end, which is "
         "the maximum"
     )
 
 
 def _rate(now: _Situation) -> str | None:
-    if not (now.is_push and now.rate and now.numbers.available):
+    if not (now.queue.is_push and now.rate and now.numbers.available):
         return None
     seconds = now.numbers.available / now.rate
     is_manual = isinstance(now.state.emulator.clock, ManualClock)
     if seconds < _SOON_SECONDS and not (is_manual and now.is_out_of_tokens):
         return None
-    wait = f"{now.due} {now.wait} for the rate of {now.rate_text}"
+    wait = f"{now.due_wait} for the rate of {now.rate_text}"
     if is_manual:
         return f"{wait}: advance the manual clock by {ceil(seconds)} s"
     return f"{wait}, about {format_span(seconds)} for all"
 
 
 def _no_worker(now: _Situation) -> str | None:
-    if now.is_push or now.leased or not now.numbers.available:
+    if now.queue.is_push or now.leased or not now.numbers.available:
         return None
     are = "task is" if now.numbers.available == 1 else "tasks are"
     return (
@@ -334,7 +327,7 @@ def _no_worker(now: _Situation) -> str | None:
 
 def _leased(now: _Situation) -> str | None:
     numbers = now.numbers
-    if now.is_push or numbers.available or not numbers.leased:
+    if now.queue.is_push or numbers.available or not numbers.leased:
         return None
     are = "task is" if numbers.leased == 1 else "tasks are"
     return f"{numbers.leased} {are} leased, none is available: the next changes {now.when()}"
@@ -383,7 +376,7 @@ _REASONS: Final[dict[Reason, tuple[Severity, _Explain]]] = {
 
 
 def _due_tasks_wait(now: _Situation) -> str:
-    return f"{now.due} {now.wait}" if now.numbers.available else "tasks wait"
+    return f"{now.due_wait}" if now.numbers.available else "tasks wait"
 
 
 def _next_attempt(now: _Situation) -> str:

@@ -262,7 +262,8 @@ def _failures(state: ServerState, query: FailureQuery) -> dict[_Failure, list[Ta
             tasks = reversed(queue.exhausted) if each == EXHAUSTED else _failed_tasks(queue)
             for task in islice(tasks, _GROUPED_TASKS):
                 if start is None or _failed_at(task) >= start:
-                    found[_failure_of(task, each)].append(task)
+                    last = task.attempts
+                    found[_Failure(queue.name, each, last.status, last.reason)].append(task)
     for same in found.values():
         same.sort(key=_failed_at, reverse=True)
     return found
@@ -280,10 +281,6 @@ def _failed_tasks(queue: Queue) -> Iterator[Task]:
     due = walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=(failed_usec - 1, 0))
     tasks = chain(walk(queue, page=_PAGE, state=TaskState.RETRYING), islice(due, _MAX_DUE_TASKS))
     return (task for task in tasks if task.attempts.status is not None)
-
-
-def _failure_of(task: Task, state: FailedState) -> _Failure:
-    return _Failure(task.queue_name, state, task.attempts.status, task.attempts.reason)
 
 
 def _queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
