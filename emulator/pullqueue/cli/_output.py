@@ -49,13 +49,19 @@ class Table(NamedTuple):
     """Columns that are cut if the terminal is too narrow, the first ones first."""
     left_out: Sequence[str] = ()
     """Columns that are left out before others are cut, the first ones first."""
+    optional: Sequence[str] = ()
+    """Columns that are left out if all of their cells are empty."""
 
     def __str__(self) -> str:
         """Return the lines, with control characters escaped."""
         texts = [["" if cell is None else escaped(str(cell)) for cell in row] for row in self.rows]
         if not texts:
             return escaped(self.empty)
-        columns = {column[0]: column for column in zip(self.head, *texts, strict=True)}
+        columns = {
+            column[0]: column
+            for column in zip(self.head, *texts, strict=True)
+            if any(column[1:]) or column[0] not in self.optional
+        }
         widths = {name: max(map(count_columns, column)) for name, column in columns.items()}
         gap = "  "
         if sys.stdout.isatty():
@@ -63,7 +69,7 @@ class Table(NamedTuple):
             if _excess(widths, room, gap) > 0:
                 gap = " "
             for name in self.left_out:
-                if _excess(widths, room, gap) > 0:
+                if name in widths and _excess(widths, room, gap) > 0:
                     del columns[name], widths[name]
             for name in self.cut:
                 if name not in widths:

@@ -71,14 +71,16 @@ def task_table(found: list[Json], *, empty: str = "") -> Table:
 
 def list_table(found: list[Json], *, empty: str, named: bool) -> Table:
     """Return tasks as a table, with who has leased them, and with their queues if `named`."""
-    by = ("LEASED BY",) if any(task["leased_by"] for task in found) else ()
-    head = (*(("QUEUE",) if named else ()), *format_head(found), *by)
-    rows: list[list[object]] = []
-    for task in found:
-        holder = task["leased_by"] and preview(task["leased_by"]["client"])
-        row = [*([task["queue"]] if named else []), *format_row(task), *([holder] if by else [])]
-        rows.append(row)
-    return Table(head, rows, empty, (*CUT, "QUEUE"), by)
+    rows = [
+        [
+            task["queue"] if named else None,
+            *format_row(task),
+            task["leased_by"] and preview(task["leased_by"]["client"]),
+        ]
+        for task in found
+    ]
+    head, optional = ("QUEUE", *format_head(found), "LEASED BY"), ("QUEUE", "LEASED BY")
+    return Table(head, rows, empty, (*CUT, "QUEUE"), ("LEASED BY",), optional)
 
 
 def format_head(found: list[Json]) -> tuple[str, ...]:

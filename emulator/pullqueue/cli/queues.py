@@ -142,16 +142,7 @@ def _has_rate_0(queue: Json) -> bool:
 
 
 def _table(found: list[Json], *, empty: str) -> Table:
-    """Return a table, without the column for notes if there are none."""
-    rows = [_row(queue) for queue in found]
-    columns = len(_HEAD) if any(row[-1] for row in rows) else len(_HEAD) - 1
-    return Table(
-        _HEAD[:columns],
-        [row[:columns] for row in rows],
-        empty,
-        cut=["NOTE", "QUEUE"],
-        left_out=_LEFT_OUT,
-    )
+    return Table(_HEAD, map(_row, found), empty, ("NOTE", "QUEUE"), _LEFT_OUT, ("NOTE",))
 
 
 def _row(queue: Json) -> list[object]:

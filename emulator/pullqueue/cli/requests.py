@@ -103,18 +103,8 @@ def _advice_on(client: Client, method: str) -> str:
 
 
 def _table(found: list[Json], empty: str = "") -> Table:
-    """Return requests as a table, without the column for reasons if none failed."""
-    rows = [_HEAD, *map(_row, found)]
-    if not any(logged["reason"] for logged in found):
-        place = _HEAD.index("REASON")
-        rows = [[*row[:place], *row[place + 1 :]] for row in rows]
-    return Table(
-        list(map(str, rows[0])),
-        rows[1:],
-        empty,
-        cut=("CLIENT", "REASON", "TASKS", "METHOD", "QUEUE"),
-        left_out=("MS", "INTERFACE"),
-    )
+    cut = ("CLIENT", "REASON", "TASKS", "METHOD", "QUEUE")
+    return Table(_HEAD, map(_row, found), empty, cut, ("MS", "INTERFACE"), ("REASON",))
 
 
 def _row(logged: Json) -> list[object]:
