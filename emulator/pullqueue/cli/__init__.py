@@ -156,10 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _with_advice(error: click.ClickException, ctx: click.Context) -> str | None:
-    """Return the message on an option that a command does not have; None: it is another error."""
-    if not isinstance(error, click.NoSuchOption):
-        return None
+def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> str:
+    """Return the message on an option that a command does not have."""
     command = ctx.command_path.removeprefix("pullqueue ")
     advice = _MEANT.get(f"{command} {error.option_name}")
     if advice:
@@ -180,7 +178,8 @@ def _report(error: Exception, *, as_json: bool) -> int:
             message, status = error.format_message(), error.exit_code
             ctx = error.ctx if isinstance(error, click.UsageError) else None
             if ctx is not None:
-                message = _with_advice(error, ctx) or message
+                if isinstance(error, click.NoSuchOption):
+                    message = _no_such_option(error, ctx)
                 status = getattr(ctx.command, "usage_status", status)
                 usage = f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n\n"
         case PullQueueError():
