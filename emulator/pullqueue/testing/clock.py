@@ -56,14 +56,18 @@ class FixtureClock(MovableClock):
 
         Return None, without a move, if nothing is leased.
         """
-        return expire_leases(self._emulator(), queue)
+        emulator = self._emulator()
+        owner = emulator if queue is None else queue_of(emulator, queue)
+        end_usec = owner.last_lease_end_usec()
+        return None if end_usec is None else self.move_to_usec(end_usec)
 
     def advance_to_next_event(self) -> datetime | None:
         """Move to the next end of a lease, eta or exhaustion, and return that time.
 
         Return None, without a move, if there is none.
         """
-        return advance_to_next_event(self._emulator())
+        target_usec = self._emulator().next_change_usec()
+        return None if target_usec is None else self.move_to_usec(target_usec)
 
     @contextmanager
     def auto_advance(self) -> Iterator[None]:
@@ -78,19 +82,6 @@ class FixtureClock(MovableClock):
         self._clock.advance(0)
         with sleeping(self._clock, self._clock.advance):
             yield
-
-
-def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datetime | None:
-    """Do what `FixtureClock.expire_leases` does."""
-    owner = emulator if queue is None else queue_of(emulator, queue)
-    end_usec = owner.last_lease_end_usec()
-    return None if end_usec is None else movable_clock(emulator).move_to_usec(end_usec)
-
-
-def advance_to_next_event(emulator: Emulator) -> datetime | None:
-    """Do what `FixtureClock.advance_to_next_event` does."""
-    target_usec = emulator.next_change_usec()
-    return None if target_usec is None else movable_clock(emulator).move_to_usec(target_usec)
 
 
 def exhaust(queue: Queue, task: AnyTask | str) -> Task:

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
+from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -25,7 +26,7 @@ from pullqueue.testing.arguments import (
     check_is_emulator,
     selected_queues,
 )
-from pullqueue.testing.clock import expire_leases
+from pullqueue.testing.clock import FixtureClock
 from pullqueue.testing.describing import describe, describe_request
 from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
@@ -252,7 +253,7 @@ class _CrashTrial(Trial):
         try:
             self._run_until_crash(injector)
             if injector.crashed is not None:
-                expire_leases(self.emulator)
+                FixtureClock(movable_clock(self.emulator), lambda: self.emulator).expire_leases()
                 self._drain(self.worker or _no_worker, errors="retry")
                 error = self.verify()
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure

@@ -25,7 +25,7 @@ from pullqueue.testing.arguments import (
     refuse_lazy,
     selected_queues,
 )
-from pullqueue.testing.clock import advance_to_next_event, sleeping
+from pullqueue.testing.clock import FixtureClock, sleeping
 from pullqueue.testing.describing import describe
 from pullqueue.testing.interrupt import (
     IDLE_STEPS,
@@ -187,7 +187,7 @@ class Driver:
         )
         self._sending = False
         """True if a handler is called, and not the worker."""
-        self._clock = movable_clock(emulator)
+        self._clock = FixtureClock(movable_clock(emulator), lambda: emulator)
         self._max_calls = max_calls
         self._done: Counter[str] = Counter()
         """What the worker has done, leases only where they returned tasks."""
@@ -247,7 +247,7 @@ class Driver:
                 self._runner.refuse_left()
         elif not self._count("tasks"):
             return False
-        return advance_to_next_event(self._emulator) is not None
+        return self._clock.advance_to_next_event() is not None
 
     def check(self, name: str) -> None:
         """Raise an AssertionError if the worker never ends, or about exhausted tasks."""
@@ -311,7 +311,7 @@ class Driver:
         has_lease = self._idle.has_slept and self._count("leased")
         self._idle.has_slept = False
         if in_vain > 1 and not self._count("available") and not has_lease:
-            advance_to_next_event(self._emulator)
+            self._clock.advance_to_next_event()
             self._idle = _Idleness()
         return lease
 
@@ -336,7 +336,7 @@ class Driver:
         Not earlier: the worker may have the lease itself, and wait for more tasks.
         """
         waits = self._idle.leases and not self._count("available")
-        if waits and advance_to_next_event(self._emulator):
+        if waits and self._clock.advance_to_next_event():
             del self._done["slept"]
             self._idle = _Idleness()
         else:
