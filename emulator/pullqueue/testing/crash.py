@@ -192,7 +192,7 @@ def crash_test(
         emulator=emulator,
         setup=setup,
         check=check,
-        worker=worker,
+        worker=worker or _no_worker,
         make_driver=partial(Driver, emulator, sender, selected, max_calls=max_calls),
         queues=selected,
     )
@@ -214,7 +214,7 @@ class _Plan(NamedTuple):
 class _CrashTrial(Trial):
     """One run of `crash_test`."""
 
-    worker: Worker | None
+    worker: Worker
     make_driver: Callable[..., Driver]
     """Makes one with the options of the test."""
     queues: SelectQueues
@@ -254,7 +254,7 @@ class _CrashTrial(Trial):
             self._run_until_crash(injector)
             if injector.crashed is not None:
                 FixtureClock(movable_clock(self.emulator), lambda: self.emulator).expire_leases()
-                self._drain(self.worker or _no_worker, errors="retry")
+                self._drain(self.worker, errors="retry")
                 error = self.verify()
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
             error = raised
@@ -298,9 +298,8 @@ class _CrashTrial(Trial):
         def work() -> object:
             injector.worker.check_alive()  # it can be killed in a thread that it has started
             with injector.worker.acting():
-                return worker()
+                return self.worker()
 
-        worker = self.worker or _no_worker
         self.running = injector
         try:
             with injector.worker.ending():
