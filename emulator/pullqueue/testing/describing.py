@@ -160,11 +160,6 @@ def describe_call(call: QueueCall) -> str:
     return f"{call.verb}({', '.join(arguments)}) {where}"
 
 
-def describe_names(tasks: Iterable[Task]) -> str:
-    """Return the names of tasks."""
-    return ", ".join(quoted(task.name) for task in tasks)
-
-
 def _short(argument: object) -> str:
     if isinstance(argument, Task):
         return quoted(argument.name)

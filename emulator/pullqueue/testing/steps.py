@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
-from pullqueue.testing.describing import describe_names
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled
 from pullqueue.testing.points import Actor, Point
 from pullqueue.text import quoted
@@ -101,7 +100,7 @@ def _describe_result(result: object) -> str:
     if isinstance(result, Exception):
         return f" raises {type(result).__name__}"
     if isinstance(result, Lease):
-        return f" -> {describe_names(result.tasks) if result.tasks else 'no tasks'}"
+        return f" -> {', '.join(quoted(task.name) for task in result.tasks) or 'no tasks'}"
     if isinstance(result, Insertion):
         refused = [f"{quoted(name)} {why.__name__}" for name, why in result.refused.items()]
         return f" -> {', '.join([*(quoted(task.name) for task in result.added), *refused])}"
