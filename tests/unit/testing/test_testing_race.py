@@ -559,32 +559,6 @@ def test_threads_of_an_actor_make_its_calls(emulator: Emulator, ledger: Ledger) 
     }
 
 
-def test_a_purge_during_a_lease(emulator: Emulator, queue: Queue, ledger: Ledger) -> None:
-    def purge() -> None:
-        queue.purge()
-
-    def work() -> None:
-        for task in queue.lease_tasks(60, 1):
-            queue.modify_task_lease(task, 60)
-
-    with pytest.raises(RaceTestError, match=r"purge\(\) on queue .*\n.*TombstonedTaskError"):
-        race_test(emulator, work, purge, setup=ledger.setup, check=lambda: True, clock=False)
-
-
-def test_a_named_task_is_a_lock(emulator: Emulator, queue: Queue) -> None:
-    winners: list[str] = []
-
-    def claim() -> None:
-        with suppress(NameInUseError):
-            queue.add(name="lock")
-            winners.append("me")
-
-    number = race_test(
-        emulator, claim, setup=winners.clear, check=lambda: len(winners) == 1, copies=3
-    )
-    assert number > 6
-
-
 def test_check_can_fail_as_a_test_of_pytest_does(emulator: Emulator, queue: Queue) -> None:
     """`pytest.fail` raises what is not an `Exception`."""
     done: list[int] = []
@@ -693,30 +667,6 @@ def test_handlers_of_fastapi_are_called_by_its_client(
             clock=False,
         )
     assert sum("preempts" in step for step in caught.value.schedule) == 1
-
-
-def test_no_more_handlers_run_than_the_queue_permits(clock: ManualClock) -> None:
-    emulator = Emulator.from_text(
-        "queue:\n- name: pushed\n  rate: 5/s\n  max_concurrent_requests: 1\n", clock=clock
-    )
-    queue = emulator.queue("pushed")
-    running: list[int] = []
-    most: list[int] = []
-
-    def send(_: PushRequest) -> int:
-        running.append(1)
-        most.append(len(running))
-        queue.fetch_statistics()
-        running.pop()
-        return 200
-
-    def setup() -> None:
-        running.clear()
-        queue.add_many([NewTask(), NewTask(), NewTask()])
-
-    race_test(emulator, setup=setup, check=lambda: True, send=send, clock=False)
-
-    assert max(most) == 1
 
 
 def test_tasks_that_handlers_add_and_retries_are_actors(
