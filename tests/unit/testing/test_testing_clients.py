@@ -24,7 +24,6 @@ import httplib2
 import httpx
 import pytest
 import requests
-import urllib3
 from google.api_core.exceptions import ServiceUnavailable
 from google.cloud import tasks_v2beta2
 from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
@@ -133,12 +132,6 @@ def with_httplib2(server: Server) -> Iterator[Client]:
     client.close()
 
 
-def with_urllib3(server: Server) -> Iterator[Client]:
-    """Yield one on urllib3."""
-    with urllib3.PoolManager(maxsize=1) as pool:
-        yield over_rest(lambda m, path: pool.request(m, server.url + path, timeout=30.0).data)
-
-
 def with_requests(server: Server) -> Iterator[Client]:
     """Yield one on requests."""
     with requests.Session() as session:
@@ -193,7 +186,6 @@ def with_sdk(server: Server) -> Iterator[Client]:
     params=[
         with_http_client,
         with_httplib2,
-        with_urllib3,
         with_requests,
         with_httpx,
         with_aiohttp,
