@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -144,13 +144,16 @@ def race_test(
         emulator=emulator,
         setup=setup,
         check=check,
-        functions=_named(actors, copies, has_tasks=sender.is_set),
-        options={
-            "sender": sender,
-            "queues": selected,
-            "moves_time": clock,
-            "max_calls": max_calls,
-        },
+        make_schedule=partial(
+            Schedule,
+            emulator=emulator,
+            clock=movable_clock(emulator),
+            functions=_named(actors, copies, has_tasks=sender.is_set),
+            sender=sender,
+            queues=selected,
+            moves_time=clock,
+            max_calls=max_calls,
+        ),
     )
     planned = None if replay is None else parse_replay(replay)
     with environ_restored(), race.observing(services=services):
@@ -242,9 +245,8 @@ _NO_RACE = " with the actors one after the other, so their calls do not race"
 class _Race(Trial):
     """Runs schedules, and passes each its points."""
 
-    functions: list[tuple[str, Callable[[], object]]]
-    options: dict[str, Any]
-    """Those of each schedule."""
+    make_schedule: Callable[..., Schedule]
+    """Makes one with the actors and the options of the test."""
     count: int = 0
     """Number of schedules that were run."""
     has_points: bool = False
@@ -268,14 +270,7 @@ class _Race(Trial):
         """
         self.begin()
         self.count += 1
-        schedule = Schedule(
-            emulator=self.emulator,
-            clock=movable_clock(self.emulator),
-            functions=self.functions,
-            plan=plan,
-            is_replay=is_replay,
-            **self.options,
-        )
+        schedule = self.make_schedule(plan=plan, is_replay=is_replay)
         self.running = schedule
         try:
             schedule.run()
