@@ -14,10 +14,10 @@ import click
 from pullqueue.address import DEFAULT_PORT
 from pullqueue.cli._options import found_file
 from pullqueue.cli._output import say
-from pullqueue.clock import ManualClock, SystemClock, from_usec
+from pullqueue.clock import Clock, ManualClock, SystemClock, from_usec
 from pullqueue.limits import SERVED_TASKS, Limits
 from pullqueue.services import DEFAULT_SERVICES
-from pullqueue.services.hosting import ServiceOptions, Services
+from pullqueue.services.hosting import Services
 from pullqueue.tasks import count_tasks
 from pullqueue.text import quoted
 
@@ -92,7 +92,7 @@ class EmulatorOptions:
         file = ConfigFile(path, profile=self.profile, keep_created=self.keep_created)
         cron, config = self._cron_jobs(), file.read()
         clock = ManualClock(SystemClock().now()) if self.clock == "manual" else SystemClock()
-        services = Services(self._services(), clock=clock, push_to=self.push_to)
+        services = self._services(clock)
         with closing(services):
             emulator = Emulator(
                 config,
@@ -119,15 +119,17 @@ class EmulatorOptions:
                     **options,
                 )
 
-    def _services(self) -> ServiceOptions:
+    def _services(self, clock: Clock) -> Services:
         names = self.services
         if names is None:
             names = frozenset() if self.api_upstream else DEFAULT_SERVICES
-        return ServiceOptions(
-            names=names,
+        return Services(
+            names,
+            clock=clock,
             data=self.data,
             eventual=self.consistency == "eventual",
             project=self.project,
+            push_to=self.push_to,
         )
 
 

@@ -7,7 +7,6 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,35 +32,32 @@ _OWNER_ONLY = 0o700
 _log = logging.getLogger("pullqueue.services")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServiceOptions:
-    """Which services a server hosts, and how."""
-
-    names: frozenset[str] = DEFAULT_SERVICES
-    data: Path | None = None
-    """The folder of the datastore and the blobs; None: they are in memory."""
-    eventual: bool = False
-    """Whether queries without an ancestor may miss what was just written."""
-    project: str | None = None
-    """The only app whose data the datastore has; None: that of any app."""
-
-
 class Services:
     """Hosts the stubs of services. Thread-safe: a stub that is not answers one call at a time."""
 
     def __init__(
-        self, options: ServiceOptions, *, clock: Clock, push_to: PushAddresses | None = None
+        self,
+        names: frozenset[str] = DEFAULT_SERVICES,
+        *,
+        clock: Clock,
+        data: Path | None = None,
+        eventual: bool = False,
+        project: str | None = None,
+        push_to: PushAddresses | None = None,
     ) -> None:
-        """Open the folder of the data; `push_to` is where the app is reached.
+        """Open `data`, the folder of the datastore and the blobs; None: they are in memory.
+
+        `eventual`: queries without an ancestor may miss what was just written. `project`: the only
+        app whose data the datastore has; None: any. `push_to` is where the app is reached.
 
         Raises:
             StoreError: the folder cannot be used.
         """
-        self.names = options.names
-        self.data = options.data
-        self.eventual = options.eventual
-        self.project = options.project
-        self.app_id = default_app_id(options.project)
+        self.names = names
+        self.data = data
+        self.eventual = eventual
+        self.project = project
+        self.app_id = default_app_id(project)
         """The application id of what the stubs themselves write: it is not part of those calls."""
         self.blobs: Path | None = None
         """The folder of blobs; None: they are in memory."""
@@ -72,9 +68,9 @@ class Services:
         self._clock = clock
         self._push_to = push_to
         self._stubs: dict[str, Any] = {}
-        self._locks = {name: threading.Lock() for name in options.names}
-        if options.data is not None:
-            self._open(options.data)
+        self._locks = {name: threading.Lock() for name in names}
+        if data is not None:
+            self._open(data)
 
     def _open(self, data: Path) -> None:
         try:

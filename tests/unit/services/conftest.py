@@ -11,10 +11,10 @@ from services_client import Client
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.server.lifecycle import Server
-from pullqueue.services.hosting import ServiceOptions, Services
+from pullqueue.services.hosting import Services
 
 Serve = Callable[..., Server]
-"""Starts a server with services; arguments are those of `ServiceOptions`, and the emulator."""
+"""Starts a server with services; arguments are those of `Services`."""
 
 
 @pytest.fixture
@@ -29,9 +29,7 @@ def serve(emulator: Emulator) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def serve(ends_with: ExitStack = stack, **options: Any) -> Server:
-            push_to = options.pop("push_to", None)
-            own = ServiceOptions(**options)
-            services = Services(own, clock=emulator.clock, push_to=push_to)
+            services = Services(clock=emulator.clock, **options)
             ends_with.enter_context(closing(services))
             return ends_with.enter_context(Server(emulator, services=services))
 

@@ -16,7 +16,7 @@ from services_client import Client, RefusedError, datastore_pb, messages
 from pullqueue import Emulator
 from pullqueue.errors import StoreError
 from pullqueue.server.lifecycle import Server
-from pullqueue.services.hosting import ServiceOptions, Services
+from pullqueue.services.hosting import Services
 from pullqueue.services.journal import Journal
 from pullqueue.stores import open_store
 from pullqueue.tasks import NewTask
@@ -269,8 +269,8 @@ class TestJournal:
             return Emulator.from_text("queue: [{name: pull, mode: pull}]", store=store)
 
         def server(emulator: Emulator) -> Server:
-            options = ServiceOptions(data=tmp_path)
-            services = ends.enter_context(closing(Services(options, clock=emulator.clock)))
+            services = Services(clock=emulator.clock, data=tmp_path)
+            ends.enter_context(closing(services))
             return ends.enter_context(Server(emulator, services=services))
 
         with ExitStack() as ends:

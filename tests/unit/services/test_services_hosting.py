@@ -26,7 +26,7 @@ from pullqueue.push.addresses import PushAddresses
 from pullqueue.sdk.imports import remote_api
 from pullqueue.server.lifecycle import Server
 from pullqueue.services import SERVICES, parse_services
-from pullqueue.services.hosting import ServiceOptions, Services
+from pullqueue.services.hosting import Services
 
 Serve = Callable[..., Server]
 RpcError = remote_api.RpcError
@@ -67,7 +67,7 @@ def test_services_that_are_not_named_are_those_of_the_upstream(
     """Its datastore, and memcache here; tasks are added here when a transaction commits there."""
     upstream = serve()
     names = frozenset({"memcache"})
-    with closing(Services(ServiceOptions(names=names), clock=emulator.clock)) as services:
+    with closing(Services(names, clock=emulator.clock)) as services:
         own = Emulator.from_text("queue: [{name: pull, mode: pull}]")
         address = upstream.url.removeprefix("http://")
         with Server(own, services=services, api_upstream=address) as server:
@@ -378,9 +378,9 @@ def test_the_sdk_is_imported_by_the_first_call() -> None:
         "import sys\n"
         "from pullqueue import Emulator\n"
         "from pullqueue.server.lifecycle import Server\n"
-        "from pullqueue.services.hosting import ServiceOptions, Services\n"
+        "from pullqueue.services.hosting import Services\n"
         "emulator = Emulator.from_text('queue: []')\n"
-        "with Server(emulator, services=Services(ServiceOptions(), clock=emulator.clock)):\n"
+        "with Server(emulator, services=Services(clock=emulator.clock)):\n"
         "    print([name for name in sys.modules if name.startswith('google.appengine')])\n"
     )
     assert completed([sys.executable, "-c", program], check=True).stdout == "[]\n"
