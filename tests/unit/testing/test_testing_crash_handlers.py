@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import sys
 import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from fastapi import FastAPI, Request
 from flask import Flask
-from programs import completed
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
@@ -609,57 +606,3 @@ def test_a_call_under_way_is_carried_out_before_its_handler_dies(
         crash_test(emulator, setup=pushed.add, check=lambda: True, send=send)
 
     assert set(late) == {False}
-
-
-def test_a_handler_of_django_is_killed(emulator: Emulator, tmp_path: Path) -> None:
-    """Django is set up once in a process, so it has one of its own."""
-    program = tmp_path / "program.py"
-    program.write_text(DJANGO)
-
-    assert completed([sys.executable, str(program)], check=True).stdout == "5\n"
-
-
-DJANGO = """\
-from contextlib import suppress
-
-import django
-from django.conf import settings
-from django.core.wsgi import get_wsgi_application
-from django.http import HttpResponse
-from django.urls import path
-
-from pullqueue.errors import InvalidQueueModeError, NameInUseError
-from pullqueue.tasks import HttpRequest
-from pullqueue.testing import crash_test, emulation
-
-
-def first(request):
-    with suppress(NameInUseError):
-        queue.add(name="two", request=HttpRequest("/second"))
-    return HttpResponse()
-
-
-def second(request):
-    done.append(1)
-    return HttpResponse()
-
-
-settings.configure(
-    ROOT_URLCONF=(path("first", first), path("second", second)), ALLOWED_HOSTS=["*"], MIDDLEWARE=[]
-)
-done = []
-
-
-def setup():
-    done.clear()
-    queue.add(name="one", request=HttpRequest("/first"))
-
-
-with emulation(queues=[{"name": "work", "mode": "push", "rate": "5/s"}]) as emulated:
-    queue = emulated.emulator.queue("work")
-    print(
-        crash_test(
-            emulated.emulator, setup=setup, check=lambda: bool(done), app=get_wsgi_application()
-        )
-    )
-"""
