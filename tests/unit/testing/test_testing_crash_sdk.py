@@ -53,17 +53,6 @@ class App:
             Account(id="charge").put()
             taskqueue.add(url="/ship", queue_name="pushed", transactional=True)
 
-    def charge_in_tasklets(self) -> None:
-        @ndb.tasklet  # type: ignore[untyped-decorator]
-        def work() -> Any:
-            found = yield ndb.Key(Account, "charge").get_async()
-            if found is None:
-                yield Account(id="charge").put_async()
-                yield taskqueue.Queue("pushed").add_async(taskqueue.Task(url="/ship"))
-            raise ndb.Return(None)
-
-        ndb.transaction_async(work).get_result()
-
     def check(self) -> None:
         assert ndb.Key(Account, "charge").get() is not None
         assert ndb.Key(Account, "shipment").get() is not None
@@ -96,14 +85,6 @@ def test_a_put_without_its_task_is_found(emulator: Emulator, app: App) -> None:
 def test_a_transaction_and_its_tasks_are_atomic(emulator: Emulator, app: App) -> None:
     def send(request: PushRequest) -> int:
         (app.charge if request.url == "/charge" else app.ship)()
-        return 200
-
-    assert crash_test(emulator, setup=app.setup, check=app.check, send=send) > 10
-
-
-def test_killing_inside_tasklets_leaves_the_event_loop_clean(emulator: Emulator, app: App) -> None:
-    def send(request: PushRequest) -> int:
-        (app.charge_in_tasklets if request.url == "/charge" else app.ship)()
         return 200
 
     assert crash_test(emulator, setup=app.setup, check=app.check, send=send) > 10
