@@ -200,7 +200,7 @@ class TestRunning:
         """As service managers ask for it; the file is also read if it has not changed."""
         served.process.send_signal(signal.SIGHUP)
 
-        assert "no queue changed" in served.log_line("is applied")
+        assert "nothing changed" in served.log_line("is applied")
 
     def test_json_logs_have_one_object_a_line(self, served: Served) -> None:
         """Requests have their verb, path and status."""

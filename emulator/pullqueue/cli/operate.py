@@ -160,7 +160,9 @@ def reload(*, client: Client) -> None:
     lines = [
         f"{verb}: {', '.join(answer[field])}" for verb, field in fields.items() if answer[field]
     ]
-    show(answer, *(lines or ["no queue changed"]))
+    if answer["total_storage_limit"]:
+        lines.append("changed: total_storage_limit")
+    show(answer, *(lines or ["nothing changed"]))
 
 
 @click.command

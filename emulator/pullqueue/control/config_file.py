@@ -6,6 +6,9 @@ import logging
 import threading
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from pullqueue import config as queue_yaml
 from pullqueue.config.files import read_project_file, read_stamp
@@ -27,18 +30,20 @@ class Changes(Model):
     added: list[str]
     changed: list[str]
     removed: list[str]
+    total_storage_limit: Annotated[bool, Meta(description="Whether it is another one.")]
 
     def __str__(self) -> str:
+        limit = ["total_storage_limit"] if self.total_storage_limit else []
         parts = [
             f"{verb} {', '.join(names)}"
             for verb, names in (
                 ("added", self.added),
-                ("changed", self.changed),
+                ("changed", [*self.changed, *limit]),
                 ("disabled", self.removed),
             )
             if names
         ]
-        return "; ".join(parts) or "no queue changed"
+        return "; ".join(parts) or "nothing changed"
 
 
 class ConfigFile:
@@ -132,4 +137,5 @@ def _changes(before: QueueConfig, after: QueueConfig) -> Changes:
         added=[name for name in new if name not in old],
         changed=[name for name in new if name in old and new[name] != old[name]],
         removed=[name for name in old if name not in new],
+        total_storage_limit=before.total_storage_limit_bytes != after.total_storage_limit_bytes,
     )

@@ -426,7 +426,9 @@ def test_reload_reports_what_changed(run: Run, queue_yaml: Path) -> None:
         "changed: pull",
         "disabled: other, push",
     ]
-    assert run("reload").out == "no queue changed\n"
+    assert run("reload").out == "nothing changed\n"
+    queue_yaml.write_text(f"total_storage_limit: 1M\n{queue_yaml.read_text()}")
+    assert run("reload").out == "changed: total_storage_limit\n"
     queue_yaml.write_text("queue: [")
     broken = run("reload")
     assert broken.status == 1

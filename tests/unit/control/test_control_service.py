@@ -101,7 +101,12 @@ def test_a_reload_adds_changes_and_disables_queues(
 
     changes = control.post("/reload").body
 
-    assert changes == {"added": ["new"], "changed": ["pull"], "removed": ["limited"]}
+    assert changes == {
+        "added": ["new"],
+        "changed": ["pull"],
+        "removed": ["limited"],
+        "total_storage_limit": False,
+    }
     assert control.get("/queues/limited").body["queue"]["state"] == "disabled"
     assert "is disabled" in control.post("/queues/limited/lease").message
     assert control.get("/queues/limited/tasks/kept").status == 200
@@ -122,7 +127,7 @@ def test_a_broken_file_changes_nothing(control: ControlClient, queue_yaml: Path)
     assert refused.status == 400
     assert "queue.yaml:2:9" in refused.message
     assert problem == refused.message
-    assert fixed.body == {"added": [], "changed": [], "removed": []}
+    assert fixed.body == {"added": [], "changed": [], "removed": [], "total_storage_limit": False}
     assert control.get("/config").body["problem"] is None
     assert control.get("/queues").body == before
 
@@ -140,16 +145,19 @@ def test_the_file_is_read_when_it_changes_or_on_demand(
     file.check(emulator, changes=True, now=False)
     file.check(emulator, changes=True, now=False)
     file.check(emulator, changes=False, now=True)
+    queue_yaml.write_text(f"total_storage_limit: 1M\n{queue_yaml.read_text()}")
+    file.check(emulator, changes=True, now=True)
     queue_yaml.unlink()
     file.check(emulator, changes=True, now=False)
     file.check(emulator, changes=True, now=False)
 
-    assert [message.partition(": ")[2] for message in caplog.messages[:2]] == [
+    assert [message.partition(": ")[2] for message in caplog.messages[:3]] == [
         "added other; disabled pull, limited, push",
-        "no queue changed",
+        "nothing changed",
+        "changed total_storage_limit",
     ]
-    assert len(caplog.messages) == 3
-    assert "is not applied, since it is not valid" in caplog.messages[2]
+    assert len(caplog.messages) == 4
+    assert "is not applied, since it is not valid" in caplog.messages[3]
     assert emulator.queue("other").state is QueueState.RUNNING
 
 
