@@ -25,10 +25,6 @@ _PAUSE = timedelta(minutes=1)
 _SECOND = timedelta(seconds=1)
 _ATTEMPT = re.compile(r"attempt \d+")
 _CLOUD_TASKS = "projects.locations."
-_QUEUE_CHANGE = re.compile(
-    r"queues\.(create|patch|delete|pause|resume|purge)|taskqueue\.(Update|Delete|Pause|Purge)Queue"
-)
-"""Methods of Cloud Tasks and of the SDK that change a queue."""
 
 _log = logging.getLogger("pullqueue.activity")
 
@@ -82,12 +78,6 @@ class ActivityLog:
             self._activity.append(action)
             self._current.clear()
         _log.info("%s (%s)", text, origin.who)
-
-    def record_change(self, method: str, queue: str, origin: Origin) -> None:
-        """Record a request that has succeeded, if its method changes a queue."""
-        method = method.removeprefix(_CLOUD_TASKS)
-        if _QUEUE_CHANGE.fullmatch(method):
-            self.record(f"called {method} on queue {queue}", origin)
 
     def record_failure(
         self, method: str, queue: str, origin: Origin, *, time: Time, status: int, reason: str

@@ -59,6 +59,11 @@ _CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 
+_QUEUE_CHANGE = re.compile(
+    r"(projects\.locations\.)?(?P<name>queues\.(create|patch|delete|pause|resume|purge)"
+    r"|taskqueue\.(Update|Delete|Pause|Purge)Queue)"
+)
+"""Methods of Cloud Tasks and of the SDK that change a queue."""
 _HIDDEN = "(hidden)"
 """Replaces a credential."""
 
@@ -200,8 +205,8 @@ class RequestLog:
                 if request.method
                 else shorten(f"{verb} {request.path}", limit=_REASON_CHARACTERS),
             )
-        else:
-            self._activity.record_change(request.method, request.queue, origin)
+        elif change := _QUEUE_CHANGE.fullmatch(request.method):
+            self._activity.record(f"called {change['name']} on queue {request.queue}", origin)
         with self._lock:
             self._keep(request)
             if origin.interface is not Interface.PUSH:
