@@ -20,9 +20,6 @@ _THREADS = 4
 their calls. A thread costs each test 0.2 ms."""
 _LOGGER = logging.getLogger("pullqueue.server")
 
-ServiceAccountKey = dict[str, object]
-"""The contents of a key file of Google's."""
-
 
 class Identities:
     """Tokens and keys for the callers of the REST API that a test needs."""
@@ -36,7 +33,7 @@ class Identities:
         """Return an access token for an e-mail address, valid for an hour of the test's time."""
         return self._tokens.issue(email).text
 
-    def credentials(self, email: str) -> ServiceAccountKey:
+    def credentials(self, email: str) -> dict[str, object]:
         """Return a service account's key, for google-auth's `from_service_account_info`."""
         return self._tokens.make_key(email, project=self._project, root_url=self._root_url)
 
