@@ -114,23 +114,6 @@ def test_without_an_app_push_tasks_stay(emulator: Emulator, queue: Queue, pushed
     assert pushed.fetch_statistics().available == 1
 
 
-def test_a_handler_that_sleeps_moves_the_clock(
-    emulator: Emulator, pushed: Queue, clock: ManualClock
-) -> None:
-    """It does not count as a worker that waits in vain."""
-    start = clock.now()
-    pushed.add()
-
-    def send(_: PushRequest) -> int:
-        for _number in range(5):
-            time.sleep(10)  # noqa: TID251 - moves the clock
-        return 200
-
-    drain(emulator, lambda: None, send=send)
-
-    assert clock.now() == start + timedelta(seconds=50)
-
-
 def test_a_paused_push_queue_is_an_error_that_names_it(
     emulator: Emulator, pushed: Queue, handler: Handler
 ) -> None:
