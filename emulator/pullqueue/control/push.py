@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta
 
 from pullqueue.api.errors import ApiError
+from pullqueue.control.history import RequestQuery, list_requests
 from pullqueue.control.models import Count, Model
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import current_task
@@ -59,17 +59,13 @@ def get_delivery(state: ServerState, queue: str) -> QueueDelivery:
     if not found.is_push:
         raise found.wrong_mode("workers lease its tasks")
     settings = found.settings
-    attempts = (
-        logged
-        for logged in state.requests.latest()
-        if logged.interface is Interface.PUSH and logged.queue == queue
-    )
+    attempts = RequestQuery(limit=_LATEST, queue=queue, interface=Interface.PUSH)
     return QueueDelivery(
         rate=settings.effective_rate,
         enforced_rate=None if state.delivery is None else state.delivery.enforced_rate(found),
         bucket_size=settings.effective_bucket_size,
         max_concurrent_requests=settings.effective_concurrent_requests,
-        latest=list(islice(attempts, _LATEST)),
+        latest=list_requests(state, attempts).requests,
     )
 
 
