@@ -12,6 +12,10 @@
 -- fragment: no_bytes
 ''
 
+-- fragment: queue_of_tag
+-- The queue as the index of tags has it.
+queue || ''
+
 -- fragment: is_listed
 -- Whether a name is one of `names`.
 name = ANY(%(names)s)
@@ -381,17 +385,6 @@ no_retentions AS (DELETE FROM retentions WHERE queue = %(queue)s),
 no_totals AS (DELETE FROM totals WHERE queue = %(queue)s),
 no_lease_calls AS (DELETE FROM lease_calls WHERE queue = %(queue)s)
 DELETE FROM tasks WHERE queue = %(queue)s
-
--- name: list_by_tag
-SELECT {task} FROM tasks WHERE queue || '' = %(queue)s AND tag = %(tag)b
-    AND eta_usec BETWEEN %(first_usec)s AND %(last_usec)s
-    AND (%(state)s::text IS NULL OR %(state)s::text = {waiting_state})
-    AND (eta_usec, sequence) > (%(after_usec)s, %(after_sequence)s)
-ORDER BY eta_usec, sequence LIMIT %(rows)s
-
--- name: count_tags
-SELECT tag, count(*) FROM tasks WHERE queue || '' = %(queue)s AND tag <> '' AND eta_usec IS NOT NULL
-GROUP BY tag ORDER BY count(*) DESC, tag LIMIT %(rows)s
 
 -- name: totals
 -- How many tasks a queue has, and their size; NULL: those of each queue.

@@ -116,11 +116,23 @@ DELETE FROM queues WHERE queue = :queue
 SELECT {task} FROM tasks WHERE queue = :queue AND name = :name
     AND (eta_usec IS NOT NULL OR free_usec > :now_usec)
 
--- name: list
-SELECT {task} FROM tasks WHERE queue = :queue AND eta_usec BETWEEN :first_usec AND :last_usec
+-- fragment: page
+-- What of the tasks of a list is in a state, and after a position.
+eta_usec BETWEEN :first_usec AND :last_usec
     AND (CAST(:state AS text) IS NULL OR CAST(:state AS text) = {waiting_state})
     AND (eta_usec, sequence) > (:after_usec, :after_sequence)
 ORDER BY eta_usec, sequence LIMIT :rows
+
+-- name: list
+SELECT {task} FROM tasks WHERE queue = :queue AND {page}
+
+-- name: list_by_tag
+SELECT {task} FROM tasks WHERE {queue_of_tag} = :queue AND tag = :tag AND {page}
+
+-- name: count_tags
+SELECT tag, count(*) FROM tasks
+WHERE {queue_of_tag} = :queue AND tag <> {no_bytes} AND eta_usec IS NOT NULL
+GROUP BY tag ORDER BY count(*) DESC, tag LIMIT :rows
 
 -- name: future
 -- How many tasks have an eta in the future: all, and those of each state.

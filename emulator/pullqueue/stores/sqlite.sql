@@ -5,6 +5,10 @@
 -- fragment: no_bytes
 x''
 
+-- fragment: queue_of_tag
+-- The queue as the index of tags has it.
+queue
+
 -- fragment: is_listed
 -- Whether a name is one of `names`.
 name IN (SELECT value FROM json_each(:names))
@@ -153,16 +157,6 @@ DELETE FROM leased WHERE queue = :queue
 
 -- name: drop_retentions
 DELETE FROM retentions WHERE queue = :queue
-
--- name: list_by_tag
-SELECT {task} FROM tasks WHERE queue = :queue AND tag = :tag AND eta_usec BETWEEN :first_usec AND :last_usec
-    AND (:state IS NULL OR :state = {waiting_state})
-    AND (eta_usec, sequence) > (:after_usec, :after_sequence)
-ORDER BY eta_usec, sequence LIMIT :rows
-
--- name: count_tags
-SELECT tag, count(*) FROM tasks WHERE queue = :queue AND tag <> x'' AND eta_usec IS NOT NULL
-GROUP BY tag ORDER BY count(*) DESC, tag LIMIT :rows
 
 -- name: totals
 -- How many tasks each queue has, and their size.
