@@ -37,7 +37,8 @@ class ServiceCall:
         self.request = request
 
     def __str__(self) -> str:
-        details = _DETAILS.get(self.service, _no_details)(self.request)
+        describe = _DETAILS.get(self.service)
+        details = describe(self.request) if describe else ""
         return " ".join(filter(None, (f"{self.service}.{self.method}", details)))
 
 
@@ -144,10 +145,6 @@ def _memcache_details(request: Any) -> str:
 
 def _urlfetch_details(request: Any) -> str:
     return _text(request.Url)
-
-
-def _no_details(_: object) -> str:
-    return ""
 
 
 _DETAILS: dict[str, Callable[[Any], str]] = {
