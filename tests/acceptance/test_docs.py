@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 SHOWN = {"python", "console", "yaml", "toml", "ini", "json", "text", "xml", "http"}
-DOCUMENTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+README = ROOT / "README.md"
+DOCUMENTS = [*PAGES, README, ROOT / "CONTRIBUTING.md"]
 INSTALLING = re.compile(r"(python -m )?pip install|git clone|cd |docker |sudo |pre-commit install")
 FROM_AN_INDEX = re.compile(
     r"pipx run (?!--spec )"
@@ -36,16 +37,16 @@ ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue", "pullqueue 
 
 def name_of(page: Path) -> str:
     """Return a page's path below the folder of documents."""
-    return page.relative_to(DOCS).as_posix()
+    return page.relative_to(page.parent if page == README else DOCS).as_posix()
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks_of(p)], ids=name_of)
+@pytest.mark.parametrize("page", [p for p in [*PAGES, README] if blocks_of(p)], ids=name_of)
 def test_every_block_of_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     """Files, Python, tests and commands, in the order of the page."""
     run_document(page, tmp_path)
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, README], ids=lambda page: page.name)
 def test_no_block_is_left_out(page: Path) -> None:
     """Only the commands of an installation are shown without being run."""
     others = [block for block in blocks_of(page) if block.language not in SHOWN]
