@@ -34,7 +34,6 @@ from pullqueue.errors import (
     ClockError,
     InvalidEtaError,
     TaskAlreadyExistsError,
-    TaskError,
     TaskLeaseExpiredError,
     TombstonedTaskError,
     UnknownTaskError,
@@ -149,13 +148,8 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
 def get_task(state: ServerState, queue: str, task: str) -> models.TaskResource:
     """Return one task with its payload, also after it was exhausted."""
     found = state.emulator.queue(queue)
-    try:
-        return build_task_resources([found.get_task(task)], found, state.push_to)[0]
-    except (UnknownTaskError, TombstonedTaskError) as error:
-        exhausted = _exhausted_task(found, task)
-        if exhausted is None:
-            raise _gone(found, task, error) from None
-        return build_task_resources([exhausted], found, state.push_to, exhausted=True)[0]
+    shown, exhausted = _find_task(found, task)
+    return build_task_resources([shown], found, state.push_to, exhausted=exhausted)[0]
 
 
 @operation("POST", f"{_TASK}/lease", key="task")
@@ -213,29 +207,30 @@ def current_task(found: Queue, task: str) -> Task:
         TombstonedTaskError: it is gone; the message says what became of it.
         UnknownTaskError: the queue does not have it.
     """
-    try:
-        return found.get_task(task)
-    except (UnknownTaskError, TombstonedTaskError) as error:
-        if _exhausted_task(found, task) is None:
-            raise _gone(found, task, error) from None
+    current, exhausted = _find_task(found, task)
+    if exhausted:
         raise TombstonedTaskError(
             f'task {quoted(task)} of queue "{found.name}" is exhausted: add it again with '
             f"`pullqueue tasks requeue {found.name} {task}`",
             queue_name=found.name,
             task_name=task,
-        ) from None
+        )
+    return current
 
 
-def _gone(queue: Queue, name: str, error: TaskError) -> TaskError:
-    """Return the error for a task that is gone, with its end if the history of the task has it.
-
-    A tombstone does not record why the task is gone.
-    """
-    end = _end_of(queue, name)
-    if end is None:
-        return error
-    message = f'task {quoted(name)} of queue "{queue.name}" {end}'
-    return type(error)(message, queue_name=queue.name, task_name=name)
+def _find_task(queue: Queue, name: str) -> tuple[Task, bool]:
+    """Return a task, and whether it is exhausted; the error for one that is gone says its end."""
+    try:
+        return queue.get_task(name), False
+    except (UnknownTaskError, TombstonedTaskError) as error:
+        exhausted = _exhausted_task(queue, name)
+        if exhausted is not None:
+            return exhausted, True
+        end = _end_of(queue, name)  # a tombstone does not record it
+        if end is None:
+            raise
+        message = f'task {quoted(name)} of queue "{queue.name}" {end}'
+        raise type(error)(message, queue_name=queue.name, task_name=name) from None
 
 
 def _end_of(queue: Queue, name: str) -> str | None:
