@@ -111,7 +111,8 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
         for queue in state.emulator.queues
     ]
     before_usec = state.emulator.now_usec()
-    target = _target(clock, body) if body.deliver else _move(clock, body)
+    # Where delivery moves the clock, another one finds the time that is meant.
+    target = _move(ManualClock(clock.now()) if body.deliver else clock, body)
     if body.deliver:
         _deliver_until(state, clock, to_usec(target))
     state.activity.record(f"moved the clock to {clock.now():%Y-%m-%d %H:%M:%S}")
@@ -133,11 +134,6 @@ def _move(clock: ManualClock, body: ClockMove) -> datetime:
     if body.advance is not UNSET:
         return clock.advance(body.advance)
     return clock.move_to(parse_time(body.move_to, "move_to", ApiError))
-
-
-def _target(clock: ManualClock, body: ClockMove) -> datetime:
-    """Return the time to move to, as another clock finds it that can be moved there."""
-    return _move(ManualClock(clock.now()), body)
 
 
 def _deliver_until(state: ServerState, clock: ManualClock, target_usec: int) -> None:
