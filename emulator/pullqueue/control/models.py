@@ -208,14 +208,6 @@ class TaskResource(Model):
     """What a push task has that a pull task does not have."""
 
 
-def _current_leases(
-    queue: engine.Queue, tasks: Sequence[Task], now_usec: int
-) -> Mapping[str, Event]:
-    """Return the leases of those tasks that are leased now, by the names of these."""
-    leased = [task.name for task in tasks if task.state_at(now_usec) is TaskState.LEASED]
-    return queue.last_leases(leased) if leased else {}
-
-
 def build_task_resources(
     tasks: Sequence[Task],
     queue: engine.Queue,
@@ -229,7 +221,8 @@ def build_task_resources(
     Of each payload they have the first `payload_bytes`, or all.
     """
     now_usec, shown = queue.now_usec(), []
-    leases = {} if queue.is_push or exhausted else _current_leases(queue, tasks, now_usec)
+    leased = [each.name for each in tasks if each.state_at(now_usec) is TaskState.LEASED]
+    leases = queue.last_leases(leased) if leased and not exhausted else {}
     for task in tasks:
         state: ShownState = EXHAUSTED if exhausted else task.state_at(now_usec).value
         left = (task.eta_usec - now_usec) / USEC_PER_SECOND
