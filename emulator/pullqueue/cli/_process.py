@@ -79,9 +79,10 @@ class Signals:
             threading.Thread(target=self._stop, daemon=True).start()
 
     def _stop(self) -> None:
-        """Stop the delivery of push tasks, and close the emulator after a while."""
+        """Stop push tasks and cron jobs, and close the emulator after a while."""
         if self._state.delivery is not None:
             self._state.delivery.stop()
+        self._state.cron.stop()
         threading.Event().wait(_STOP_SECONDS)
         self._state.emulator.close()
 

@@ -416,8 +416,9 @@ def _translated(error: sqlite3.Error) -> PullQueueError:
     """Return the error of this package for one of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)
     is_damaged = code == sqlite3.SQLITE_ERROR or str(error).startswith("Could not decode")
-    if isinstance(error, sqlite3.OperationalError) and not is_damaged:
-        return TransientError(f"the store's file: {error}; try again")
+    is_closed = "closed database" in str(error)
+    if is_closed or (isinstance(error, sqlite3.OperationalError) and not is_damaged):
+        return TransientError(f"the store's file: {str(error).rstrip('.')}; try again")
     return InternalError(f"the store's file is damaged ({error}): restore it from a copy")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from push_app import PushApp, push_app, until
 from stores import store_url
 
 from pullqueue import Emulator, ManualClock, TransientError
+from pullqueue.cli import _process
 from pullqueue.cron.file import parse_cron
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.store import StoreFactory
@@ -169,6 +171,28 @@ def test_a_run_ends_while_the_store_does_not_respond(
     assert app.paths() == ["/slow", "/slow"]
     lines = [each.getMessage() for each in caplog.records if each.name == "pullqueue.cron"]
     assert lines == ["cron jobs cannot be started: the store does not respond"]
+
+
+def test_a_signal_closes_the_store_when_runs_have_ended(
+    app: PushApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers: dict[int, Callable[[int, None], None]] = {}
+    closed: list[bool] = []
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(_process, "_STOP_SECONDS", 0)
+    with serving(app, clock, "- {url: /slow, schedule: every 1 hours}") as cron:
+        runner = cron.server.state.cron
+        close = lambda: closed.append(runner.states[0].is_running)  # noqa: E731 - a line
+        monkeypatch.setattr(cron.server.emulator, "close", close)
+        _process.Signals(cron.server.state)
+        clock.advance(3600)
+        until(lambda: app.received)
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
+        until(lambda: closed or runner._stopping.is_set())
+        app.released.set()
+        until(lambda: closed)
+
+        assert closed == [False]
 
 
 def test_a_target_has_its_own_address(app: PushApp, clock: ManualClock) -> None:

@@ -36,6 +36,13 @@ def store_of(emulator: Emulator) -> SqliteStore:
     return store
 
 
+def test_a_store_that_is_closed_is_not_called_damaged(store: Emulator) -> None:
+    store.close()
+
+    with pytest.raises(TransientError, match=r"^the store's file: .* closed database"):
+        store.queue("pull").add()
+
+
 def test_tasks_of_a_killed_server_are_due_at_once(
     store: Emulator, start: Start, clock: ManualClock
 ) -> None:
