@@ -68,6 +68,7 @@ ANSWER = {
     **evil("private_key warning data"),
     "cron_jobs": 1,
     **{name: [EVIL] for name in ("paused", "push_to", "services", "changed", "added", "removed")},
+    "total_storage_limit": True,
     **dict.fromkeys(("manual", "manual_clock"), True),
     "queue": _QUEUE,
     "queues": [_QUEUE],
