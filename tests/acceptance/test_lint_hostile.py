@@ -229,7 +229,7 @@ CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]|\n::stop")
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "diff"])
-def test_control_characters_of_names_are_escaped(folder: Path, name: str) -> None:
+def test_resources_characters_of_names_are_escaped(folder: Path, name: str) -> None:
     """A file's name steers no terminal and forges no line, whatever the format."""
     path = f"a{CONTROL}\n::stop-commands::x/queue.yaml"
     write(folder / path, f"{BAD}- name: a_b\n  rate: 1/s\n")
@@ -252,7 +252,7 @@ def test_control_characters_of_names_are_escaped(folder: Path, name: str) -> Non
         "queue: !<tag:\x1b> a\n",
     ],
 )
-def test_control_characters_of_contents_are_escaped(folder: Path, content: str) -> None:
+def test_resources_characters_of_contents_are_escaped(folder: Path, content: str) -> None:
     """A file's content steers no terminal either, whatever the format."""
     write(folder / "queue.yaml", content)
     for name in FORMATS:
@@ -278,7 +278,7 @@ def test_control_characters_of_contents_are_escaped(folder: Path, content: str) 
         (["convert", f"x{CONTROL}.xml", "-o", f"link{CONTROL}"], 1),
     ],
 )
-def test_control_characters_are_escaped_in_error_messages(
+def test_resources_characters_are_escaped_in_error_messages(
     folder: Path, arguments: list[str], status: int
 ) -> None:
     """No message of a command writes a control character."""

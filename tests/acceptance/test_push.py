@@ -19,9 +19,9 @@ from served import free_port
 
 from pullqueue import Clock, Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate
-from pullqueue.control import delivery
 from pullqueue.engine import verbs
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.runtime import delivery
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from werkzeug.test import Client, TestResponse
 
-from pullqueue.control.state import ServerState
+from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import create_app
 
 

@@ -83,8 +83,8 @@ class EmulatorOptions:
             UsageError: there is no address for cron jobs.
             StoreError: the store, or the folder of the data, cannot be used.
         """
-        from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - when it runs
         from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
+        from pullqueue.runtime.config_file import ConfigFile  # noqa: PLC0415 - when it runs
         from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
         from pullqueue.stores import open_store  # noqa: PLC0415 - the same
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pullqueue.text import escaped
 
 if TYPE_CHECKING:
-    from pullqueue.control.state import ServerState
+    from pullqueue.runtime.state import ServerState
 
 _POLL_SECONDS = 0.5
 """Interval of the checks for signals and for changes of the file."""

@@ -19,10 +19,11 @@ from pullqueue.clock import duration_usec
 from pullqueue.config.document import Mapping, Node, Sequence, Source
 from pullqueue.config.findings import Reports, UnreadableError
 from pullqueue.config.reader import decode, read_tree
-from pullqueue.control.models import FIELD_OF_ERROR, NewTask, Positive, given
 from pullqueue.engine.validation import check_new_tasks, parse_time
 from pullqueue.errors import InvalidEtaError, PullQueueError
 from pullqueue.limits import Limits
+from pullqueue.resources.models import FIELD_OF_ERROR, NewTask
+from pullqueue.structs import Positive, given
 from pullqueue.tasks import NewTask as EngineTask
 from pullqueue.text import quoted, shorten
 

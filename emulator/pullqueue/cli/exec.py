@@ -26,7 +26,7 @@ from pullqueue.sdk.environment import variables_for
 from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:
-    from pullqueue.control.state import ServerState
+    from pullqueue.runtime.state import ServerState
 
 _RESPONSE_SECONDS = 5
 _LOOK_SECONDS = 0.5

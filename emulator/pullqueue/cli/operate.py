@@ -40,8 +40,8 @@ from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.cli._words import Group
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
-from pullqueue.control.snapshot_diff import Snapshot, compare_snapshots, read_snapshot
 from pullqueue.push.addresses import KEPT
+from pullqueue.resources.snapshot_diff import Snapshot, compare_snapshots, read_snapshot
 from pullqueue.tasks import count_tasks
 from pullqueue.text import counted, format_size, format_span
 

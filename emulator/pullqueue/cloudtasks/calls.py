@@ -17,7 +17,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.limits import QUEUE_NAME
 
 if TYPE_CHECKING:
-    from pullqueue.control.state import ServerState
+    from pullqueue.runtime.state import ServerState
 
 _SHOWN_CHARACTERS: Final = 200
 """How much of a name that is not valid is repeated in a message."""

@@ -24,7 +24,6 @@ from pullqueue.cloudtasks.messages import Message, build_status, message_class
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.servicer import Servicer
 from pullqueue.cloudtasks.versions import VERSIONS
-from pullqueue.control.request_log import Request, excerpt
 from pullqueue.engine.events import Interface
 from pullqueue.engine.interceptors import (
     Caller,
@@ -34,6 +33,7 @@ from pullqueue.engine.interceptors import (
     called_by,
 )
 from pullqueue.errors import PullQueueError, ServerAddressError
+from pullqueue.observe.request_log import Request, excerpt
 
 _WORKERS: Final = 20
 _GRACE_SECONDS: Final = 0.5

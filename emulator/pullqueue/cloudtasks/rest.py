@@ -30,7 +30,7 @@ from pullqueue.text import quoted
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message
     from pullqueue.cloudtasks.servicer import Servicer
-    from pullqueue.control.state import ServerState
+    from pullqueue.runtime.state import ServerState
 
 _VERBS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _SYSTEM_PARAMETERS: Final = frozenset(

@@ -23,7 +23,7 @@ from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.errors import PullQueueError, UnknownQueueError
 
 if TYPE_CHECKING:
-    from pullqueue.control.state import ServerState
+    from pullqueue.runtime.state import ServerState
 
 _KNOWN: Final = vars(queues) | vars(tasks) | vars(batches) | vars(access)
 _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(

@@ -17,15 +17,18 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice
-from pullqueue.control.clock import ClockMove, ClockStep, move_clock
-from pullqueue.control.cron import NewCronRun, run_cron_job
-from pullqueue.control.fault_registry import NewFault
-from pullqueue.control.history import clear_requests
-from pullqueue.control.models import EXHAUSTED, LeaseChange, LeaseRequest, Model, NewTasks
-from pullqueue.control.operations import parse_body, parse_query
-from pullqueue.control.overview import get_summary
-from pullqueue.control.push import run_task
-from pullqueue.control.queues import (
+from pullqueue.engine.validation import check_new_tasks
+from pullqueue.errors import PullQueueError
+from pullqueue.faults.declaration import KINDS, WHEN
+from pullqueue.limits import Limits
+from pullqueue.resources.clock import ClockMove, ClockStep, move_clock
+from pullqueue.resources.cron import NewCronRun, run_cron_job
+from pullqueue.resources.history import clear_requests
+from pullqueue.resources.models import EXHAUSTED, LeaseChange, LeaseRequest, NewTasks
+from pullqueue.resources.operations import parse_body, parse_query
+from pullqueue.resources.overview import get_summary
+from pullqueue.resources.push import run_task
+from pullqueue.resources.queues import (
     MAX_FAILED,
     Change,
     add_tasks,
@@ -36,7 +39,7 @@ from pullqueue.control.queues import (
     purge_queue,
     resume_queue,
 )
-from pullqueue.control.service import (
+from pullqueue.resources.service import (
     ResetRequest,
     clear_faults,
     reload_config,
@@ -44,14 +47,12 @@ from pullqueue.control.service import (
     reset,
     set_fault,
 )
-from pullqueue.control.snapshot_diff import compare_snapshots, read_snapshot
-from pullqueue.control.snapshots import Snapshot, SnapshotQuery, load_snapshot, save_snapshot
-from pullqueue.control.state import ServerState
-from pullqueue.control.task_lists import failed_names
-from pullqueue.engine.validation import check_new_tasks
-from pullqueue.errors import PullQueueError
-from pullqueue.faults.declaration import KINDS, WHEN
-from pullqueue.limits import Limits
+from pullqueue.resources.snapshot_diff import compare_snapshots, read_snapshot
+from pullqueue.resources.snapshots import Snapshot, SnapshotQuery, load_snapshot, save_snapshot
+from pullqueue.resources.task_lists import failed_names
+from pullqueue.runtime.fault_registry import NewFault
+from pullqueue.runtime.state import ServerState
+from pullqueue.structs import Model
 from pullqueue.tasks import NewTask, count_tasks, why_in_use
 from pullqueue.text import SECONDS_PER_UNIT, counted, shorten
 

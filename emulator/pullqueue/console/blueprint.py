@@ -14,8 +14,8 @@ from pullqueue.console.actions import Actions
 from pullqueue.console.formatting import FILTERS
 from pullqueue.console.forms import Notice, Notices, carry_out
 from pullqueue.console.pages import Pages
-from pullqueue.control.state import ServerState
 from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.runtime.state import ServerState
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

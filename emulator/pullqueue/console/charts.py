@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from pullqueue.clock import from_usec
 from pullqueue.config.model import QueueMode
-from pullqueue.control.overview import FLOW_KINDS
 from pullqueue.engine.events import MINUTE_USEC, Flow
+from pullqueue.resources.overview import FLOW_KINDS
 from pullqueue.text import format_span
 
 WIDTH = 240

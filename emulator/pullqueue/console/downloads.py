@@ -10,9 +10,9 @@ from flask import Response, request
 
 from pullqueue.api.encoding import Json
 from pullqueue.console.formatting import build_views
-from pullqueue.control.models import TaskResource
-from pullqueue.control.request_log import Request
 from pullqueue.engine.events import Interface
+from pullqueue.observe.request_log import Request
+from pullqueue.resources.models import TaskResource
 
 
 def curl(logged: Request) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pullqueue.config.model import QueueMode
-from pullqueue.control.queue_resource import QueueResource
+from pullqueue.resources.queue_resource import QueueResource
 
 QUEUE_COLUMNS = {
     "name": "Queue",

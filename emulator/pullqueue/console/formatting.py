@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final
 
-from pullqueue.control.models import Bytes
+from pullqueue.structs import Bytes
 from pullqueue.text import format_size, format_span
 
 _HEX_BYTES = 16

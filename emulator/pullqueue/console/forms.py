@@ -13,9 +13,9 @@ from werkzeug.wrappers import Response
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.control.models import FIELD_OF_ERROR
-from pullqueue.control.state import TOKEN_FIELD
 from pullqueue.errors import PullQueueError
+from pullqueue.resources.models import FIELD_OF_ERROR
+from pullqueue.runtime.state import TOKEN_FIELD
 
 _MAX_WAITING = 100
 

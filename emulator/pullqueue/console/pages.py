@@ -24,9 +24,12 @@ from pullqueue.console.downloads import curl, download, seed_line
 from pullqueue.console.figures import QUEUE_COLUMNS, select_figures, sort_key
 from pullqueue.console.formatting import build_views, fold_payload
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.control.clock import get_clock
-from pullqueue.control.cron import list_cron_jobs
-from pullqueue.control.history import (
+from pullqueue.engine.events import RECORDED, Interface
+from pullqueue.errors import PullQueueError
+from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
+from pullqueue.resources.clock import get_clock
+from pullqueue.resources.cron import list_cron_jobs
+from pullqueue.resources.history import (
     HistoryQuery,
     RequestQuery,
     get_history,
@@ -34,19 +37,19 @@ from pullqueue.control.history import (
     get_throughput,
     list_requests,
 )
-from pullqueue.control.mails import MailQuery, get_mail, list_mails
-from pullqueue.control.models import EXHAUSTED, TaskResource, Tasks
-from pullqueue.control.operations import parse_query
-from pullqueue.control.overview import (
+from pullqueue.resources.mails import MailQuery, get_mail, list_mails
+from pullqueue.resources.models import EXHAUSTED, TaskResource, Tasks
+from pullqueue.resources.operations import parse_query
+from pullqueue.resources.overview import (
     ActivityQuery,
     build_summary,
     get_server,
     get_summary,
     list_activity,
 )
-from pullqueue.control.push import get_delivery
-from pullqueue.control.queue_resource import build_resource
-from pullqueue.control.queues import (
+from pullqueue.resources.push import get_delivery
+from pullqueue.resources.queue_resource import build_resource
+from pullqueue.resources.queues import (
     collect_statistics,
     get_queue,
     get_task,
@@ -54,9 +57,8 @@ from pullqueue.control.queues import (
     list_tags,
     shown_queues,
 )
-from pullqueue.control.service import config_of, list_faults
-from pullqueue.control.state import TOKEN_FIELD, ServerState
-from pullqueue.control.task_lists import (
+from pullqueue.resources.service import config_of, list_faults
+from pullqueue.resources.task_lists import (
     ExhaustedQuery,
     FailureQuery,
     ListQuery,
@@ -66,10 +68,8 @@ from pullqueue.control.task_lists import (
     list_failures,
     list_tasks,
 )
-from pullqueue.control.workers import list_workers
-from pullqueue.engine.events import RECORDED, Interface
-from pullqueue.errors import PullQueueError
-from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
+from pullqueue.resources.workers import list_workers
+from pullqueue.runtime.state import TOKEN_FIELD, ServerState
 from pullqueue.tasks import count_tasks
 from pullqueue.text import counted, shorten
 

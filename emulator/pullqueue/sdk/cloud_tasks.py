@@ -54,7 +54,7 @@ class _Clients:
     def _start(self) -> str:
         from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
         from pullqueue.cloudtasks.servicer import Servicer  # noqa: PLC0415 - the same
-        from pullqueue.control.state import ServerState  # noqa: PLC0415 - the same
+        from pullqueue.runtime.state import ServerState  # noqa: PLC0415 - the same
 
         service = Servicer(ServerState(self._emulator))
         server = GrpcServer(service, host="127.0.0.1", port=0)

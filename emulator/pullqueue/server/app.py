@@ -20,12 +20,12 @@ from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks import rest as cloudtasks
 from pullqueue.cloudtasks.rest import CloudTasks
 from pullqueue.console import blueprint as console
-from pullqueue.control import routes as control
-from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface
 from pullqueue.engine.interceptors import Caller, Touched, amend_origin, called_by
 from pullqueue.push.tokens import TokenSigner
+from pullqueue.resources import routes as resources
+from pullqueue.runtime.state import ServerState
 from pullqueue.server import origins
 from pullqueue.services import bridge
 from pullqueue.services import routes as service_routes
@@ -122,7 +122,7 @@ def flask_app() -> Flask:
         discovery.blueprint(apis),
         batch.blueprint(apis),
         oauth.blueprint,
-        control.blueprint(),
+        resources.blueprint(),
         console.blueprint(),
         cloudtasks.blueprint(),
         bridge.blueprint,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 from pullqueue.address import DEFAULT_HOST
 from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks.rest import CloudTasks
-from pullqueue.control.config_file import ConfigFile
-from pullqueue.control.state import ServerState
 from pullqueue.cron.file import CronJob
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.runtime.config_file import ConfigFile
+from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import create_app
 from pullqueue.server.http import THREADS, HttpServer
 from pullqueue.services.hosting import Services

@@ -15,8 +15,8 @@ from ipaddress import ip_address
 from flask import Request
 
 from pullqueue.api.errors import ApiError
-from pullqueue.control.state import TOKEN_FIELD, TOKEN_HEADER, ServerState
 from pullqueue.limits import MIB
+from pullqueue.runtime.state import TOKEN_FIELD, TOKEN_HEADER, ServerState
 from pullqueue.server.http import MAX_BODY_BYTES
 from pullqueue.text import quoted
 

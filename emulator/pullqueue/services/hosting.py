@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
-from pullqueue.control.mail_log import MailLog
 from pullqueue.errors import StoreError
+from pullqueue.observe.mail_log import MailLog
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.environment import default_app_id
 from pullqueue.services import BLOBSTORE, DEFAULT_SERVICES, URLFETCH

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
-from pullqueue.control.mail_log import Attachment, Mail
+from pullqueue.observe.mail_log import Attachment, Mail
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import (
     api_base_pb2,

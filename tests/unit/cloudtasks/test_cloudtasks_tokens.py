@@ -17,9 +17,9 @@ from jwt import InvalidAudienceError
 
 from pullqueue import Emulator, HttpRequest, PullQueueError, RequestToken
 from pullqueue.cloudtasks.versions import V2, Version
-from pullqueue.control.models import PushState
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.request import PushRequest
+from pullqueue.resources.models import PushState
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
 

@@ -12,10 +12,10 @@ import pytest
 from console_client import ConsoleClient
 
 from pullqueue import Emulator, Limits, ManualClock, NewTask, TransientError
-from pullqueue.control.config_file import ConfigFile
-from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.faults.declaration import KINDS, OPTIONS, build_schema
+from pullqueue.runtime.config_file import ConfigFile
+from pullqueue.runtime.state import ServerState
 
 CONFIG = """\
 queue:

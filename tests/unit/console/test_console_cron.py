@@ -9,9 +9,9 @@ from console_client import ConsoleClient
 from push_app import PushApp, push_app
 
 from pullqueue import Emulator, ManualClock
-from pullqueue.control.state import ServerState
 from pullqueue.cron.file import parse_cron
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.runtime.state import ServerState
 
 JOBS = """\
 cron:

@@ -14,9 +14,9 @@ from console_client import ConsoleClient
 
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
-from pullqueue.control.request_log import Request, excerpt
-from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface, Origin
+from pullqueue.observe.request_log import Request, excerpt
+from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import flask_app
 from pullqueue.stores import open_store
 

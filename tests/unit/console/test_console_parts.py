@@ -22,8 +22,8 @@ from pullqueue.console.formatting import (
     until,
 )
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.control.models import Bytes
 from pullqueue.engine.events import EventKind
+from pullqueue.structs import Bytes
 from pullqueue.text import format_size
 
 TEXTS = {

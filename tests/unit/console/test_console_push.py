@@ -11,9 +11,9 @@ from console_client import ConsoleClient
 from push_app import PushApp, push_app, until
 
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock
-from pullqueue.control.state import ServerState
 from pullqueue.engine.attempts import start_attempt
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.runtime.state import ServerState
 
 CONFIG = """\
 queue:

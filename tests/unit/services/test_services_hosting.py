@@ -21,8 +21,8 @@ from services_client import APP, Client, RefusedError, datastore_pb, memcache
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.api.errors import ApiError
-from pullqueue.control.operations import call
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.resources.operations import call
 from pullqueue.sdk.imports import remote_api
 from pullqueue.server.lifecycle import Server
 from pullqueue.services import SERVICES, parse_services

@@ -1,0 +1,1 @@
+"""What a server records: requests, clients, mails, and what happened to it."""

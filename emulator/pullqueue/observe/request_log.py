@@ -1,0 +1,418 @@
+"""The latest requests and calls with their responses, and the number of each kind."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from itertools import count
+from operator import attrgetter
+from time import perf_counter
+from typing import Annotated, Any, Final
+from urllib.parse import unquote_plus
+
+from flask import Request as HttpRequest
+from flask import Response, g
+from msgspec import Meta, field
+from msgspec.structs import replace
+
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.interceptors import Touched, current_caller
+from pullqueue.limits import MIB
+from pullqueue.observe.activity import ActivityLog
+from pullqueue.observe.clients import Clients
+from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.structs import Bytes, Count, Model, Time
+from pullqueue.text import shorten
+
+_VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "CALL"})
+"""Those that are counted by name: a client can make up any number of others."""
+_KEPT = 10_000
+_KEPT_BYTES = 16 * MIB
+"""Size of all requests together; beyond it bodies are dropped, the oldest first."""
+_ENTRY_BYTES = 700
+"""Size of a request without its texts (measured)."""
+_EXCERPT_BYTES = 4_096
+_SHOWN_CHARACTERS = 2_000
+"""How much of a path or a query is recorded."""
+_HEADER_CHARACTERS = 200
+"""How much of a header of an attempt is recorded."""
+_REASON_CHARACTERS = 200
+_CLIENT_CHARACTERS = 200
+"""How much is recorded of what a client calls itself."""
+_OWN_PATHS = re.compile(r"/|/favicon\.ico|/(_emulator|console)(/.*)?", re.DOTALL)
+_SECRET_PATHS = ("/token", "/tokeninfo")
+"""Paths whose bodies and responses are credentials."""
+_SECRET_PARAMETERS = ("access_token", "oauth_token")
+"""Parameters, in a query or in a form, that are credentials."""
+_CREDENTIALS = re.compile(
+    rf"""((?:{"|".join(_SECRET_PARAMETERS)})=)[^&\s"\\]*"""  # in JSON, a text goes no further
+    r"""|(authorization[ \t]*:)[^\r\n"\\]*(?:\r?\n[ \t][^\r\n"\\]*)*"""
+    r"""|-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*""".encode(),
+    re.IGNORECASE,
+)
+
+_QUEUE_CHANGE = re.compile(
+    r"(projects\.locations\.)?(?P<name>queues\.(create|patch|delete|pause|resume|purge)"
+    r"|taskqueue\.(Update|Delete|Pause|Purge)Queue)"
+)
+"""Methods of Cloud Tasks and of the SDK that change a queue."""
+_HIDDEN = "(hidden)"
+"""Replaces a credential."""
+
+_UNKNOWN = Origin(Interface.REST)
+NOTHING: Final = Bytes.of(b"")
+"""No bytes."""
+
+_log = logging.getLogger("pullqueue.requests")
+
+
+class Request(Model, kw_only=True):
+    """One request to an API and its response, or one call of Google's SDK."""
+
+    number: Count = 0
+    time: Time = ""
+    interface: Annotated[
+        Interface,
+        Meta(description="Interface of the request; push: a task that this server has sent."),
+    ] = Interface.REST
+    method: Annotated[
+        str,
+        Meta(description="Method, such as `tasks.lease` or `taskqueue.BulkAdd`; empty if none."),
+    ] = ""
+    queue: Annotated[str, Meta(description="Name of the queue; empty if the request has none.")] = (
+        ""
+    )
+    tasks: Annotated[
+        list[str], Meta(description="Names of the first 20 tasks of the queue that were concerned.")
+    ] = field(default_factory=list)
+    task_count: Annotated[
+        Count,
+        Meta(description="Number of tasks added or refused, leased, changed, deleted or read."),
+    ] = 0
+    verb: Annotated[str, Meta(description="HTTP method; CALL for a call of the SDK in process.")]
+    path: str
+    query: str = ""
+    client: Annotated[
+        str,
+        Meta(
+            description="Address of the client; of the app, for a push task, or that a fault "
+            "answered the attempt."
+        ),
+    ] = ""
+    agent: Annotated[str, Meta(description="User-Agent of the client; empty if unknown.")] = ""
+    caller: Annotated[
+        str | None, Meta(description="E-mail address of the token's owner, if tokens are required.")
+    ] = None
+    status: Annotated[
+        Count,
+        Meta(
+            description="HTTP status, or the status of a call's result; 0 if there was no response."
+        ),
+    ]
+    reason: Annotated[
+        str,
+        Meta(
+            description="Why it failed: the message of the response, or its first line; empty if "
+            "it succeeded, or the response does not say."
+        ),
+    ] = ""
+    milliseconds: float
+    headers: Annotated[
+        list[str],
+        Meta(description="Headers of an attempt to send a push task; none of other requests."),
+    ] = field(default_factory=list)
+    body: Annotated[Bytes, Meta(description="First 4 KiB of the body, decompressed.")] = NOTHING
+    response: Annotated[
+        Bytes, Meta(description="First 4 KiB of the response, before compression.")
+    ] = NOTHING
+
+    @property
+    def memory(self) -> int:
+        """How many bytes of memory it takes, approximately."""
+        texts = sum(map(len, (self.path, self.query, self.reason, *self.tasks, *self.headers)))
+        entries = 60 * (len(self.tasks) + len(self.headers))
+        # As bytes, and as text.
+        return _ENTRY_BYTES + texts + entries + 2 * (len(self.body.data) + len(self.response.data))
+
+
+class RequestLog:
+    """The latest ten thousand requests, but for those to the control routes and the console."""
+
+    def __init__(self, emulator: Emulator, activity: ActivityLog) -> None:
+        self._activity = activity
+        self.server = secrets.token_hex(4)
+        """Identifies this log among those of all servers: each has its own numbers."""
+        self._emulator = emulator
+        self._numbers = count(1)
+        self._requests: dict[int, Request] = {}
+        """By number, in the order in which they ended."""
+        self._with_bodies: deque[int] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self.counts: Counter[tuple[str, int]] = Counter()
+        """Requests by verb and status."""
+        self.seconds = 0.0
+        """Duration of all of them together."""
+        self.clients = Clients()
+        """Who has called, whether or not the requests are still recorded."""
+        emulator.call_logs.append(self)
+
+    def origin(self, interface: Interface, client: str = "") -> Origin:
+        """Return the origin of a request that begins, with a number of its own."""
+        return Origin(interface, _named(client), next(self._numbers), self.server)
+
+    def record(
+        self, request: Request, *, origin: Origin = _UNKNOWN, touched: Touched | None = None
+    ) -> None:
+        """Record a request that has ended, of an origin, without credentials and long texts.
+
+        Its number, time and interface, the tasks, why it failed, and the queue if it names none
+        are filled in.
+        """
+        number = origin.request
+        if number is None or origin.server != self.server:
+            number = next(self._numbers)
+        request.number = number
+        request.time = self._emulator.clock.now().isoformat()
+        request.interface = origin.interface
+        if touched is not None:
+            request.queue = request.queue or touched.queue_name
+            request.tasks, request.task_count = list(touched.names), touched.count
+        if request.path.startswith(_SECRET_PATHS):
+            request.body, request.response = _sizes(request)
+        if is_failure(request.status):
+            request.reason = _reason(request.response)
+        request.path = request.path[:_SHOWN_CHARACTERS]
+        request.query = _without_secrets(request.query)[:_SHOWN_CHARACTERS]
+        request.agent = _named(request.agent)
+        verb, status = request.verb, request.status
+        if is_failure(status):
+            self._activity.record_failure(
+                request.method,
+                request.queue,
+                origin,
+                time=request.time,
+                status=status,
+                reason=request.reason
+                if request.method
+                else shorten(f"{verb} {request.path}", limit=_REASON_CHARACTERS),
+            )
+        elif change := _QUEUE_CHANGE.fullmatch(request.method):
+            self._activity.record(f"called {change['name']} on queue {request.queue}", origin)
+        with self._lock:
+            self._keep(request)
+            if origin.interface is not Interface.PUSH:
+                known = verb if verb in _VERBS else "other"
+                self.counts[known, status] += 1
+                self.seconds += request.milliseconds / 1000
+                self.clients.count(
+                    request.caller or request.agent or origin.client,
+                    time=request.time,
+                    interface=request.interface,
+                    address=request.client,
+                    method=request.method or f"{verb} {request.path}",
+                    queue=request.queue,
+                    failed=is_failure(status),
+                )
+        extra = {"verb": verb, "path": request.path, "status": status}
+        _log.debug("%s %s %d", verb, request.path, status, extra=extra)
+
+    def record_call(
+        self, call: Mapping[str, Any], *, seconds: float, origin: Origin, touched: Touched | None
+    ) -> None:
+        """Record a call of the SDK in process: some fields of a request, with bodies in bytes."""
+        request = Request(
+            **_excerpts(call), verb="CALL", path=call["method"], milliseconds=_milliseconds(seconds)
+        )
+        self.record(request, origin=origin, touched=touched)
+
+    def record_sent(
+        self,
+        request: PushRequest,
+        response: PushResponse,
+        *,
+        method: str,
+        seconds: float,
+        origin: Origin,
+        touched: Touched | None = None,
+    ) -> None:
+        """Record a request that this server has sent, of an origin whose client is the app."""
+        path, _, query = request.url.partition("?")
+        logged = Request(
+            verb=request.method,
+            path=path,
+            query=query,
+            headers=_header_lines(request.headers),
+            status=response.status or 0,
+            milliseconds=_milliseconds(seconds),
+            body=excerpt(request.body),
+            response=excerpt(response.body or (response.reason or "").encode()),
+            method=method,
+            queue=request.queue_name,
+            client=origin.client,
+        )
+        self.record(logged, origin=origin, touched=touched)
+
+    def _keep(self, request: Request) -> None:
+        """Add a request, and drop what is too old or too much."""
+        kept, with_bodies = self._requests, self._with_bodies
+        kept[request.number] = request
+        self._bytes += request.memory
+        if request.headers or request.body.data or request.response.data:
+            with_bodies.append(request.number)
+        while self._bytes > _KEPT_BYTES and with_bodies:
+            oldest = kept.get(with_bodies.popleft())
+            if oldest is not None:
+                body, response = _sizes(oldest)
+                # Another object: somebody may be reading this one.
+                bare = replace(oldest, headers=[], body=body, response=response)
+                kept[oldest.number] = bare
+                self._bytes += bare.memory - oldest.memory
+        while len(kept) > _KEPT or self._bytes > _KEPT_BYTES:
+            self._bytes -= kept.pop(next(iter(kept))).memory
+
+    def latest(self) -> list[Request]:
+        """Return the latest requests that have ended, the one that began last first."""
+        with self._lock:
+            found = list(self._requests.values())
+        return sorted(found, key=attrgetter("number"), reverse=True)
+
+    def last_failed_attempt(self, queue: str) -> Request | None:
+        """Return the attempt to send a task of a queue that failed last, within a minute."""
+        start = self._emulator.clock.now() - timedelta(minutes=1)
+        with self._lock:
+            for each in reversed(self._requests.values()):
+                if datetime.fromisoformat(each.time) < start:
+                    break
+                is_attempt = each.interface is Interface.PUSH and each.queue == queue
+                if is_attempt and each.status // 100 != 2:
+                    return each
+        return None
+
+    def get(self, number: int) -> Request | None:
+        """Return a request; None: it is not recorded, or has not ended."""
+        return self._requests.get(number)
+
+    def clear(self) -> int:
+        """Delete the requests, but not their counts; return how many there were."""
+        with self._lock:
+            known = len(self._requests)
+            self._requests.clear()
+            self._with_bodies.clear()
+            self._bytes = 0
+            return known
+
+    def begin(self, path: str, agent: str) -> Origin:
+        """Return the origin of a request of HTTP; to the emulator's own routes it has no number."""
+        if _OWN_PATHS.fullmatch(path):
+            return Origin(Interface.CONTROL, _named(agent))
+        return self.origin(Interface.REST, agent)
+
+    def record_response(self, request: HttpRequest, response: Response) -> None:
+        """Record the current request, unless it is to the emulator's own routes."""
+        caller = current_caller()
+        if caller is None or caller.origin.request is None:
+            return
+        facts = vars(g)
+        email = facts.get("caller")
+        sent = facts.get("response_body")
+        if sent is None:
+            sent = b"" if response.is_streamed else response.get_data()
+        recorded = Request(
+            verb=request.method,
+            path=request.path,
+            query=request.query_string.decode("utf-8", "replace"),
+            client=request.remote_addr or "",
+            agent=request.headers.get("User-Agent", "") if email else caller.origin.client,
+            caller=email,
+            status=response.status_code,
+            milliseconds=_milliseconds(perf_counter() - facts["started"]),
+            body=excerpt(
+                facts.get("body", b""), total=None if "body" in facts else facts.get("zipped_bytes")
+            ),
+            response=excerpt(sent),
+        )
+        for name, value in _excerpts(facts.get("logged", {})).items():  # what the view knows better
+            setattr(recorded, name, value)
+        self.record(recorded, origin=caller.origin, touched=caller.touched)
+
+
+def is_failure(status: int) -> bool:
+    """Return whether a request with a status has failed, or got no response."""
+    return not 200 <= status < 400
+
+
+def _reason(response: Bytes) -> str:
+    """Return why a request failed: the message in a response of JSON, or the first line."""
+    if response.text is None:
+        return ""
+    try:
+        message = json.loads(response.text)["error"]["message"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        message = PushResponse(None, response.data).summary or ""
+    return shorten(str(message), limit=_REASON_CHARACTERS)
+
+
+def excerpt(data: bytes, *, total: int | None = None) -> Bytes:
+    """Return the beginning of a body, without credentials in a form or in a batch.
+
+    `total` is its size, if only a part of it, or none, is recorded.
+    """
+    beginning = data[:_EXCERPT_BYTES]
+    # Few bodies contain any, and to search them all with the pattern costs as much as a view.
+    lowered = beginning.lower()
+    if b"_token=" in lowered or b"authorization" in lowered or b"private key" in lowered:
+        beginning = _CREDENTIALS.sub(rb"\1\2" + _HIDDEN.encode(), beginning)
+    return Bytes.of(beginning, total=len(data) if total is None else total)
+
+
+def _header_lines(headers: Mapping[str, str]) -> list[str]:
+    """Return headers on one line each, without credentials and the rest of long values."""
+    shown = {
+        name: _HIDDEN
+        if name.lower() == "authorization"
+        else shorten(value, limit=_HEADER_CHARACTERS)
+        for name, value in headers.items()
+    }
+    lines = "\n".join(f"{name}: {value}" for name, value in shown.items())
+    return lines[:_EXCERPT_BYTES].splitlines()
+
+
+def _excerpts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of a request with the excerpts of bodies that are in bytes."""
+    return {
+        name: excerpt(value) if isinstance(value, bytes) else value
+        for name, value in fields.items()
+    }
+
+
+def _sizes(request: Request) -> list[Bytes]:
+    """Return the sizes of what was sent and answered, without the content."""
+    return [Bytes.of(b"", total=part.size) for part in (request.body, request.response)]
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+def _named(client: str) -> str:
+    """Return what a client calls itself, cut; many events and requests share it."""
+    return sys.intern(client[:_CLIENT_CHARACTERS])
+
+
+def _without_secrets(query: str) -> str:
+    """Return a query without the values of its credentials."""
+    parts = []
+    for part in query.split("&"):
+        name, equals, value = part.partition("=")
+        secret = unquote_plus(name) in _SECRET_PARAMETERS
+        parts.append(f"{name}{equals}{_HIDDEN if secret else value}")
+    return "&".join(parts)

@@ -1,0 +1,202 @@
+"""Operations on the clock: the time, steps forward, and delivery while time passes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta
+
+from pullqueue.api.errors import ApiError
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, ManualClock, from_usec, to_usec
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.store import QueueStatistics
+from pullqueue.engine.validation import parse_time
+from pullqueue.errors import ClockError
+from pullqueue.push.dispatcher import is_dispatched
+from pullqueue.resources.operations import operation
+from pullqueue.runtime.delivery import Delivery
+from pullqueue.runtime.fault_registry import MANUAL_CLOCK
+from pullqueue.runtime.progress import find_progress, why_kept
+from pullqueue.runtime.state import ServerState
+from pullqueue.structs import Count, Maybe, Model, Time, iso_usec
+from pullqueue.tasks import TaskState
+
+_DELIVERY_SECONDS = 10.0
+"""How long one call delivers while time passes; the caller repeats it until the time is reached."""
+_STEP_USEC = USEC_PER_SECOND
+"""Time passes in steps of a second, or in shorter ones where a queue's rate needs them."""
+_NOW = timedelta(microseconds=1)
+"""The time span of what has happened since a manual clock was moved last."""
+
+
+class ClockResource(Model):
+    """The time, and when something changes by itself."""
+
+    now: Time
+    manual: bool
+    next_change: Time | None
+
+
+class ClockStep(Model):
+    """What a step of the clock did to the tasks of a queue, as numbers of tasks."""
+
+    queue: str
+    expired: Annotated[
+        Count, Meta(description="Leases that ended, those of tasks that are exhausted included.")
+    ]
+    due: Annotated[Count, Meta(description="Tasks that waited for their eta or next attempt.")]
+    delivered: Annotated[Count, Meta(description="Attempts that succeeded.")]
+    failed: Annotated[Count, Meta(description="Attempts that failed.")]
+    exhausted: Count
+    sending: Annotated[Count, Meta(description="Push tasks that are sent now.")]
+    waiting: Annotated[
+        Count, Meta(description="Push tasks that are due, and wait for the rate or other attempts.")
+    ]
+    text: Annotated[str, Meta(description="Why due push tasks are not sent; empty if they are.")]
+
+
+class MovedClock(ClockResource):
+    """The time after a step, and what the step did."""
+
+    reached: Annotated[
+        bool, Meta(description="False: delivery takes longer; send the same `move_to` again.")
+    ]
+    target: Annotated[Time, Meta(description="The time that was asked for.")]
+    steps: Annotated[list[ClockStep], Meta(description="The queues in which anything changed.")]
+
+
+class ClockMove(Model):
+    """A step forward in seconds, or the time to move to."""
+
+    advance: Maybe[float] = UNSET
+    move_to: Maybe[Time] = UNSET
+    deliver: Annotated[
+        bool,
+        Meta(
+            description="Deliver push tasks while the time passes, at the rates and "
+            "with the retries of their queues."
+        ),
+    ] = False
+
+
+@operation("GET", "/clock")
+def get_clock(state: ServerState) -> ClockResource:
+    """Return the time, and whether it can be moved."""
+    return ClockResource(
+        now=from_usec(state.emulator.now_usec()).isoformat(),
+        manual=isinstance(state.emulator.clock, ManualClock),
+        next_change=iso_usec(state.emulator.next_change_usec()),
+    )
+
+
+@operation("POST", "/clock")
+def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
+    """Move a manual clock forward, and return what that did to each queue."""
+    clock = state.emulator.clock
+    if not isinstance(clock, ManualClock):
+        raise ClockError(f"the clock is the system's and cannot be moved: {MANUAL_CLOCK}")
+    if (body.advance is UNSET) is (body.move_to is UNSET):
+        raise ApiError(
+            'the body must have either advance or move_to: send {"advance": SECONDS} or '
+            '{"move_to": "2026-01-01T00:00:00Z"}'
+        )
+    before = [
+        (queue, queue.fetch_statistics(), queue.count_events(last=_NOW))
+        for queue in state.emulator.queues
+    ]
+    before_usec = state.emulator.now_usec()
+    # Where delivery moves the clock, another one finds the time that is meant.
+    target = _move(ManualClock(clock.now()) if body.deliver else clock, body)
+    if body.deliver:
+        _deliver_until(state, clock, to_usec(target))
+    state.activity.record(f"moved the clock to {clock.now():%Y-%m-%d %H:%M:%S}")
+    moved = timedelta(microseconds=state.emulator.now_usec() - before_usec)
+    steps = [
+        _step(state, queue, numbers, queue.count_events(last=moved + _NOW) - counts)
+        for queue, numbers, counts in before
+    ]
+    return MovedClock(
+        **msgspec.structs.asdict(get_clock(state)),
+        reached=clock.now() >= target,
+        target=target.isoformat(),
+        steps=[step for step in steps if step is not None],
+    )
+
+
+def _move(clock: ManualClock, body: ClockMove) -> datetime:
+    """Move a clock at once, and return the time."""
+    if body.advance is not UNSET:
+        return clock.advance(body.advance)
+    return clock.move_to(parse_time(body.move_to, "move_to", ApiError))
+
+
+def _deliver_until(state: ServerState, clock: ManualClock, target_usec: int) -> None:
+    """Let time pass until then, and deliver push tasks meanwhile; end early if it takes long."""
+    delivery = state.delivery
+    if delivery is None:
+        clock.move_to_usec(target_usec)
+        return
+    end = perf_counter() + _DELIVERY_SECONDS
+    while _settle(state, delivery, end):
+        if clock.now_usec() >= target_usec or perf_counter() >= end:
+            return
+        clock.move_to_usec(min(_next_usec(state, delivery.enforced_rate), target_usec))
+
+
+def _settle(state: ServerState, delivery: Delivery, end: float) -> bool:
+    """Wait until neither cron jobs nor attempts are due or under way; False: that takes longer."""
+    return state.cron.settle(end - perf_counter()) and delivery.settle(end - perf_counter())
+
+
+def _next_usec(state: ServerState, enforced_rate: Callable[[Queue], float]) -> int:
+    """Return when push tasks or cron jobs may start next, at the earliest; without any, the end of
+    time.
+    """
+    now_usec, times = state.emulator.now_usec(), [LAST_USEC]
+    if (cron_usec := state.cron.next_usec()) is not None:
+        times.append(max(cron_usec, now_usec))
+    for queue in state.emulator.queues:
+        if not is_dispatched(queue):
+            continue
+        if queue.list_tasks(1, state=TaskState.AVAILABLE) and why_kept(state, queue) is None:
+            full_seconds = queue.settings.effective_bucket_size / enforced_rate(queue)
+            times.append(now_usec + max(1, int(full_seconds * USEC_PER_SECOND)))
+        change_usec = queue.next_change_usec()
+        if change_usec is not None:
+            times.append(max(change_usec, now_usec + _STEP_USEC))
+    return min(times)
+
+
+def _step(
+    state: ServerState, queue: Queue, before: QueueStatistics, counts: Counter[EventKind]
+) -> ClockStep | None:
+    """Return what a step did to a queue that had these numbers before it; None: nothing.
+
+    `counts` are the events of the step.
+    """
+    after = queue.fetch_statistics()
+    waited = before.scheduled + before.retrying - after.scheduled - after.retrying
+    sending = waiting = 0
+    if state.delivery is not None and is_dispatched(queue) and why_kept(state, queue) is None:
+        started = max(0, after.running - before.running)
+        startable = min(after.available, max(0, state.delivery.allowance(queue)))
+        sending, waiting = started + startable, after.available - startable
+    step = ClockStep(
+        queue=queue.name,
+        expired=max(0, before.leased - after.leased),
+        due=max(0, waited),
+        delivered=counts[EventKind.ATTEMPT_SUCCEEDED],
+        failed=counts[EventKind.ATTEMPT_FAILED],
+        exhausted=counts[EventKind.EXHAUSTED],
+        sending=sending,
+        waiting=waiting,
+        text=find_progress(state, queue, after).text if queue.is_push and after.available else "",
+    )
+    changed = (step.expired, step.due, step.delivered, step.failed, step.exhausted, step.waiting)
+    return step if any(changed) else None

@@ -1,0 +1,279 @@
+"""Operations on what is recorded: events and requests."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Annotated
+
+from msgspec import UNSET, Meta
+
+from pullqueue.api.errors import ApiError
+from pullqueue.engine.events import Event as EngineEvent
+from pullqueue.engine.events import EventKind, Interface
+from pullqueue.errors import TombstonedTaskError, UnknownTaskError
+from pullqueue.observe.request_log import Request
+from pullqueue.observe.since import SINCE_FORMS, from_time_on
+from pullqueue.resources.models import TaskResource
+from pullqueue.resources.operations import operation
+from pullqueue.resources.queues import get_task
+from pullqueue.resources.task_lists import Limit
+from pullqueue.runtime.state import ServerState
+from pullqueue.structs import Bytes, Count, Maybe, Model, Time, iso
+from pullqueue.text import quoted
+
+_RPC = re.compile("([A-Z][A-Za-z]*?)(Task|Queue)s?")
+"""A method of Cloud Tasks over gRPC; REST has the same methods by other names."""
+
+
+class Event(Model):
+    """One event in the history of a task."""
+
+    kind: EventKind
+    time: Time
+    until: Annotated[
+        Time | None,
+        Meta(
+            description="When the lease ends, when the next attempt is due after a failed one, or "
+            "by when the running attempt must end."
+        ),
+    ]
+    retry_count: Count
+    status: Annotated[
+        Count | None,
+        Meta(description="Status of an attempt that has ended; 0 if there was no response."),
+    ]
+    interface: Annotated[
+        Interface | None,
+        Meta(
+            description="Interface of the call; null if time caused the event, or it is not known."
+        ),
+    ]
+    client: Annotated[
+        str,
+        Meta(description="The caller: the e-mail address of its credentials, or its User-Agent."),
+    ]
+    request: Annotated[
+        Count | None,
+        Meta(description="Number of the request in `/requests`; null if there is none."),
+    ]
+
+    @classmethod
+    def of(cls, event: EngineEvent, server: str) -> Event:
+        """Return an event of the engine, as a server shows it that has its own request log."""
+        origin = event.origin
+        return cls(
+            kind=event.kind,
+            time=event.time.isoformat(),
+            # Of an attempt it is the end of a lease, which is renewed until the deadline.
+            until=None if event.kind is EventKind.ATTEMPT_STARTED else iso(event.until),
+            retry_count=event.retry_count,
+            status=event.status,
+            interface=None if origin is None else origin.interface,
+            client="" if origin is None else origin.client,
+            request=origin.request if origin is not None and origin.server == server else None,
+        )
+
+
+class TaskHistory(Model):
+    """The history of a task, with the task, or the reason why it does not exist."""
+
+    events: list[Event]
+    task: TaskResource | None
+    problem: str | None
+    missing: Annotated[
+        str | None,
+        Meta(description="Why the beginning of the history is missing; null: it is not."),
+    ]
+    last_failed: Annotated[
+        Count | None,
+        Meta(description="Number of the request of the last attempt that failed; null: none did."),
+    ] = None
+    last_response: Annotated[
+        Bytes | None,
+        Meta(description="What the app answered to it; null: it is not among the latest requests."),
+    ] = None
+
+
+class HistoryQuery(Model):
+    """Which events to return."""
+
+    since: Annotated[str, Meta(description="Only events from this time on." + SINCE_FORMS)] = ""
+
+
+class Requests(Model):
+    """A page of requests."""
+
+    requests: list[Request]
+    next: Count | None
+    """The parameter `before` of the next page."""
+
+
+class Throughput(Model):
+    """What happened to the tasks of a queue in the last minute, as numbers of tasks."""
+
+    added: Count
+    leased: Count
+    deleted: Annotated[Count, Meta(description="Number of deleted tasks, purged ones included.")]
+    exhausted: Count
+
+
+class RequestQuery(Model):
+    """Which requests to return."""
+
+    limit: Limit = 100
+    before: Annotated[Maybe[Count], Meta(description="Value of `next` on the previous page.")] = (
+        UNSET
+    )
+    queue: Annotated[str, Meta(description="Only requests on this queue.")] = ""
+    task: Annotated[str, Meta(description="Only requests about this task.")] = ""
+    interface: Annotated[
+        Maybe[Interface], Meta(description="Only requests through this interface.")
+    ] = UNSET
+    method: Annotated[
+        str,
+        Meta(
+            description="Only requests whose method contains this text, such as `lease`, "
+            "`tasks.create` or `CreateTask`."
+        ),
+    ] = ""
+    client: Annotated[
+        str, Meta(description="Only requests whose client, agent or caller contains this text.")
+    ] = ""
+    status: Annotated[
+        str,
+        Meta(
+            pattern="^(|failed|[1-5](xx|[0-9]{2}))$",
+            examples=["404", "4xx", "failed"],
+            description="Only requests with this status: 404, 4xx, or `failed` (400 on, or none).",
+        ),
+    ] = ""
+    search: Annotated[
+        str,
+        Meta(description="Only requests with this text in method, verb, path, query or bodies."),
+    ] = ""
+    since: Annotated[str, Meta(description="Only requests from this time on." + SINCE_FORMS)] = ""
+
+
+@operation("GET", "/queues/{queue}/tasks/{task}/history")
+def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) -> TaskHistory:
+    """Return a task and its history; only the history, and the reason, if it was deleted."""
+    found = _history(state, queue, task)
+    now_usec = state.emulator.now_usec()
+    failed = (each for each in reversed(found.events) if each.kind is EventKind.ATTEMPT_FAILED)
+    found.last_failed = next((each.request for each in failed), None)
+    if found.last_failed and (logged := state.requests.get(found.last_failed)):
+        found.last_response = logged.response
+    found.events = list(from_time_on(found.events, query.since, now_usec))
+    return found
+
+
+def _history(state: ServerState, queue: str, task: str) -> TaskHistory:
+    history = state.emulator.queue(queue).history(task)
+    events = [Event.of(event, state.requests.server) for event in history]
+    try:
+        found = get_task(state, queue, task)
+        missing = _missing(state, events, found)
+        if found.push and history and history[-1].kind is EventKind.ATTEMPT_STARTED:
+            deadline = timedelta(seconds=found.push.deadline_seconds)
+            events[-1].until = iso(history[-1].time + deadline)
+        return TaskHistory(events=events, task=found, problem=None, missing=missing)
+    except (UnknownTaskError, TombstonedTaskError) as error:
+        if not events:
+            raise
+        missing = _missing(state, events, None)
+        return TaskHistory(events=events, task=None, problem=str(error), missing=missing)
+
+
+def _missing(state: ServerState, events: list[Event], task: TaskResource | None) -> str | None:
+    """Return why the add of a task is not among its events; None: it is."""
+    if any(event.kind is EventKind.ADDED for event in events):
+        return None
+    loaded = state.snapshot_loaded
+    if loaded is None or (task and datetime.fromisoformat(task.enqueued) > loaded):
+        return "only the latest events of a queue are recorded"
+    return f"recorded from the load of a snapshot on, at {loaded.isoformat()}"
+
+
+@operation("GET", "/queues/{queue}/throughput", key="last_minute")
+def get_throughput(state: ServerState, queue: str) -> Throughput:
+    """Return what happened to the tasks of a queue in the last minute, through every interface."""
+    counts = state.emulator.queue(queue).count_events(last=timedelta(minutes=1))
+    return Throughput(
+        added=counts[EventKind.ADDED],
+        leased=counts[EventKind.LEASED],
+        deleted=counts[EventKind.DELETED] + counts[EventKind.PURGED],
+        exhausted=counts[EventKind.EXHAUSTED],
+    )
+
+
+@operation("GET", "/requests")
+def list_requests(state: ServerState, query: RequestQuery) -> Requests:
+    """List the latest requests to the API and their responses, newest first."""
+    latest = from_time_on(state.requests.latest(), query.since, state.emulator.now_usec())
+    matching = (logged for logged in latest if _matches(query, logged))
+    found = list(islice(matching, query.limit + 1))
+    shown = found[: query.limit]
+    return Requests(
+        requests=shown,
+        next=shown[-1].number if len(found) > len(shown) else None,
+    )
+
+
+def _matches(query: RequestQuery, logged: Request) -> bool:
+    if query.before is not UNSET and logged.number >= query.before:
+        return False
+    # The first three leave few of 10,000 requests for the page of a push task.
+    if (
+        query.queue not in ("", logged.queue)
+        or query.interface not in (UNSET, logged.interface)
+        or (query.task and query.task not in logged.tasks)
+    ):
+        return False
+    status = query.status.replace("xx", "..").replace("failed", "[45]..|0")
+    if status and not re.fullmatch(status, str(logged.status)):
+        return False
+    client = f"{logged.client} {logged.agent} {logged.caller or ''}"
+    return (
+        any(each.casefold() in logged.method.casefold() for each in _methods(query.method))
+        and query.client.casefold() in client.casefold()
+        and _contains(logged, query.search.casefold())
+    )
+
+
+def _methods(text: str) -> list[str]:
+    """Return a part of the name of a method; of one of gRPC also its name over REST."""
+    found = _RPC.fullmatch(text)
+    if found is None:
+        return [text]
+    verb, collection = found.groups()
+    return [text, f"{collection}s.{verb}"]
+
+
+def _contains(logged: Request, text: str) -> bool:
+    if not text:
+        return True
+    shown = f"{logged.interface} {logged.method} {logged.verb} {logged.path}?{logged.query}"
+    return (
+        text in shown.casefold()
+        or text.encode() in logged.body.data.lower()
+        or text.encode() in logged.response.data.lower()
+    )
+
+
+@operation("DELETE", "/requests", key="deleted")
+def clear_requests(state: ServerState) -> Count:
+    """Delete the record of the requests."""
+    deleted = state.requests.clear()
+    state.activity.record(f"deleted the record of {deleted} requests")
+    return deleted
+
+
+@operation("GET", "/requests/{number}", key="request")
+def get_request(state: ServerState, number: str) -> Request:
+    """Return one of the latest requests."""
+    is_number = number.isdecimal() and len(number) < 19
+    if is_number and (logged := state.requests.get(int(number))):
+        return logged
+    raise ApiError(f"request {quoted(number)} is not recorded: only the latest are", status=404)

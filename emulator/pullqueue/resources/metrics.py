@@ -1,0 +1,89 @@
+"""The operation that returns the server's numbers to Prometheus, in its text format 0.0.4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import pullqueue
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.resources.operations import operation
+from pullqueue.resources.queue_resource import build_resource
+from pullqueue.runtime.state import ServerState
+
+_Sample: TypeAlias = tuple[dict[str, object], float]
+"""Labels and value. No label needs an escape: names of queues are letters, digits and hyphens."""
+
+_GAUGES = (
+    ("exhausted", "exhausted_tasks", "Exhausted tasks that are stored."),
+    ("bytes_stored", "stored_bytes", "Payloads, names and tags."),
+    ("leased_last_minute", "leased_last_minute", "Tasks leased in the last minute."),
+    ("leased_last_hour", "leased_last_hour", "Tasks leased in the last hour."),
+    ("oldest_age_seconds", "oldest_task_age_seconds", "Seconds since the earliest eta, if past."),
+)
+"""Field of a queue, name and description of the metric."""
+
+
+@operation("GET", "/metrics", content_type="text/plain; version=0.0.4; charset=utf-8")
+def get_metrics(state: ServerState) -> str:
+    """Return the numbers of queues and requests to Prometheus."""
+    return "".join([*_of_queues(state), *_of_server(state)])
+
+
+def _of_queues(state: ServerState) -> list[str]:
+    queues = [build_resource(state, queue) for queue in state.emulator.queues]
+    by_state: list[_Sample] = [
+        ({"queue": queue.name, "state": each}, getattr(queue, each))
+        for queue in queues
+        for each in ("available", "leased", "scheduled", "running", "retrying", "paused")
+    ]
+    metrics = [_metric("tasks", "Tasks in a queue, by state.", by_state)]
+    for field, name, text in _GAUGES:
+        samples: list[_Sample] = [
+            ({"queue": queue.name}, getattr(queue, field) or 0) for queue in queues
+        ]
+        metrics.append(_metric(name, text, samples))
+    delivery = state.delivery
+    if delivery is not None:
+        attempts: list[_Sample] = [
+            ({"queue": name, "status": status}, count)
+            for (name, status), count in delivery.counts.copy().items()
+        ]
+        rates: list[_Sample] = [
+            ({"queue": queue.name}, delivery.enforced_rate(queue))
+            for queue in state.emulator.queues
+            if queue.is_push
+        ]
+        text = "Attempts to send push tasks, by status; 0: no response."
+        metrics.append(_metric("attempts_total", text, attempts, kind="counter"))
+        metrics.append(
+            _metric(
+                "enforced_rate", "Maximum number of push tasks that are started per second.", rates
+            )
+        )
+    return metrics
+
+
+def _of_server(state: ServerState) -> list[str]:
+    log = state.requests
+    requests: list[_Sample] = [
+        ({"verb": verb, "status": status}, count)
+        for (verb, status), count in log.counts.copy().items()
+    ]
+    seconds = "Total duration of all requests, in seconds."
+    clock = state.emulator.now_usec() / USEC_PER_SECOND
+    version: _Sample = ({"version": pullqueue.__version__}, 1)
+    return [
+        _metric("requests_total", "Requests to the API.", requests, kind="counter"),
+        _metric("request_seconds_total", seconds, [({}, log.seconds)], kind="counter"),
+        _metric("clock_seconds", "The clock.", [({}, clock)]),
+        _metric("info", "What runs.", [version]),
+    ]
+
+
+def _metric(name: str, text: str, samples: Iterable[_Sample], *, kind: str = "gauge") -> str:
+    lines = [f"# HELP pullqueue_{name} {text}", f"# TYPE pullqueue_{name} {kind}"]
+    for labels, value in samples:
+        shown = ",".join(f'{label}="{each}"' for label, each in labels.items())
+        lines.append(f"pullqueue_{name}{{{shown}}} {float(value)}")
+    return "\n".join([*lines, ""])

@@ -1,0 +1,281 @@
+"""What goes into the control routes and comes out of them: schema, validation and JSON in one.
+
+Times are ISO 8601 in UTC, and where a caller may have to send them back exactly, also whole
+microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, field
+
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine import queue as engine
+from pullqueue.engine.events import Event, Interface
+from pullqueue.errors import (
+    ClockError,
+    InvalidEtaError,
+    InvalidLeaseTimeError,
+    InvalidMaxTasksError,
+    InvalidTagError,
+    InvalidTaskNameError,
+    PullQueueError,
+)
+from pullqueue.observe.clients import IN_PROCESS
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.retry import find_retry
+from pullqueue.structs import Bytes, Count, Maybe, Model, Signed64, Time, iso_usec
+from pullqueue.tasks import HttpRequest, RetryParameters, Task, TaskState
+from pullqueue.text import format_span
+
+PREVIEW_BYTES: Final = 256
+Refusal = Literal["exists", "tombstoned"]
+"""Why the name of a task cannot be used."""
+NOT_RECORDED: Final = "not recorded"
+"""Instead of the client of leases that are too old to be recorded, or came with a snapshot."""
+EXHAUSTED: Final = "exhausted"
+ShownState = Literal["available", "leased", "scheduled", "running", "retrying", "exhausted"]
+"""The states of tasks, and what has become of those that used up their leases or retries."""
+
+
+class SentRequest(Model):
+    """The HTTP request by which a push task is sent."""
+
+    url: str
+    method: str = "POST"
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    target: str | None = None
+
+    @property
+    def http_request(self) -> HttpRequest:
+        """The request as the engine has it."""
+        return HttpRequest(self.url, self.method, tuple(self.headers), self.target)
+
+
+class PushState(Model):
+    """How a push task is sent, and what its attempts have left behind."""
+
+    request: SentRequest
+    attempts: Count
+    """How many attempts were started."""
+    responses: Count
+    last_status: Count | None
+    """The status of the last attempt that ended; 0: it got no response."""
+    last_reason: str | None
+    """Why it failed: the first line of its response (of HTML the title), or why there was none."""
+    last_ended: Time | None
+    """When the last attempt ended."""
+    next_attempt: Time | None
+    """When the next attempt is due; None: one is running, or the task is exhausted."""
+    kept: str | None
+    """What is missing to send the task."""
+    deadline_seconds: float
+    """How long an attempt can take."""
+    limits: str | None
+    """How many attempts it gets at most; None: any number."""
+
+    @classmethod
+    def of(
+        cls, task: Task, queue: engine.Queue, push_to: PushAddresses, state: ShownState
+    ) -> PushState | None:
+        """Return what a push task has, in a state; None: it is a pull task."""
+        request, attempts = task.request, task.attempts
+        if request is None:
+            return None
+        return cls(
+            request=SentRequest(
+                url=request.url,
+                method=request.method,
+                headers=list(request.headers),
+                target=request.target,
+            ),
+            attempts=task.retry_count,
+            responses=attempts.responses,
+            last_status=attempts.status,
+            last_reason=attempts.reason,
+            last_ended=iso_usec(attempts.ended_usec),
+            next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
+            kept=push_to.missing(task, queue.settings),
+            deadline_seconds=request.deadline_seconds,
+            limits=_limits_text(find_retry(task, queue.settings), task.retry_count),
+        )
+
+
+def _limits_text(retry: RetryParameters, attempts: int) -> str | None:
+    """Return how often and how long a push task is tried, or why it still is."""
+    limit, age = retry.task_retry_limit, retry.task_age_limit_seconds
+    if limit is None:
+        return None if age is None else f"until {format_span(age)} after the first"
+    if age is None:
+        return f"of {limit + 1}"
+    if attempts > limit:
+        return f"retry limit {limit}, but the age limit of {format_span(age)} is not over"
+    return f"of {limit + 1}, or more until {format_span(age)} after the first"
+
+
+class Holder(Model):
+    """Who has leased a task."""
+
+    client: Annotated[
+        str, Meta(description="Who leased it, or renewed its lease, last; as in `/workers`.")
+    ]
+    interface: Interface | None
+    leased: Annotated[Time, Meta(description="When it was leased, or its lease was renewed.")]
+    seconds: Annotated[float, Meta(description="How long ago that was.")]
+
+    @classmethod
+    def of(cls, lease: Event, now_usec: int) -> Holder:
+        """Return who has a task since a lease."""
+        origin = lease.origin
+        return cls(
+            client=(origin.client if origin is not None else "") or IN_PROCESS,
+            interface=None if origin is None else origin.interface,
+            leased=lease.time.isoformat(),
+            seconds=(now_usec - lease.usec) / USEC_PER_SECOND,
+        )
+
+
+class TaskResource(Model):
+    """A task as it is now."""
+
+    name: str
+    queue: str
+    tag: str | None
+    state: ShownState
+    eta: Time
+    eta_usec: int
+    enqueued: Time
+    lease_seconds_left: float | None
+    leased_by: Holder | None
+    """Who has leased it, as far as that is recorded."""
+    retry_count: Count
+    retry_limit: Count | None
+    """Its task_retry_limit: of leases, or of retries of a push task."""
+    bytes_stored: Count
+    payload: Bytes
+    push: PushState | None
+    """What a push task has that a pull task does not have."""
+
+
+def build_task_resources(
+    tasks: Sequence[Task],
+    queue: engine.Queue,
+    push_to: PushAddresses,
+    *,
+    payload_bytes: int | None = None,
+    exhausted: bool = False,
+) -> list[TaskResource]:
+    """Return tasks of a queue as they are now, or as they were when they were exhausted.
+
+    Of each payload they have the first `payload_bytes`, or all.
+    """
+    now_usec, shown = queue.now_usec(), []
+    leased = [each.name for each in tasks if each.state_at(now_usec) is TaskState.LEASED]
+    leases = queue.last_leases(leased) if leased and not exhausted else {}
+    for task in tasks:
+        state: ShownState = EXHAUSTED if exhausted else task.state_at(now_usec).value
+        left = (task.eta_usec - now_usec) / USEC_PER_SECOND
+        one = TaskResource(
+            name=task.name,
+            queue=task.queue_name,
+            tag=task.tag,
+            state=state,
+            eta=task.eta.isoformat(),
+            eta_usec=task.eta_usec,
+            enqueued=task.enqueued.isoformat(),
+            lease_seconds_left=left if state == "leased" else None,
+            leased_by=Holder.of(leases[task.name], now_usec) if task.name in leases else None,
+            retry_count=task.retry_count,
+            retry_limit=find_retry(task, queue.settings).task_retry_limit
+            if task.request
+            else queue.retention.leases,
+            bytes_stored=task.stored_bytes,
+            payload=Bytes.of(task.payload, payload_bytes),
+            push=PushState.of(task, queue, push_to, state),
+        )
+        shown.append(one)
+    return shown
+
+
+class NewTask(Model):
+    """A task to add."""
+
+    payload: Annotated[Maybe[str], Meta(description="Payload as text, stored as UTF-8.")] = UNSET
+    payload_base64: Annotated[Maybe[bytes], Meta(description="Payload in base64.")] = UNSET
+    name: Maybe[str] = UNSET
+    tag: Maybe[str] = UNSET
+    eta: Annotated[
+        Maybe[Time], Meta(description="Earliest time of a lease or an attempt. Default: now.")
+    ] = UNSET
+    countdown: Annotated[
+        Maybe[float], Meta(description="Alternative to `eta`: delay in seconds.")
+    ] = UNSET
+    request: Annotated[
+        Maybe[SentRequest],
+        Meta(description="How a push task is sent. Default: POST to /_ah/queue/QUEUE."),
+    ] = UNSET
+
+
+class NewTasks(Model):
+    """Tasks to add."""
+
+    tasks: Annotated[list[NewTask], Meta(min_length=1)]
+
+
+class LeaseRequest(Model):
+    """How many tasks to lease, and for how long."""
+
+    lease_seconds: float = 60
+    max_tasks: int = 1
+    group_by_tag: Annotated[
+        Maybe[bool],
+        Meta(description="Whether all tasks must have one tag. Default: true if `tag` is set."),
+    ] = UNSET
+    tag: Maybe[str] = UNSET
+
+
+class LeaseChange(Model):
+    """A new end of a lease."""
+
+    lease_seconds: Annotated[
+        float, Meta(description="Lease duration in seconds from now; 0 releases the task.")
+    ]
+    eta_usec: Annotated[
+        Maybe[Signed64],
+        Meta(description="Current end of the lease; the change is refused if it is another."),
+    ] = UNSET
+
+
+class Tasks(Model):
+    """A page of tasks."""
+
+    tasks: list[TaskResource]
+    total: Count
+    """How many tasks match."""
+
+
+class AddedTasks(Model):
+    """The tasks that were added, and why others were refused, by name."""
+
+    tasks: list[TaskResource]
+    refused: dict[str, Refusal]
+
+
+class LeasedTasks(Model):
+    """The tasks that were leased."""
+
+    tasks: list[TaskResource]
+    rate_limited: bool
+
+
+FIELD_OF_ERROR: Final[Mapping[type[PullQueueError], str]] = {
+    ClockError: "countdown",
+    InvalidEtaError: "eta",
+    InvalidLeaseTimeError: "lease_seconds",
+    InvalidMaxTasksError: "max_tasks",
+    InvalidTagError: "tag",
+    InvalidTaskNameError: "name",
+}
+"""The field of a new task, or of a lease, that an error of the engine is about."""

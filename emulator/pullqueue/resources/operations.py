@@ -1,0 +1,192 @@
+"""Operations: a handler is registered with its verb and path, its signature is its schema.
+
+    @operation("POST", "/queues/{queue}/lease")
+    def lease_tasks(state: ServerState, queue: str, body: LeaseRequest) -> LeasedTasks: ...
+
+Parameters in braces are texts of the path. `query` and `body` are msgspec structs: what does not
+match them is refused. With a `key`, the result is sent as this member of an object. The first
+sentence of the docstring is the summary in the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
+
+import msgspec
+
+from pullqueue.api.encoding import JSON_TYPE, Json
+from pullqueue.api.errors import ApiError
+from pullqueue.api.requests import not_json
+from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.runtime.state import ServerState
+from pullqueue.structs import Model
+from pullqueue.text import quoted
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_M = TypeVar("_M", bound=Model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One operation."""
+
+    id: str
+    verb: str
+    path: str
+    """After `/_emulator`, with parameters in braces."""
+    summary: str
+    handle: Callable[..., Any]
+    query: type[Model] | None
+    body: type[Model] | None
+    result: type
+    key: str
+    content_type: str
+
+
+OPERATIONS: Final[dict[str, Operation]] = {}
+"""Every operation by id, once the modules of the handlers are imported."""
+
+
+def operation(
+    verb: str, path: str, *, key: str = "", content_type: str = JSON_TYPE
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Register a handler as an operation; its id is its name in camel case."""
+
+    def register(handle: Callable[_P, _R]) -> Callable[_P, _R]:
+        hints = get_type_hints(handle, include_extras=True)
+        first, *more = handle.__name__.split("_")
+        identifier = "".join([first, *(word.title() for word in more)])
+        OPERATIONS[identifier] = Operation(
+            id=identifier,
+            verb=verb,
+            path=path,
+            summary=(handle.__doc__ or "").partition(".\n")[0].rstrip("."),
+            handle=handle,
+            query=hints.get("query"),
+            body=hints.get("body"),
+            result=hints["return"],
+            key=key,
+            content_type=content_type,
+        )
+        return handle
+
+    return register
+
+
+def call(
+    state: ServerState,
+    operation_id: str,
+    *,
+    path: Mapping[str, str] | None = None,
+    query: Mapping[str, str] | None = None,
+    body: bytes | Json = b"",
+) -> Any:  # noqa: ANN401 - what the handler returns
+    """Carry out an operation as its route does.
+
+    Faults affect the calls of the app, never those of the person who operates the server.
+
+    Raises:
+        PullQueueError: it is refused.
+    """
+    operation = OPERATIONS[operation_id]
+    arguments: dict[str, object] = dict(path or {})
+    if operation.query is not None:
+        arguments["query"] = parse_query(query or {}, operation.query)
+    elif query:
+        raise _unknown_parameter(next(iter(query)), ())
+    if operation.body is not None:
+        arguments["body"] = parse_body(body, operation.body)
+    with bypass_interceptors():
+        result = operation.handle(state, **arguments)
+    return {operation.key: result} if operation.key else result
+
+
+def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:
+    """Convert texts to the types of a model.
+
+    Raises:
+        ApiError: one is not valid, or not known.
+    """
+    for name in query:
+        if name not in model.__struct_fields__:
+            raise _unknown_parameter(name, sorted(model.__struct_fields__))
+    for field in msgspec.structs.fields(model):
+        if field.required and field.name not in query:
+            raise ApiError.parameter(f"the parameter {quoted(field.name)} is missing", field.name)
+    try:
+        return msgspec.convert(query, model, strict=False)
+    except msgspec.ValidationError as error:
+        raise _not_valid(error, "the query", model, query) from None
+
+
+def parse_body(body: bytes | Json, model: type[_M]) -> _M:
+    """Convert JSON, or a form's fields, to a model.
+
+    Raises:
+        ApiError: it is not JSON, or a field is not valid, or not known.
+    """
+    try:
+        if isinstance(body, bytes):
+            return msgspec.json.decode(body.strip() or b"{}", type=model)
+        return msgspec.convert(body, model, strict=False)  # forms have numbers as text
+    except msgspec.ValidationError as error:
+        value = msgspec.json.decode(body) if isinstance(body, bytes) else body
+        raise _not_valid(error, "the body", model, value) from None
+    except (ValueError, RecursionError) as error:
+        raise ApiError(not_json(error), reason="parseError") from None
+
+
+def _not_valid(
+    error: msgspec.ValidationError, whole: str, model: type[Model], value: object
+) -> ApiError:
+    """Return the error for what msgspec refuses, in its words, with the place."""
+    what, _, place = str(error).partition(" - at `$")
+    location = _with_key(place.strip(".`"), model, value)
+    choices = _choices(model, location)
+    advice = (
+        f"use one of {', '.join(choices)}" if choices else "/_emulator/openapi.json has the schema"
+    )
+    message = f"{location or whole} is not valid: {what} ({advice})"
+    return ApiError(message, reason="invalidParameter", location=location or None)
+
+
+def _with_key(location: str, model: type[Model], value: object) -> str:
+    """Return where something is not valid, with the key that msgspec does not name."""
+    name, is_within, rest = location.partition("[...]")
+    kinds = {field.encode_name: field.type for field in msgspec.structs.fields(model)}
+    if not is_within or name not in kinds or not isinstance(value, Mapping):
+        return location
+    for key, part in value[name].items():
+        try:
+            msgspec.convert({key: part}, kinds[name])
+        except msgspec.ValidationError:
+            return f"{name}[{quoted(key)}]{rest}"
+    return location
+
+
+def _choices(model: type[Model], field_name: str) -> list[str]:
+    """Return the texts that a field can be; none if it can be others, or is within another."""
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(model)}
+    return _texts(msgspec.inspect.type_info(types[field_name])) if field_name in types else []
+
+
+def _texts(kind: msgspec.inspect.Type) -> list[str]:
+    match kind:
+        case msgspec.inspect.Metadata(type=inner):
+            return _texts(inner)
+        case msgspec.inspect.UnionType(types=kinds):
+            return [text for each in kinds for text in _texts(each)]
+        case msgspec.inspect.EnumType(cls=cls):
+            return [str(member.value) for member in cls]
+        case msgspec.inspect.LiteralType(values=values):
+            return list(map(str, values))
+        case _:
+            return []
+
+
+def _unknown_parameter(name: str, known: Sequence[str]) -> ApiError:
+    takes = f"this route takes {', '.join(known)}" if known else "this route takes none"
+    return ApiError.parameter(f"there is no parameter {quoted(name)}: {takes}", name)

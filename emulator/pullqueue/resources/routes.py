@@ -1,0 +1,89 @@
+"""The control routes as a blueprint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from flask import Blueprint, Response, request
+
+from pullqueue.api.encoding import JSON_TYPE, encode
+from pullqueue.api.errors import ApiError
+from pullqueue.api.requests import read_body, served
+from pullqueue.errors import PullQueueError
+from pullqueue.limits import MIB
+from pullqueue.resources import (
+    PREFIX,
+    clock,
+    cron,
+    history,
+    mails,
+    metrics,
+    openapi,
+    overview,
+    push,
+    queues,
+    service,
+    snapshots,
+    task_lists,
+    workers,
+)
+from pullqueue.resources.operations import OPERATIONS, Operation, call
+from pullqueue.runtime.state import ServerState
+
+MODULES: Final = (
+    service,
+    clock,
+    cron,
+    queues,
+    task_lists,
+    workers,
+    push,
+    snapshots,
+    history,
+    mails,
+    overview,
+    metrics,
+)
+"""Where the operations are; importing them registers these."""
+SNAPSHOT_BYTES: Final = 512 * MIB
+"""Body of a request that loads a snapshot."""
+
+
+def blueprint() -> Blueprint:
+    """Return the routes of the emulator's own."""
+    control = Blueprint("control", __name__, url_prefix=PREFIX)
+    for operation in OPERATIONS.values():
+        control.add_url_rule(
+            operation.path.replace("{", "<").replace("}", ">"),
+            operation.id,
+            _view(operation),
+            methods=[operation.verb],
+        )
+    control.register_error_handler(PullQueueError, _refusal)
+    control.add_url_rule(openapi.PATH, "openapi", lambda: _response(openapi.document(), JSON_TYPE))
+    return control
+
+
+def _view(operation: Operation) -> Callable[..., Response]:
+    def view(**path: str) -> Response:
+        if operation.body is snapshots.Snapshot:
+            request.max_content_length = SNAPSHOT_BYTES
+        body = read_body()
+        query = request.args.to_dict()
+        result = call(served(ServerState), operation.id, path=path, query=query, body=body)
+        return _response(result, operation.content_type)
+
+    return view
+
+
+def _refusal(error: PullQueueError) -> Response:
+    return ApiError.of(error).response(with_rpc_code=True)
+
+
+def _response(result: object, content_type: str) -> Response:
+    body = result if isinstance(result, str) else encode(result)
+    status = 503 if isinstance(result, service.Ready) and not result.ready else 200
+    response = Response(body, status, content_type=content_type)
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,154 @@
+"""The state of a server beside its emulator: file, requests, faults, tokens, names."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from time import perf_counter
+
+from pullqueue.api.tokens import Tokens
+from pullqueue.clock import SystemClock
+from pullqueue.cron.file import CronJob
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.store import QueueContents, QueueRecord
+from pullqueue.errors import InvalidTaskError
+from pullqueue.observe.activity import ActivityLog
+from pullqueue.observe.mail_log import MailLog
+from pullqueue.observe.request_log import RequestLog
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.tokens import TokenSigner
+from pullqueue.runtime.config_file import ConfigFile
+from pullqueue.runtime.cron_runner import CronRunner
+from pullqueue.runtime.delivery import Delivery
+from pullqueue.runtime.fault_registry import FaultRegistry
+from pullqueue.tasks import Task
+
+TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
+TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
+
+
+class ServerState:
+    """One served emulator and the records of its server."""
+
+    def __init__(
+        self,
+        emulator: Emulator,
+        *,
+        tokens: Tokens | None = None,
+        config_file: ConfigFile | None = None,
+        host_names: Iterable[str] | None = None,
+        push_to: PushAddresses | None = None,
+        cron: Sequence[CronJob] = (),
+        acl: bool = False,
+    ) -> None:
+        """Make the state of a server for an emulator.
+
+        `tokens` are those that callers need where the acl is enforced. `config_file` is the file
+        of the configuration, if it can be reloaded. `host_names` are the names in Host headers
+        that are answered, beside addresses and localhost; None answers to any. Push tasks are
+        delivered to `push_to`; None: they are not delivered. The jobs in `cron` are requested
+        there when they are due. With `acl`, callers need a token.
+        """
+        self.emulator = emulator
+        self.tokens = tokens or Tokens(emulator.clock)
+        self.config_file = config_file
+        self.host_names = (
+            None if host_names is None else frozenset(name.lower() for name in host_names)
+        )
+        self.activity = ActivityLog(emulator)
+        self.requests = RequestLog(emulator, self.activity)
+        self.faults = FaultRegistry(emulator)
+        self.mails = MailLog()
+        """What apps have sent by App Engine's mail service."""
+        self.push_to = PushAddresses() if push_to is None else push_to
+        """Where push tasks are sent."""
+        self.signer = TokenSigner(lambda email, scopes: self.tokens.issue(email, scopes).text)
+        """Makes the tokens that HTTP tasks carry."""
+        self.delivery: Delivery | None = None
+        """Sends push tasks; None: this server does not, until it gets addresses."""
+        if push_to is not None:
+            self._make_delivery()
+        self.cron = CronRunner(cron, emulator, self.requests, self.push_to)
+        """Runs the jobs of cron.yaml."""
+        self.acl = acl
+        """True if callers need a token, as `tokens` has them."""
+        self.url = self.grpc_address = ""
+        """Where the server listens; empty: it does not, or another program does."""
+        self.own_ports: list[int] = []
+        """The ports on which it listens."""
+        self.snapshot_loaded: datetime | None = None
+        """When a snapshot was last loaded, by the emulator's clock; None: since a reset, none."""
+        self.started = SystemClock().now()
+        self._started = perf_counter()
+        self.on_reset: list[Callable[[], None]] = []
+        """Called by `reset`, so that others delete what they keep beside the emulator."""
+        self.services: list[str] = []
+        """Those of App Engine's other services that are answered here."""
+        self.data = ""
+        """The folder of what they store; empty: it is in memory."""
+        self.on_services_reset: list[Callable[[], None]] = []
+        """Called by `reset(services=True)`: deletes what App Engine's other services keep."""
+        self.token = secrets.token_urlsafe(24)
+        """What a browser must send with each change: only pages of this server know it."""
+
+    @property
+    def uptime_seconds(self) -> float:
+        """How long the server has been running, whatever its clock says."""
+        return perf_counter() - self._started
+
+    def run_now(self, task: Task) -> bool:
+        """Start an attempt of a push task, past eta, rate and pause; False: one is running.
+
+        Raises:
+            InvalidTaskError: it has no address, or no token can be made, or it is a pull task.
+        """
+        address = self.push_to.find(task, self.emulator.queue(task.queue_name).settings)
+        if self.delivery is None:
+            address = (
+                "this server does not deliver push tasks: use run_tasks() of pullqueue.testing in "
+                "a test, or `pullqueue serve`"
+            )
+        if self.delivery is None or isinstance(address, str):
+            raise InvalidTaskError(
+                f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {address}'
+            )
+        return self.delivery.run_now(task, address)
+
+    def deliver_to(self, addresses: Iterable[str]) -> None:
+        """Send push tasks to other addresses from now on, each `[TARGET=]URL`; none: keep them.
+
+        Raises:
+            ValueError: one is not valid, or two are for the same tasks; nothing is changed.
+        """
+        self.push_to.replace(addresses)
+        if self.delivery is not None:
+            self.delivery.use_addresses()
+        elif self.push_to:
+            delivery = self._make_delivery()
+            if self.url:
+                delivery.start(own_ports=self.own_ports)
+
+    def _make_delivery(self) -> Delivery:
+        self.delivery = Delivery(self.emulator, self.requests, self.push_to, signer=self.signer)
+        return self.delivery
+
+    def reset(self, *, keep_queues: bool = False, services: bool = False) -> None:
+        """Delete tasks, names, history, requests and faults; keep queue.yaml, clock and activity.
+
+        Queues created at run time are deleted as well, unless `keep_queues` is true. With
+        `services`, the data of App Engine's other services are deleted, such as the datastore's.
+        """
+        self.faults.clear()
+        created = [queue for queue in self.emulator.queues if keep_queues and queue.is_runtime]
+        self.emulator.restore(
+            {
+                queue.name: QueueContents([], [], {}, [], QueueRecord(settings=queue.settings))
+                for queue in created
+            }
+        )
+        for delete in (*self.on_reset, *(self.on_services_reset if services else ())):
+            delete()
+        self.requests.clear()
+        self.requests.clients.clear()
+        self.snapshot_loaded = None

@@ -1,0 +1,140 @@
+"""Control routes on the faults of the server."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import requests
+from control_client import ControlClient
+from locks import WatchedLock
+
+from pullqueue import Emulator
+from pullqueue.runtime.fault_registry import FaultRegistry, NewFault
+from pullqueue.server.lifecycle import Server
+
+QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
+
+
+def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sets, shows, removes or clears faults waits until the one before is done."""
+    registry, lock = FaultRegistry(emulator), WatchedLock()
+    monkeypatch.setattr(registry, "_lock", lock)
+    registry.set(NewFault(kind="empty_leases"))
+
+    with ThreadPoolExecutor(4) as pool, lock:
+        done: list[Future[Any]] = [
+            pool.submit(registry.set, NewFault(kind="empty_leases")),
+            pool.submit(registry.list),
+            pool.submit(registry.remove, 1),
+            pool.submit(registry.clear),
+        ]
+        assert lock.wait_for(4)
+        assert not any(each.done() for each in done)
+
+    assert all(each.exception() is None for each in done)
+    registry.clear()
+    assert registry.list() == []
+    assert not emulator.interceptors
+
+
+def test_faults_trigger_on_calls_of_the_app_alone(control: ControlClient, server: Server) -> None:
+    """Never on those of the control routes; they can be removed."""
+    control.post("/queues/pull/tasks", {"tasks": [{}]})
+    first = control.post("/faults", {"kind": "fail", "call": "lease_tasks", "times": 1}).body
+    control.post("/faults", {"kind": "empty_leases", "queues": ["limited"]})
+    url = f"{server.url}{QUEUE}/tasks/lease?leaseSecs=0&numTasks=1"
+
+    own = control.post("/queues/pull/lease", {"lease_seconds": 0})
+    triggered = requests.post(url, timeout=60)
+    after = requests.post(url, timeout=60)
+
+    assert first["fault"]["error"] == "TransientError"
+    assert len(own.body["tasks"]) == 1
+    assert (triggered.status_code, after.status_code) == (503, 200)
+    listed = control.get("/faults").body["faults"]
+    assert [(fault["number"], fault["hits"], fault["calls"]) for fault in listed] == [
+        (1, 1, 2),
+        (2, 0, 0),
+    ]
+    assert control.call("DELETE", "/faults/1").body == {"deleted": 1}
+    assert control.call("DELETE", "/faults/1").status == 404
+    assert control.call("DELETE", "/faults").body == {"deleted": 1}
+
+
+def test_latency_by_the_clock_of_the_system_is_refused() -> None:
+    """In the words of one who started a server; nothing is set."""
+    emulator = Emulator.from_text("queue: [{name: pull, mode: pull}]")
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        reply = control.post("/faults", {"kind": "latency", "call": "lease_tasks", "seconds": 1})
+        listed = control.get("/faults").body["faults"]
+
+    assert (reply.status, listed) == (400, [])
+    assert reply.message == (
+        "latency moves the clock, and this one is the system's: start the server by "
+        "`pullqueue serve --clock manual` (`pullqueue exec --url` runs an app with it)"
+    )
+
+
+def test_faults_lose_answers_and_take_time_of_the_clock(
+    control: ControlClient, server: Server
+) -> None:
+    control.post("/faults", {"kind": "lose_response", "call": "add"})
+    control.post("/faults", {"kind": "latency", "call": "list_tasks", "seconds": 5})
+
+    lost = requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": ""}, timeout=60)
+
+    requests.get(f"{server.url}{QUEUE}/tasks", timeout=60)
+
+    assert lost.status_code == 504
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 1
+    assert control.get("/clock").body["now"] == "2026-01-01T00:00:05+00:00"
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ({"kind": "fail"}, "call is missing: use one of add, attempt, delete_tasks"),
+        ({"kind": "fail", "call": "add", "queues": ["no"]}, 'queue "no" is not in'),
+        (
+            {"kind": "empty_leases", "call": "add"},
+            'a fault of kind empty_leases has no "call": leave',
+        ),
+        ({"kind": "fail", "call": "add", "seconds": 1}, 'a fault of kind fail has no "seconds"'),
+        (
+            {"kind": "latency", "call": "add", "seconds": 1e300},
+            "1e+300 is not a valid duration: pass a finite",
+        ),
+        ({"kind": "fail", "call": "add", "status": 503}, "status is 503, and add has none: use"),
+        ({"kind": "fail", "call": "attempt", "status": 99}, "status is not valid: Expected"),
+        (
+            {"kind": "fail", "call": "attempt", "status": 200},
+            "status is not valid: Expected `int` >= 300",
+        ),
+        ({"kind": "explode"}, "kind is not valid: Invalid enum value 'explode'"),
+        (
+            {"kind": "fail", "call": "add", "error": "KeyError"},
+            "error is not valid: Invalid enum",
+        ),
+        ({"call": "add"}, "the body is not valid: Object missing required field `kind`"),
+        (
+            {"kind": "fail", "call": "add", "probability": 0},
+            "probability is not valid: Expected `float` > 0.0",
+        ),
+        (
+            {"kind": "fail", "call": "add", "probability": 2},
+            "probability is not valid: Expected `float` <= 1.0",
+        ),
+    ],
+)
+def test_faults_that_make_no_sense_are_refused(
+    control: ControlClient, order: object, message: str
+) -> None:
+    """None is set."""
+    reply = control.post("/faults", order)
+
+    assert reply.status in (400, 404)
+    assert reply.message.startswith(message)
+    assert control.get("/faults").body == {"faults": []}

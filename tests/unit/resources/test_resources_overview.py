@@ -1,0 +1,213 @@
+"""The server at a glance: what changes its behaviour, what a step did, what happens per minute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from control_client import ControlClient
+from push_app import PushApp, push_app
+
+import pullqueue
+from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.resources.clock import ClockMove, move_clock
+from pullqueue.runtime.state import ServerState
+from pullqueue.server.lifecycle import Server
+from pullqueue.testing import exhaust
+
+START = "2026-01-01T00:00:00+00:00"
+
+
+def test_the_summary_of_a_fresh_server_shows_nothing_set_or_paused(control: ControlClient) -> None:
+    """Nothing is exhausted; the push queue delivers to nobody."""
+    assert control.get("/summary").body == {
+        "clock": {"now": START, "manual": True, "next_change": None},
+        "faults": [],
+        "paused": [],
+        "exhausted": {},
+        "unlisted": {},
+        "push": {"addresses": [], "tasks": 0, "kept": {}},
+    }
+
+
+def test_the_summary_has_what_changes_behaviour(control: ControlClient, emulator: Emulator) -> None:
+    """Faults that can still trigger, paused queues, exhausted tasks, push tasks that are kept."""
+    for times in (1, 2):
+        control.post("/faults", {"kind": "fail", "call": "purge", "times": times})
+    with pytest.raises(pullqueue.TransientError):
+        emulator.queue("pull").purge()
+    emulator.queue("limited").add(name="t1")
+    exhaust(emulator.queue("limited"), "t1")
+    emulator.queue("push").add()
+    control.post("/queues/pull/pause")
+
+    summary = control.get("/summary").body
+    assert [fault["number"] for fault in summary["faults"]] == [2]
+    assert (summary["paused"], summary["exhausted"]) == (["pull"], {"limited": 1})
+    assert summary["push"]["tasks"] == 1
+    assert "start the server with --push-to" in summary["push"]["kept"]["push"]
+
+
+def test_due_tasks_of_a_paused_queue_are_neither_available_nor_overdue(
+    control: ControlClient, emulator: Emulator, clock: ManualClock
+) -> None:
+    """Until it is resumed."""
+    emulator.queue("pull").add_many([NewTask(), NewTask()])
+    clock.advance(60)
+
+    paused = control.post("/queues/pull/pause").body["queue"]
+    assert (paused["state"], paused["available"], paused["paused"]) == ("paused", 0, 2)
+    assert paused["oldest_age_seconds"] is None
+    resumed = control.post("/queues/pull/resume").body["queue"]
+    assert (resumed["state"], resumed["available"], resumed["paused"]) == ("running", 2, 0)
+    assert resumed["oldest_age_seconds"] == 60
+
+
+def test_what_a_step_of_the_clock_did(control: ControlClient, emulator: Emulator) -> None:
+    """Per queue: leases that ended, tasks that became due, tasks that are exhausted."""
+    pull, limited = emulator.queue("pull"), emulator.queue("limited")
+    pull.add_many([NewTask(eta=emulator.clock.now() + timedelta(seconds=60))] * 3)
+    pull.add_many([NewTask()] * 2)
+    limited.add()
+    pull.lease_tasks(60, 1)
+    limited.lease_tasks(60, 1)
+    pull.lease_tasks(61, 1)
+
+    nothing = control.post("/clock", {"advance": 59}).body["steps"]
+    moved = control.post("/clock", {"advance": 1}).body["steps"]
+    assert nothing == []
+    assert [tuple(step.values())[:6] for step in moved] == [
+        ("pull", 1, 3, 0, 0, 0),
+        ("limited", 1, 0, 0, 0, 1),
+    ]
+
+
+def test_push_tasks_that_a_step_makes_due(emulator: Emulator) -> None:
+    """Of a paused queue none is sent, and the step says why."""
+    eta = emulator.clock.now() + timedelta(seconds=60)
+    emulator.queue("push").add_many([NewTask(eta=eta, request=HttpRequest("/mail"))] * 2)
+    with Server(emulator, push_to=PushAddresses(["http://localhost:1"])) as server:
+        control = ControlClient(server)
+        control.post("/queues/push/pause")
+        [step] = control.post("/clock", {"advance": 30 * 60}).body["steps"]
+
+    assert (step["due"], step["sending"], step["waiting"]) == (2, 0, 0)
+    assert step["text"] == "it is paused: 2 due tasks wait until it is resumed"
+
+
+def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(clock: ManualClock) -> None:
+    emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+    eta = clock.now() + timedelta(hours=1)
+    emulator.queue("push").add_many([NewTask(eta=eta) for _ in range(25)])
+    state = ServerState(emulator, push_to=PushAddresses(["http://localhost:1"]))
+
+    [step] = move_clock(state, ClockMove(advance=3600)).steps
+
+    assert (step.due, step.sending, step.waiting) == (25, 5, 20)
+    assert step.text == "25 due tasks wait for the rate of 5/s: advance the manual clock by 5 s"
+
+
+class TestDelivery:
+    """Time passes, and push tasks are delivered meanwhile."""
+
+    @pytest.fixture
+    def app(self) -> Iterator[PushApp]:
+        with push_app() as app:
+            yield app
+
+    def test_the_rate_and_the_clock_are_obeyed(self, app: PushApp, clock: ManualClock) -> None:
+        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+        started = clock.now()
+        soon = started + timedelta(seconds=1)  # or some are delivered before the clock is moved
+        emulator.queue("push").add_many([NewTask(eta=soon) for _ in range(50)])
+        times: list[float] = []
+        app.on_request = lambda _: times.append((clock.now() - started).total_seconds())
+        with Server(emulator, push_to=PushAddresses([app.url])) as server:
+            moved = move_clock(server.state, ClockMove(advance=60, deliver=True))
+
+        assert (moved.reached, clock.now()) == (True, started + timedelta(seconds=60))
+        [step] = moved.steps
+        assert step.delivered >= 45  # the others were sent before
+        assert step.waiting == 0
+        seconds = Counter(int(time) for time in times)
+        assert sum(seconds.values()) == 50
+        assert max(seconds.values()) <= 10  # the full bucket, and the rate
+        assert 9 <= max(times) <= 11
+
+    def test_failed_attempts_are_repeated_after_their_backoff(
+        self, app: PushApp, clock: ManualClock
+    ) -> None:
+        text = (
+            "queue: [{name: push, rate: 5/s, retry_parameters: {min_backoff_seconds: 60, "
+            "max_doublings: 0}}]"
+        )
+        emulator = Emulator.from_text(text, clock=clock)
+        soon = clock.now() + timedelta(seconds=1)
+        task = emulator.queue("push").add(request=HttpRequest("/fails/3"), eta=soon)
+        with Server(emulator, push_to=PushAddresses([app.url])) as server:
+            moved = move_clock(server.state, ClockMove(advance=3600, deliver=True))
+
+        [step] = moved.steps
+        assert (step.failed, step.delivered) == (3, 1)
+        attempts = [event for event in emulator.queue("push").history(task) if event.status == 500]
+        waits = [b.usec - a.usec for a, b in pairwise(attempts)]
+        assert waits == [60_000_000, 120_000_000]
+
+    def test_an_attempt_that_takes_long_ends_the_step(
+        self, app: PushApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pullqueue.resources.clock._DELIVERY_SECONDS", 0.3)
+        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+        emulator.queue("push").add(request=HttpRequest("/slow"))
+        with Server(emulator, push_to=PushAddresses([app.url])) as server:
+            first = move_clock(server.state, ClockMove(advance=60, deliver=True))
+            app.released.set()
+            second = move_clock(server.state, ClockMove(move_to=first.target, deliver=True))
+
+        assert (first.reached, second.reached) == (False, True)
+        assert second.now == first.target
+
+    def test_without_an_address_the_clock_only_moves(self, clock: ManualClock) -> None:
+        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+        emulator.queue("push").add()
+
+        assert move_clock(ServerState(emulator), ClockMove(advance=60, deliver=True)).reached
+
+
+def test_the_flow_per_minute(
+    control: ControlClient, emulator: Emulator, clock: ManualClock
+) -> None:
+    """By minutes of the emulator's clock in which anything happened, also after a jump."""
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask()] * 3)
+    clock.advance(61)
+    queue.delete_tasks(queue.lease_tasks(60, 2))
+    clock.advance(86_400)
+    queue.purge()
+
+    flow = control.get("/flow").body["flow"]
+    assert flow["limited"] == flow["push"] == []
+    numbers = [tuple(minute.values()) for minute in flow["pull"]]
+    assert numbers == [
+        (START, 3, 0, 0, 0, 0, 0),
+        ("2026-01-01T00:01:00+00:00", 0, 2, 2, 0, 0, 0),
+        ("2026-01-02T00:01:00+00:00", 0, 0, 1, 0, 0, 0),
+    ]
+    last = control.get("/flow?minutes=60&queue=pull").body["flow"]
+    assert last == {"pull": flow["pull"][2:]}
+
+
+def test_the_overview_says_where_the_server_listens(control: ControlClient, server: Server) -> None:
+    """And how it was started."""
+    body = control.get("/server").body
+    assert (body["url"], body["grpc"], body["store"], body["auth"]) == (
+        *(server.url, None, "memory"),
+        "none",
+    )
+    assert (body["profile"], body["manual_clock"], body["push_to"]) == ("gcloud", True, [])
+    assert body["uptime_seconds"] >= 0
+    assert body["version"] == pullqueue.__version__

@@ -1,0 +1,402 @@
+"""The sentence that says why the tasks of a queue do not move, and when they will."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pullqueue import (
+    AttemptRecord,
+    Emulator,
+    HttpRequest,
+    ManualClock,
+    NewTask,
+    SystemClock,
+)
+from pullqueue.engine.attempts import finish_attempt, start_attempt
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.verbs import insert
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.dispatcher import Dispatcher
+from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.resources.operations import parse_body
+from pullqueue.resources.queues import get_queue
+from pullqueue.resources.service import set_fault
+from pullqueue.runtime.fault_registry import NewFault
+from pullqueue.runtime.progress import Progress
+from pullqueue.runtime.state import ServerState
+from pullqueue.tasks import RetryParameters
+from pullqueue.testing import run_tasks
+
+CONFIG = """\
+queue:
+- name: pull
+  mode: pull
+- name: push
+  rate: 5/s
+- name: zero
+  rate: 0/s
+- name: one
+  rate: 100/s
+  max_concurrent_requests: 1
+"""
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
+    return Emulator.from_text(CONFIG, clock=clock)
+
+
+@pytest.fixture
+def state(emulator: Emulator) -> ServerState:
+    """Return the state of a server that has an address and does not send yet."""
+    return ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+
+
+def of(state: ServerState, name: str) -> Progress:
+    return get_queue(state, name).progress
+
+
+def shown(state: ServerState, name: str) -> tuple[str | None, str]:
+    """Return the reason and the sentence of a queue."""
+    progress = of(state, name)
+    return progress.reason, progress.text
+
+
+def attempt(queue: Queue, status: int, reason: str | None = None) -> None:
+    """Add a task of which one attempt ends with a status; 0: there is no response."""
+    task = start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
+    ended_usec = queue.now_usec()
+    record = AttemptRecord(1, status=status, reason=reason, ended_usec=ended_usec)
+    finish_attempt(queue, task, attempts=record, backoff_seconds=40)
+
+
+@pytest.mark.parametrize("name", ["pull", "push", "zero", "one"])
+def test_a_queue_without_tasks_waits_for_nothing(state: ServerState, name: str) -> None:
+    reason = "rate 0" if name == "zero" else None
+    assert of(state, name).reason == reason
+    assert of(state, name).next is None
+
+
+def test_a_queue_that_is_no_longer_listed_is_disabled(
+    state: ServerState, emulator: Emulator
+) -> None:
+    emulator.queue("pull").add()
+    queues = [queue for queue in emulator.config.queues if queue.name != "pull"]
+    emulator.reconfigure(replace(emulator.config, queues=tuple(queues)))
+
+    text = "it is no longer in queue.yaml: 1 task kept until it is there again"
+    assert shown(state, "pull") == ("disabled", text)
+
+
+@pytest.mark.parametrize("name", ["pull", "push"])
+def test_a_paused_queue_waits_until_it_is_resumed(state: ServerState, name: str) -> None:
+    queue = state.emulator.queue(name)
+    queue.add()
+    queue.add()
+    queue.pause()
+
+    text = "it is paused: 2 due tasks wait until it is resumed"
+    assert shown(state, name) == ("paused", text)
+    assert of(state, name).severity == "warning"
+
+
+def test_rate_0_waits_for_another_rate(state: ServerState) -> None:
+    state.emulator.queue("zero").add()
+
+    text = "its rate is 0: 1 due task waits until queue.yaml has another rate"
+    assert shown(state, "zero") == ("rate 0", text)
+
+
+def test_tasks_without_an_address_are_kept(emulator: Emulator) -> None:
+    emulator.queue("push").add()
+
+    reason, text = shown(ServerState(emulator), "push")
+
+    assert reason == "no address"
+    assert text == (
+        "tasks are kept, not delivered: start the server with --push-to http://localhost:8080"
+    )
+
+
+def test_tasks_for_this_machine_are_sent_without_an_address(emulator: Emulator) -> None:
+    """HTTP tasks of Cloud Tasks name where they go."""
+    task = NewTask(request=HttpRequest("http://localhost:8390/mail"))
+    insert(emulator.queue("push"), [task], absolute_urls=True)
+
+    reason, _ = shown(ServerState(emulator), "push")
+
+    assert reason != "no address"
+
+
+def test_tasks_wait_for_an_app_that_does_not_listen_yet(
+    state: ServerState, emulator: Emulator
+) -> None:
+    """That is not a missing address."""
+    emulator.queue("push").add()
+    state.push_to.await_app()
+
+    text = (
+        "tasks are kept, not delivered: the server waits for the app to listen at "
+        "http://127.0.0.1:9"
+    )
+    assert shown(state, "push") == ("not listening", text)
+
+
+def test_tasks_of_a_queue_that_was_a_pull_queue_say_what_to_do(
+    state: ServerState, emulator: Emulator
+) -> None:
+    """They have no request: they are kept, and nothing else fails because of them."""
+    emulator.queue("pull").add(name="old")
+    emulator.reconfigure(Emulator.from_text(CONFIG.replace("mode: pull", "rate: 5/s")).config)
+
+    text = (
+        "tasks are kept, not delivered: it was added while the queue was a pull queue: delete "
+        "it, or set `mode: pull` and lease it"
+    )
+    assert shown(state, "pull") == ("no address", text)
+
+
+def test_the_address_that_an_http_task_lacks_is_named(emulator: Emulator) -> None:
+    task = NewTask(request=HttpRequest("https://api.example.com/mail"))
+    insert(emulator.queue("push"), [task], absolute_urls=True)
+
+    _, text = shown(ServerState(emulator), "push")
+
+    assert "start the server with --push-to https://api.example.com=http://localhost:8080" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "text"),
+    [
+        ("pull", {"kind": "empty_leases"}, "fault 1 (empty_leases) affects its leases: triggered"),
+        (
+            "push",
+            {"kind": "fail", "call": "attempt", "status": 500, "queues": ["push"]},
+            "fault 1 (fail) affects its attempts: triggered on 0 of 0",
+        ),
+    ],
+)
+def test_a_fault_is_named_with_its_count(
+    state: ServerState, name: str, fault: dict[str, object], text: str
+) -> None:
+    set_fault(state, parse_body(fault, NewFault))
+    queue = state.emulator.queue(name)
+    queue.add()
+    if name == "pull":
+        queue.lease_tasks(60, 1)
+        text += " on 1 of 1"
+
+    assert shown(state, name) == ("fault", text)
+    assert of(state, "one").reason is None
+
+
+def test_a_fault_does_not_hide_when_the_next_attempt_starts(state: ServerState) -> None:
+    fault = {"kind": "fail", "call": "attempt", "status": 500}
+    set_fault(state, parse_body(fault, NewFault))
+    attempt(state.emulator.queue("push"), 500)
+
+    assert (
+        "triggered on 0 of 0; the next attempt in 40 s, by the manual clock"
+        in shown(state, "push")[1]
+    )
+    state.emulator.queue("push").add()
+    assert shown(state, "push")[1].endswith("triggered on 0 of 0")
+
+
+def test_an_app_that_does_not_respond_is_an_error(state: ServerState) -> None:
+    for _ in range(3):
+        attempt(state.emulator.queue("push"), 0, "connection refused")
+
+    text = "the app does not respond (connection refused): all 3 attempts failed in the last minute"
+    assert shown(state, "push") == ("no response", text)
+    progress = of(state, "push")
+    assert (progress.severity, progress.delivered, progress.failed) == ("error", 0, 3)
+    assert progress.last_error == "no response: connection refused"
+
+
+def test_attempts_that_all_fail_are_an_error_with_the_last_status(state: ServerState) -> None:
+    attempt(state.emulator.queue("push"), 500)
+    state.emulator.clock.advance(1)  # type: ignore[attr-defined]
+    attempt(state.emulator.queue("push"), 404)
+
+    text = "all 2 attempts failed in the last minute; the last error: status 404"
+    assert shown(state, "push") == ("failing", text)
+    assert of(state, "push").severity == "error"
+
+
+def test_the_last_error_is_known_where_tasks_wait_that_were_never_sent(clock: ManualClock) -> None:
+    """A queue looks at its first tasks; those that failed are behind thousands that wait."""
+    emulator = Emulator.from_text(
+        "queue:\n- {name: push, rate: 1/s, bucket_size: 1}\n", clock=clock
+    )
+    queue = emulator.queue("push")
+    queue.add(request=HttpRequest("/first"))
+    queue.add_many([NewTask(request=HttpRequest("/mail")) for _ in range(100)])
+    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+    task = start_attempt(queue, queue.list_tasks(1)[0], lease_seconds=60, attempts=AttemptRecord())
+    record = AttemptRecord(1, status=500, reason="no mail", ended_usec=queue.now_usec())
+    finish_attempt(queue, task, attempts=record, backoff_seconds=1)
+    clock.advance(1)
+    assert of(state, "push").last_error is None
+    request = PushRequest("POST", "/mail", {}, b"", None, "push", task.name, 1, 600)
+    response, origin = PushResponse(500, b"no mail"), Origin(Interface.PUSH)
+    state.requests.record_sent(request, response, method="attempt 1", seconds=0, origin=origin)
+
+    text = "its only attempt in the last minute failed; the last error: status 500: no mail"
+    assert shown(state, "push") == ("failing", text)
+
+
+def test_a_queue_says_since_when_its_attempts_fail(state: ServerState, clock: ManualClock) -> None:
+    """A success in a minute in which others failed does not end that time."""
+    queue = state.emulator.queue("push")
+    for statuses in ([500], [200], [500], [500, 200], [], [500]):
+        clock.advance(60)
+        for status in statuses:
+            attempt(queue, status)
+
+    text = "its only attempt in the last minute failed; failing since 00:03 UTC; the last error: "
+    assert shown(state, "push") == ("failing", f"{text}status 500")
+    assert of(state, "push").failing_since == "2026-01-01T00:03:00+00:00"
+
+    clock.advance(86_400 - 60)
+    attempt(queue, 500)
+    assert "failing since 2026-01-01 00:06 UTC" in of(state, "push").text
+
+
+def test_exhausted_tasks_have_the_last_error_where_none_is_left(emulator: Emulator) -> None:
+    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+    settings = emulator.queue("push").settings
+    limited = replace(settings, retry_parameters=RetryParameters(task_retry_limit=0))
+    emulator.reconfigure(replace(emulator.config, queues=(limited,)))
+    emulator.queue("push").add(request=HttpRequest("/mail"))
+    run_tasks(emulator, send=lambda _: 503)
+
+    assert shown(state, "push")[1].endswith("failed; the last error: status 503")
+
+
+def test_few_failures_among_successes_are_a_warning(state: ServerState) -> None:
+    for status in (200, 200, 200, 500):
+        attempt(state.emulator.queue("push"), status)
+    state.emulator.queue("push").add()
+
+    assert of(state, "push").reason == "some failed"
+    assert of(state, "push").severity == "warning"
+    assert of(state, "push").text.startswith("1 of 4 attempts failed in the last minute")
+
+
+def test_a_full_number_of_running_attempts_holds_up_others(state: ServerState) -> None:
+    queue = state.emulator.queue("one")
+    start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
+    queue.add()
+
+    text = "1 due task waits for one of 1 running attempts to end, which is the maximum"
+    assert shown(state, "one") == ("concurrency", text)
+
+
+def test_tasks_wait_for_the_rate_as_long_as_the_clock_stands(state: ServerState) -> None:
+    for _ in range(20):
+        state.emulator.queue("push").add()
+
+    text = "20 due tasks wait for the rate of 5/s: advance the manual clock by 4 s"
+    assert shown(state, "push") == ("rate", text)
+
+
+def test_one_task_waits_for_a_clock_that_stands_once_the_bucket_is_empty(
+    state: ServerState,
+) -> None:
+    """However short that is: no time passes until the clock is moved."""
+    queue = state.emulator.queue("push")
+    task = queue.add()
+    assert shown(state, "push") == (None, "")
+    dispatcher = Dispatcher(state.emulator, throttle=True)
+    for _ in range(5):
+        dispatcher.reserve(task)
+
+    text = "1 due task waits for the rate of 5/s: advance the manual clock by 1 s"
+    assert shown(state, "push") == ("rate", text)
+
+
+def test_tasks_wait_for_the_rate_as_long_as_it_takes() -> None:
+    emulator = Emulator.from_text(CONFIG, clock=SystemClock())
+    for _ in range(600):
+        emulator.queue("push").add()
+    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+
+    text = "600 due tasks wait for the rate of 5/s, about 2 min for all"
+    assert shown(state, "push") == ("rate", text)
+
+
+def test_a_pull_queue_that_nobody_leases_from_has_no_worker(state: ServerState) -> None:
+    state.emulator.queue("pull").add()
+
+    text = "no worker leases: 1 task is available, none leased in the last minute"
+    assert shown(state, "pull") == ("no worker", text)
+    state.emulator.queue("pull").add()
+    state.emulator.queue("pull").lease_tasks(60, 1)
+    assert shown(state, "pull") == (None, "")
+
+
+def test_a_pull_queue_of_which_all_is_leased_waits_for_a_lease_to_end(state: ServerState) -> None:
+    queue = state.emulator.queue("pull")
+    queue.add()
+    queue.lease_tasks(300, 1)
+
+    text = (
+        "1 task is leased, none is available: the next changes in 5 min, by the manual clock: "
+        "advance it by 300 s"
+    )
+    assert shown(state, "pull") == ("leased", text)
+    assert of(state, "pull").next == "2026-01-01T00:05:00+00:00"
+
+
+def test_tasks_that_wait_for_their_next_attempt_say_why(state: ServerState) -> None:
+    attempt(state.emulator.queue("push"), 500)
+    for _ in range(2):
+        attempt(state.emulator.queue("push"), 200)
+
+    text = (
+        "1 task waits for its next attempt, the first in 40 s, by the manual clock: advance it by "
+        "40 s; the last error: status 500"
+    )
+    assert shown(state, "push") == ("retrying", text)
+
+
+def test_tasks_that_are_not_due_say_when_they_will_be() -> None:
+    emulator = Emulator.from_text(CONFIG, clock=SystemClock())
+    eta = emulator.clock.now() + timedelta(minutes=90, seconds=30)
+    emulator.queue("pull").add(eta=eta)
+
+    text = "nothing is due: the first of 1 task is due in 1 h 30 min"
+    assert shown(ServerState(emulator), "pull") == ("not due", text)
+
+
+def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState) -> None:
+    queue = state.emulator.queue("push")
+    dispatcher = Dispatcher(state.emulator, throttle=True)
+    for _ in range(3):
+        running = dispatcher.start(queue.add())
+        assert running is not None
+        dispatcher.finish(running, PushResponse(200))
+    running = dispatcher.start(queue.add())
+    assert running is not None
+    dispatcher.finish(running, PushResponse(503))
+
+    text = "slowed from 5/s to 2.5/s by overload; the last error: status 503"
+    assert shown(state, "push") == ("slowed", text)
+
+    for _ in range(5):
+        attempt(queue, 500)
+    assert shown(state, "push")[0] == "failing"
+    assert (
+        "failed in the last minute; slowed from 5/s to 2.5/s by overload; "
+        in of(state, "push").text
+    )

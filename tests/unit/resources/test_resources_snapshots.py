@@ -1,0 +1,381 @@
+"""Control routes that save and load what the queues hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from datetime import timedelta
+from functools import reduce
+from operator import getitem
+
+import pytest
+from control_client import ControlClient
+
+from pullqueue import (
+    AttemptRecord,
+    Emulator,
+    HttpRequest,
+    Limits,
+    ManualClock,
+    QueueNameInUseError,
+    RetryParameters,
+    Task,
+)
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
+from pullqueue.config.model import QueueMode, QueueSettings, Rate
+from pullqueue.engine.attempts import finish_attempt, start_attempt
+from pullqueue.resources.snapshots import SavedTask
+from pullqueue.server.lifecycle import Server
+
+TASK = {"name": "a", "payload": "", "tag": None, "eta_usec": 0, "sequence": 1, "retry_count": 0}
+LATE = LAST_USEC // USEC_PER_SECOND
+ONE_TASK = {
+    "tasks": [{**TASK, "enqueued_usec": 0}],
+    "exhausted": [],
+    "tombstones": {},
+    "leased": [],
+}
+
+
+BAD_PUSH: tuple[dict[str, object], ...] = (
+    {"attempts": [2, 1, 1]},
+    {"attempts": [1, 1, 2]},
+    {"attempts": [-1]},
+    {"attempts": [1, 1, 1, 2**62]},
+    {"attempts": [1, 1, 1, None, None, None, None, 1000]},
+    {"request": ["mail"]},
+    {"request": ["/mail", "PUSH"]},
+    {"request": ["/mail", "POST", [["a:b", ""]]]},
+    {"request": []},
+    {"request": {}},
+    {"attempts": [1, 1, 1, -1]},
+    {"request": ["https://a.b", "POST", [], None, None, 600.0, ["token", "a@b.example", ""]]},
+)
+"""Requests and attempts that no push task can have."""
+
+
+def test_a_snapshot_saves_every_field_of_a_task() -> None:
+    """All but the queue, under whose name it is saved, and its size, which is computed."""
+    assert {*SavedTask.__struct_fields__} == {*Task._fields} - {"queue_name", "stored_bytes"}
+
+
+def test_a_snapshot_restores_all_after_a_reset(control: ControlClient, clock: ManualClock) -> None:
+    """Tasks, leases, names, exhausted tasks."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "held"}, {"name": "gone"}]})
+    control.post("/queues/pull/lease", {"lease_seconds": 100})
+    control.post("/queues/pull/change", {"action": "delete", "tasks": ["gone"]})
+    before = control.get("/queues").body
+    saved = control.get("/snapshot").body
+    control.post("/reset")
+    clock.advance(50)
+
+    loaded = control.call("PUT", "/snapshot?shift=true", saved)
+
+    assert loaded.body == {"tasks": 1, "exhausted": 0, "warning": None}
+    assert control.get("/queues").body["queues"][0]["leased"] == 1
+    assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 100
+    control.call("PUT", "/snapshot", saved)
+    assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 50
+    refused = control.post("/queues/pull/tasks", {"tasks": [{"name": "gone"}]}).body["refused"]
+    assert refused == {"gone": "tombstoned"}
+    assert before["queues"][0]["leased_last_hour"] == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "change", "message"),
+    [
+        (
+            "",
+            {"format": "pullqueue-snapshot/9"},
+            "format is not valid: Invalid enum value 'pullqueue-snapshot/9'",
+        ),
+        ("", {"queue": []}, "the body is not valid: Object contains unknown field `queue`"),
+        (
+            "",
+            {"queues": {"other": {}}},
+            'queues["other"] is not valid: Object missing',
+        ),
+        (
+            "",
+            {"queues": {"other": {"what": 1}}},
+            'queues["other"] is not valid: Object contains unknown field `what`',
+        ),
+        ("", {"queues": None}, "queues is not valid: Expected `object`, got `null`"),
+        ("", {"queues": {"other": ONE_TASK}}, 'queue "other" is not in'),
+        (
+            "",
+            {"queues": {"pull": ONE_TASK, "limited": ONE_TASK}},
+            'queues["limited"].tasks is not valid: "a" has sequence 1, as ',
+        ),
+        ("?shift=true", {"taken_usec": -1}, "taken_usec is not valid: Expected `int` >= 0"),
+        (
+            "?shift=true",
+            {"taken_usec": 0, "queues": {"pull": {**ONE_TASK, "leased": [[LATE, 1]]}}},
+            'queues["pull"].leased[0] is not valid: date value out of range',
+        ),
+    ],
+)
+def test_a_bad_snapshot_is_refused_whole(
+    control: ControlClient, query: str, change: dict[str, object], message: str
+) -> None:
+    """What is there stays."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
+    saved = control.get("/snapshot").body
+
+    reply = control.call("PUT", f"/snapshot{query}", {**saved, **change})
+
+    assert reply.status in (400, 404)
+    assert reply.message.startswith(message)
+    assert control.get("/queues/pull/tasks/stays").status == 200
+
+
+def retrying(emulator: Emulator) -> Task:
+    """Return a push task whose first attempt has failed."""
+    queue = emulator.queue("push")
+    request = HttpRequest("/mail", "PUT", (("X-Mine", "7"),), retry=RetryParameters())
+    started = start_attempt(
+        queue,
+        queue.add(b"body", name="sent", request=request),
+        lease_seconds=60,
+        attempts=AttemptRecord(first_usec=queue.now_usec()),
+    )
+    failed = started.attempts._replace(finished=1, responses=1, status=503)
+    return finish_attempt(
+        queue,
+        started,
+        attempts=failed,
+        backoff_seconds=9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "fields"),
+    [
+        ("task", {"name": 5}),
+        ("task", {"eta_usec": "soon"}),
+        ("task", {"eta_usec": True}),
+        ("task", {"sequence": 2**70}),
+        ("task", {"payload": "?"}),
+        ("task", {"tag": 1}),
+        ("task", {"name": "b"}),
+        ("task", {"name": "not a name"}),
+        ("task", {"name": "n" * 501}),
+        ("task", {"tag": "t" * 501}),
+        ("task", {"payload": "eHh4" * 2**19}),
+        ("task", {"eta_usec": 2**62}),
+        ("task", {"eta_usec": -1}),
+        ("task", {"enqueued_usec": -1}),
+        ("task", {"retry_count": -1}),
+        ("task", {"retry_count": 2**31}),
+        ("task", {"sequence": 0}),
+        ("task", {"sequence": 2}),
+        ("queue", {"tombstones": {"not a name": 0}}),
+        ("queue", {"tombstones": {"gone": 2**62}}),
+        ("queue", {"leased": [[2**62, 1]]}),
+        ("queue", {"tombstones": {"gone": -1}}),
+        ("queue", {"leased": [[0, -1]]}),
+        ("queue", {"leased": [[-1, 1]]}),
+        ("queue", {"exhausted": [{}]}),
+        ("record", {"settings": {"mode": "sideways"}}),
+        ("record", {"settings": {"name": "a", "mode": 5}}),
+        ("record", {"settings": {"name": "a", "rate": {"count": 5, "unit": "x"}}}),
+        ("record", {"settings": {"name": "a", "rate": {"count": 501}}}),
+        ("record", {"settings": {"name": "a", "bucket_size": 2**63}}),
+        ("record", {"settings": {"name": "a", "max_concurrent_requests": -1}}),
+        ("record", {"settings": {"name": "a", "target": "a b"}}),
+        ("record", {"settings": {"name": "a", "task_lifetime_seconds": 2**62}}),
+        ("record", {"settings": {"name": "a", "retry_parameters": {"max_doublings": 2**31}}}),
+        *(
+            ("record", {"settings": {"name": "a", "http_target": part}})
+            for part in (
+                {"scheme": "ftp"},
+                {"host": "a b"},
+                {"port": -1},
+                {"port": 2**16},
+                {"query": "a b"},
+                {"method": "SEND"},
+                {"headers": [["a b", ""]]},
+                {"token": ["token", "a@example.com", ""]},
+            )
+        ),
+        ("record", {"purged_usec": 2**62}),
+        ("record", {"deleted_usec": -1}),
+        ("record", {"deleted_usec": "yesterday"}),
+        ("record", {"paused": None}),
+        *(("push task", fields) for fields in BAD_PUSH),
+    ],
+)
+def test_snapshots_with_a_bad_part(
+    control: ControlClient, emulator: Emulator, part: str, fields: dict[str, object]
+) -> None:
+    """A field that is something else, a task that is twice, or a request or attempts that no push
+    task can have, refuse the snapshot.
+    """
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}, {"name": "b"}]})
+    retrying(emulator)
+    saved = control.get("/snapshot").body
+    queue = saved["queues"]["pull"]
+    queue["record"] = queue.get("record") or {}
+    parts = {
+        "task": queue["tasks"][0],
+        "queue": queue,
+        "record": queue["record"],
+        "push task": saved["queues"]["push"]["tasks"][0],
+    }
+    parts[part].update(fields)
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 400
+    name = "push" if part == "push task" else "pull"
+    assert f'queues["{name}"].' in reply.message
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 2
+    assert control.get("/queues/pull").body["queue"]["state"] == "running"
+
+
+def numbers_in(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the paths of the numbers in a JSON value."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in items:
+            yield from numbers_in(part, (*path, key))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path
+
+
+@pytest.mark.parametrize("number", [2**63, 2**63 - 1, -(2**63), -1, 1e308])
+def test_a_number_out_of_range_is_refused_or_does_no_harm(
+    control: ControlClient, emulator: Emulator, number: float
+) -> None:
+    retry = RetryParameters(
+        task_retry_limit=5,
+        task_age_limit_seconds=7,
+        min_backoff_seconds=1.0,
+        max_backoff_seconds=9.0,
+        max_doublings=3,
+    )
+    settings = QueueSettings(
+        name="made", rate=Rate(count=5.0), bucket_size=7, retry_parameters=retry
+    )
+    emulator.create_queue(settings).add()
+    retrying(emulator)
+    emulator.queue("pull").lease_tasks(60, 1)
+    saved = control.get("/snapshot").body
+
+    for path in numbers_in(saved["queues"]):
+        snapshot = deepcopy(saved)
+        part = reduce(getitem, path[:-1], snapshot["queues"])
+        part[path[-1]] = number
+        reply = control.call("PUT", "/snapshot", snapshot)
+        assert reply.status in (200, 400), path
+        if reply.status == 400:
+            assert control.get("/snapshot").body == saved, path
+        else:
+            assert control.get("/queues").status == 200, path
+            assert control.send("GET", "/v2/projects/p/locations/l/queues").status == 200, path
+            control.call("PUT", "/snapshot", saved)
+
+
+def test_push_tasks_are_restored_with_requests_and_attempts(
+    control: ControlClient, emulator: Emulator, clock: ManualClock
+) -> None:
+    """The times of these are moved as well."""
+    before = retrying(emulator)
+    saved = control.get("/snapshot").body
+    control.post("/reset")
+    clock.advance(50)
+
+    assert control.call("PUT", "/snapshot?shift=true", saved).status == 200
+
+    after = emulator.queue("push").get_task("sent")
+    assert (after.request, after.retry_count) == (before.request, 1)
+    assert after.attempts == AttemptRecord(1, 1, first_usec=clock.now_usec(), status=503)
+    assert after.stored_bytes == before.stored_bytes
+    assert emulator.queue("push").fetch_statistics().retrying == 1
+
+
+def test_a_running_task_is_due_when_it_is_restored(
+    control: ControlClient, emulator: Emulator
+) -> None:
+    """Nobody waits for the response."""
+    queue = emulator.queue("push")
+    started = start_attempt(queue, queue.add(name="a"), lease_seconds=60, attempts=AttemptRecord())
+    saved = control.get("/snapshot").body
+
+    assert control.call("PUT", "/snapshot", saved).status == 200
+    assert queue.list_tasks() == [started._replace(eta_usec=queue.now_usec())]
+
+
+def test_a_snapshot_of_a_later_time(control: ControlClient, emulator: Emulator) -> None:
+    """A warning says so, and shifted it is as it was."""
+    later = Emulator(emulator.config, clock=ManualClock(emulator.clock.now() + timedelta(days=1)))
+    later.queue("pull").add(name="one")
+    with Server(later) as server:
+        saved = ControlClient(server).get("/snapshot").body
+
+    loaded = control.call("PUT", "/snapshot", saved).body
+    waiting = control.get("/queues/pull/tasks/one").body["task"]["state"]
+    shifted = control.call("PUT", "/snapshot?shift=true", saved).body
+
+    assert loaded["warning"].startswith(
+        "the snapshot was taken at 2026-01-02T00:00:00+00:00, and the server's clock is at "
+        "2026-01-01T00:00:00+00:00: "
+    )
+    assert (waiting, shifted) == ("scheduled", {"tasks": 1, "exhausted": 0, "warning": None})
+    assert control.get("/queues/pull/tasks/one").body["task"]["state"] == "available"
+
+
+def test_snapshots_keep_pauses_and_queues_made_at_run_time(
+    control: ControlClient, emulator: Emulator
+) -> None:
+    """And deleted queues."""
+    made = QueueSettings(name="made", mode=QueueMode.PULL, tombstone_seconds=60)
+    emulator.create_queue(made).add(b"work", name="one")
+    emulator.create_queue(QueueSettings(name="deleted", mode=QueueMode.PULL))
+    emulator.delete_queue("deleted")
+    emulator.queue("pull").pause()
+    before = control.get("/queues").body
+    saved = control.get("/snapshot").body
+    control.post("/reset")
+    after_reset = control.get("/queues").body
+
+    loaded = control.call("PUT", "/snapshot", saved)
+
+    assert loaded.body == {"tasks": 1, "exhausted": 0, "warning": None}
+    assert control.get("/queues").body == before
+    assert [(one["name"], one["state"], one["is_runtime"]) for one in before["queues"]] == [
+        ("pull", "paused", False),
+        ("limited", "running", False),
+        ("push", "running", False),
+        ("made", "running", True),
+    ]
+    assert [one["name"] for one in after_reset["queues"]] == ["pull", "limited", "push"]
+    assert emulator.queue("made").settings.tombstone_seconds == 60
+    with pytest.raises(QueueNameInUseError, match="was deleted not long ago"):
+        emulator.create_queue(QueueSettings(name="deleted", mode=QueueMode.PULL))
+
+
+def test_a_history_without_its_beginning_says_that_events_are_missing(clock: ManualClock) -> None:
+    """But not because of a snapshot that was loaded before."""
+    text = "queue: [{name: pull, mode: pull}]"
+    emulator = Emulator.from_text(text, clock=clock, limits=Limits(events_kept=1))
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        control.call("PUT", "/snapshot", control.get("/snapshot").body)
+        clock.advance(1)
+        emulator.queue("pull").add(name="a")
+        emulator.queue("pull").lease_tasks(60, 1)
+
+        missing = control.get("/queues/pull/tasks/a/history").body["missing"]
+
+    assert missing == "only the latest events of a queue are recorded"
+
+
+def test_a_second_that_is_twice_counts_twice(control: ControlClient) -> None:
+    saved = control.get("/snapshot").body
+    second = saved["taken_usec"] // USEC_PER_SECOND
+    queue = {"tasks": [], "exhausted": [], "tombstones": {}, "leased": [[second, 2], [second, 3]]}
+
+    control.call("PUT", "/snapshot", {**saved, "queues": {"pull": queue}})
+
+    assert control.get("/queues/pull").body["queue"]["leased_last_minute"] == 5
