@@ -20,13 +20,13 @@ from sphinx.application import Sphinx
 
 from pullqueue import limits
 from pullqueue.cli import pullqueue
-from pullqueue.config.rules import Rule, RuleDocs, Sample, all_rules, parse_docs
 from pullqueue.config.settings import PROFILES
 from pullqueue.error_codes import find_codes
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import WHEN, build_schema
 from pullqueue.gtaskqueue.command import gtaskqueue
 from pullqueue.gtaskqueue.puller import gtaskqueue_puller
+from pullqueue.lint.rules import Rule, RuleDocs, Sample, all_rules, parse_docs
 from pytest_pullqueue import plugin
 from pytest_pullqueue.settings import INI_OPTIONS, Settings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from linting import run_pullqueue
 
-from pullqueue.config.rules import all_rules
+from pullqueue.lint.rules import all_rules
 
 
 def test_explain_prints_a_rules_documentation() -> None:

@@ -83,9 +83,9 @@ def convert(
 
 def _from_xml(data: bytes, file: str, name: str) -> tuple[str, bool]:
     """Return a queue.xml as queue.yaml, and whether all of it was converted and is valid."""
-    from pullqueue.config.check import check  # noqa: PLC0415 - only a run needs it
     from pullqueue.config.findings import Severity  # noqa: PLC0415 - the same
     from pullqueue.config.settings import Settings  # noqa: PLC0415 - the same
+    from pullqueue.lint.check import check  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
 
     try:
@@ -106,8 +106,8 @@ def _from_xml(data: bytes, file: str, name: str) -> tuple[str, bool]:
 
 def _from_yaml(data: bytes, file: str, to: str, project: str, location: str) -> tuple[str, bool]:
     """Return a queue.yaml in another form, and whether all of it was carried over."""
-    from pullqueue.config.loading import load_view  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.convert import Place, convert_view  # noqa: PLC0415 - the same
+    from pullqueue.lint.loading import load_view  # noqa: PLC0415 - only a run needs it
 
     view = load_view(data, file=file, profile="gcloud")
     text, remarks = convert_view(view, to=to, place=Place(project, location))

@@ -15,7 +15,7 @@ from pullqueue.error_codes import EXIT_USAGE
 from pullqueue.lint.options import Arguments, Level, Option, leaves
 
 if TYPE_CHECKING:
-    from pullqueue.config.rules import Rule, RuleDocs
+    from pullqueue.lint.rules import Rule, RuleDocs
 
 _OFF = "off"
 _FIXES = {
@@ -126,7 +126,7 @@ def explain(rules: tuple[str, ...], *, listed: bool) -> None:
     Print what each rule finds and why, its severity, its fix, and bad and good samples. A RULE
     is a name (push-key-on-pull), a code (QY301), the beginning of codes (QY3) or `all`.
     """
-    from pullqueue.config.rules import (  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.rules import (  # noqa: PLC0415 - only a run needs it
         all_rules,
         no_such_rule,
         parse_docs,

@@ -34,6 +34,6 @@ def loads(text: str | bytes, *, file: str = "queue.yaml", profile: str = "gcloud
         InvalidQueueConfigError: the content is not valid; `problems` contains all errors.
         ValueError: the profile does not exist.
     """
-    from pullqueue.config.loading import build_config, load_view  # noqa: PLC0415 - the same
+    from pullqueue.lint.loading import build_config, load_view  # noqa: PLC0415 - as above
 
     return build_config(load_view(text, file=file, profile=profile))

@@ -8,9 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pullqueue.config.loading import build_config
 from pullqueue.config.model import QueueSettings
-from pullqueue.config.rules.rates import rates
 from pullqueue.config.view import Entry, QueueNode, View
 from pullqueue.lint.deployment import (
     FIELDS,
@@ -20,6 +18,8 @@ from pullqueue.lint.deployment import (
     Field,
     Value,
 )
+from pullqueue.lint.loading import build_config
+from pullqueue.lint.rules.rates import rates
 from pullqueue.text import decimal
 
 PROJECT = "PROJECT_ID"

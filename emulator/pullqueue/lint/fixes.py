@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from pullqueue.config.check import CheckResult
 from pullqueue.config.findings import Edit, Finding, Fix, Severity
+from pullqueue.lint.check import CheckResult
 
 _MAX_ROUNDS = 20
 _MAX_SINGLE = 200

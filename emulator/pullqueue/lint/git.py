@@ -12,10 +12,10 @@ import os
 import subprocess
 from pathlib import Path
 
-from pullqueue.config.check import check
 from pullqueue.config.files import read_project_file
 from pullqueue.config.project import work_tree
 from pullqueue.config.settings import Settings
+from pullqueue.lint.check import check
 from pullqueue.lint.errors import InvalidOptionError
 from pullqueue.lint.search import absolute
 from pullqueue.text import escaped

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pullqueue.config.check import CheckResult, check, checked_rules
 from pullqueue.config.document import Path as KeyPath
 from pullqueue.config.document import Source, path_text
 from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.settings import Settings
+from pullqueue.lint.check import CheckResult, check, checked_rules
 from pullqueue.lint.search import absolute
 from pullqueue.text import escaped
 

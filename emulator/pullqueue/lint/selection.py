@@ -11,10 +11,10 @@ from typing import Any, get_type_hints
 from pullqueue.config.files import read_project_file
 from pullqueue.config.findings import Severity
 from pullqueue.config.project import real_path
-from pullqueue.config.rules import Rule, all_rules, no_such_rule, rules_named
 from pullqueue.config.settings import PROFILES, Settings
 from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
 from pullqueue.lint.options import Arguments, FileOptions, Options, leaves
+from pullqueue.lint.rules import Rule, all_rules, no_such_rule, rules_named
 from pullqueue.lint.search import Patterns
 from pullqueue.text import escaped
 

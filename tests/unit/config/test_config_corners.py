@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pullqueue.config.check import check
 from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.settings import Settings
+from pullqueue.lint.check import check
 
 
 def look(text: str, *, profile: str = "gcloud") -> list[Finding]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pullqueue.config.check import check
 from pullqueue.config.findings import Severity
-from pullqueue.config.rules import Rule, all_rules, no_such_rule, parse_docs, rules_named
 from pullqueue.config.settings import Settings
+from pullqueue.lint.check import check
+from pullqueue.lint.rules import Rule, all_rules, no_such_rule, parse_docs, rules_named
 
 
 def _rules_found(rule: Rule, content: bytes, note: str) -> set[str]:

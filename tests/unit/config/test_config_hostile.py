@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from pullqueue.config.check import check
 from pullqueue.config.settings import Settings
+from pullqueue.lint.check import check
 
 BOMB = "a: &a [x, x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(8)

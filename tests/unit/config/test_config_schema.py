@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from pullqueue.config.check import check
 from pullqueue.config.dialects import QUEUE, keys_at
 from pullqueue.config.schema import published, queue_schema
 from pullqueue.config.settings import Settings
+from pullqueue.lint.check import check
 
 Schema = dict[str, Any]
 
@@ -73,7 +73,7 @@ def test_a_rule_reports_what_a_pattern_refuses(key: str) -> None:
     findings = check(content, file="queue.yaml", settings=Settings()).findings
 
     assert [finding for finding in findings if finding.path == ("queue", 0, key)], (
-        f"no rule of config/rules reports it by its code in x-rules: {PARTS[f'.queue[].{key}']}"
+        f"no rule of lint/rules reports it by its code in x-rules: {PARTS[f'.queue[].{key}']}"
     )
 
 

@@ -25,10 +25,10 @@ from werkzeug.test import Client
 from pullqueue import Emulator, ManualClock
 from pullqueue.cloudtasks.versions import V2
 from pullqueue.config.dialects import QUEUE, RETRY, TOP, keys_at
-from pullqueue.config.loading import load_view
 from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.lint.convert import WRITERS, Place, convert_view, hcl_string
 from pullqueue.lint.deployment import FIELDS, LOST, deployed_values
+from pullqueue.lint.loading import load_view
 from pullqueue.push.request import PushRequest
 from pullqueue.server.app import create_app
 from pullqueue.tasks import HttpRequest

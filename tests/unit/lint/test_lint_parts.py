@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pullqueue.cli._linter import run
-from pullqueue.config.check import CheckResult, check
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Edit, Finding, Fix, Label, Severity
 from pullqueue.config.settings import Settings
+from pullqueue.lint.check import CheckResult, check
 from pullqueue.lint.fixes import fix_text
 from pullqueue.lint.options import Arguments
 from pullqueue.lint.queue_xml import QueueXmlError, convert_xml

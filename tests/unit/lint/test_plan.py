@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from linting import committed, run_pullqueue, write
 
 from pullqueue.config import loads
-from pullqueue.config.loading import load_view
 from pullqueue.lint.convert import Place, convert_view
+from pullqueue.lint.loading import load_view
 from pullqueue.lint.plan import DeployedError, QueuePlan, deployed_queues, make_plan, read_deployed
 
 PARENT = "projects/my-app/locations/us-central1/queues"

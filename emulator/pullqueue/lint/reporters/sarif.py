@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 from pullqueue.config.findings import Finding, Label, Severity
-from pullqueue.config.rules import Rule, all_rules, parse_docs
 from pullqueue.lint.report import FileReport, RunReport
 from pullqueue.lint.reporters.ci import fingerprints
 from pullqueue.lint.reporters.data import EditRange, edit_ranges, to_json
+from pullqueue.lint.rules import Rule, all_rules, parse_docs
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

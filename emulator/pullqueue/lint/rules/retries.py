@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from pullqueue.config.dialects import RETRY, schema_at
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.model import DEFAULT_MAX_BACKOFF_SECONDS, DEFAULT_MIN_BACKOFF_SECONDS
-from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, out_of_range, write_fix, wrong_values
 from pullqueue.config.shape import advice_in
 from pullqueue.config.values import (
     is_age_limit,
@@ -16,6 +15,7 @@ from pullqueue.config.values import (
     suggested_seconds,
 )
 from pullqueue.config.view import Entry, Section, View
+from pullqueue.lint.rules.base import SAFE, UNSAFE, Rule, out_of_range, write_fix, wrong_values
 from pullqueue.text import shorten
 
 _SLACK = 30

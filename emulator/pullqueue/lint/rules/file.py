@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from pullqueue.config.document import Node, Scalar, Sequence
 from pullqueue.config.findings import Report, Severity
-from pullqueue.config.rules.base import SAFE, UNSAFE, Rule
 from pullqueue.config.view import View
+from pullqueue.lint.rules.base import SAFE, UNSAFE, Rule
 from pullqueue.text import shorten
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from pullqueue.config.rules import (  # noqa: F401 - each adds its rules
+from pullqueue.lint.rules import (  # noqa: F401 - each adds its rules
     acl,
     advice,
     file,
@@ -16,7 +16,7 @@ from pullqueue.config.rules import (  # noqa: F401 - each adds its rules
     retries,
     values,
 )
-from pullqueue.config.rules.base import Rule, RuleDocs, Sample, defined_rules, parse_docs
+from pullqueue.lint.rules.base import Rule, RuleDocs, Sample, defined_rules, parse_docs
 from pullqueue.text import closest, shorten
 
 __all__ = ["Rule", "RuleDocs", "Sample", "all_rules", "no_such_rule", "parse_docs", "rules_named"]

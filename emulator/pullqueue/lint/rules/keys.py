@@ -22,9 +22,9 @@ from pullqueue.config.dialects import (
 from pullqueue.config.document import Mapping, Pair, Path, Scalar, Sequence, describe
 from pullqueue.config.edits import delete_pair, rename_key
 from pullqueue.config.findings import Edit, Fix, Report, Severity
-from pullqueue.config.rules.base import UNSAFE, Rule, edit_fix
 from pullqueue.config.shape import UnknownKey, Violation
 from pullqueue.config.view import Section, View
+from pullqueue.lint.rules.base import UNSAFE, Rule, edit_fix
 from pullqueue.text import shorten
 
 _JAVA_TOP = ("application", "resume_paused_queues")

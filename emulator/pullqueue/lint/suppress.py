@@ -7,7 +7,7 @@ from collections.abc import Collection, Container
 
 from pullqueue.config.document import Place, Scalar, Source, scalar_at
 from pullqueue.config.findings import Edit, Fix, Report
-from pullqueue.config.rules import Rule, no_such_rule, rules_named
+from pullqueue.lint.rules import Rule, no_such_rule, rules_named
 from pullqueue.text import shorten
 
 _DIRECTIVE = (

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pullqueue.config.document import Path, Sequence
 from pullqueue.config.edits import delete_item, delete_pair, split_pair
 from pullqueue.config.findings import Edit, Fix, Report, Severity
-from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, edit_fix
 from pullqueue.config.view import Entry, QueueNode, Section, View
+from pullqueue.lint.rules.base import SAFE, UNSAFE, Rule, edit_fix
 from pullqueue.text import is_email, shorten
 
 _KEYS = ("user_email", "writer_email")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pullqueue.config.findings import Report, Severity
-from pullqueue.config.rules.base import (
+from pullqueue.config.values import parse_rate, suggested_rate
+from pullqueue.config.view import Entry, View
+from pullqueue.limits import CONCURRENT_REQUESTS
+from pullqueue.lint.rules.base import (
     LENIENT,
     SAFE,
     UNSAFE,
@@ -14,9 +17,6 @@ from pullqueue.config.rules.base import (
     write_fix,
     wrong_values,
 )
-from pullqueue.config.values import parse_rate, suggested_rate
-from pullqueue.config.view import Entry, View
-from pullqueue.limits import CONCURRENT_REQUESTS
 from pullqueue.text import shorten
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from pullqueue.config.document import Scalar
 from pullqueue.config.findings import Report, Severity
-from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, effective_hint, wrong_values
 from pullqueue.config.values import suggested_mode
 from pullqueue.config.view import Entry, QueueNode, View
+from pullqueue.lint.rules.base import LENIENT, UNSAFE, Rule, effective_hint, wrong_values
 from pullqueue.text import shorten
 
 _MAX_NAME = 100

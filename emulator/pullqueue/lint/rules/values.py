@@ -16,9 +16,9 @@ from pullqueue.config.dialects import (
 from pullqueue.config.document import Scalar
 from pullqueue.config.edits import delete_pair
 from pullqueue.config.findings import Report, Severity
-from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, edit_fix, write_fix, wrong_values
 from pullqueue.config.values import parse_storage_limit, suggested_storage_limit
 from pullqueue.config.view import Entry, QueueNode, View
+from pullqueue.lint.rules.base import SAFE, UNSAFE, Rule, edit_fix, write_fix, wrong_values
 from pullqueue.text import shorten
 
 _KINDS = {"int": "a number", "float": "a number", "bool": "a truth value", "timestamp": "a date"}

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Finding, Label, Report, Severity
 from pullqueue.config.reader import ParseResult, parse
-from pullqueue.config.rules import Rule, all_rules
 from pullqueue.config.settings import Settings
-from pullqueue.config.suppress import ignore_comments
 from pullqueue.config.view import View
+from pullqueue.lint.rules import Rule, all_rules
+from pullqueue.lint.suppress import ignore_comments
 from pullqueue.text import escaped
 
 _MAX_LINES = 5

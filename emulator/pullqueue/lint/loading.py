@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pullqueue.config.check import check
 from pullqueue.config.dialects import ACL_ENTRY, QUEUE, RETRY, TOP, keys_at, value_kinds
 from pullqueue.config.document import Path
 from pullqueue.config.findings import Severity
@@ -20,6 +19,7 @@ from pullqueue.config.shape import CONVERTERS
 from pullqueue.config.values import parse_age_limit, parse_rate, parse_storage_limit
 from pullqueue.config.view import Entry, QueueNode, Section, View
 from pullqueue.errors import InvalidQueueConfigError
+from pullqueue.lint.check import check
 
 
 def load_view(text: str | bytes, *, file: str, profile: str) -> View:

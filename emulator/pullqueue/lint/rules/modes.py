@@ -8,10 +8,10 @@ from pullqueue.config.dialects import QUEUE, push_keys, schema_at
 from pullqueue.config.document import Pair
 from pullqueue.config.edits import delete_pair, insert_after
 from pullqueue.config.findings import Edit, Fix, Report, Severity
-from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, edit_fix
-from pullqueue.config.rules.keys import is_explained
 from pullqueue.config.shape import advice_in
 from pullqueue.config.view import QueueNode, View
+from pullqueue.lint.rules.base import LENIENT, UNSAFE, Rule, edit_fix
+from pullqueue.lint.rules.keys import is_explained
 
 
 @Rule("QY301", levels=LENIENT, fixes=(UNSAFE,))

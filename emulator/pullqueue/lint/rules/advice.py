@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pullqueue.config.findings import Report, Severity
-from pullqueue.config.rules.base import LENIENT, Levels, Rule
-from pullqueue.config.rules.rates import rates
 from pullqueue.config.view import QueueNode, View
+from pullqueue.lint.rules.base import LENIENT, Levels, Rule
+from pullqueue.lint.rules.rates import rates
 from pullqueue.text import shorten
 
 _MAX_QUEUES_FREE = 10
