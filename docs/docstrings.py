@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from sphinx.application import Sphinx
 
-from pullqueue import errors
+import pullqueue
 
 _ENTRY = re.compile(r"^    (\w+): (.*)$")
 
@@ -29,8 +29,8 @@ def _converted(lines: list[str]) -> Iterator[str]:
 
 
 def _error(name: str) -> str:
-    known = hasattr(errors, name)
-    return f":py:exc:`~pullqueue.errors.{name}`" if known else f"``{name}``"
+    kind = getattr(pullqueue, name, None)
+    return f":py:exc:`~{kind.__module__}.{name}`" if kind else f"``{name}``"
 
 
 def _convert(_app: Sphinx, _what: str, _name: str, _object: object, *rest: object) -> None:

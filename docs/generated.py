@@ -18,6 +18,7 @@ from itertools import chain
 import click
 from sphinx.application import Sphinx
 
+import pullqueue as package
 from pullqueue import limits
 from pullqueue.cli import pullqueue
 from pullqueue.config.settings import PROFILES
@@ -92,7 +93,7 @@ def errors_table() -> str:
 def _tree(kind: type[PullQueueError], depth: int) -> Iterator[tuple[type[PullQueueError], int]]:
     yield kind, depth
     for child in kind.__subclasses__():
-        if child.__module__ == "pullqueue.errors":
+        if child.__name__ in package.__all__:
             yield from _tree(child, depth + 1)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pullqueue.clock import Clock, ManualClock, SystemClock
+from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.errors import (
     ClockError,
     ConfigFileError,
@@ -24,14 +25,12 @@ from pullqueue.errors import (
     InvalidEtaError,
     InvalidLeaseTimeError,
     InvalidMaxTasksError,
-    InvalidQueueConfigError,
     InvalidQueueModeError,
     InvalidQueueNameError,
     InvalidQueueSettingsError,
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
-    NameInUseError,
     OverQuotaError,
     PullQueueError,
     QueueDisabledError,
@@ -42,11 +41,9 @@ from pullqueue.errors import (
     ServerAddressError,
     StoreError,
     StoreFullError,
-    TaskAlreadyExistsError,
     TaskError,
     TaskLeaseExpiredError,
     TaskTooLargeError,
-    TombstonedTaskError,
     TooManyTasksError,
     TransientError,
     UnknownQueueError,
@@ -57,11 +54,14 @@ from pullqueue.tasks import (
     AttemptRecord,
     DeleteResult,
     HttpRequest,
+    NameInUseError,
     NewTask,
     RequestToken,
     RetryParameters,
     Task,
+    TaskAlreadyExistsError,
     TaskState,
+    TombstonedTaskError,
 )
 
 if TYPE_CHECKING:

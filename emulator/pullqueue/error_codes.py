@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pullqueue import errors
+from pullqueue.config.findings import InvalidQueueConfigError
+from pullqueue.tasks import TaskAlreadyExistsError, TombstonedTaskError
 
 EXIT_REFUSED = 1
 """There are findings, or the operation was refused."""
@@ -78,7 +80,7 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
         errors.PullQueueError: ErrorCodes("INTERNAL", 3),
         errors.ClockError: ErrorCodes("FAILED_PRECONDITION", 13),
         errors.ConfigFileError: ErrorCodes("UNAVAILABLE", 3, (500, "internalError")),
-        errors.InvalidQueueConfigError: ErrorCodes("FAILED_PRECONDITION", 13),
+        InvalidQueueConfigError: ErrorCodes("FAILED_PRECONDITION", 13),
         errors.InvalidCronError: ErrorCodes("FAILED_PRECONDITION", 13),
         errors.UnknownQueueError: ErrorCodes("NOT_FOUND", 1),
         errors.InvalidQueueModeError: ErrorCodes("FAILED_PRECONDITION", 21),
@@ -98,8 +100,8 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
         errors.InvalidMaxTasksError: ErrorCodes("INVALID_ARGUMENT", 13),
         errors.UnknownTaskError: ErrorCodes("NOT_FOUND", 14),
         errors.TaskLeaseExpiredError: ErrorCodes("FAILED_PRECONDITION", 25),
-        errors.TaskAlreadyExistsError: ErrorCodes("ALREADY_EXISTS", 10, (400, "invalid")),
-        errors.TombstonedTaskError: ErrorCodes("NOT_FOUND", 11, (400, "invalid")),
+        TaskAlreadyExistsError: ErrorCodes("ALREADY_EXISTS", 10, (400, "invalid")),
+        TombstonedTaskError: ErrorCodes("NOT_FOUND", 11, (400, "invalid")),
         errors.OverQuotaError: ErrorCodes("RESOURCE_EXHAUSTED", 3, (403, "quotaExceeded")),
         errors.StoreFullError: ErrorCodes("RESOURCE_EXHAUSTED", 3, (403, "quotaExceeded")),
         errors.TransientError: ErrorCodes("UNAVAILABLE", 2),

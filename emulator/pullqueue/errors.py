@@ -1,13 +1,6 @@
-"""Every error that this package raises on purpose."""
+"""The errors that this package raises on purpose, but for those that carry tasks or findings."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pullqueue.config.findings import Finding
-    from pullqueue.tasks import Task
 
 
 class PullQueueError(Exception):
@@ -20,15 +13,6 @@ class PullQueueError(Exception):
 
 class ClockError(PullQueueError, ValueError):
     """a clock cannot be moved, or a time or duration is not valid"""
-
-
-class InvalidQueueConfigError(PullQueueError):
-    """a queue.yaml is not valid"""
-
-    def __init__(self, problems: Sequence[Finding]) -> None:
-        """Keep every problem found; the message lists them all."""
-        self.problems = list(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class InvalidCronError(PullQueueError):
@@ -142,32 +126,6 @@ class UnknownTaskError(TaskError):
 
 class TaskLeaseExpiredError(TaskError):
     """the task is not leased, or another lease or attempt of it is current"""
-
-
-class NameInUseError(TaskError):
-    """a task of this name exists or existed; `.added` and `.refused` split the batch"""
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        queue_name: str,
-        task_name: str,
-        added: Sequence[Task] = (),
-        refused: Mapping[str, type[NameInUseError]] | None = None,
-    ) -> None:
-        """Keep what of a batch was added, and which names were refused and why."""
-        self.added = list(added)
-        self.refused = dict(refused or {})
-        super().__init__(message, queue_name=queue_name, task_name=task_name)
-
-
-class TaskAlreadyExistsError(NameInUseError):
-    """the queue already has a task of this name"""
-
-
-class TombstonedTaskError(NameInUseError):
-    """a task of this name was deleted or exhausted recently"""
 
 
 class TransientError(PullQueueError):

@@ -6,6 +6,7 @@ and what its attempts so far have left behind.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -16,6 +17,7 @@ from pullqueue.errors import (
     ClockError,
     InvalidEtaError,
     InvalidTaskError,
+    TaskError,
     is_expected_error,
 )
 from pullqueue.text import counted
@@ -322,3 +324,29 @@ def not_deleted(result: DeleteResult) -> str:
     if result is DeleteResult.TOMBSTONED:
         return "was done, deleted or exhausted before"
     return "does not exist"
+
+
+class NameInUseError(TaskError):
+    """a task of this name exists or existed; `.added` and `.refused` split the batch"""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        queue_name: str,
+        task_name: str,
+        added: Sequence[Task] = (),
+        refused: Mapping[str, type[NameInUseError]] | None = None,
+    ) -> None:
+        """Keep what of a batch was added, and which names were refused and why."""
+        self.added = list(added)
+        self.refused = dict(refused or {})
+        super().__init__(message, queue_name=queue_name, task_name=task_name)
+
+
+class TaskAlreadyExistsError(NameInUseError):
+    """the queue already has a task of this name"""
+
+
+class TombstonedTaskError(NameInUseError):
+    """a task of this name was deleted or exhausted recently"""

@@ -12,9 +12,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import pytest
 
 from pullqueue.clock import Clock
+from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
-from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, StoreError
+from pullqueue.errors import ConfigFileError, StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.stores import open_store
 from pullqueue.testing.emulating import emulated, queue_config, read_config

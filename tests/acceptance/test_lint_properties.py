@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from lint_agreement import errors_of, refused_for, schema_agrees
 
 from pullqueue.config import loads
-from pullqueue.config.findings import Severity
+from pullqueue.config.findings import InvalidQueueConfigError, Severity
 from pullqueue.config.settings import PROFILES, Settings
-from pullqueue.errors import InvalidQueueConfigError
 from pullqueue.lint.check import CheckResult, check
 from pullqueue.lint.fixes import fix_text
 from pullqueue.lint.report import LintOptions, RunReport, lint_data

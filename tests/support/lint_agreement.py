@@ -11,10 +11,9 @@ import yaml
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from pullqueue.config import loads
-from pullqueue.config.findings import Severity
+from pullqueue.config.findings import InvalidQueueConfigError, Severity
 from pullqueue.config.schema import published, queue_schema
 from pullqueue.config.shape import validator
-from pullqueue.errors import InvalidQueueConfigError
 from pullqueue.lint.report import LintOptions, lint_data
 
 _BEYOND_A_SCHEMA = {

@@ -7,12 +7,14 @@ import inspect
 import pytest
 
 import pullqueue
-from pullqueue import errors
+from pullqueue import errors, tasks
+from pullqueue.config import findings
 from pullqueue.error_codes import ERROR_CODES, find_codes
 
 ERRORS = [
     kind
-    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    for module in (errors, findings, tasks)
+    for _, kind in inspect.getmembers(module, inspect.isclass)
     if issubclass(kind, errors.PullQueueError)
 ]
 
@@ -33,7 +35,7 @@ def test_the_docstring_is_the_default_message() -> None:
 def test_the_facts_of_an_error_are_attributes() -> None:
     """Nobody has to parse its message."""
     error = errors.OverQuotaError("full", limit_bytes=5, needed_bytes=6)
-    taken = errors.TaskAlreadyExistsError(queue_name="q", task_name="t")
+    taken = tasks.TaskAlreadyExistsError(queue_name="q", task_name="t")
 
     assert (error.limit_bytes, error.needed_bytes) == (5, 6)
     assert (taken.queue_name, taken.task_name, taken.added, taken.refused) == ("q", "t", [], {})
@@ -42,7 +44,7 @@ def test_the_facts_of_an_error_are_attributes() -> None:
 @pytest.mark.parametrize("kind", ERRORS)
 def test_every_error_has_codes(kind: type[errors.PullQueueError]) -> None:
     """Each error, or one above it other than the root, has its codes at each interface."""
-    abstract = {errors.PullQueueError, errors.QueueError, errors.TaskError, errors.NameInUseError}
+    abstract = {errors.PullQueueError, errors.QueueError, errors.TaskError, tasks.NameInUseError}
 
     found = next(above for above in kind.__mro__ if above in ERROR_CODES)
 

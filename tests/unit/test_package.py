@@ -23,7 +23,6 @@ SOURCE = ROOT / "emulator" / "pullqueue"
 ORDER = (
     "errors",
     "extras",
-    "error_codes",
     "address",
     "text",
     "pickled",
@@ -32,6 +31,7 @@ ORDER = (
     "tasks",
     "structs",
     "config",
+    "error_codes",
     "lint",
     "engine",
     "stores",

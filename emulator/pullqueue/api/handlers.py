@@ -13,8 +13,8 @@ from pullqueue.api.resources import Project
 from pullqueue.engine import task_errors, verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import InvalidEtaError, TombstonedTaskError
-from pullqueue.tasks import DeleteResult, not_deleted
+from pullqueue.errors import InvalidEtaError
+from pullqueue.tasks import DeleteResult, TombstonedTaskError, not_deleted
 from pullqueue.text import quoted
 
 EMPTY_HEADER = "X-Pullqueue-Empty"

@@ -18,8 +18,9 @@ from typing import Final
 import click
 
 from pullqueue.cli._words import Choice, Group, unknown_option
+from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.error_codes import EXIT_FAILURE, find_codes
-from pullqueue.errors import InvalidCronError, InvalidQueueConfigError, PullQueueError
+from pullqueue.errors import InvalidCronError, PullQueueError
 from pullqueue.text import describe_os_error, escaped
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {

@@ -12,9 +12,10 @@ import click
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
 from pullqueue.config import loads
+from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.project import work_tree
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED
-from pullqueue.errors import ConfigFileError, InvalidQueueConfigError
+from pullqueue.errors import ConfigFileError
 from pullqueue.text import describe_os_error, escaped
 
 if TYPE_CHECKING:

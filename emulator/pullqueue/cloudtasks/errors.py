@@ -14,12 +14,8 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError, localized
 from pullqueue.cloudtasks import texts
 from pullqueue.error_codes import find_codes
-from pullqueue.errors import (
-    PullQueueError,
-    TombstonedTaskError,
-    UnknownQueueError,
-    UnknownTaskError,
-)
+from pullqueue.errors import PullQueueError, UnknownQueueError, UnknownTaskError
+from pullqueue.tasks import TombstonedTaskError
 
 _TYPE: Final = "type.googleapis.com/google.rpc."
 _TEXTS: Final[Mapping[type[PullQueueError], str]] = MappingProxyType(

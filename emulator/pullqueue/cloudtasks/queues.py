@@ -24,11 +24,12 @@ from pullqueue.cloudtasks.messages import (
 )
 from pullqueue.cloudtasks.methods import QUEUE
 from pullqueue.cloudtasks.queue_messages import build_queue_message, read_queue_settings
+from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.model import AclEntry, QueueMode, QueueSettings
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
-from pullqueue.errors import InvalidQueueConfigError, QueueNameInUseError, UnknownQueueError
+from pullqueue.errors import QueueNameInUseError, UnknownQueueError
 
 DEFAULT_LOCATION: Final = "us-central1"
 """The one location that is listed where callers may use any."""

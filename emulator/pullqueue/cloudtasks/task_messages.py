@@ -34,7 +34,6 @@ from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
 from pullqueue.engine import verbs
 from pullqueue.engine.queue import Queue
 from pullqueue.error_codes import RPC_CODES
-from pullqueue.errors import TombstonedTaskError
 from pullqueue.push.request import base_headers
 from pullqueue.tasks import (
     AttemptRecord,
@@ -42,6 +41,7 @@ from pullqueue.tasks import (
     NewTask,
     RequestToken,
     Task,
+    TombstonedTaskError,
     why_in_use,
 )
 

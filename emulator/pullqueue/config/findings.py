@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from pullqueue.config.document import Path, Place, path_text
+from pullqueue.errors import PullQueueError
 from pullqueue.text import escaped
 
 
@@ -115,3 +117,12 @@ class Finding(NamedTuple):
     def __str__(self) -> str:
         place = f"{escaped(self.file)}:{self.line}:{self.column}"
         return f"{place}: {self.code} {self.rule}: {self.message}"
+
+
+class InvalidQueueConfigError(PullQueueError):
+    """a queue.yaml is not valid"""
+
+    def __init__(self, problems: Sequence[Finding]) -> None:
+        """Keep every problem found; the message lists them all."""
+        self.problems = list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))

@@ -18,10 +18,7 @@ from pullqueue.engine.store import (
     TaskFilter,
 )
 from pullqueue.engine.validation import AnyTask, is_task, name_of
-from pullqueue.errors import (
-    InvalidTaskError,
-    is_expected_error,
-)
+from pullqueue.errors import InvalidTaskError, is_expected_error
 from pullqueue.tasks import (
     DeleteResult,
     HttpRequest,

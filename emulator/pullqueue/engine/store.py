@@ -13,11 +13,11 @@ from pullqueue.clock import Clock, from_usec
 from pullqueue.engine.events import AttemptEvent, ClientLeases, Event, EventKind, Flow
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
-from pullqueue.errors import NameInUseError
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
     AttemptRecord,
     DeleteResult,
+    NameInUseError,
     NewTask,
     Task,
     TaskState,

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from pullqueue.clock import from_usec
 from pullqueue.errors import (
-    NameInUseError,
     OverQuotaError,
     TaskLeaseExpiredError,
-    TombstonedTaskError,
     UnknownQueueError,
     UnknownTaskError,
 )
-from pullqueue.tasks import Task, count_tasks, why_in_use
+from pullqueue.tasks import NameInUseError, Task, TombstonedTaskError, count_tasks, why_in_use
 from pullqueue.text import quoted
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pullqueue.config.dialects import ACL_ENTRY, QUEUE, RETRY, TOP, keys_at, value_kinds
 from pullqueue.config.document import Path
-from pullqueue.config.findings import Severity
+from pullqueue.config.findings import InvalidQueueConfigError, Severity
 from pullqueue.config.model import (
     AclEntry,
     QueueConfig,
@@ -18,7 +18,6 @@ from pullqueue.config.settings import PROFILES, Settings
 from pullqueue.config.shape import CONVERTERS
 from pullqueue.config.values import parse_age_limit, parse_rate, parse_storage_limit
 from pullqueue.config.view import Entry, QueueNode, Section, View
-from pullqueue.errors import InvalidQueueConfigError
 from pullqueue.lint.check import check
 
 

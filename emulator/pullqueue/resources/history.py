@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.engine.events import Event as EngineEvent
 from pullqueue.engine.events import EventKind, Interface
-from pullqueue.errors import TombstonedTaskError, UnknownTaskError
+from pullqueue.errors import UnknownTaskError
 from pullqueue.observe.request_log import Request
 from pullqueue.observe.since import SINCE_FORMS, from_time_on
 from pullqueue.resources.models import TaskResource
@@ -21,6 +21,7 @@ from pullqueue.resources.queues import get_task
 from pullqueue.resources.task_lists import Limit
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Bytes, Count, Maybe, Model, Time, iso
+from pullqueue.tasks import TombstonedTaskError
 from pullqueue.text import quoted
 
 _RPC = re.compile("([A-Z][A-Za-z]*?)(Task|Queue)s?")

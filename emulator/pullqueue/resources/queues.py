@@ -16,14 +16,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue, lost_payload
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.engine.validation import parse_time
-from pullqueue.errors import (
-    ClockError,
-    InvalidEtaError,
-    TaskAlreadyExistsError,
-    TaskLeaseExpiredError,
-    TombstonedTaskError,
-    UnknownTaskError,
-)
+from pullqueue.errors import ClockError, InvalidEtaError, TaskLeaseExpiredError, UnknownTaskError
 from pullqueue.resources import models
 from pullqueue.resources.models import (
     EXHAUSTED,
@@ -37,7 +30,15 @@ from pullqueue.resources.queue_resource import QueueResource, build_resource
 from pullqueue.resources.task_lists import TaskFilter, matching_tasks
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, given
-from pullqueue.tasks import DeleteResult, NewTask, Task, count_tasks, not_deleted
+from pullqueue.tasks import (
+    DeleteResult,
+    NewTask,
+    Task,
+    TaskAlreadyExistsError,
+    TombstonedTaskError,
+    count_tasks,
+    not_deleted,
+)
 from pullqueue.text import closest, quoted
 
 _QUEUE = "/queues/{queue}"

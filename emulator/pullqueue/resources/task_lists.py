@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pullqueue.clock import from_usec
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue, walk
-from pullqueue.errors import TombstonedTaskError, UnknownTaskError
+from pullqueue.errors import UnknownTaskError
 from pullqueue.observe.since import SINCE_FORMS, parse_since
 from pullqueue.resources.models import (
     EXHAUSTED,
@@ -30,7 +30,7 @@ from pullqueue.resources.models import (
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Time, given
-from pullqueue.tasks import Task, TaskState
+from pullqueue.tasks import Task, TaskState, TombstonedTaskError
 
 _QUEUE = "/queues/{queue}"
 _PAGE = 1_000

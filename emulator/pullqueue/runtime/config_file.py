@@ -12,10 +12,11 @@ from msgspec import Meta
 
 from pullqueue import config as queue_yaml
 from pullqueue.config.files import read_project_file, read_stamp
+from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue_base import QueueState
-from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, PullQueueError
+from pullqueue.errors import ConfigFileError, PullQueueError
 from pullqueue.structs import Model
 
 _OF_THE_FILE = (ConfigFileError, InvalidQueueConfigError)

@@ -21,15 +21,19 @@ from pullqueue.errors import (
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
-    NameInUseError,
-    TaskAlreadyExistsError,
-    TombstonedTaskError,
     UnknownTaskError,
 )
 from pullqueue.sdk.imports import messages
 from pullqueue.sdk.protocol import decode_name
 from pullqueue.sdk.task_messages import read_request
-from pullqueue.tasks import DeleteResult, NewTask, Task
+from pullqueue.tasks import (
+    DeleteResult,
+    NameInUseError,
+    NewTask,
+    Task,
+    TaskAlreadyExistsError,
+    TombstonedTaskError,
+)
 from pullqueue.text import shorten
 
 _log = logging.getLogger("pullqueue.sdk")

@@ -23,13 +23,7 @@ from pullqueue.engine.store import (
     QueueContents,
     QueueRecord,
 )
-from pullqueue.errors import (
-    NameInUseError,
-    PullQueueError,
-    TaskAlreadyExistsError,
-    TombstonedTaskError,
-    TransientError,
-)
+from pullqueue.errors import PullQueueError, TransientError
 from pullqueue.limits import KIB
 from pullqueue.stores.rows import (
     Row,
@@ -45,8 +39,11 @@ from pullqueue.stores.sql_reading import HOUR_SECONDS, S, SqlReader
 from pullqueue.tasks import (
     AttemptRecord,
     DeleteResult,
+    NameInUseError,
     NewTask,
     Task,
+    TaskAlreadyExistsError,
+    TombstonedTaskError,
 )
 
 _TRIM_AFTER = 5_000

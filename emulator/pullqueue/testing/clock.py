@@ -19,8 +19,8 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
-from pullqueue.errors import TombstonedTaskError, UnknownTaskError
-from pullqueue.tasks import Task, TaskState
+from pullqueue.errors import UnknownTaskError
+from pullqueue.tasks import Task, TaskState, TombstonedTaskError
 from pullqueue.testing.arguments import pull_queue, queue_of
 from pullqueue.testing.patching import Patches
 

@@ -16,13 +16,14 @@ from pullqueue import config as queue_yaml
 from pullqueue.clock import Clock, ManualClock, MovableClock
 from pullqueue.config.document import path_text
 from pullqueue.config.files import read_bytes
+from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.name_source import random_names
 from pullqueue.engine.store import StoreFactory
 from pullqueue.engine.validation import parse_time
-from pullqueue.errors import ClockError, ConfigFileError, InvalidQueueConfigError
+from pullqueue.errors import ClockError, ConfigFileError
 from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits
 from pullqueue.testing.clock import FixtureClock

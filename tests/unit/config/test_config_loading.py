@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pullqueue.config import load, loads
+from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.model import (
     AclEntry,
     QueueConfig,
@@ -15,7 +16,7 @@ from pullqueue.config.model import (
     Rate,
     RetryParameters,
 )
-from pullqueue.errors import ConfigFileError, InvalidQueueConfigError
+from pullqueue.errors import ConfigFileError
 
 EVERYTHING = """\
 total_storage_limit: 1.5G

@@ -20,15 +20,10 @@ from flask import Flask
 
 from pullqueue import Emulator, Queue
 from pullqueue.engine.interceptors import QueueCall
-from pullqueue.errors import (
-    DeadlineExceededError,
-    InvalidQueueModeError,
-    NameInUseError,
-    TransientError,
-)
+from pullqueue.errors import DeadlineExceededError, InvalidQueueModeError, TransientError
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
-from pullqueue.tasks import HttpRequest
+from pullqueue.tasks import HttpRequest, NameInUseError
 from pullqueue.testing import (
     Crash,
     CrashTestError,

@@ -10,9 +10,8 @@ from datetime import timedelta
 import pytest
 
 from pullqueue import Emulator, ManualClock, Queue
-from pullqueue.errors import NameInUseError
 from pullqueue.push.request import PushRequest
-from pullqueue.tasks import HttpRequest
+from pullqueue.tasks import HttpRequest, NameInUseError
 from pullqueue.testing import CrashTestError, assert_empty, crash_test, drain
 
 

@@ -23,10 +23,10 @@ from places import place, without_places
 from programs import completed
 
 from pullqueue import Emulator, ManualClock, NewTask, Queue
-from pullqueue.errors import NameInUseError, PullQueueError
+from pullqueue.errors import PullQueueError
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
-from pullqueue.tasks import HttpRequest
+from pullqueue.tasks import HttpRequest, NameInUseError
 from pullqueue.testing import (
     CrashTestError,
     Faults,

@@ -18,9 +18,15 @@ from pullqueue.engine.memory.rates import LeaseCounter, RateLimiter
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import QueueContents, QueueStatistics
-from pullqueue.errors import NameInUseError, TaskAlreadyExistsError, TombstonedTaskError
 from pullqueue.limits import Limits
-from pullqueue.tasks import NewTask, Task, TaskState
+from pullqueue.tasks import (
+    NameInUseError,
+    NewTask,
+    Task,
+    TaskAlreadyExistsError,
+    TaskState,
+    TombstonedTaskError,
+)
 
 _COUNTED = (TaskState.SCHEDULED, TaskState.RUNNING, TaskState.RETRYING)
 
