@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import cast
 
-from pullqueue import errors
 from pullqueue.clock import USEC_PER_SECOND, MovableClock
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.store import Lease
+from pullqueue.error_codes import ERROR_CODES
 from pullqueue.errors import (
     DeadlineExceededError,
     OverQuotaError,
@@ -41,7 +41,7 @@ def make_error(source: object, queue_name: str = "") -> Exception:
     if isinstance(source, type) and issubclass(source, PullQueueError):
         return _instance(source, f"{source.__doc__} (injected by a fault)", queue_name)
     kind = source if isinstance(source, type) else type(source)
-    same_name = getattr(errors, kind.__name__, None)
+    same_name = next((known for known in ERROR_CODES if known.__name__ == kind.__name__), None)
     if not (issubclass(kind, Exception) and kind.__module__.startswith(_SDK)):
         example = "TransientError" if same_name is None else kind.__name__
         raise TypeError(

@@ -24,6 +24,7 @@ from pullqueue import (
     PullQueueError,
     Queue,
     TaskLeaseExpiredError,
+    TombstonedTaskError,
     TransientError,
     UnknownQueueError,
     UnknownTaskError,
@@ -223,6 +224,7 @@ def test_errors_that_need_facts(
         (InternalError("the disk is full"), InternalError, "^the disk is full$"),
         (taskqueue.TaskLeaseExpiredError, TaskLeaseExpiredError, "injected by a fault"),
         (taskqueue.TaskLeaseExpiredError("no luck"), TaskLeaseExpiredError, "^no luck$"),
+        (taskqueue.TombstonedTaskError, TombstonedTaskError, "injected by a fault"),
         (NOT_OF_PULLQUEUE(9, "denied"), NOT_OF_PULLQUEUE, "denied"),
     ],
 )
