@@ -21,6 +21,12 @@ _TITLE = "TaskQueue API"
 _DESCRIPTION = "Leases, adds and deletes the tasks of App Engine's pull queues."
 _ROOT = "$ROOT/"
 """In the documents: the address of the server."""
+_NEWER: Final = (
+    ("schemas", "Task", "properties", "retry_count tag"),
+    ("resources", "tasks", "methods", "insert patch update"),
+    ("resources", "tasks", "methods", "lease", "parameters", "groupByTag tag"),
+)
+"""What v1beta1 does not have: the path of an object, and the names in it."""
 
 
 class Api(NamedTuple):
@@ -81,13 +87,22 @@ def blueprint(served: Iterable[Api]) -> Blueprint:
 
 def document(version: str, root_url: str = _ROOT) -> Json:
     """Return the discovery document of a version, for a server at some address."""
-    parsed: Json = msgspec.json.decode(_text(version).replace(_ROOT, root_url))
+    text = _text().replace(_ROOT, root_url)
+    parsed: Json = msgspec.json.decode(text.replace(VERSIONS[-1], version))
+    if version == VERSIONS[0]:
+        parsed["revision"] = "20120501"
+        for part, *path, names in _NEWER:
+            level = parsed[part]
+            for each in path:
+                level = level[each]
+            for name in names.split():
+                del level[name]
     return parsed
 
 
 @cache
-def _text(version: str) -> str:
-    return files(__package__).joinpath(f"{NAME}_{version}.json").read_text("utf-8")
+def _text() -> str:
+    return files(__package__).joinpath(f"{NAME}_{VERSIONS[-1]}.json").read_text("utf-8")
 
 
 def _item(api: Api) -> Json:
