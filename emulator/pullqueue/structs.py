@@ -15,9 +15,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from pullqueue.clock import from_usec
 from pullqueue.pickled import describe_pickle
 
-_MAX_CALL_BYTES = 10_000
-"""Size of the largest payload that is shown as a deferred call: to look into it takes time."""
-
 _T = TypeVar("_T")
 Maybe: TypeAlias = _T | UnsetType
 """A field that may be absent; it cannot be null."""
@@ -54,7 +51,7 @@ class Bytes(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
             text = getincrementaldecoder("utf-8")().decode(shown, final=not truncated)
         except UnicodeDecodeError:
             text = None
-        call = describe_pickle(data) if len(data) <= _MAX_CALL_BYTES else None
+        call = describe_pickle(data)
         return cls(size=size, truncated=truncated, text=text, data=shown, call=call or UNSET)
 
 

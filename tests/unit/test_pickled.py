@@ -1,0 +1,185 @@
+"""pullqueue.pickled: pickled calls, and bytes that pretend to be some."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import sys
+from base64 import b64encode, urlsafe_b64encode
+from collections import OrderedDict
+from datetime import date
+
+import pytest
+
+from pullqueue.pickled import describe_pickle
+
+LONG = "PULLQUEUE_TEST_LONG" in os.environ
+
+
+class Order:
+    """Something that apps defer methods of."""
+
+    def send(self) -> None:
+        """Do nothing."""
+
+
+def dumped(*args: object, protocol: int = 5, **kwargs: object) -> bytes:
+    """Return a call as `deferred.serialize` makes it."""
+    return pickle.dumps((print, args, kwargs), protocol)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1, "int"),
+        (2**70, "int"),
+        ("text", "str"),
+        (1.5, "float"),
+        (None, "NoneType"),
+        (True, "bool"),
+        ([1, [2]], "list"),
+        ((1, (2, 3), 4, 5), "tuple"),
+        ({"a": {1: 2}}, "dict"),
+        ({1}, "set"),
+        (frozenset({1}), "frozenset"),
+        (date(2026, 1, 1), "datetime.date"),
+        (OrderedDict(a=1), "collections.OrderedDict"),
+        (Order(), f"{__name__}.Order"),
+        (print, "print"),
+    ],
+)
+def test_arguments_are_shown_by_their_types(value: object, shown: str, protocol: int) -> None:
+    payload = dumped(value, value, key=value, protocol=protocol)
+
+    assert describe_pickle(payload) == f"print({shown}, {shown}, key={shown})"
+
+
+def test_a_call_of_a_method_has_the_object_and_the_name() -> None:
+    """The SDK replaces methods, which Python 2 could not pickle, by a function of its own."""
+    payload = b"\x80\x02cgoogle.appengine.ext.deferred.deferred\ninvoke_member\n" + (
+        pickle.dumps((Order(), "send", 1), 2)[2:-1] + b"}\x87."
+    )
+
+    assert describe_pickle(payload) == f"{__name__}.Order.send(int)"
+
+
+def test_an_object_of_python_2_has_its_class() -> None:
+    rebuilt = b"ccopy_reg\n_reconstructor\ncapp\nOrder\nc__builtin__\nobject\nN\x87R"
+    payload = b"\x80\x02cm\nf\n" + rebuilt + b"\x85}\x87."
+
+    assert describe_pickle(payload) == "m.f(app.Order)"
+
+
+@pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
+@pytest.mark.parametrize("length", range(4))
+def test_a_call_in_base64_is_described(encode: object, length: int) -> None:
+    """Some apps encode what they defer, with or without padding."""
+    assert callable(encode)
+    encoded = encode(dumped("?>" * length))
+
+    assert describe_pickle(encoded) == describe_pickle(encoded.rstrip(b"=")) == "print(str)"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x80",
+        b"\x80\x05.",
+        b"\x80\x05N.",
+        b"plain text",
+        pickle.dumps(print, 0),
+        b64encode(b"\x80\x05N."),
+        b"gA",
+        pickle.dumps((print, [], {})),
+        pickle.dumps((print, (), [])),
+        pickle.dumps((print, ())),
+        pickle.dumps((print, (), {}, 1)),
+        dumped()[:-1],
+        b"\x80\x02h\x01.",  # a memo that nothing was put into
+        b"\x80\x02\x86.",  # a tuple of two of an empty stack
+        b"\x80\x02t.",  # a tuple up to a mark that is not there
+        b"\x80\x02j\xff\xff\xff\xff.",  # a place in a memo of 16 GB
+        b"\x80\x02(K\x01u.",  # a key without a value
+    ],
+)
+def test_other_bytes_are_no_call(payload: bytes) -> None:
+    assert describe_pickle(payload) is None
+
+
+@pytest.mark.parametrize(("opcodes", "described"), [(1_999, True), (2_000, True), (2_001, False)])
+def test_a_call_is_described_up_to_a_number_of_opcodes(
+    opcodes: int,
+    described: bool,  # noqa: FBT001 - a parameter of the cases
+) -> None:
+    """PROTO, GLOBAL, MARK, the numbers, TUPLE, EMPTY_DICT, TUPLE3 and STOP are opcodes."""
+    payload = b"\x80\x02cm\nf\n(" + b"K\x01" * (opcodes - 7) + b"t}\x87."
+
+    assert (describe_pickle(payload) is not None) is described
+
+
+@pytest.mark.parametrize(("count", "more"), [(19, ""), (20, ""), (21, ", ...")])
+def test_the_first_arguments_are_shown(count: int, more: str) -> None:
+    shown = ", ".join(["int"] * min(count, 20))
+
+    assert describe_pickle(dumped(*range(count))) == f"print({shown}{more})"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        # The hash of the key takes 2**60 steps, as would its text.
+        b"\x80\x02cm\nf\n)}" + b")" + b"2\x86" * 60 + b"K\x01s\x87.",
+        b"\x80\x02cm\nf\n)" + b"2\x86" * 60 + b"\x85}\x87.",
+        b"\x80\x02L" + b"9" * 1_000_000 + b"L\n.",
+        b"\x80\x02" + b"(" * 1_000_000,
+        b"\x80\x02" + b"]" * 1_000_000,
+        b"\x80\x02\x8b\xff\xff\xff\x7f.",  # a number of 2 GB
+        b"\x80\x04\x8d" + b"\xff" * 8 + b".",  # a text of 16 EB
+        b"gA" + b"A" * 1_000_000,
+    ],
+)
+def test_a_hostile_pickle_costs_little(payload: bytes) -> None:
+    """Opcodes are read once, and nothing is made of them."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        described = describe_pickle(payload)
+    finally:
+        sys.setprofile(None)
+
+    assert described in (None, "m.f(tuple)", "m.f()")
+    assert calls < 70_000
+
+
+def test_control_characters_and_long_names_are_cut() -> None:
+    payload = b"\x80\x02c\x1b[2J" + b"m" * 10_000 + b"\nf\n)}\x87."
+
+    described = describe_pickle(payload)
+
+    assert described is not None
+    assert described.startswith("\\x1b[2Jmm")
+    assert len(described) < 120
+
+
+def test_no_bytes_are_an_error() -> None:
+    """Random bytes, and calls with some bytes changed, are described or are no call."""
+    chance = random.Random(7)  # noqa: S311 - repeatable chance
+    seeds = [dumped(1, "a", [1, {2: (3,)}], Order(), protocol=each, k=2.5) for each in (2, 3, 4, 5)]
+    described = 0
+    for _ in range(100_000 if LONG else 5_000):
+        changed = bytearray(chance.choice(seeds))
+        for _ in range(chance.randrange(6)):
+            changed[chance.randrange(1, len(changed))] = chance.randrange(256)
+        if chance.random() < 0.3:
+            changed[1:] = chance.randbytes(chance.randrange(200))
+        described += describe_pickle(bytes(changed)) is not None
+
+    assert described
