@@ -34,6 +34,7 @@ def download(key: str) -> Response:
         raise ApiError("there is no blob of this key", status=404)
     response = Response(blob.stream, content_type=blob.content_type, direct_passthrough=True)
     response.content_length = blob.size
+    response.headers["Content-Disposition"] = "attachment"
     response.make_conditional(current_request(), accept_ranges=True, complete_length=blob.size)
     return response
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from browser import started
 from executing import EXEC
 from programs import completed, running
 from push_app import until
@@ -127,3 +128,31 @@ def test_blobs_outlive_the_app(tmp_path: Path) -> None:
     assert file.read_bytes() == PHOTO
     with photo_app(tmp_path, "--data", "data") as (url, _):
         assert requests.get(f"{url}/photos/{key}", timeout=60).content == PHOTO
+
+
+PAGE = b"""<title>blob</title><script>
+const ask = (verb, path, headers = {}, body) => {
+  const request = new XMLHttpRequest();
+  request.open(verb, path, false);
+  Object.entries(headers).forEach(header => request.setRequestHeader(...header));
+  request.send(body);
+  return request.responseText;
+};
+const token = ask('GET', '/console/').match(/pullqueue_token" content="(.*?)"/)[1];
+const headers = {'X-Pullqueue-Token': token, 'Content-Type': 'application/json'};
+document.title = ask('POST', '/_emulator/push_to', headers, '{"push_to": []}');
+</script>"""
+"""A page that, of the console's origin, would stop the delivery of push tasks."""
+
+
+def test_a_script_in_a_blob_cannot_use_the_server(app: tuple[str, str], tmp_path: Path) -> None:
+    """In a browser, an uploaded page neither reads the console nor calls a route."""
+    sent = {"photo": ("page.html", PAGE, "text/html")}
+    stored = requests.post(requests.get(app[0], timeout=60).text, files=sent, timeout=60)
+    key = stored.json()["photos"][0][0]
+
+    with started(tmp_path) as browser:
+        browser.get(f"http://{app[1]}/_ah/blobs/{key}")
+
+    push_to = requests.get(f"http://{app[1]}/_emulator/server", timeout=60).json()["push_to"]
+    assert push_to == [app[0]]

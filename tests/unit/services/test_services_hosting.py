@@ -257,6 +257,8 @@ def test_blobs_are_in_the_folder_of_data(serve: Serve, tmp_path: Path) -> None:
     assert fetched(client, key) == b"pict"
     part = requests.get(f"{server.url}/_ah/blobs/{key}", headers={"Range": "bytes=-3"}, timeout=60)
     assert (part.status_code, part.content) == (206, b"ure")
+    assert part.headers["Content-Disposition"] == "attachment"
+    assert part.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
     delete_blob(client, key)
 
     assert not file.exists()
