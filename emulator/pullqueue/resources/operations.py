@@ -119,7 +119,7 @@ def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:
     try:
         return msgspec.convert(query, model, strict=False)
     except msgspec.ValidationError as error:
-        raise _not_valid(error, "the query", model, query) from None
+        raise _not_valid(error, "the query", model) from None
 
 
 def parse_body(body: bytes | Json, model: type[_M]) -> _M:
@@ -133,38 +133,21 @@ def parse_body(body: bytes | Json, model: type[_M]) -> _M:
             return msgspec.json.decode(body.strip() or b"{}", type=model)
         return msgspec.convert(body, model, strict=False)  # forms have numbers as text
     except msgspec.ValidationError as error:
-        value = msgspec.json.decode(body) if isinstance(body, bytes) else body
-        raise _not_valid(error, "the body", model, value) from None
+        raise _not_valid(error, "the body", model) from None
     except (ValueError, RecursionError) as error:
         raise ApiError(not_json(error), reason="parseError") from None
 
 
-def _not_valid(
-    error: msgspec.ValidationError, whole: str, model: type[Model], value: object
-) -> ApiError:
+def _not_valid(error: msgspec.ValidationError, whole: str, model: type[Model]) -> ApiError:
     """Return the error for what msgspec refuses, in its words, with the place."""
-    what, _, place = str(error).partition(" - at `$")
-    location = _with_key(place.strip(".`"), model, value)
+    what, _, place = str(error).partition(" - at ")
+    location = place.strip("`$.")
     choices = _choices(model, location)
     advice = (
         f"use one of {', '.join(choices)}" if choices else "/_emulator/openapi.json has the schema"
     )
     message = f"{location or whole} is not valid: {what} ({advice})"
     return ApiError(message, reason="invalidParameter", location=location or None)
-
-
-def _with_key(location: str, model: type[Model], value: object) -> str:
-    """Return where something is not valid, with the key that msgspec does not name."""
-    name, is_within, rest = location.partition("[...]")
-    kinds = {field.encode_name: field.type for field in msgspec.structs.fields(model)}
-    if not is_within or name not in kinds or not isinstance(value, Mapping):
-        return location
-    for key, part in value[name].items():
-        try:
-            msgspec.convert({key: part}, kinds[name])
-        except msgspec.ValidationError:
-            return f"{name}[{quoted(key)}]{rest}"
-    return location
 
 
 def _choices(model: type[Model], field_name: str) -> list[str]:

@@ -93,12 +93,12 @@ def test_a_snapshot_restores_all_after_a_reset(control: ControlClient, clock: Ma
         (
             "",
             {"queues": {"other": {}}},
-            'queues["other"] is not valid: Object missing',
+            "queues[...] is not valid: Object missing",
         ),
         (
             "",
             {"queues": {"other": {"what": 1}}},
-            'queues["other"] is not valid: Object contains unknown field `what`',
+            "queues[...] is not valid: Object contains unknown field `what`",
         ),
         ("", {"queues": None}, "queues is not valid: Expected `object`, got `null`"),
         ("", {"queues": {"other": ONE_TASK}}, 'queue "other" is not in'),
@@ -228,7 +228,7 @@ def test_snapshots_with_a_bad_part(
 
     assert reply.status == 400
     name = "push" if part == "push task" else "pull"
-    assert f'queues["{name}"].' in reply.message
+    assert reply.message.startswith((f'queues["{name}"].', "queues[...]."))
     assert control.get("/queues/pull").body["queue"]["tasks"] == 2
     assert control.get("/queues/pull").body["queue"]["state"] == "running"
 
