@@ -67,7 +67,7 @@ class Clock(ABC):
 
 
 class MovableClock(Clock):
-    """A clock that is moved forward, such as a `ManualClock`."""
+    """A clock that is moved, such as a `ManualClock`; while an emulator runs, only forward."""
 
     _lock = threading.RLock()  # one for all: several of them may share one time
 
@@ -103,6 +103,14 @@ class MovableClock(Clock):
                 )
             return self._checked_move(target_usec)
 
+    def return_to_usec(self, target_usec: int) -> None:
+        """Move to a time that may be past, for a test that runs time and again from the same time.
+
+        Whatever the emulator has stored since then has to be deleted.
+        """
+        with self._lock:
+            self._checked_move(target_usec)
+
     def _checked_move(self, target_usec: int) -> datetime:
         if target_usec > LAST_USEC:
             raise ClockError("cannot move past the year 9999")
@@ -111,7 +119,7 @@ class MovableClock(Clock):
 
     @abstractmethod
     def _move(self, target_usec: int) -> None:
-        """Set the time, which is not before the current one."""
+        """Set the time."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.now().isoformat()})"

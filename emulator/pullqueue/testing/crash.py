@@ -158,8 +158,8 @@ def crash_test(
     without a crash it is raised.
 
     With `services`, calls to other bundled services, such as the datastore, count as well if App
-    Engine's SDK uses the emulator. A transaction that was open is rolled back. Memcache is empty
-    when `setup` is called.
+    Engine's SDK uses the emulator. A transaction that was open is rolled back. Each run begins at
+    the time at which the test has called, and memcache is empty when `setup` is called.
 
     Return the number of crashes. Calls of whoever was killed have no effect, so what it does
     while it ends (`finally`), or in threads, also after the test, does not change queues and

@@ -32,6 +32,7 @@ from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt, interruptible
 from pullqueue.testing.patching import Patches
+from pullqueue.testing.record import records_of
 
 if TYPE_CHECKING:
     from pullqueue.sdk.rpcs import ServiceCall
@@ -159,6 +160,8 @@ class Trial:
     check: Callable[[], object]
     running: Run | None = None
     """Gets the points now; None: calls are carried out, but for those of the dead."""
+    _start_usec: int = 0
+    """The time at which each run begins."""
 
     @contextmanager
     def observing(self, *, services: bool) -> Iterator[None]:
@@ -170,6 +173,7 @@ class Trial:
         """
         emulator = self.emulator
         clock, names, earlier = movable_clock(emulator), emulator.names, {*_threads}
+        self._start_usec = clock.now_usec()
         try:
             with sleeping(clock, clock.advance), interruptible, ExitStack() as stack:
                 stack.enter_context(_following_actors)
@@ -190,8 +194,11 @@ class Trial:
             emulator.names = names
 
     def begin(self) -> None:
-        """Make the state with which each run begins."""
+        """Make the state with which each run begins, at the time at which `observing` began."""
+        movable_clock(self.emulator).return_to_usec(self._start_usec)
         self.emulator.reset()
+        for record in records_of(self.emulator):
+            record.clear()
         self.emulator.names = random_names(0)
         if rpcs := loaded_rpcs():
             rpcs.flush_memcache()

@@ -116,7 +116,8 @@ def race_test(
     forever is stopped when it leases in vain and nobody else can go on. An actor that reaches no
     call for two seconds, as it waits for a lock, is blocked until it does; then another goes on.
 
-    Memcache is empty when `setup` is called. Return the number of schedules.
+    Each schedule begins at the time at which the test has called, and `check` is called at the time
+    at which it has ended. Memcache is empty when `setup` is called. Return the number of schedules.
 
     Raises:
         AssertionError: `setup` leaves no push task, and there is no other actor; or nothing was

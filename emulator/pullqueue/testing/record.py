@@ -23,6 +23,13 @@ class CallRecord:
         self._early_leases: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
+    def clear(self) -> None:
+        """Delete what was recorded, as the emulator was reset."""
+        with self._lock:
+            self._added.clear()
+            self._lessees.clear()
+            self._early_leases.clear()
+
     def __call__(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         """Carry a call out, and record its result."""
         result = call_next()

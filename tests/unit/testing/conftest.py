@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 import pytest
+from ledgers import Ledger
 
 from pullqueue import Emulator, ManualClock, Queue
 
@@ -47,6 +48,12 @@ def limited(emulator: Emulator) -> Queue:
 def pushed(emulator: Emulator) -> Queue:
     """The push queue."""
     return emulator.queue("pushed")
+
+
+@pytest.fixture
+def ledger(queue: Queue) -> Ledger:
+    """A worker that books the tasks of the pull queue without a limit."""
+    return Ledger(queue)
 
 
 MakeModule = Callable[..., ModuleType]

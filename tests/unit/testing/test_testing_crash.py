@@ -83,7 +83,7 @@ def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
         "  AssertionError: check returned False",
         "  the same error after:",
         f"    answer lost of call 2, {delete}",
-        "  the time is 2026-01-01T00:03:00+00:00",
+        "  the time is 2026-01-01T00:00:00+00:00",
     ]
     assert str(caught.value).count("calls until then") == 2
     assert re.search(r'"one" leased until .*\n +.*"one" deleted', str(caught.value))

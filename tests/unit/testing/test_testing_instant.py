@@ -1,0 +1,135 @@
+"""Each run of `crash_test` and `race_test` begins at the time at which the test has called."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import pytest
+import time_machine
+from freezegun import freeze_time
+
+from pullqueue import Emulator, ManualClock, Queue
+from pullqueue.clock import Clock
+from pullqueue.testing import (
+    ProcessClock,
+    RaceTestError,
+    assert_added,
+    crash_test,
+    describe,
+    race_test,
+    record_calls,
+)
+
+EVENING = datetime(2026, 1, 1, 23, tzinfo=UTC)
+
+
+@pytest.fixture(params=["manual", "freezegun", "time-machine"])
+def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
+    """A clock that can be moved, an hour before midnight."""
+    if request.param == "manual":
+        yield ManualClock(EVENING)
+    else:
+        frozen = (
+            freeze_time(EVENING)
+            if request.param == "freezegun"
+            else time_machine.travel(EVENING, tick=False)
+        )
+        with frozen:
+            yield ProcessClock()
+
+
+class Diary:
+    """A worker that books each task on its day; it is correct."""
+
+    def __init__(self, queue: Queue, clock: Clock) -> None:
+        self.queue = queue
+        self.clock = clock
+        self.begun: list[datetime] = []
+        self.days: dict[str, str] = {}
+
+    def setup(self) -> None:
+        """Begin with one task."""
+        self.begun.append(self.clock.now())
+        self.days.clear()
+        self.queue.add(name="one")
+
+    def work(self) -> None:
+        """Book what is leased."""
+        for task in self.queue.lease_tasks(60, 1):
+            self.days.setdefault(task.name, f"{self.clock.now():%d}")
+            self.queue.fetch_statistics()
+            self.queue.delete_tasks(task)
+
+    def check(self) -> None:
+        """Check that it was booked on the day of the test."""
+        assert self.days == {"one": "01"}
+
+
+@pytest.fixture
+def diary(queue: Queue, clock: Clock) -> Diary:
+    """The worker."""
+    return Diary(queue, clock)
+
+
+def race(emulator: Emulator, diary: Diary, **options: object) -> int:
+    """Run two of the workers against each other."""
+    run = cast("Callable[..., int]", race_test)
+    return run(emulator, diary.work, setup=diary.setup, check=diary.check, copies=2, **options)
+
+
+def test_each_schedule_begins_at_the_same_time(emulator: Emulator, diary: Diary) -> None:
+    """A lease expires in most of them, so that the time of all together is more than a day."""
+    assert race(emulator, diary) > 60
+    assert {*diary.begun} == {EVENING}
+
+
+def test_each_crash_begins_at_the_same_time(emulator: Emulator, diary: Diary) -> None:
+    def slow() -> None:
+        time.sleep(1200)  # noqa: TID251 - moves the clock
+        diary.work()
+
+    def check() -> None:
+        assert diary.days == {"one": "01"}
+
+    assert crash_test(emulator, slow, setup=diary.setup, check=check) > 6
+    assert {*diary.begun} == {EVENING}
+
+
+def test_a_replay_sees_the_time_that_its_schedule_saw(emulator: Emulator, diary: Diary) -> None:
+    seen: list[datetime] = []
+
+    def check() -> None:
+        seen.append(diary.clock.now())
+        assert diary.clock.now() < EVENING + timedelta(minutes=1)
+
+    def run(**options: object) -> RaceTestError:
+        with pytest.raises(RaceTestError) as caught:
+            race_test(
+                emulator,
+                diary.work,
+                setup=diary.setup,
+                check=check,
+                copies=2,
+                **options,  # type: ignore[arg-type] # as it is called
+            )
+        return caught.value
+
+    first = run()
+    late = diary.clock.now() - EVENING
+    cast("ManualClock | ProcessClock", diary.clock).return_to_usec(
+        round(EVENING.timestamp() * 1_000_000)
+    )
+    assert run(replay=first.replay).schedule == first.schedule
+    assert seen[-1] - EVENING == late
+
+
+def test_what_is_recorded_is_of_the_last_run(emulator: Emulator, diary: Diary) -> None:
+    """A clock that goes back between two runs is no hint about the test's own."""
+    with record_calls(emulator):
+        race(emulator, diary, schedules=20)
+
+        assert_added(diary.queue, count=1)
+        assert "the clock went back" not in describe(emulator)

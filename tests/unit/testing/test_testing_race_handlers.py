@@ -1,0 +1,281 @@
+"""Handlers of push tasks run against each other, in every order of their calls."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from flask import Flask
+from places import without_places
+
+from pullqueue import Emulator, Queue
+from pullqueue.push.request import PushRequest
+from pullqueue.tasks import HttpRequest, NameInUseError
+from pullqueue.testing import (
+    RaceTestError,
+    assert_empty,
+    race_test,
+)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # starlette's, of the library on which its client is built
+    from fastapi.testclient import TestClient
+
+
+def test_a_handler_that_has_leased_in_vain_goes_on(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    """It does not lease again, so it need not wait until others add something, or for time."""
+    seen: list[int] = []
+
+    def send(request: PushRequest) -> int:
+        seen.append(request.attempt)
+        assert not queue.lease_tasks(60, 1)
+        assert not queue.lease_tasks_by_tag(60, 1, tag="other")
+        queue.fetch_statistics()
+        return 200
+
+    def setup() -> None:
+        seen.clear()
+        pushed.add(name="one")
+        pushed.add(name="two")
+
+    race_test(emulator, setup=setup, check=lambda: seen == [1, 1], send=send, clock=False)
+
+
+def test_a_failure_without_a_race_is_said_to_be_none(emulator: Emulator, pushed: Queue) -> None:
+    """Each attempt ends before the next begins; the first line says so, the traceback why."""
+
+    def send(_: PushRequest) -> int:
+        raise LookupError("no such\norder")
+
+    def setup() -> None:
+        for name in ("one", "two"):
+            pushed.add(name=name)
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, setup=setup, check=lambda: not pushed.exhausted, send=send)
+
+    first, second, *_ = str(caught.value).splitlines()
+    assert first.endswith("with the actors one after the other, so their calls do not race")
+    assert second == '  1. task "one": begins: POST /_ah/queue/pushed'
+    shown = r'task "one": responds: status 500 (LookupError: no such\norder), will retry'
+    assert shown in caught.value.schedule
+    cause = caught.value.error.__cause__
+    assert isinstance(cause, LookupError)
+    assert traceback.extract_tb(cause.__traceback__)[-1].name == "send"
+
+
+def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:
+    """Two handlers at the same time lose an update; one after the other they do not."""
+    shared: dict[str, int] = {}
+    app = Flask("counter")
+
+    @app.post("/count")
+    def count() -> str:
+        value = shared.get("value", 0)
+        pushed.fetch_statistics()
+        shared["value"] = value + 1
+        return ""
+
+    def setup() -> None:
+        shared.clear()
+        for name in ("one", "two"):
+            pushed.add(name=name, request=HttpRequest("/count"))
+
+    def run(**options: Any) -> int:
+        return race_test(
+            emulator,
+            setup=setup,
+            check=lambda: shared["value"] == 2,
+            app=app,
+            clock=False,
+            **options,
+        )
+
+    with pytest.raises(RaceTestError) as caught:
+        run()
+    assert without_places(caught.value.schedule) == (
+        'task "one": begins: POST /count',
+        'task "two": begins: POST /count   <- preempts task "one"',
+        'task "two": fetch_statistics() on queue "pushed"',
+        'task "two": responds: status 200, succeeded',
+        'task "one": fetch_statistics() on queue "pushed"',
+        'task "one": responds: status 200, succeeded',
+    )
+    assert run(preemptions=0) == 2
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+def test_handlers_of_fastapi_are_called_by_its_client(
+    emulator: Emulator, pushed: Queue, kind: str
+) -> None:
+    """Their calls come from event loops and threads of the client, in the context of the actor."""
+    shared: dict[str, int] = {}
+    app = FastAPI()
+
+    def count() -> None:
+        value = shared.get("value", 0)
+        pushed.fetch_statistics()
+        shared["value"] = value + 1
+
+    async def count_async() -> None:
+        count()
+
+    app.post("/count")(count_async if kind == "coroutine" else count)
+    client = TestClient(app)
+
+    def setup() -> None:
+        shared.clear()
+        for name in ("one", "two"):
+            pushed.add(name=name, request=HttpRequest("/count"))
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(
+            emulator,
+            setup=setup,
+            check=lambda: shared["value"] == 2,
+            send=lambda r: client.request(r.method, r.url, content=r.body),
+            clock=False,
+        )
+    assert sum("preempts" in step for step in caught.value.schedule) == 1
+
+
+def test_tasks_that_handlers_add_and_retries_are_actors(
+    emulator: Emulator, pushed: Queue, queue: Queue
+) -> None:
+    seen: list[str] = []
+
+    def send(request: PushRequest) -> int:
+        seen.append(f"{request.url} {request.attempt}")
+        if request.url == "/first":
+            with suppress(NameInUseError):
+                pushed.add(name="second", request=HttpRequest("/second"))
+            return 200
+        if request.attempt == 1:
+            raise OSError("try again")
+        return 200
+
+    def setup() -> None:
+        seen.clear()
+        pushed.add(name="first", request=HttpRequest("/first"))
+
+    def check() -> None:
+        assert {"/first 1", "/second 1", "/second 2"} <= set(seen)
+        assert_empty(pushed)
+
+    def look() -> None:
+        queue.fetch_statistics()
+
+    assert race_test(emulator, look, setup=setup, check=check, send=send, schedules=100) == 100
+
+
+def test_tasks_are_retried_without_time_as_an_actor(
+    emulator: Emulator, queue: Queue, pushed: Queue
+) -> None:
+    """Time moves to them when nobody else can go on; no lease and no deadline expires."""
+    seen: list[int] = []
+
+    def send(request: PushRequest) -> int:
+        seen.append(request.attempt)
+        queue.fetch_statistics()
+        return 200 if request.attempt == 2 else 503
+
+    def lease() -> None:
+        queue.lease_tasks(60, 1)
+
+    def setup() -> None:
+        seen.clear()
+        queue.add()
+        pushed.add()
+
+    def check() -> None:
+        assert seen == [1, 2]
+        assert queue.fetch_statistics().leased == 1
+
+    assert race_test(emulator, lease, setup=setup, check=check, send=send, clock=False) > 5
+
+
+def test_a_handler_can_miss_its_deadline(emulator: Emulator, pushed: Queue) -> None:
+    """Its task is retried while it still runs, as in production."""
+    seen: list[int] = []
+
+    def send(request: PushRequest) -> int:
+        seen.append(request.attempt)
+        pushed.fetch_statistics()
+        return 200
+
+    def setup() -> None:
+        seen.clear()
+        pushed.add(name="one")
+
+    def run(**options: Any) -> int:
+        return race_test(
+            emulator,
+            setup=setup,
+            check=lambda: seen == [1],
+            send=send,
+            **options,
+        )
+
+    with pytest.raises(RaceTestError) as caught:
+        run()
+    text = "\n".join(caught.value.schedule)
+    assert 'time: ends task "one": no response within 600 s, will retry' in text
+    assert 'task "one": responds after its deadline' in text
+    assert str(caught.value).endswith("clock=False leaves out that a handler passes its deadline")
+    with pytest.raises(AssertionError, match="there is only one actor"):
+        run(clock=False)
+
+
+def test_a_task_that_fails_forever_is_an_error(emulator: Emulator) -> None:
+    """Its queue has no limit, and each attempt is an actor."""
+    with pytest.raises(RaceTestError, match=r"31 actors have begun; .* pass a higher max_calls"):
+        race_test(
+            emulator,
+            setup=emulator.queue("default").add,
+            check=lambda: True,
+            send=lambda _: 500,
+            max_calls=30,
+        )
+
+
+def test_only_the_named_queues_are_run(emulator: Emulator, pushed: Queue) -> None:
+    seen: list[str] = []
+
+    def send(request: PushRequest) -> int:
+        seen.append(request.queue_name)
+        pushed.fetch_statistics()
+        return 200
+
+    def setup() -> None:
+        seen.clear()
+        pushed.add()
+        emulator.queue("default").add()
+
+    def check() -> None:
+        assert {*seen} == {"pushed"}
+
+    race_test(emulator, setup=setup, check=check, send=send, queues=["pushed"], schedules=10)
+
+
+def test_handlers_that_cannot_run_at_the_same_time_are_raced(emulator: Emulator) -> None:
+    """One schedule is then all there is, and what the app relies on."""
+    alone = Emulator.from_text(
+        "queue:\n- name: alone\n  rate: 5/s\n  max_concurrent_requests: 1\n", clock=emulator.clock
+    )
+    queue = alone.queue("alone")
+
+    def setup() -> None:
+        queue.add(name="one")
+        queue.add(name="two")
+
+    def send(_: PushRequest) -> int:
+        queue.fetch_statistics()
+        return 200
+
+    assert race_test(alone, setup=setup, check=lambda: True, send=send, clock=False) == 1

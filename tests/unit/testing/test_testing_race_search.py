@@ -1,0 +1,165 @@
+"""Which orders of calls `race_test` tries, in which order, and how one is repeated."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from programs import completed
+
+from pullqueue import Emulator, Queue
+from pullqueue.testing import (
+    RaceTestError,
+    race_test,
+)
+
+
+def counting(emulator: Emulator, count: int, calls: int, **options: Any) -> tuple[int, set[str]]:
+    """Return the number of schedules of actors that make some calls, and the orders."""
+    orders: set[str] = set()
+    order: list[str] = []
+    queue = emulator.queue("work")
+
+    def actor(letter: str) -> Callable[[], None]:
+        def act() -> None:
+            for _ in range(calls):
+                queue.get_task("one")
+                order.append(letter)
+
+        return act
+
+    def setup() -> None:
+        order.clear()
+        queue.add(name="one")
+
+    actors = [actor("abc"[number]) for number in range(count)]
+    check = lambda: orders.add("".join(order))  # noqa: E731
+    number = race_test(emulator, *actors, setup=setup, check=check, **options)
+    return number, orders
+
+
+@pytest.mark.parametrize(
+    ("preemptions", "expected"),
+    [
+        (0, {"aabb", "bbaa"}),
+        (1, {"aabb", "bbaa", "abba", "baab"}),
+        (2, {"aabb", "bbaa", "abba", "baab", "abab", "baba"}),
+    ],
+)
+def test_all_orders_up_to_a_number_of_preemptions(
+    emulator: Emulator, preemptions: int, expected: set[str]
+) -> None:
+    assert counting(emulator, 2, 2, preemptions=preemptions)[1] == expected
+
+
+def test_no_order_comes_twice(emulator: Emulator) -> None:
+    """Six points of each actor, the beginning included: as many schedules as merges of both."""
+    assert counting(emulator, 2, 5, preemptions=12)[0] == 924
+
+
+def test_more_schedules_than_permitted_are_a_sample(emulator: Emulator) -> None:
+    number, orders = counting(emulator, 3, 3, schedules=50, seed=1)
+    assert (number, counting(emulator, 3, 3, schedules=50, seed=1)) == (50, (50, orders))
+    assert counting(emulator, 3, 3, schedules=50, seed=2)[1] != orders
+
+
+def test_the_first_failure_has_the_fewest_preemptions(emulator: Emulator, queue: Queue) -> None:
+    """A read and a write of something shared: one preemption is enough to lose an update."""
+    shared = {"value": 0}
+
+    def count() -> None:
+        value = shared["value"]
+        queue.fetch_statistics()
+        shared["value"] = value + 1
+        queue.fetch_statistics()
+
+    def setup() -> None:
+        shared["value"] = 0
+
+    def run(preemptions: int) -> int:
+        return race_test(
+            emulator,
+            count,
+            setup=setup,
+            check=lambda: shared["value"] == 2,
+            copies=2,
+            preemptions=preemptions,
+        )
+
+    assert run(0) == 2
+    with pytest.raises(RaceTestError) as caught:
+        run(3)
+    assert str(caught.value).partition("\n")[0].endswith(" leads to a wrong state")
+    marked = [step for step in caught.value.schedule if "preempts" in step]
+    assert marked == ["count 2: begins   <- preempts count 1"]
+
+
+def test_a_replay_that_ends_before_the_schedule_is_refused(
+    emulator: Emulator, queue: Queue
+) -> None:
+    """The first run has more calls, since what they keep is not there yet."""
+
+    def look() -> None:
+        for _ in range(3):
+            queue.fetch_statistics()
+
+    with pytest.raises(ValueError, match=r"^replay does not fit: it has 6 choices, and the sched"):
+        race_test(
+            emulator, look, setup=lambda: None, check=lambda: True, copies=2, replay="1x3 2x3"
+        )
+
+
+def test_a_long_replay_is_shown_whole(emulator: Emulator, queue: Queue) -> None:
+    def look() -> None:
+        for _ in range(60):
+            queue.fetch_statistics()
+
+    replay = " ".join(["1", "2"] * 61)
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, look, setup=lambda: None, check=lambda: False, copies=2, replay=replay)
+
+    assert caught.value.replay == replay
+    assert f'replay="{replay}"' in str(caught.value)
+    assert "  ... 22 more steps" in str(caught.value).splitlines()
+
+
+RACE = """\
+from pullqueue import NewTask
+from pullqueue.testing import emulation, race_test
+
+with emulation(queues=["work", {"name": "pushed", "mode": "push", "rate": "5/s"}]) as emulated:
+    queues = [emulated.emulator.queue(name) for name in ("work", "pushed")]
+
+    def setup():
+        for queue in queues:
+            queue.add_many([NewTask(), NewTask()])
+
+    def worker():
+        for task in queues[0].lease_tasks(60, 1):
+            queues[0].fetch_statistics()
+            queues[0].delete_tasks(task)
+
+    def send(request):
+        queues[0].add(request.task_name.encode())
+        return 200
+
+    def check():
+        print([str(event) for queue in queues for event in queue.events()])
+
+    actors = {"copies": 2, "send": send}
+    race_test(emulated.emulator, worker, **actors, setup=setup, check=check, schedules=40, seed=7)
+"""
+
+
+def test_the_schedules_are_the_same_in_each_process() -> None:
+    """Nothing depends on the order of a set."""
+    first, second = (
+        completed([sys.executable, "-c", RACE], env={**os.environ, "PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    )
+
+    assert first.count("\n") == 40
+    assert first == second
