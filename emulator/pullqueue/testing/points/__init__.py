@@ -32,6 +32,7 @@ from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt, interruptible
 from pullqueue.testing.patching import Patches
+from pullqueue.testing.points.footprint import EVERYTHING, Footprint, footprint_of_queue_call
 from pullqueue.testing.record import records_of
 
 if TYPE_CHECKING:
@@ -122,6 +123,13 @@ class Point(NamedTuple):
     def is_of_queue(self) -> bool:
         """True if a queue is called, and not another service."""
         return isinstance(self.call, QueueCall)
+
+    @property
+    def footprint(self) -> Footprint:
+        """What the call reads and writes."""
+        if isinstance(self.call, QueueCall):
+            return footprint_of_queue_call(self.call)
+        return EVERYTHING
 
     @property
     def what(self) -> str:
