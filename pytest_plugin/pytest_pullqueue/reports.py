@@ -46,12 +46,6 @@ _NO_QUEUES_HINT = (
     "pullqueue_config, @pytest.mark.pullqueue(config=...) or (queues=[...])"
 )
 
-_DEADLINE = re.compile("(?s).*(504 Deadline Exceeded|StatusCode.DEADLINE_EXCEEDED)")
-_DEADLINE_HINT = (
-    "gRPC computes deadlines from the time that time-machine has frozen: pass `timeout=None` to "
-    "the call, or use the REST transport, or freezegun (`pullqueue_freezer = freezegun`)"
-)
-
 
 def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Add to the report of a failed test what helps to understand it."""
@@ -64,8 +58,6 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         hints = [hint for pattern, hint in _HINTS.items() if re.match(pattern, foreign)]
         if error is not None and (no_stub := _NO_STUB.match(message)):
             hints.append(_stub_hint(error, no_stub[1]))
-        if _DEADLINE.match(foreign) and _time_machine_is_active():
-            hints.append(_DEADLINE_HINT)
         if (
             type(error).__name__ == "UnknownQueueError"
             and (why := item.stash.get(WHY_NO_QUEUES, None)) is not None
@@ -93,11 +85,6 @@ def _is_of_taskqueue(error: BaseException) -> bool:
     """Return whether the SDK's taskqueue is among the callers of what raised an error."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(_TASKQUEUE in frame.f_globals.get("__name__", "") for frame in frames)
-
-
-def _time_machine_is_active() -> bool:
-    freezing = sys.modules.get("pullqueue.testing.freezing")
-    return freezing is not None and freezing.active_freezer() == "time-machine"
 
 
 def _states(item: pytest.Item, message: str) -> Iterator[tuple[str, str]]:

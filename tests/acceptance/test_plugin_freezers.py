@@ -213,12 +213,11 @@ def test_time_goes_on_after_a_request_to_a_wrapped_app(
 
 
 def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
-    """Of pytest, freezers, gRPC and the SDK, once each."""
+    """Of pytest, freezers and the SDK, once each."""
     result = run("""
         import pytest
         import time_machine as tm
         from datetime import datetime
-        from google.api_core.exceptions import DeadlineExceeded
         from google.appengine.api import apiproxy_stub_map, app_identity, memcache, taskqueue
         from google.appengine.runtime import default_api_stub as stub
 
@@ -241,13 +240,6 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
         def test_assertion(pullqueue_clock):
             assert datetime.now() == 1      # shows a FakeDatetime, too
 
-        @pytest.mark.pullqueue(freezer="time-machine")
-        def test_deadline(pullqueue_clock):
-            raise DeadlineExceeded("Deadline Exceeded")
-
-        def test_deadline_with_freezegun(pullqueue_clock):
-            raise DeadlineExceeded("Deadline Exceeded")
-
         def test_service(pullqueue_sdk):
             stub.Register(stub.DefaultApiStub())    # as wrap_wsgi_app does
             app_identity.get_service_account_name()
@@ -264,12 +256,11 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
             memcache.get("key")
     """)
 
-    result.assert_outcomes(errors=1, failed=9)
+    result.assert_outcomes(errors=1, failed=7)
     for hint, tests in {
         "in a fixture of a wider scope use `with pullqueue.testing.emulation(": 1,
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead": 1,
         "set `pullqueue_freezer = time-machine` in the ini file": 1,
-        "pass `timeout=None` to the call": 1,
         "set up the SDK's testbed with the stubs that it needs": 2,
         "taskqueue has no stub in this test: use the fixture pullqueue_sdk": 2,
     }.items():

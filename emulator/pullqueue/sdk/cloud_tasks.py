@@ -45,7 +45,6 @@ class _Clients:
         with self._lock:
             channel = grpc.insecure_channel(self._address or self._start())
             self._stack.callback(channel.close)
-            channel = grpc.intercept_channel(channel, _without_deadline())
         transports = import_module(f"{module.__name__}.services.cloud_tasks.transports")
         return module.CloudTasksClient(
             transport=transports.CloudTasksGrpcTransport(channel=channel)
@@ -61,17 +60,3 @@ class _Clients:
         self._stack.callback(server.stop)
         self._address = f"127.0.0.1:{server.port}"
         return self._address
-
-
-def _without_deadline() -> Any:
-    """Return an interceptor of gRPC that makes calls without a deadline.
-
-    gRPC computes it from the time that time-machine has frozen, and compares it with the real time.
-    """
-    import grpc  # noqa: PLC0415 - slow to import
-
-    class WithoutDeadline(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc] # has no types
-        def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
-            return continuation(details._replace(timeout=None), request)
-
-    return WithoutDeadline()

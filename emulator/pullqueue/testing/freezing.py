@@ -13,11 +13,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, get_args
+from unittest.mock import patch
 
 from pullqueue.clock import MovableClock, SystemClock, from_usec, to_usec
 from pullqueue.errors import ClockError
@@ -31,15 +33,18 @@ FREEZER_CHOICES: Final[tuple[FreezerChoice, ...]] = get_args(FreezerChoice)
 _REAL_TIME_MODULES = frozenset({"threading", "queue", "subprocess", "_pytest.timing"})
 """Modules whose timeouts would never end in frozen time, and that of pytest's own durations."""
 
-_REAL_TIME_CALLERS = (
-    "multiprocessing.connection",
+_GRPC_MODULES = (
     "grpc._channel",
+    "grpc._common",
     "grpc._server",
+    "grpc._utilities",
     "grpc.aio._utils",
 )
+"""Modules of gRPC that compute deadlines, which its library in C compares with real time. Calls
+would fail, and until a deadline that is past the server would poll without a pause."""
+_REAL_TIME_CALLERS = ("multiprocessing.connection", *_GRPC_MODULES)
 """Beginnings of the names of more modules that get the real time when they, or code that they call
-within five frames, ask for it. Those of gRPC compute deadlines from it: until one that is past, its
-server would poll without a pause."""
+within five frames, ask for it."""
 
 _TOO_BROAD = frozenset({"threading", "queue", "multiprocessing", "gi"})
 """Beginnings in freezegun's own list that would hide the frozen time from modules with names such
@@ -81,8 +86,8 @@ def freeze(start: datetime, *, freezer: FreezerChoice = "auto") -> AbstractConte
     `freezer` is the library that does it, "freezegun" or "time-machine"; "auto" is time-machine
     where it is installed, else freezegun. What measures or waits keeps the real time:
     `time.perf_counter`, event loops of asyncio and trio, timeouts of threads, queues and
-    subprocesses, deadlines of Hypothesis. With time-machine, `time.monotonic` does, too, and gRPC
-    gets the frozen time. Local time is UTC. Those of the same library that are started within
+    subprocesses, deadlines of Hypothesis and of gRPC. With time-machine, `time.monotonic` does,
+    too. Local time is UTC. Those of the same library that are started within
     the block and not stopped are stopped at its end.
 
     Raises:
@@ -118,7 +123,7 @@ def _time_machine(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN
     # A number: for a datetime, it would set and delete TZ in an environment that `wrap_wsgi_app`
     # may have replaced in between.
     traveller = library.travel(int(start.timestamp()), tick=False)
-    with local_time_is_utc():
+    with local_time_is_utc(), _grpc_in_real_time(library):
         running = traveller.start()
         try:
             running.shift(timedelta(microseconds=start.microsecond))
@@ -126,6 +131,17 @@ def _time_machine(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN
         finally:
             while len(_travellers()) > depth:
                 traveller.stop()
+
+
+@contextmanager
+def _grpc_in_real_time(library: Any) -> Iterator[None]:  # noqa: ANN401 - a module
+    """Give gRPC, until the block ends, the real time from time-machine's escape hatch."""
+    real_time = ModuleType(time.__name__)
+    vars(real_time).update(vars(time), time=library.escape_hatch.time.time)
+    with ExitStack() as stack:
+        for name in _GRPC_MODULES if find_spec("grpc") else ():
+            stack.enter_context(patch.object(import_module(name), "time", real_time))
+        yield
 
 
 @contextmanager

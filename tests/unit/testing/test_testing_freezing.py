@@ -13,20 +13,28 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
+from typing import Any
 
 import freezegun
+import grpc
 import pytest
 import time_machine
 from cloudtasks_interface import grpc_client
 from freezegun import freeze_time
 from google.api_core.exceptions import DeadlineExceeded
+from google.cloud.tasks_v2 import CloudTasksAsyncClient, CloudTasksClient
+from google.cloud.tasks_v2.services.cloud_tasks.transports import (
+    CloudTasksGrpcAsyncIOTransport,
+    CloudTasksGrpcTransport,
+)
 
 from pullqueue import ClockError, Emulator
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults, ProcessClock, freeze
-from pullqueue.testing.freezing import active_freezer, is_frozen
+from pullqueue.testing.freezing import FreezerChoice, active_freezer, is_frozen
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 REAL = {
@@ -236,14 +244,56 @@ def test_process_clock_in_a_thread() -> None:
     assert seen == [START]
 
 
-def test_client_and_server_agree_on_deadlines_in_frozen_time() -> None:
-    """Of gRPC, however far it is."""
+YEARS = (2012, 2026, 2041)
+
+
+@pytest.mark.parametrize("year", YEARS)
+@pytest.mark.parametrize("freezer", ["freezegun", "time-machine"])
+def test_client_and_server_agree_on_deadlines_in_frozen_time(
+    freezer: FreezerChoice, year: int
+) -> None:
+    """Of gRPC, however far it is, and after it has moved."""
     emulator = Emulator.from_text("queue: [{name: q, mode: pull}]", clock=ProcessClock())
     name = "projects/app/locations/us-central1/queues/q"
-    with freeze(START, freezer="freezegun"), Server(emulator, grpc_port=0) as server:
+    start = datetime(year, 1, 1, tzinfo=UTC)
+    # The server comes first: in 2041, Google's modules warn of the old Python.
+    with Server(emulator, grpc_port=0) as server, freeze(start, freezer=freezer):
         Faults(emulator).latency("lease_tasks", 100)
         with grpc_client(server.grpc_address) as client:
             request = {"parent": name, "lease_duration": {"seconds": 300}}
             client.lease_tasks(request=request, timeout=200, retry=None)
             with pytest.raises(DeadlineExceeded):
                 client.lease_tasks(request=request, timeout=60, retry=None)
+            ProcessClock().advance(timedelta(days=400))
+            client.lease_tasks(request=request, timeout=200, retry=None)
+
+
+@pytest.mark.parametrize("year", YEARS)
+@pytest.mark.parametrize("freezer", ["freezegun", "time-machine"])
+def test_clients_of_grpc_use_their_default_deadlines_in_frozen_time(
+    freezer: FreezerChoice, year: int
+) -> None:
+    """Google's clients, sync, with an interceptor, and asyncio; also those made before."""
+    emulator = Emulator.from_text("queue: [{name: q, rate: 5/s}]", clock=ProcessClock())
+    parent = "projects/app/locations/us-central1"
+
+    class Passing(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc] # has no types
+        def intercept_unary_unary(self, next_: Any, details: Any, request: Any) -> Any:
+            return next_(details, request)
+
+    async def names(address: str) -> list[str]:
+        channel = grpc.aio.insecure_channel(address)
+        client = CloudTasksAsyncClient(transport=CloudTasksGrpcAsyncIOTransport(channel=channel))
+        return [queue.name async for queue in await client.list_queues(parent=parent)]
+
+    with Server(emulator, grpc_port=0) as server:
+        channel = grpc.insecure_channel(server.grpc_address)
+        channels = (channel, grpc.intercept_channel(channel, Passing()))
+        transports = [CloudTasksGrpcTransport(channel=each) for each in channels]
+        clients = [CloudTasksClient(transport=each) for each in transports]
+        with closing(channel), freeze(datetime(year, 1, 1, tzinfo=UTC), freezer=freezer):
+            for _ in range(2):
+                found = [[q.name for q in each.list_queues(parent=parent)] for each in clients]
+                found.append(asyncio.run(names(server.grpc_address)))
+                assert found == [[f"{parent}/queues/q"]] * 3
+                ProcessClock().advance(timedelta(days=400))
