@@ -105,7 +105,7 @@ def test_a_call_in_base64_is_described(encode: object, length: int) -> None:
         b"\x80\x02(K\x01u.",  # a key without a value
     ],
 )
-def test_other_bytes_are_no_call(payload: bytes) -> None:
+def test_other_bytes_are_not_described(payload: bytes) -> None:
     assert describe_pickle(payload) is None
 
 
@@ -170,7 +170,7 @@ def test_control_characters_and_long_names_are_cut() -> None:
 
 
 def test_no_bytes_are_an_error() -> None:
-    """Random bytes, and calls with some bytes changed, are described or are no call."""
+    """Random bytes, and calls with some bytes changed, are described, or not."""
     chance = random.Random(7)  # noqa: S311 - repeatable chance
     seeds = [dumped(1, "a", [1, {2: (3,)}], Order(), protocol=each, k=2.5) for each in (2, 3, 4, 5)]
     described = 0

@@ -1,1 +1,1 @@
-"""cron.yaml: its jobs, and when they run. Nothing here uses threads or sockets."""
+"""cron.yaml: its jobs, when they run, and the requests of their URLs."""

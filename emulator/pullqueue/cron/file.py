@@ -6,19 +6,20 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from itertools import chain
 from operator import itemgetter
 from os import PathLike
 from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from pullqueue.clock import from_usec, to_usec
 from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, describe
 from pullqueue.config.files import read_bytes
 from pullqueue.config.findings import Reports, UnreadableError
 from pullqueue.config.reader import decode, read_tree
 from pullqueue.config.values import as_integer, as_number, parse_age_limit
-from pullqueue.cron.schedule import Schedule, next_time, parse_schedule
+from pullqueue.cron.schedule import Interval, Schedule, next_time, parse_schedule
 from pullqueue.errors import InvalidCronError
 from pullqueue.tasks import RetryParameters
 from pullqueue.text import closest, did_you_mean, escaped, quoted
@@ -43,6 +44,11 @@ _RETRY_KEYS = (
 )
 _MOST_RETRIES = 5
 """Documented: `job_retry_limit` is at most 5."""
+_DEFAULT_MIN_BACKOFF_SECONDS = 5.0
+_DEFAULT_MAX_BACKOFF_SECONDS = 3600.0
+_DEFAULT_DOUBLINGS = 5
+"""Those of Cloud Scheduler, which runs the jobs of App Engine. Its default of `job_retry_limit` is
+0: without it, a run is repeated only until the `job_age_limit`, if there is one."""
 _MOST_JOBS = 250
 """Documented: a paid application has up to 250 jobs."""
 _DESCRIPTION_CHARACTERS = 499
@@ -75,9 +81,17 @@ class CronJob:
         """Its description, or else its URL."""
         return self.description or self.url
 
-    def next_time(self, after: datetime) -> datetime:
-        """Return when it runs next after a time: the end of its last run, or the beginning."""
-        return next_time(self.schedule, after, self.zone)
+    @property
+    def is_interval(self) -> bool:
+        """True if it runs a while after the run before has ended, at whatever time of the day."""
+        return isinstance(self.schedule, Interval) and self.schedule.start is None
+
+    def next_usec(self, after_usec: int) -> int:
+        """Return when it runs next after a time, both in microseconds since the epoch.
+
+        That is the end of its last run if it is an interval, or else any time.
+        """
+        return to_usec(next_time(self.schedule, from_usec(after_usec), self.zone))
 
 
 def load_cron(path: PathLike[str]) -> tuple[CronJob, ...]:
@@ -206,12 +220,21 @@ class _Reader:
             return None
         section = _Section(node, f"retry_parameters of {owner}")
         self._check_keys(section, _RETRY_KEYS)
+        limit = self._read(section, "job_retry_limit", _retry_limit)
+        age_seconds = self._read(section, "job_age_limit", _age_limit)
+        most = self._read(section, "max_backoff_seconds", _seconds)
+        least = self._read(section, "min_backoff_seconds", _seconds)
+        doublings = self._read(section, "max_doublings", _count)
+        most = _DEFAULT_MAX_BACKOFF_SECONDS if most is None else most
+        if least is not None and least > most:
+            message = f"min_backoff_seconds is {least:g}, and max_backoff_seconds is {most:g}: "
+            self._fault(node.place, f"{message}it must not be less")
         return RetryParameters(
-            task_retry_limit=self._read(section, "job_retry_limit", _retry_limit),
-            task_age_limit_seconds=self._read(section, "job_age_limit", _age_limit),
-            min_backoff_seconds=self._read(section, "min_backoff_seconds", _seconds),
-            max_backoff_seconds=self._read(section, "max_backoff_seconds", _seconds),
-            max_doublings=self._read(section, "max_doublings", _count),
+            task_retry_limit=0 if limit is None and age_seconds is None else limit,
+            task_age_limit_seconds=age_seconds,
+            min_backoff_seconds=min(_DEFAULT_MIN_BACKOFF_SECONDS, most) if least is None else least,
+            max_backoff_seconds=most,
+            max_doublings=_DEFAULT_DOUBLINGS if doublings is None else doublings,
         )
 
     def _check_keys(self, section: _Section, known: tuple[str, ...]) -> None:

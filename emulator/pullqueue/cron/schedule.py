@@ -1,7 +1,7 @@
 """The language of schedules in cron.yaml, as Google's reference documents it.
 
-Everything here is a pure function of its arguments. Where the reference is silent, the rules are
-those of the parser in Google's SDK (`google.appengine.cron`), which gcloud used.
+Everything here is a pure function of its arguments. What the reference does not show in its grammar
+or an example is refused.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _YEARS = 40
 """Within so many years every permitted day occurs, such as a fifth Monday of February."""
 
 _INTERVAL = re.compile(
-    r"every (?P<count>\d{1,5}) (?P<unit>[a-z]+)"
+    r"every (?P<count>[0-9]{1,5}) (?P<unit>[a-z]+)"
     r"(?: (?:(?P<synchronized>synchronized)|from (?P<start>\S+) to (?P<end>\S+)))?"
 )
 _SPECIFIC = re.compile(
-    r"(?:(?P<monthdays>\d+(?:,\d+)*)|(?P<ordinals>every|[a-z0-9]+(?:,[a-z0-9]+)*) "
-    r"(?P<days>[a-z]+(?:,[a-z]+)*))(?: of (?P<months>[a-z]+(?:,[a-z]+)*))? (?P<time>\d\S*)"
+    r"(?:(?P<monthdays>[0-9]+(?:,[0-9]+)*)|(?P<ordinals>every|[a-z0-9]+(?:,[a-z0-9]+)*) "
+    r"(?P<days>[a-z]+(?:,[a-z]+)*))(?: of (?P<months>[a-z]+(?:,[a-z]+)*))? (?P<time>[0-9]\S*)"
 )
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
@@ -215,19 +215,23 @@ def next_time(schedule: Schedule, after: datetime, zone: tzinfo) -> datetime:
 
 
 def _interval_times(schedule: Interval, today: date, zone: tzinfo) -> Iterator[datetime]:
-    """Yield the times from the range that yesterday began on."""
+    """Yield the times from the range that yesterday began on.
+
+    They are the same times of each day, also on a day on which the clocks change.
+    """
     start, end = schedule.start or time(0), schedule.end or time(23, 59)
-    step = timedelta(seconds=schedule.seconds)
-    day = today - timedelta(days=1)
+    first = datetime.combine(today, start) - timedelta(days=1)
+    length = (end.hour - start.hour) * 60 + end.minute - start.minute
+    steps = (length if end >= start else length + _DAY_SECONDS // 60) * 60 // schedule.seconds
+    latest = datetime.min.replace(tzinfo=UTC)
     while True:
-        begin = _in_utc(day, start, zone)
-        last = _in_utc(day if end >= start else day + timedelta(days=1), end, zone)
-        following = _in_utc(day + timedelta(days=1), start, zone)
-        found = begin
-        while found <= last and found < following:
-            yield found
-            found += step
-        day += timedelta(days=1)
+        for step in range(steps + 1):
+            at = first + timedelta(seconds=step * schedule.seconds)
+            found = _in_utc(at.date(), at.time(), zone)
+            if found > latest:  # in a gap, several times of the day are the first after it
+                latest = found
+                yield found
+        first += timedelta(days=1)
 
 
 def _calendar_times(schedule: Calendar, today: date, zone: tzinfo) -> Iterator[datetime]:

@@ -163,7 +163,9 @@ def push_request(
     else:
         if app_host is not None:
             headers["Host"] = app_host if target is None else f"{target}.{app_host}"
-        headers |= _front_end_headers(task, request.deadline_seconds)
+        headers |= front_end_headers(
+            f"{task.queue_name}/{task.name}/{task.retry_count}", request.deadline_seconds
+        )
         headers |= _service_headers(task, "X-AppEngine-")
     if authorization is not None:
         others = {k: v for k, v in headers.items() if k.lower() != "authorization"}
@@ -228,11 +230,14 @@ def _redirected(request: PushRequest, response: PushResponse) -> PushRequest | N
     return request._replace(url=url, target=split.origin, headers=headers)
 
 
-def _front_end_headers(task: Task, deadline_seconds: float) -> dict[str, str]:
-    """Return what App Engine's front end adds, as far as apps recognize tasks by it."""
+def front_end_headers(request_name: str, deadline_seconds: float) -> dict[str, str]:
+    """Return what App Engine's front end adds, as far as apps recognize its requests by it.
+
+    The name of the request decides the id of its log, which is the same in each run.
+    """
     return {
         "X-AppEngine-User-IP": SOURCE_IP,
-        "X-AppEngine-Request-Log-Id": _log_id(task),
+        "X-AppEngine-Request-Log-Id": f"{crc32(request_name.encode()):08x}",
         "X-AppEngine-Country": "ZZ",
         "X-AppEngine-Https": "off",
         "X-AppEngine-Timeout-Ms": str(round(deadline_seconds * 1000)),
@@ -289,11 +294,6 @@ def counts_as_execution(request: HttpRequest, status: int | None) -> bool:
     Those of HTTP targets do not count with a status of 500 or more.
     """
     return status is not None and not (request.is_http_target and status >= 500)
-
-
-def _log_id(task: Task) -> str:
-    """Return an id of the request, the same in each run."""
-    return f"{crc32(f'{task.queue_name}/{task.name}/{task.retry_count}'.encode()):08x}"
 
 
 def _user_headers(request: HttpRequest) -> dict[str, str]:

@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import from_usec
+from pullqueue.cron.runner import JobState
 from pullqueue.resources.operations import operation
-from pullqueue.runtime.cron_runner import JobState
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Model, Time
 from pullqueue.text import did_you_mean, quoted

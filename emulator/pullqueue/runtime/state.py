@@ -10,6 +10,7 @@ from time import perf_counter
 from pullqueue.api.tokens import Tokens
 from pullqueue.clock import SystemClock
 from pullqueue.cron.file import CronJob
+from pullqueue.cron.runner import CronRunner
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.errors import InvalidTaskError
@@ -19,7 +20,6 @@ from pullqueue.observe.request_log import RequestLog
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.runtime.config_file import ConfigFile
-from pullqueue.runtime.cron_runner import CronRunner
 from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.fault_registry import FaultRegistry
 from pullqueue.tasks import Task

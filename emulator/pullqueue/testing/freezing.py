@@ -135,7 +135,7 @@ def _time_machine(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN
 
 @contextmanager
 def _grpc_in_real_time(library: Any) -> Iterator[None]:  # noqa: ANN401 - a module
-    """Give gRPC, until the block ends, the real time from time-machine's escape hatch."""
+    """Make gRPC use, until the block ends, the real time from time-machine's escape hatch."""
     real_time = ModuleType(time.__name__)
     vars(real_time).update(vars(time), time=library.escape_hatch.time.time)
     with ExitStack() as stack:

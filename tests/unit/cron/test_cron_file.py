@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from pullqueue import ConfigFileError, InvalidCronError, RetryParameters
+from pullqueue.clock import from_usec, to_usec
 from pullqueue.cron.file import load_cron, parse_cron
 from pullqueue.cron.schedule import Interval
 
@@ -47,8 +48,8 @@ def test_the_documented_examples_are_read() -> None:
     assert (summary.zone, summary.retry, summary.deadline_seconds) == (UTC, None, 600)
     assert (mailout.zone, str(mailout.zone)) == (ZoneInfo("Australia/NSW"), "Australia/NSW")
     # A Sunday in UTC: Sydney is 11 hours ahead in January.
-    after = datetime(2026, 1, 1, tzinfo=UTC)
-    assert mailout.next_time(after) == datetime(2026, 1, 4, 22, tzinfo=UTC)
+    after = to_usec(datetime(2026, 1, 1, tzinfo=UTC))
+    assert from_usec(mailout.next_usec(after)) == datetime(2026, 1, 4, 22, tzinfo=UTC)
     assert (retry.number, retry.name, retry.target) == (3, "/tasks/retry", "worker")
     assert retry.schedule == Interval(seconds=600, start=time(10), end=time(14))
     assert retry.deadline_seconds == 180
@@ -62,6 +63,7 @@ def test_the_documented_examples_are_read() -> None:
 
 
 SECOND_LINES = "cron:\n- url: /a\n  schedule: every 1 hours\n"
+BACKOFF = f"{SECOND_LINES}  retry_parameters:\n    min_backoff_seconds: "
 
 
 @pytest.mark.parametrize("text", ["cron:\n", "cron: []\n", "application: my-app\ncron:\n"])
@@ -72,6 +74,11 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            f"{BACKOFF}61\n    max_backoff_seconds: 60\n",
+            "5:5: min_backoff_seconds is 61, and max_backoff_seconds is 60: it must not be less",
+        ),
+        (f"{BACKOFF}3601\n", "5:5: min_backoff_seconds is 3601, and max_backoff_seconds is 3600: "),
         ("", "1:1: there is no `cron:`: write it, and the jobs as a list under it"),
         ("queue: []", "1:1: there is no `cron:`: write it, and the jobs as a list under it"),
         ("cron: 7", '1:7: `cron` is "7": it must be a list of jobs'),

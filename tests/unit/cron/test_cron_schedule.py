@@ -101,6 +101,7 @@ def test_times_of_the_day_are_those_of_the_time_zone(
     ("schedule", "message"),
     [
         ("*/5 * * * *", "this is the syntax of crontab: App Engine's is English"),
+        ("every \u0665 minutes", "write `every N minutes` or `every N hours`"),
         ("every hour", "the number is missing: write `every 1 hours`"),
         ("every 1 hour", "`hour` is not a unit: write `hours`"),
         ("every 2 days", "`days` is not a unit: write `every 48 hours`"),

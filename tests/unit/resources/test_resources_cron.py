@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from pullqueue.engine.store import StoreFactory
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
+from pullqueue.testing import ProcessClock, freeze
 
 
 @pytest.fixture
@@ -80,7 +82,15 @@ def test_a_job_is_requested_when_it_is_due(app: PushApp, clock: ManualClock) -> 
 
         [request] = app.received
         assert (request.method, request.path, request.body) == ("GET", "/tasks/sum?x=1", b"")
-        assert request.headers["X-Appengine-Cron"] == "true"
+        recorded = {
+            "X-Appengine-Cron": "true", "X-AppEngine-QueueName": "__cron",
+            "X-CloudScheduler": "true", "X-AppEngine-Country": "ZZ", "X-AppEngine-Https": "off",
+            "X-AppEngine-Timeout-Ms": "600000", "X-AppEngine-User-IP": "0.1.0.2",
+            "X-Google-Internal-SkipAdminCheck": "true",
+        }  # fmt: skip
+        assert {name: request.headers[name] for name in recorded} == recorded
+        for name in ("X-CloudScheduler-JobName", "X-AppEngine-Request-Log-Id"):
+            assert re.fullmatch("[0-9a-f]{8}", request.headers[name])
         assert request.headers["User-Agent"] == (
             "AppEngine-Google; (+http://code.google.com/appengine)"
         )
@@ -266,6 +276,52 @@ def test_a_job_that_still_runs_is_left_out_once(app: PushApp, clock: ManualClock
         assert app.paths() == ["/slow", "/slow"]
 
 
+def test_a_clock_that_goes_back_stops_no_job(app: PushApp) -> None:
+    """Not until the old time is reached."""
+    with freeze(datetime(2026, 6, 1, tzinfo=UTC), freezer="freezegun"):
+        clock = ProcessClock()
+        emulator = Emulator.from_text("queue: []", clock=clock)
+        jobs = parse_cron("cron:\n- {url: /a, schedule: every 1 hours}\n")
+        with (
+            closing(emulator),
+            Server(emulator, push_to=PushAddresses([app.url]), cron=jobs) as (server),
+        ):
+            client = ControlClient(server)
+            with freeze(datetime(2016, 6, 1, tzinfo=UTC), freezer="freezegun"):
+                until(lambda: client.get("/cron").body["jobs"][0]["next"].startswith("2016"))
+                clock.advance(3600)
+                until(lambda: app.received)
+
+
+def test_a_job_that_cannot_begin_is_not_running(
+    app: PushApp,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It begins as soon as it can; until then the reason is logged once."""
+    start = threading.Thread.start
+
+    def start_no_job(thread: threading.Thread) -> None:
+        if thread.name == "pullqueue cron 1" and len(refusals) < 3:
+            refusals.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    refusals: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", start_no_job)
+    with serving(app, clock, HOURLY) as cron:
+        clock.advance(3600)
+        until(lambda: refusals)
+        assert not cron.jobs()[0]["running"]
+        cron.settle()
+
+        assert app.paths() == ["/hourly"]
+    assert [each.message for each in caplog.records if each.name == "pullqueue.cron"] == [
+        "cron jobs cannot be started: can't start new thread"
+    ]
+
+
 class TestFailures:
     def test_a_failed_job_is_not_repeated(self, app: PushApp, clock: ManualClock) -> None:
         """Unless it has retry_parameters."""
@@ -291,7 +347,7 @@ class TestFailures:
             cron.client.post("/clock", {"advance": 3600 + 600, "deliver": True})
 
             assert times == [0, 10, 30, 70]
-            assert cron.jobs()[0]["next"] == "2026-01-01T02:01:10+00:00"
+            assert cron.jobs()[0]["next"] == "2026-01-01T02:00:00+00:00"
 
     def test_a_repetition_that_succeeds_is_the_last(self, app: PushApp, clock: ManualClock) -> None:
         jobs = (

@@ -127,7 +127,7 @@ def test_a_replay_sees_the_time_that_its_schedule_saw(emulator: Emulator, diary:
 
 
 def test_what_is_recorded_is_of_the_last_run(emulator: Emulator, diary: Diary) -> None:
-    """A clock that goes back between two runs is no hint about the test's own."""
+    """A clock that goes back between two runs is not a hint about the test's own."""
     with record_calls(emulator):
         race(emulator, diary, schedules=20)
 

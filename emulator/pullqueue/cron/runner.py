@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from time import perf_counter
+from zlib import crc32
 
-from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cron.file import CronJob
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface
@@ -19,38 +19,88 @@ from pullqueue.push.addresses import OPTION, PushAddresses
 from pullqueue.push.http_sender import HttpSender
 from pullqueue.push.request import (
     APP_ENGINE_USER_AGENT,
-    SOURCE_IP,
     PushRequest,
     PushResponse,
+    front_end_headers,
 )
 from pullqueue.push.retry import backoff_seconds, may_retry
-from pullqueue.tasks import RetryParameters, is_success
+from pullqueue.tasks import is_success
 
 STOP_SECONDS = 5.0
 """Time that runs have to end after the server was stopped."""
 _POLL_SECONDS = 0.1
+_SET_BACK_USEC = 60 * USEC_PER_SECOND
+"""A clock that goes back less was adjusted, and jobs are that much late."""
 
 _log = logging.getLogger("pullqueue.cron")
 
 
 class JobState:
-    """One job, when it runs next, and how its last run ended."""
+    """One job, when it runs next, and how its last run ended. Times are microseconds."""
 
-    def __init__(self, job: CronJob, now: datetime, last: CronRun) -> None:
-        """Run the job for the first time after its last run, or after `now` if that is earlier.
+    def __init__(self, key: str, job: CronJob, now_usec: int, last: CronRun) -> None:
+        """Run the job for the first time after its last run, or after now if that is earlier.
 
         It is due at once if it was while the server was down, however often.
         """
+        self.key = key
+        """What identifies the job after a restart."""
         self.job = job
-        self.next_usec = to_usec(job.next_time(min(now, from_usec(last.started_usec))))
-        """When it runs next, or is repeated."""
+        self.regular_usec = job.next_usec(min(now_usec, last.started_usec))
+        """When it runs next by its schedule."""
+        self.retry_usec: int | None = None
+        """When the run that has failed is repeated, which is before that; None: it is not."""
         self.is_running = False
         self.attempts = 0
-        """Attempts of the run that has failed and is repeated; 0: none is."""
+        """Attempts of the run that is under way, or is repeated; 0: none is."""
         self.first_usec = 0
         """When the first of them began."""
         self.last = None if last == CronRun(last.started_usec) else last
         """Its last run; None: it has not run yet."""
+
+    @property
+    def next_usec(self) -> int:
+        """When it runs next, or is repeated."""
+        return self.regular_usec if self.retry_usec is None else self.retry_usec
+
+    def begin(self, now_usec: int) -> None:
+        """Start the repetition that is due, or else a run of its own."""
+        if self.retry_usec is None or not self.retry_usec <= now_usec < self.regular_usec:
+            self.attempts, self.first_usec = 0, now_usec
+            self.skip(now_usec)
+        self.attempts += 1
+        self.retry_usec = None
+        self.is_running = True
+
+    def skip(self, now_usec: int) -> None:
+        """Leave out the times of the schedule until now."""
+        self.regular_usec = self.job.next_usec(now_usec)
+
+    def end(self, now_usec: int, *, failed: bool) -> None:
+        """Take the end of a run: what follows is a repetition, unless the next run comes first.
+
+        An interval counts from the end of the run; repetitions do not move it.
+        """
+        self.is_running = False
+        if self.attempts == 1 or self.regular_usec <= now_usec:
+            self.skip(now_usec)
+        retry, age_usec = self.job.retry, now_usec - self.first_usec
+        if failed and retry and may_retry(self.attempts, age_usec / USEC_PER_SECOND, retry):
+            pause_seconds = backoff_seconds(self.attempts, retry)
+            retry_usec = now_usec + round(pause_seconds * USEC_PER_SECOND)
+            if retry_usec < self.regular_usec:
+                self.retry_usec = retry_usec
+                return
+        self.attempts = 0
+
+    def set_back(self, now_usec: int, by_usec: int) -> None:
+        """Take that the clock went back, to this time and by this much."""
+        if self.job.is_interval:
+            self.regular_usec -= by_usec
+        else:
+            self.skip(now_usec)
+        if self.retry_usec is not None:
+            self.retry_usec = min(self.retry_usec - by_usec, self.regular_usec)
 
 
 class CronRunner:
@@ -72,8 +122,10 @@ class CronRunner:
         self._now_usec = emulator.now_usec()
         """When the thread has looked last."""
         runs = emulator.cron_runs() if jobs else {}
-        now = from_usec(self._now_usec)
-        self.states = [JobState(job, now, self._find_last(job, runs)) for job in jobs]
+        self.states = [
+            JobState(key, job, self._now_usec, self._find_last(key, runs))
+            for key, job in keyed(jobs).items()
+        ]
         self._requests = requests
         self._addresses = addresses
         self._sender = HttpSender()
@@ -133,9 +185,9 @@ class CronRunner:
     def _running(self) -> int:
         return sum(each.is_running for each in self.states)
 
-    def _find_last(self, job: CronJob, runs: dict[str, CronRun]) -> CronRun:
+    def _find_last(self, key: str, runs: dict[str, CronRun]) -> CronRun:
         """Return the last run of a job, or record that it is there from now on."""
-        key, first = key_of(job), CronRun(self._now_usec)
+        first = CronRun(self._now_usec)
         if key not in runs:
             self._keep(key, first)
         return runs.get(key, first)
@@ -146,42 +198,40 @@ class CronRunner:
             try:
                 self._start_due()
                 problem = ""
-            except PullQueueError as error:  # of the store: logged once, however long it lasts
-                if str(error) != problem:
+            except Exception as error:  # noqa: BLE001 - the thread goes on, whatever happens
+                if str(error) != problem:  # logged once, however long it lasts
                     problem = str(error)
-                    _log.warning("cron jobs cannot be started: %s", problem)
-            except Exception:  # noqa: BLE001 - the thread goes on, whatever happens
-                _log.exception("cron jobs cannot be started")
+                    trace = None if isinstance(error, PullQueueError) else error
+                    _log.warning("cron jobs cannot be started: %s", problem, exc_info=trace)
             self._wake.wait(_POLL_SECONDS)
             self._wake.clear()
 
     def _start_due(self) -> None:
-        self._now_usec = now_usec = self._emulator.now_usec()
+        before_usec, self._now_usec = self._now_usec, self._emulator.now_usec()
+        now_usec = self._now_usec
         with self._lock:
             for state in self.states:
+                if before_usec - now_usec >= _SET_BACK_USEC:
+                    state.set_back(now_usec, before_usec - now_usec)
                 if state.next_usec > now_usec or self._addresses.waiting(state.job.target):
                     continue
                 if not state.is_running:
                     self._begin(state)
                 else:  # it is left out
-                    state.next_usec = to_usec(state.job.next_time(from_usec(now_usec)))
+                    state.skip(now_usec)
 
     def _begin(self, state: JobState) -> None:
         """Start a run, of which the lock is held."""
         now_usec = self._emulator.now_usec()
-        state.is_running = True
-        state.attempts += 1
-        self._record(state, CronRun(now_usec, reason="it was interrupted"))
-        if state.attempts == 1:
-            state.first_usec = now_usec
-        # Until it has ended, by which an interval is counted.
-        state.next_usec = to_usec(state.job.next_time(from_usec(now_usec)))
         name = f"pullqueue cron {state.job.number}"
-        threading.Thread(target=self._carry_out, args=(state,), name=name, daemon=True).start()
+        run = threading.Thread(target=self._carry_out, args=(state,), name=name, daemon=True)
+        run.start()  # first: it waits for the lock, and if it cannot be started, nothing was
+        state.begin(now_usec)
+        self._record(state, CronRun(now_usec, reason="it was interrupted"))
 
     def _record(self, state: JobState, run: CronRun) -> None:
         state.last = run
-        self._keep(key_of(state.job), run)
+        self._keep(state.key, run)
 
     def _keep(self, key: str, run: CronRun) -> None:
         try:
@@ -191,6 +241,8 @@ class CronRunner:
 
     def _carry_out(self, state: JobState) -> None:
         response = PushResponse(None, reason="the request failed because of a bug")
+        with self._lock:
+            pass  # until the beginning is recorded
         try:
             response = self._request(state)
         except Exception:  # noqa: BLE001 - the job has failed, whatever it is
@@ -210,7 +262,7 @@ class CronRunner:
         request = PushRequest(
             method="GET",
             url=job.url,
-            headers=cron_headers(),
+            headers=cron_headers(state),
             body=b"",
             target=job.target,
             queue_name="",
@@ -229,51 +281,42 @@ class CronRunner:
 
     def _end(self, state: JobState, response: PushResponse) -> None:
         """Apply the end of a run to its job."""
-        job = state.job
-        state.is_running = False
         try:
             now_usec = self._emulator.now_usec()
         except PullQueueError:  # the store does not respond: about now
             now_usec = self._now_usec
-        reason = None if is_success(response.status) else response.summary
-        if not is_success(response.status):
+        failed = not is_success(response.status)
+        reason = response.summary if failed else None
+        if failed:
             what = f"status {response.status}" if response.status else "no response"
-            _log.warning("cron job %s failed (%s: %s)", job.url, what, reason)
+            _log.warning("cron job %s failed (%s: %s)", state.job.url, what, reason)
         started_usec = now_usec if state.last is None else state.last.started_usec
         self._record(state, CronRun(started_usec, response.status, reason))
-        # Of an interval without a range it is counted from now on.
-        regular_usec = max(state.next_usec, to_usec(job.next_time(from_usec(now_usec))))
-        if is_success(response.status) or not _is_retried(state, now_usec):
-            state.attempts = 0
-            state.next_usec = regular_usec
-            return
-        pause_seconds = backoff_seconds(state.attempts, job.retry or RetryParameters())
-        retry_usec = now_usec + round(pause_seconds * USEC_PER_SECOND)
-        if retry_usec >= regular_usec and _has_times(job):
-            state.attempts = 0  # the next run comes first
-        state.next_usec = min(retry_usec, regular_usec) if _has_times(job) else retry_usec
+        state.end(now_usec, failed=failed)
 
 
-def _is_retried(state: JobState, now_usec: int) -> bool:
-    retry = state.job.retry
-    age_seconds = (now_usec - state.first_usec) / USEC_PER_SECOND
-    return retry is not None and may_retry(state.attempts, age_seconds, retry)
+def keyed(jobs: Iterable[CronJob]) -> dict[str, CronJob]:
+    """Return jobs by what identifies them after a restart, wherever they are in the file then."""
+    found: dict[str, CronJob] = {}
+    for job in jobs:
+        key = f"{job.schedule_text}, {job.zone}: {job.target or 'default'} {job.url}"
+        while key in found:
+            key += " again"
+        found[key] = job
+    return found
 
 
-def _has_times(job: CronJob) -> bool:
-    """Return whether a job runs at times of the day, however long the run before takes."""
-    return getattr(job.schedule, "start", True) is not None
+def cron_headers(state: JobState) -> dict[str, str]:
+    """Return the headers by which an app recognizes a request of App Engine's cron service.
 
-
-def key_of(job: CronJob) -> str:
-    """Return what identifies a job after a restart, wherever it is in the file then."""
-    return f"{job.schedule_text}, {job.zone}: {job.target or 'default'} {job.url}"
-
-
-def cron_headers() -> dict[str, str]:
-    """Return the headers by which an app recognizes a request of App Engine's cron service."""
+    They are those that were recorded (google/gae-secure-scaffold-python3#5, in 2021), and the queue
+    is that of a log (WorldHealthOrganization/app#1799), but for two that name machines.
+    """
     return {
         "User-Agent": APP_ENGINE_USER_AGENT,
         "X-Appengine-Cron": "true",
-        "X-AppEngine-User-IP": SOURCE_IP,
+        "X-AppEngine-QueueName": "__cron",
+        "X-CloudScheduler": "true",
+        "X-CloudScheduler-JobName": f"{crc32(state.key.encode()):08x}",
+        **front_end_headers(f"{state.key}/{state.attempts}", state.job.deadline_seconds),
     }

@@ -1,0 +1,192 @@
+"""When cron jobs run, whatever fails: the state of one job, over months of simulated time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.cron.file import CronJob, parse_cron
+from pullqueue.cron.runner import JobState, keyed
+from pullqueue.engine.store import CronRun
+from pullqueue.push.retry import backoff_seconds
+
+START_USEC = to_usec(datetime(2026, 3, 1, tzinfo=UTC))
+SECOND = USEC_PER_SECOND
+DAY = 86_400 * SECOND
+MONTH = 30 * DAY
+
+
+def job_of(schedule: str, **retry: object) -> CronJob:
+    """Return a job with retry parameters."""
+    more = "".join(f"\n    {key}: {value}" for key, value in retry.items())
+    parameters = f"\n  retry_parameters:{more}" if more else ""
+    [job] = parse_cron(f"cron:\n- url: /job\n  schedule: {schedule}{parameters}\n")
+    return job
+
+
+def new_state(job: CronJob, started_usec: int = START_USEC) -> JobState:
+    """Return the state of a job that has not run yet."""
+    return JobState("key", job, START_USEC, CronRun(started_usec))
+
+
+def runs_of(job: CronJob, end_usec: int, *, takes_usec: int = SECOND) -> list[int]:
+    """Return when a job that always fails runs, of which each run takes that long."""
+    state, runs = new_state(job), []
+    while (now_usec := state.next_usec) < end_usec:
+        runs.append(now_usec)
+        state.begin(now_usec)
+        state.end(now_usec + takes_usec, failed=True)
+    return runs
+
+
+def documented_runs(job: CronJob, end_usec: int, limit: int | None, age: int | None) -> list[int]:
+    """Return the same by the documentation: each run by the schedule, and after each its retries.
+
+    A run that fails is retried until both limits are reached, but for the one that is not set, and
+    not at or after the next run. Neither limit is set: it is not retried.
+    """
+    runs: list[int] = []
+    regular_usec = job.next_usec(START_USEC)
+    while regular_usec < end_usec:
+        first_usec, now_usec = regular_usec, regular_usec
+        regular_usec = job.next_usec(first_usec + SECOND)
+        attempts = 0
+        while now_usec < min(regular_usec, end_usec):
+            runs.append(now_usec)
+            attempts += 1
+            now_usec += SECOND
+            young = age is not None and now_usec - first_usec <= age * 60 * SECOND
+            if not (young or attempts <= (limit or 0)):
+                break
+            assert job.retry is not None
+            now_usec += round(backoff_seconds(attempts, job.retry) * SECOND)
+    return runs
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "every 1 minutes",
+        "every 7 hours",
+        "every 10 minutes from 08:00 to 09:00",
+        "every 6 hours synchronized",
+        "every day 09:00",
+        "1,15 of month 00:00",
+        "2nd,fourth tue,thu of mar 17:00",
+    ],
+)
+@pytest.mark.parametrize("limit", [None, 0, 1, 5])
+@pytest.mark.parametrize("age", [None, 1, 30])
+def test_a_job_that_always_fails_keeps_its_schedule(
+    schedule: str, limit: int | None, age: int | None
+) -> None:
+    """A month, with each backoff; an interval counts from the end of the run by the schedule."""
+    for least, most, doublings in (
+        (None, None, None),
+        (0.1, 120, 2),
+        (30, 120, 0),
+        (90, None, 2),
+        (90, 120, None),
+    ):
+        given = {
+            "job_retry_limit": limit,
+            "job_age_limit": None if age is None else f"{age}m",
+            "min_backoff_seconds": least,
+            "max_backoff_seconds": most,
+            "max_doublings": doublings,
+        }
+        job = job_of(schedule, **{key: each for key, each in given.items() if each is not None})
+        most_runs = START_USEC + (MONTH if "1 minutes" not in schedule else DAY // 4)
+
+        assert runs_of(job, most_runs) == documented_runs(job, most_runs, limit, age), given
+
+
+@pytest.mark.parametrize(
+    ("retry", "expected"),
+    [
+        ({}, [0]),
+        ({"min_backoff_seconds": 10}, [0]),
+        ({"job_retry_limit": 0}, [0]),
+        ({"job_retry_limit": 5}, [0, 5, 15, 35, 75, 155]),
+        ({"job_retry_limit": 2, "min_backoff_seconds": 10}, [0, 10, 30]),
+        ({"job_retry_limit": 3, "min_backoff_seconds": 10, "max_doublings": 1}, [0, 10, 30, 70]),
+        ({"job_retry_limit": 3, "min_backoff_seconds": 10, "max_doublings": 0}, [0, 10, 30, 60]),
+        ({"job_retry_limit": 3, "max_backoff_seconds": 7}, [0, 5, 12, 19]),
+        ({"job_retry_limit": 3, "max_backoff_seconds": 2}, [0, 2, 4, 6]),
+        ({"job_age_limit": "59s", "min_backoff_seconds": 20}, [0, 20, 60]),
+        ({"job_age_limit": "60s", "min_backoff_seconds": 20}, [0, 20, 60, 140]),
+        ({"job_age_limit": "1s", "job_retry_limit": 2}, [0, 5, 15]),
+        ({"job_retry_limit": 3, "min_backoff_seconds": 1199}, [0, 1199]),
+        ({"job_retry_limit": 3, "min_backoff_seconds": 1200}, [0]),
+    ],
+)
+def test_repetitions_of_a_run(retry: dict[str, object], expected: list[int]) -> None:
+    """In seconds after a run that ends at once, of which the next comes after 20 minutes."""
+    job = job_of("every 20 minutes", **retry)
+    first_usec = job.next_usec(START_USEC)
+
+    runs = runs_of(job, first_usec + 1200 * SECOND, takes_usec=0)
+
+    assert [(run - first_usec) // SECOND for run in runs] == expected
+
+
+def test_a_repetition_that_takes_past_the_next_run_leaves_it_out() -> None:
+    state = new_state(job_of("every day 09:00", job_retry_limit=5, min_backoff_seconds=60))
+    first_usec = state.next_usec
+    state.begin(first_usec)
+    state.end(first_usec, failed=True)
+    state.begin(state.next_usec)
+    state.end(first_usec + DAY, failed=False)
+
+    assert (state.next_usec, state.attempts) == (first_usec + 2 * DAY, 0)
+
+
+@pytest.mark.parametrize("schedule", ["every 30 minutes", "every 1 hours synchronized"])
+@pytest.mark.parametrize("by", [60 * SECOND, DAY, 3650 * DAY])
+def test_a_clock_that_went_back_delays_no_job(schedule: str, by: int) -> None:
+    """The next run, or the repetition that is due before it, is as near as it was."""
+    state = new_state(job_of(schedule, job_retry_limit=1, min_backoff_seconds=10))
+    now_usec = state.next_usec
+    state.begin(now_usec)
+    state.end(now_usec, failed=True)
+    assert state.retry_usec == now_usec + 10 * SECOND
+
+    state.set_back(now_usec - by, by)
+
+    assert state.next_usec == now_usec - by + 10 * SECOND
+    state.begin(state.next_usec)
+    state.end(now_usec - by + 20 * SECOND, failed=False)
+    assert now_usec - by < state.next_usec <= now_usec - by + 3600 * SECOND
+
+
+@pytest.mark.parametrize(("ahead", "expected"), [(-1, -1), (0, 0), (1, 0), (DAY, 0)])
+def test_a_last_run_in_the_future_counts_as_now(ahead: int, expected: int) -> None:
+    """As after a restart on a machine whose clock went back."""
+    state = new_state(job_of("every 1 hours"), START_USEC + ahead)
+
+    assert state.next_usec == START_USEC + expected + 3600 * SECOND
+
+
+def test_each_job_has_a_key_of_its_own() -> None:
+    """Two that are the same do not share the record of their last runs."""
+    jobs = parse_cron("cron:\n" + "- {url: /a, schedule: every 1 hours}\n" * 3)
+
+    assert len(keyed(jobs)) == 3
+    assert list(keyed(jobs)) == list(keyed(jobs[:1])) + list(keyed(jobs))[1:]
+
+
+def test_times_are_those_of_the_day_when_clocks_change() -> None:
+    """In Berlin, 2 o'clock is left out on 29 March, and there is twice on 25 October."""
+    text = "cron:\n- {url: /a, schedule: every 2 hours synchronized, timezone: Europe/Berlin}\n"
+    [job] = parse_cron(text)
+
+    for month, day, left_out in ((3, 29, [2]), (10, 25, [])):
+        usec, seen = to_usec(datetime(2026, month, day - 1, 23, 30, tzinfo=job.zone)), []
+        while (usec := job.next_usec(usec)) < to_usec(
+            datetime(2026, month, day + 1, tzinfo=job.zone)
+        ):
+            seen.append(from_usec(usec).astimezone(job.zone).hour)
+        expected = [hour for hour in range(0, 24, 2) if hour not in left_out]
+        assert seen == sorted([*expected, *([3] if left_out else [])])
