@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 
 import pytest
 
 from pullqueue.clock import ManualClock
-from pullqueue.testing.freezing import FreezerChoice, freeze, is_frozen, local_time_is_utc
+from pullqueue.testing.freezing import (
+    FreezerChoice,
+    freeze,
+    is_frozen,
+    local_time_is_utc,
+    real_time_for_grpc,
+)
 
 _FREEZERS = ("freezer", "time_machine")
 """Fixtures of pytest-freezer (or pytest-freezegun) and time-machine; their markers use them."""
@@ -31,7 +38,7 @@ def frozen(
             pytrace=False,
         )
     if is_frozen():
-        return nullcontext()
+        return real_time_for_grpc()
     if "time_machine" in fixtures:
         # It does not freeze before it is moved, and could not start once freezegun has.
         # A number: for a datetime it sets TZ, and fails to delete it where an app has replaced the
@@ -39,8 +46,15 @@ def frozen(
         fixtures["time_machine"].move_to(
             (start or ManualClock.DEFAULT_START).timestamp(), tick=False
         )
-        return local_time_is_utc()
+        return _as_ours()
     try:
         return freeze(start or ManualClock.DEFAULT_START, freezer=freezer)
     except ImportError as error:
         raise pytest.fail.Exception(f"pullqueue_clock: {error}", pytrace=False) from None
+
+
+@contextmanager
+def _as_ours() -> Iterator[None]:
+    """Complete what time-machine's fixture has frozen."""
+    with local_time_is_utc(), real_time_for_grpc():
+        yield

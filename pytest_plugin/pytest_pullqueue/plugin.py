@@ -106,10 +106,11 @@ def pullqueue_clock(
 ) -> Iterator[FixtureClock]:
     """The clock of the test: the whole process's time, frozen, until the test moves it.
 
-    It starts at 2026-01-01T00:00Z, or at the `start` of the marker or the ini file, and freezegun
-    freezes it, or the `freezer` that they name. If a test has another freezer (`@freeze_time`,
-    `freezer`, time-machine), the clock reads and moves that one. These keep the real time:
-    `time.perf_counter`, event loops, timeouts of threads and subprocesses, deadlines of Hypothesis.
+    It starts at 2026-01-01T00:00Z, or at the `start` of the marker or the ini file. time-machine
+    freezes it where it is installed, else freezegun, or the `freezer` that they name. If a test has
+    another freezer (`@freeze_time`, `freezer`, time-machine), the clock reads and moves that one.
+    These keep the real time: `time.perf_counter`, event loops, timeouts of threads and
+    subprocesses, deadlines of gRPC and of Hypothesis.
     """
     from pullqueue.testing import FixtureClock, ProcessClock  # noqa: PLC0415
     from pytest_pullqueue.clock import frozen  # noqa: PLC0415

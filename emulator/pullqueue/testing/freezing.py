@@ -3,23 +3,23 @@
 freezegun and time-machine decide what `time.time()` returns. The clock here follows whichever of
 them is active and moves it; `freeze` starts one of them.
 
-Neither library has a public way to find its active freezer, so this module, and no other, reads
-`freezegun.api.freeze_factories` and `time_machine.traveller_stack`.
+Neither library has a public way to find its active freezer, and freezegun none to ask for the real
+time, so this module, and no other, reads `freezegun.api.freeze_factories`, its `real_time` and
+`time_machine.traveller_stack`.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, get_args
-from unittest.mock import patch
 
 from pullqueue.clock import MovableClock, SystemClock, from_usec, to_usec
 from pullqueue.errors import ClockError
@@ -33,16 +33,7 @@ FREEZER_CHOICES: Final[tuple[FreezerChoice, ...]] = get_args(FreezerChoice)
 _REAL_TIME_MODULES = frozenset({"threading", "queue", "subprocess", "_pytest.timing"})
 """Modules whose timeouts would never end in frozen time, and that of pytest's own durations."""
 
-_GRPC_MODULES = (
-    "grpc._channel",
-    "grpc._common",
-    "grpc._server",
-    "grpc._utilities",
-    "grpc.aio._utils",
-)
-"""Modules of gRPC that compute deadlines, which its library in C compares with real time. Calls
-would fail, and until a deadline that is past the server would poll without a pause."""
-_REAL_TIME_CALLERS = ("multiprocessing.connection", *_GRPC_MODULES)
+_REAL_TIME_CALLERS = ("multiprocessing.connection",)
 """Beginnings of the names of more modules that get the real time when they, or code that they call
 within five frames, ask for it."""
 
@@ -123,7 +114,7 @@ def _time_machine(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN
     # A number: for a datetime, it would set and delete TZ in an environment that `wrap_wsgi_app`
     # may have replaced in between.
     traveller = library.travel(int(start.timestamp()), tick=False)
-    with local_time_is_utc(), _grpc_in_real_time(library):
+    with local_time_is_utc(), real_time_for_grpc():
         running = traveller.start()
         try:
             running.shift(timedelta(microseconds=start.microsecond))
@@ -131,17 +122,6 @@ def _time_machine(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN
         finally:
             while len(_travellers()) > depth:
                 traveller.stop()
-
-
-@contextmanager
-def _grpc_in_real_time(library: Any) -> Iterator[None]:  # noqa: ANN401 - a module
-    """Make gRPC use, until the block ends, the real time from time-machine's escape hatch."""
-    real_time = ModuleType(time.__name__)
-    vars(real_time).update(vars(time), time=library.escape_hatch.time.time)
-    with ExitStack() as stack:
-        for name in _GRPC_MODULES if find_spec("grpc") else ():
-            stack.enter_context(patch.object(import_module(name), "time", real_time))
-        yield
 
 
 @contextmanager
@@ -183,7 +163,8 @@ def _freezegun(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN401
                 for module, name, original in freezer.undo_changes:
                     if original in measuring or module.__name__ in _REAL_TIME_MODULES:
                         setattr(module, name, original)
-            yield
+            with real_time_for_grpc():
+                yield
         finally:
             while len(_freezers()) > depth:
                 freezer.stop()
@@ -205,6 +186,37 @@ def _real_loop_time() -> Iterator[None]:
         yield
     finally:
         loops.time = loop_time
+
+
+@contextmanager
+def real_time_for_grpc() -> Iterator[None]:
+    """Return the real time to modules of gRPC, and to no others, that call `time.time()`.
+
+    They compute deadlines from it, which gRPC's core compares with the machine's clock: in time
+    that is frozen in the past each call would fail, and in the future none would ever time out.
+    """
+    frozen_time = time.time
+
+    def time_of_caller() -> float:
+        frame = inspect.currentframe()
+        caller = None if frame is None else frame.f_back
+        if caller is not None and str(caller.f_globals.get("__name__")).startswith("grpc."):
+            return _real_time()
+        return float(frozen_time())
+
+    time.time = time_of_caller
+    try:
+        yield
+    finally:
+        if time.time is time_of_caller:
+            time.time = frozen_time
+
+
+def _real_time() -> float:
+    time_machine, freezegun = sys.modules.get("time_machine"), sys.modules.get("freezegun.api")
+    if time_machine is not None and time_machine.escape_hatch.is_travelling():
+        return float(time_machine.escape_hatch.time.time())
+    return float(freezegun.real_time() if freezegun is not None else time.time())
 
 
 def is_frozen() -> bool:
