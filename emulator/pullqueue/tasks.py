@@ -112,6 +112,17 @@ class HttpRequest(NamedTuple):
         return sum(len(text.encode()) for text in texts)
 
 
+class AttemptResult(NamedTuple):
+    """How an attempt to send a push task has ended."""
+
+    status: int
+    """The status of the response; 0: there was none."""
+    reason: str | None = None
+    """Why it failed, in one short line: the first of the response, or why there was none."""
+    fault: int | None = None
+    """The number of the fault that made it fail."""
+
+
 class AttemptRecord(NamedTuple):
     """What the attempts to send a push task have left behind so far."""
 
@@ -134,6 +145,15 @@ class AttemptRecord(NamedTuple):
     reason: str | None = None
     """Why the last attempt failed, in one short line: the first of its response, or why there was
     no response."""
+    fault: int | None = None
+    """The number of the fault that made the last attempt fail; None: none did."""
+    response: bytes = b""
+    """The first 4 KiB of the response to the last attempt, if it failed."""
+
+    @property
+    def result(self) -> AttemptResult:
+        """How the last attempt that ended has ended."""
+        return AttemptResult(self.status or 0, self.reason, self.fault)
 
     @property
     def succeeded(self) -> bool:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
-from pullqueue.tasks import Task
+from pullqueue.tasks import AttemptResult, Task
 
 
 class EventKind(StrEnum):
@@ -87,10 +87,15 @@ class Event(NamedTuple):
     until_usec: int | None = None
     """When the lease ends, of a task that was leased or extended; when an attempt that has started
     ends at the latest; when a task is tried again whose attempt has failed."""
-    status: int | None = None
-    """The status of an attempt that has ended; 0: there was no response."""
+    result: AttemptResult | None = None
+    """How an attempt that has ended did."""
     origin: Origin | None = None
     """The call that it was part of; None: time has passed, or it is not known."""
+
+    @property
+    def status(self) -> int | None:
+        """The status of an attempt that has ended; 0: there was no response."""
+        return None if self.result is None else self.result.status
 
     @property
     def time(self) -> datetime:
@@ -131,7 +136,7 @@ class Operation(NamedTuple):
     names: tuple[str, ...]
     retry_counts: tuple[int, ...]
     until_usec: int | None
-    status: int | None = None
+    result: AttemptResult | None = None
     origin: Origin | None = None
 
 
@@ -168,7 +173,7 @@ class EventLog:
         tasks: Sequence[Task],
         until_usec: int | None = None,
         *,
-        status: int | None = None,
+        result: AttemptResult | None = None,
         origin: Origin | None = None,
     ) -> None:
         """Record that one operation did `kind` to `tasks`."""
@@ -176,7 +181,7 @@ class EventLog:
         names = tuple(map(_name, tasks))
         retry_counts = tuple(map(_retry_count, tasks))
         # `Operation(...)` would take 0.2 us more, in each operation on tasks.
-        fields = (usec, kind, names, retry_counts, until_usec, status, origin)
+        fields = (usec, kind, names, retry_counts, until_usec, result, origin)
         self._operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
         self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
@@ -211,6 +216,16 @@ class EventLog:
             if operation.usec <= usec:
                 break
             counts[operation.kind] += len(operation.names)
+        return counts
+
+    def count_failures(self, usec: int) -> Counter[AttemptResult]:
+        """Return how many attempts failed after a time, by their results."""
+        counts: Counter[AttemptResult] = Counter()
+        for operation in reversed(self._operations):
+            if operation.usec <= usec:
+                break
+            if operation.kind is EventKind.ATTEMPT_FAILED and operation.result is not None:
+                counts[operation.result] += len(operation.names)
         return counts
 
     def flow(self, since_usec: int) -> Flow:
@@ -297,10 +312,10 @@ def count_leases(
 
 
 def _recorded(operations: Iterable[Operation], task_name: str | None = None) -> Iterator[Event]:
-    for usec, kind, names, retry_counts, until_usec, status, origin in operations:
+    for usec, kind, names, retry_counts, until_usec, result, origin in operations:
         for name, retry_count in zip(names, retry_counts, strict=True):
             if task_name is None or name == task_name:
-                yield Event(usec, kind, name, retry_count, until_usec, status, origin)
+                yield Event(usec, kind, name, retry_count, until_usec, result, origin)
 
 
 def _interruption(attempt: Event, usec: int) -> Event:

@@ -134,6 +134,8 @@ class QueueCall(NamedTuple):
     """The method of `Queue`, or the function of `verbs`, through which all such calls go."""
     arguments: tuple[object, ...]
     options: Mapping[str, object]
+    triggered: list[int] | None = None
+    """The numbers of the faults that triggered on it; None: nobody asks."""
 
     @property
     def verb(self) -> str:

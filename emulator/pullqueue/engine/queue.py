@@ -20,6 +20,7 @@ from pullqueue.engine.store import (
 from pullqueue.engine.validation import AnyTask, is_task, name_of
 from pullqueue.errors import InvalidTaskError, is_expected_error
 from pullqueue.tasks import (
+    AttemptResult,
     DeleteResult,
     HttpRequest,
     NewTask,
@@ -293,6 +294,10 @@ class Queue(QueueBase):
         """
         last_usec = min(duration_usec(last), LAST_USEC - FIRST_USEC)
         return self.store.count_events(self.name, last_usec=last_usec)
+
+    def count_failures(self, *, last: timedelta) -> Counter[AttemptResult]:
+        """Return how many attempts failed within the last time span, by their results."""
+        return self.store.count_failures(self.name, last_usec=duration_usec(last))
 
     def flow(self, *, since_usec: int) -> Flow:
         """Return how many events of each kind there were in each minute since a time, in order.

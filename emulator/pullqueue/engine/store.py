@@ -16,6 +16,7 @@ from pullqueue.engine.retention import Retention
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
     AttemptRecord,
+    AttemptResult,
     DeleteResult,
     NameInUseError,
     NewTask,
@@ -320,6 +321,10 @@ class TaskStore(ABC):
     @abstractmethod
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
         """Return how many events of each recorded kind there were in the last microseconds."""
+
+    @abstractmethod
+    def count_failures(self, queue_name: str, *, last_usec: int) -> Counter[AttemptResult]:
+        """Return how many attempts failed in the last microseconds, by their results."""
 
     @abstractmethod
     def flow(self, queue_name: str, *, since_usec: int) -> Flow:

@@ -7,7 +7,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from weakref import WeakKeyDictionary
 
 from pullqueue.engine.interceptors import LEASE_VERBS, Interceptors, QueueCall
 from pullqueue.push.request import PushRequest, build_path
@@ -25,6 +27,7 @@ Effect = Callable[[QueueCall, CallNext], object]
 """What a fault does to a call on which it triggers; it may carry the call out, or not."""
 
 _SETTING = threading.Lock()
+_numbers: WeakKeyDictionary[Emulator, count[int]] = WeakKeyDictionary()
 
 
 class _Subject(NamedTuple):
@@ -49,6 +52,8 @@ class Fault:
         """Number of times it has triggered."""
         self.options: Mapping[str, object] = {**arguments, **when}
         """What was passed when it was set, and the defaults of its arguments."""
+        self.number = 0
+        """Its number among all faults that were set in its emulator, the first being 1."""
         self.effect = effect
         """What happens to a call on which it triggers."""
         self.before_call: Callable[[], None] | None = None
@@ -90,6 +95,7 @@ class Fault:
         """Set it, after all faults that the emulator has."""
         with _SETTING:
             self._chain = _find_chain(emulator) or _FaultChain(emulator.interceptors)
+            self.number = next(_numbers.setdefault(emulator, count(1)))
             self._chain.add(self)
         return self
 
@@ -178,7 +184,11 @@ class _FaultChain:
             if fault.before_call is not None:
                 fault.before_call()
         first = next((fault for fault in faults if fault.triggers_on(call)), None)
-        return call_next() if first is None else first.effect(call, call_next)
+        if first is None:
+            return call_next()
+        if call.triggered is not None:
+            call.triggered.append(first.number)
+        return first.effect(call, call_next)
 
 
 def _find_chain(emulator: Emulator) -> _FaultChain | None:

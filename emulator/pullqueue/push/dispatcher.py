@@ -69,7 +69,7 @@ class Attempt:
     error: Exception | None
     """The exception that the app's handler raised."""
     reason: str | None
-    """Why there was no response."""
+    """Why there was no response, or which fault answered."""
     body: bytes
     """The beginning of the response's body: in a test up to 64 KB."""
     outcome: str
@@ -247,7 +247,8 @@ class Dispatcher:
         request, queue = running.request, running.queue
         if not queue.interceptors:
             return send(request)
-        call = QueueCall(queue, "attempt", (request,), {})
+        triggered: list[int] = []
+        call = QueueCall(queue, "attempt", (request,), {}, triggered)
         misuse: list[Exception] = []
         lost: list[PushResponse] = []
 
@@ -265,10 +266,13 @@ class Dispatcher:
         except Exception as error:
             if error in misuse:  # `send` returns the errors of the app, and raises its user's
                 raise
-            return _without_response(error, *lost)
-        return (
-            PushResponse(response) if isinstance(response, int) else cast("PushResponse", response)
-        )
+            response = _without_response(error, *lost)
+        else:
+            if not isinstance(response, int):
+                return cast("PushResponse", response)
+            reason = f"answered by fault {triggered[0]}" if triggered else None
+            response = PushResponse(response, reason=reason)
+        return response._replace(fault=next(iter(triggered), None))
 
     def renew(self, running: RunningAttempt) -> bool:
         """Lease the task of an attempt for as long again; False if it has ended or was lost."""

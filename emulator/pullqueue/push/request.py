@@ -113,13 +113,15 @@ class PushResponse(NamedTuple):
     body: bytes = b""
     """The beginning of the response's body."""
     reason: str | None = None
-    """Why there was no response."""
+    """Why there was no response, or which fault answered."""
     error: Exception | None = None
     """The exception that the app's handler raised, if it runs in this process."""
     retry_after: str = ""
     """The header Retry-After."""
     location: str = ""
     """The header Location."""
+    fault: int | None = None
+    """The number of the fault that answered, or because of which there was no response."""
 
     @property
     def summary(self) -> str | None:

@@ -15,7 +15,7 @@ from pullqueue.config.model import (
     QueueSettings,
 )
 from pullqueue.errors import ClockError
-from pullqueue.push.request import PushResponse, counts_as_execution
+from pullqueue.push.request import BODY_KEPT, PushResponse, counts_as_execution
 from pullqueue.tasks import AttemptRecord, RetryParameters, Task, is_success
 
 _MAX_EXPONENT = 1000
@@ -91,6 +91,8 @@ def conclude(
         ended_usec=now_usec,
         status=status or 0,
         reason=None if is_success(status) else response.summary,
+        fault=response.fault,
+        response=b"" if is_success(status) else response.body[:BODY_KEPT],
     )
     if is_success(status):
         return attempts, None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from itertools import count
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -65,7 +64,6 @@ class FaultRegistry:
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
-        self._numbers = count(1)
         self._faults: dict[int, tuple[str, Fault]] = {}
         self._lock = threading.Lock()
 
@@ -93,9 +91,8 @@ class FaultRegistry:
                 raise
             raise ApiError(str(error)) from None
         with self._lock:
-            number = next(self._numbers)
-            self._faults[number] = kind.name, fault
-        return _resource(number, kind.name, fault)
+            self._faults[fault.number] = kind.name, fault
+        return _resource(fault.number, kind.name, fault)
 
     def list(self, *, active: bool = False) -> list[FaultResource]:
         """Return all faults, or those that can still trigger, the oldest first."""

@@ -36,6 +36,7 @@ from pullqueue.stores.rows import (
     encode,
     encode_tag,
     lists_of_new_tasks,
+    result_values,
 )
 from pullqueue.stores.session import DeadlockError, Session, Target, retried
 from pullqueue.stores.sql import SqlStore
@@ -284,7 +285,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             **attempted(task),
             now_usec=session.clock_usec,
             kind=kind.value,
-            status=attempts.status,
+            **result_values(attempts),
             attempts=encode(attempts),
             exhausted=exhausted,
             tombstone_usec=self._tombstone_usec,

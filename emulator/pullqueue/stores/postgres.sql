@@ -269,10 +269,10 @@ moved AS (
     RETURNING {task}
 ),
 recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, status,
-        origin)
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin,
+        status, reason, fault)
     SELECT queue, {now_usec}, %(kind)s::text, eta_usec, 1, name, CAST(retry_count AS text),
-        %(status)s::integer, %(origin)s::text
+        %(origin)s::text, %(status)s::integer, %(reason)s::text, %(fault)s::integer
     FROM moved WHERE %(kind)s::text IS NOT NULL
 ),
 counted AS (
@@ -302,12 +302,14 @@ tombstoned AS (
     WHERE sequence = ANY(ARRAY(SELECT sequence FROM ended))
 ),
 recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, status,
-        origin)
-    SELECT queue, {now_usec}, kind, NULL, 1, name, CAST(retry_count AS text), status,
-        %(origin)s::text
-    FROM ended CROSS JOIN (VALUES (1, %(kind)s::text, %(status)s::integer), (2, 'exhausted', NULL))
-        AS happened (place, kind, status)
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin,
+        status, reason, fault)
+    SELECT queue, {now_usec}, kind, NULL, 1, name, CAST(retry_count AS text), %(origin)s::text,
+        status, reason, fault
+    FROM ended CROSS JOIN (VALUES
+            (1, %(kind)s::text, %(status)s::integer, %(reason)s::text, %(fault)s::integer),
+            (2, 'exhausted', NULL, NULL, NULL))
+        AS happened (place, kind, status, reason, fault)
     WHERE place = 1 OR %(exhausted)s::boolean ORDER BY place
 ),
 counted AS (

@@ -12,7 +12,7 @@ from pullqueue.config.model import QueueSettings
 from pullqueue.engine.events import AttemptEvent, EventKind, LeaseStep, Operation, Origin
 from pullqueue.engine.store import QueueRecord
 from pullqueue.errors import InternalError
-from pullqueue.tasks import AttemptRecord, HttpRequest, NewTask, Task
+from pullqueue.tasks import AttemptRecord, AttemptResult, HttpRequest, NewTask, Task
 from pullqueue.text import shorten
 
 _T = TypeVar("_T")
@@ -144,7 +144,7 @@ def decode_kind(row: Row) -> EventKind:
 @_decoding
 def decode_operation(row: Row) -> Operation:
     """Return the operation of a row with its fields, in their order."""
-    usec, kind, names, retry_counts, until_usec, status, origin = row
+    usec, kind, names, retry_counts, until_usec, origin, status, reason, fault = row
     steps = list(zip(names.split(","), map(int, retry_counts.split(",")), strict=True))
     return Operation(
         usec=usec,
@@ -152,7 +152,7 @@ def decode_operation(row: Row) -> Operation:
         names=tuple(name for name, _ in steps),
         retry_counts=tuple(count for _, count in steps),
         until_usec=until_usec,
-        status=status,
+        result=None if status is None else AttemptResult(status, reason, fault),
         origin=None if origin is None else _decode_origin(origin),
     )
 
@@ -183,6 +183,13 @@ def decode_record(row: Row) -> QueueRecord:
 def is_storable(name: str) -> bool:
     """Return whether a task can have this name; a database need not be asked for any other."""
     return name.isascii() and "\0" not in name
+
+
+def result_values(attempts: AttemptRecord | None) -> dict[str, object]:
+    """Return the parameters that record how an attempt has ended; None: it was not one."""
+    if attempts is None:
+        return dict.fromkeys(AttemptResult._fields)
+    return attempts.result._asdict()
 
 
 def attempted(task: Task) -> dict[str, object]:

@@ -168,12 +168,12 @@ SELECT count(*) FROM exhausted WHERE queue = :queue
 SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 
 -- name: events
-SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
+SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events
 WHERE queue = :queue ORDER BY id
 
 -- name: leases
 -- The operations that lease tasks or renew leases, the latest first.
-SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
+SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events
 WHERE queue = :queue AND kind IN ('leased', 'extended') ORDER BY id DESC
 
 -- name: last_attempts
@@ -198,6 +198,11 @@ WHERE queue = :queue AND kind IN ('leased', 'extended', 'released') ORDER BY id 
 -- name: count_events
 -- How many events of each kind there were after a time.
 SELECT kind, sum(size) FROM events WHERE queue = :queue AND usec > :since_usec GROUP BY kind
+
+-- name: count_failures
+-- How many attempts failed after a time, by their results.
+SELECT status, reason, fault, sum(size) FROM events
+WHERE queue = :queue AND usec > :since_usec AND kind = 'attempt failed' GROUP BY 1, 2, 3
 
 -- name: flow
 -- How many events of each kind there were in each minute from a time on.

@@ -33,6 +33,7 @@ from pullqueue.stores.rows import (
     encode,
     encode_task,
     is_storable,
+    result_values,
 )
 from pullqueue.stores.session import Target, retried
 from pullqueue.stores.sql_reading import HOUR_SECONDS, S, SqlReader
@@ -83,7 +84,9 @@ class SqlStore(SqlReader[S]):
     def _store(self, session: S, target: Target, named: Sequence[NewTask]) -> list[Task]:
         """Store tasks with names and record it; return those whose names were free."""
 
-    def _modified(self, session: S, kind: EventKind, task: Task, status: int | None = None) -> None:
+    def _modified(
+        self, session: S, kind: EventKind, task: Task, ended: AttemptRecord | None = None
+    ) -> None:
         """Record that a lease was changed, or an attempt started or failed.
 
         It does nothing if the statement does this.
@@ -292,7 +295,7 @@ class SqlStore(SqlReader[S]):
         attempts: AttemptRecord | None,
     ) -> Task:
         """Move the eta of a push task; `kind` is what has happened, None: its attempt goes on."""
-        status = attempts.status if attempts and kind is EventKind.ATTEMPT_FAILED else None
+        ended = attempts if kind is EventKind.ATTEMPT_FAILED else None
         with self._operation() as session:
             row = is_storable(task.name) and session.row(
                 "move_attempt",
@@ -303,14 +306,14 @@ class SqlStore(SqlReader[S]):
                 attempts=attempts and encode(attempts),
                 finished=None if attempts is None else attempts.finished,
                 kind=None if kind is None else kind.value,
-                status=status,
+                **result_values(ended),
                 origin=encode(current_origin()),
             )
             if not row:
                 raise self._attempt_lost(session, task)
             task = decode_task(row)
             if kind is not None:
-                self._modified(session, kind, task, status)
+                self._modified(session, kind, task, ended)
         self._touch(task.queue_name, 1)
         return task
 

@@ -46,7 +46,7 @@ from pullqueue.stores.rows import (
     is_storable,
 )
 from pullqueue.stores.session import Session
-from pullqueue.tasks import Task, TaskState
+from pullqueue.tasks import AttemptResult, Task, TaskState
 
 HOUR_SECONDS = 3600
 _MINUTE_SECONDS = 60
@@ -182,6 +182,12 @@ class SqlReader(TaskStore, Generic[S]):
             since_usec = session.now_usec - last_usec
             rows = session.rows("count_events", queue=queue_name, since_usec=since_usec)
         return Counter({decode_kind(row): int(row[1]) for row in rows})
+
+    def count_failures(self, queue_name: str, *, last_usec: int) -> Counter[AttemptResult]:
+        with self._reading() as session:
+            since_usec = session.now_usec - last_usec
+            rows = session.rows("count_failures", queue=queue_name, since_usec=since_usec)
+        return Counter({AttemptResult(*row[:3]): int(row[3]) for row in rows})
 
     def flow(self, queue_name: str, *, since_usec: int) -> Flow:
         first_usec = since_usec // MINUTE_USEC * MINUTE_USEC

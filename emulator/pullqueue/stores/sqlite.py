@@ -38,6 +38,7 @@ from pullqueue.stores.rows import (
     encode,
     encode_tag,
     encode_task,
+    result_values,
 )
 from pullqueue.stores.session import Session, Target
 from pullqueue.stores.sql import SqlStore
@@ -332,11 +333,15 @@ class SqliteStore(SqlStore[SqliteSession]):
         return session.totals
 
     def _modified(
-        self, session: SqliteSession, kind: EventKind, task: Task, status: int | None = None
+        self,
+        session: SqliteSession,
+        kind: EventKind,
+        task: Task,
+        ended: AttemptRecord | None = None,
     ) -> None:
         until_usec = None if kind is EventKind.RELEASED else task.eta_usec
         steps = [(task.name, task.retry_count)]
-        self._record(session, kind, task.queue_name, steps, until_usec, status=status)
+        self._record(session, kind, task.queue_name, steps, until_usec, ended=ended)
         if kind is EventKind.ATTEMPT_STARTED:
             self._count_leased(session, task.queue_name, 1)
 
@@ -356,7 +361,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         reserved = {"expected_eta_usec": None, "tombstone_usec": self._tombstone_usec}
         gone = session.rows("delete", names=names, **queue, **reserved)
         kind = EventKind.ATTEMPT_FAILED if exhausted else EventKind.ATTEMPT_SUCCEEDED
-        self._removed(session, kind, task.queue_name, gone, attempts.status)
+        self._removed(session, kind, task.queue_name, gone, attempts)
         if exhausted:
             steps = [gone[0][:2]]
             self._record(session, EventKind.EXHAUSTED, task.queue_name, steps)
@@ -370,11 +375,11 @@ class SqliteStore(SqlStore[SqliteSession]):
         kind: EventKind,
         queue_name: str,
         rows: Sequence[Row],
-        status: int | None = None,
+        ended: AttemptRecord | None = None,
     ) -> None:
         if rows:
             session.add_to_totals(queue_name, -len(rows), -sum(row[2] for row in rows))
-            self._record(session, kind, queue_name, [row[:2] for row in rows], status=status)
+            self._record(session, kind, queue_name, [row[:2] for row in rows], ended=ended)
 
     def _record(
         self,
@@ -384,7 +389,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         steps: Sequence[Sequence[object]],
         until_usec: int | None = None,
         *,
-        status: int | None = None,
+        ended: AttemptRecord | None = None,
     ) -> None:
         """Record an operation on tasks, given as names and retry counts."""
         recorded = steps[: max(1, self._limits.events_kept)]
@@ -400,7 +405,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             size=len(recorded),
             names=",".join(names),
             retry_counts=",".join(map(str, retry_counts)),
-            status=status,
+            **result_values(ended),
             origin=encode(current_origin()),
         )
 

@@ -125,8 +125,10 @@ WHERE queue = :queue AND eta_usec IS NOT NULL
 RETURNING name, retry_count, stored_bytes
 
 -- name: record
-INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts, status, origin)
-VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts, :status, :origin)
+INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts, origin,
+    status, reason, fault)
+VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts, :origin,
+    :status, :reason, :fault)
 
 -- name: last_event
 SELECT coalesce(max(id), 0) FROM events

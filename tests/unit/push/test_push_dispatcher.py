@@ -495,13 +495,20 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("fault", "options", "response", "sent"),
         [
-            ("fail", {"status": 503}, PushResponse(503), 0),
-            ("fail", {"error": TransientError("no")}, PushResponse(None, reason="no"), 0),
+            (
+                "fail",
+                {"status": 503},
+                PushResponse(503, reason="answered by fault 2", fault=2),
+                0,
+            ),
+            ("fail", {"error": TransientError("no")}, PushResponse(None, reason="no", fault=2), 0),
             (
                 "lose_response",
                 {"error": TransientError("no")},
                 PushResponse(
-                    None, reason="no: the handler ran, and its response with status 200 was lost"
+                    None,
+                    reason="no: the handler ran, and its response with status 200 was lost",
+                    fault=2,
                 ),
                 1,
             ),
@@ -516,7 +523,8 @@ class TestFaults:
         response: PushResponse,
         sent: int,
     ) -> None:
-        """A lost response was sent by the app."""
+        """A lost response was sent by the app. What a fault did has its number."""
+        Faults(emulator).fail("add", times=1).remove()
         getattr(Faults(emulator), fault)("attempt", **options)
 
         assert self.send(emulator) == (response, sent)
@@ -535,7 +543,7 @@ class TestFaults:
 
         response, _ = self.send(emulator)
 
-        assert response.status is None
+        assert (response.status, response.fault) == (None, 2)
         assert clock.now() == before + timedelta(seconds=1200)
 
     @pytest.mark.parametrize("verb", ["lease_tasks", "delete_tasks", "list_tasks", "get_task"])

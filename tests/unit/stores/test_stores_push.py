@@ -33,6 +33,7 @@ from pullqueue.engine.attempts import finish_attempt, renew_attempt, start_attem
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import Caller, called_by
 from pullqueue.stores import open_store
+from pullqueue.tasks import AttemptResult
 
 CONFIG = QueueConfig(
     queues=(QueueSettings(name="web"), QueueSettings(name="pull", mode=QueueMode.PULL)),
@@ -176,6 +177,45 @@ def test_a_task_without_retries_left_is_exhausted_and_can_be_requeued(
     [again] = queue.requeue(["one"]).added
     assert (again.payload, again.request, again.attempts) == (b"body", REQUEST, AttemptRecord())
     assert (again.retry_count, queue.exhausted) == (0, [])
+
+
+def test_failed_attempts_are_counted_by_result_within_a_time(
+    queue: Queue, clock: ManualClock
+) -> None:
+    """Those that failed before it, at its beginning, or did not fail at all are not counted."""
+    results = {
+        AttemptResult(500, "CMYK"): 2,
+        AttemptResult(503, "answered by fault 7", 7): 1,
+        AttemptResult(0, "connection refused"): 1,
+        AttemptResult(404): 1,
+    }
+    for result, count in results.items():
+        for number in range(count):
+            record = AttemptRecord(
+                1, status=result.status, reason=result.reason, fault=result.fault
+            )
+            pause = None if number else 30
+            finish_attempt(queue, started(queue), attempts=record, backoff_seconds=pause)
+    ended(queue, started(queue), status=200)
+
+    assert queue.count_failures(last=SECOND) == results
+    assert {event.result for event in queue.events() if event.status not in (None, 200)} == {
+        *results
+    }
+    clock.advance(1)
+    assert not queue.count_failures(last=SECOND)
+    assert queue.count_failures(last=1.000001 * SECOND) == results
+
+
+@pytest.mark.parametrize("pause", [30, None], ids=["retrying", "exhausted"])
+def test_the_response_to_the_last_attempt_belongs_to_the_task(
+    queue: Queue, pause: float | None
+) -> None:
+    record = AttemptRecord(1, status=500, fault=2, response=bytes(range(256)) * 16)
+    finish_attempt(queue, started(queue, name="one"), attempts=record, backoff_seconds=pause)
+
+    [task] = queue.list_tasks() or queue.exhausted
+    assert task.attempts == record
 
 
 def test_a_crash_in_an_attempt(queue: Queue, clock: ManualClock) -> None:

@@ -20,6 +20,7 @@ from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import QueueContents, QueueStatistics
 from pullqueue.limits import Limits
 from pullqueue.tasks import (
+    AttemptResult,
     NameInUseError,
     NewTask,
     Task,
@@ -128,7 +129,7 @@ class MemoryQueue:
         tasks: Sequence[Task],
         kind: EventKind,
         now_usec: int,
-        status: int | None = None,
+        result: AttemptResult | None = None,
         *,
         origin: Origin | None = None,
     ) -> None:
@@ -140,7 +141,7 @@ class MemoryQueue:
         self.schedule.cancel(names)
         self.names.tombstone(names, now_usec)
         self.bytes_stored -= sum(task.stored_bytes for task in tasks)
-        self.events.record(kind, now_usec, tasks, status=status, origin=origin)
+        self.events.record(kind, now_usec, tasks, result=result, origin=origin)
 
     def exhaust(self, tasks: Sequence[Task], end_usec: int) -> None:
         """Move tasks to the exhausted ones."""

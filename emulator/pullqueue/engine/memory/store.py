@@ -29,7 +29,7 @@ from pullqueue.engine.store import (
 )
 from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
-from pullqueue.tasks import AttemptRecord, DeleteResult, NewTask, Task
+from pullqueue.tasks import AttemptRecord, AttemptResult, DeleteResult, NewTask, Task
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueSettings
@@ -175,23 +175,23 @@ class MemoryStore(TaskStore):
         attempts: AttemptRecord,
         backoff_usec: int | None,
     ) -> Task:
-        kind, status, origin = EventKind.ATTEMPT_FAILED, attempts.status, current_origin()
+        kind, result, origin = EventKind.ATTEMPT_FAILED, attempts.result, current_origin()
         with self._lock:
             queue, now_usec = self._now(task.queue_name)
             task = queue.get_attempted(task.name, task.eta_usec)
             finished = task._replace(attempts=attempts)
             if attempts.succeeded:
                 kind = EventKind.ATTEMPT_SUCCEEDED
-                queue.remove([task], kind, now_usec, status, origin=origin)
+                queue.remove([task], kind, now_usec, result, origin=origin)
             elif backoff_usec is not None:
                 finished = finished._replace(eta_usec=now_usec + backoff_usec)
                 queue.replace([task], [finished])
                 until_usec = finished.eta_usec
                 queue.events.record(
-                    kind, now_usec, [finished], until_usec, status=status, origin=origin
+                    kind, now_usec, [finished], until_usec, result=result, origin=origin
                 )
             else:
-                queue.events.record(kind, now_usec, [finished], status=status, origin=origin)
+                queue.events.record(kind, now_usec, [finished], result=result, origin=origin)
                 queue.remove([task], EventKind.EXHAUSTED, now_usec, origin=origin)
                 queue.exhausted.extend([finished])
             return finished
@@ -262,6 +262,11 @@ class MemoryStore(TaskStore):
         with self._lock:
             queue, now_usec = self._now(queue_name)
             return queue.events.count_since(now_usec - last_usec)
+
+    def count_failures(self, queue_name: str, *, last_usec: int) -> Counter[AttemptResult]:
+        with self._lock:
+            queue, now_usec = self._now(queue_name)
+            return queue.events.count_failures(now_usec - last_usec)
 
     def flow(self, queue_name: str, *, since_usec: int) -> Flow:
         with self._lock:

@@ -47,8 +47,8 @@ CREATE TABLE exhausted (
 );
 CREATE INDEX exhausted_queue ON exhausted (queue, id);
 
--- One row per operation; `names` and `retry_counts` are lists with commas, `status` is that of an
--- attempt. `origin` is the call it was part of: JSON that only the package reads; NULL: of none, or it
+-- One row per operation; `names` and `retry_counts` are lists with commas, `status`, `reason` and
+-- `fault` are how an attempt has ended. `origin` is the call it was part of: JSON that only the package reads; NULL: of none, or it
 -- is not known.
 CREATE TABLE events (
     queue text COLLATE "C" NOT NULL,
@@ -59,8 +59,10 @@ CREATE TABLE events (
     size integer NOT NULL,
     names text COLLATE "C" NOT NULL,
     retry_counts text COLLATE "C" NOT NULL,
-    status integer,
     origin text,
+    status integer,
+    reason text,
+    fault integer,
     PRIMARY KEY (queue, id)
 );
 

@@ -65,8 +65,8 @@ CREATE TABLE exhausted (
 );
 CREATE INDEX exhausted_queue ON exhausted (queue, id);
 
--- One row per operation; `names` and `retry_counts` are lists with commas, `status` is that of an
--- attempt. `origin` is the call it was part of: JSON that only the package reads; NULL: of none, or it
+-- One row per operation; `names` and `retry_counts` are lists with commas, `status`, `reason` and
+-- `fault` are how an attempt has ended. `origin` is the call it was part of: JSON that only the package reads; NULL: of none, or it
 -- is not known.
 CREATE TABLE events (
     queue TEXT NOT NULL,
@@ -77,15 +77,17 @@ CREATE TABLE events (
     size INTEGER NOT NULL,
     names TEXT NOT NULL,
     retry_counts TEXT NOT NULL,
-    status INTEGER,
     origin TEXT,
+    status INTEGER,
+    reason TEXT,
+    fault INTEGER,
     PRIMARY KEY (queue, id),
     CHECK (typeof(queue) = 'text' AND typeof(usec) = 'integer' AND typeof(kind) = 'text'
         AND usec BETWEEN -62135596800000000 AND 253402300799999999
         AND coalesce(until_usec, 0) BETWEEN -62135596800000000 AND 253402300799999999
         AND typeof(coalesce(until_usec, 0)) = 'integer' AND typeof(size) = 'integer'
         AND typeof(names) = 'text' AND typeof(retry_counts) = 'text'
-        AND typeof(coalesce(status, 0)) = 'integer'
+        AND typeof(coalesce(status, 0)) = 'integer' AND typeof(coalesce(fault, 0)) = 'integer'
         AND (origin IS NULL OR json_valid(origin)))
 ) WITHOUT ROWID;
 
