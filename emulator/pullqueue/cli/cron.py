@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import click
 
 from pullqueue.cli._client import Client
@@ -9,7 +11,9 @@ from pullqueue.cli._options import server_options
 from pullqueue.cli._output import Table, show, when
 from pullqueue.cli._words import Group
 from pullqueue.cli.connection import Json
+from pullqueue.error_codes import EXIT_REFUSED
 
+_POLL_SECONDS = 0.05
 _HEAD = ("NUMBER", "JOB", "URL", "SCHEDULE", "NEXT (UTC)", "LAST (UTC)", "STATUS")
 
 
@@ -36,11 +40,39 @@ def list_(*, client: Client) -> None:
 
 @cron.command
 @click.argument("job")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the end of the run.")
 @server_options
-def run(*, job: str, client: Client) -> None:
-    """Run a JOB now, past its schedule: its description, URL or number."""
+def run(*, job: str, no_wait: bool, client: Client) -> int:
+    """Run a JOB now, past its schedule: its description, URL or number.
+
+    Wait for the end of the run, and show its status. The exit status is 1 if the run fails, or if
+    the job is running already.
+    """
     answer = client.post("/cron/run", job=job)
-    show(answer, "started" if answer["started"] else "the job is running already")
+    if not answer["started"]:
+        show(answer, "the job is running already")
+        return EXIT_REFUSED
+    if no_wait:
+        show(answer, "started")
+        return 0
+    ended = _end_of_run(client, answer["number"])
+    last = ended["last"]
+    succeeded = not last["reason"]
+    text = f"{'succeeded' if succeeded else 'failed'}: {_result(last)}"
+    if ended["retries"]:
+        text += f"; is repeated at {when(ended['next'])}"
+    show({**answer, "job": ended}, text)
+    return 0 if succeeded else EXIT_REFUSED
+
+
+def _end_of_run(client: Client, number: int) -> Json:
+    """Return a job when the run that was started has ended, however long it takes."""
+    pause = threading.Event()
+    while True:
+        jobs: dict[int, Json] = {job["number"]: job for job in client.get("/cron")["jobs"]}
+        if not jobs[number]["running"]:
+            return jobs[number]
+        pause.wait(_POLL_SECONDS)
 
 
 def _row(job: Json) -> list[object]:
@@ -53,13 +85,11 @@ def _row(job: Json) -> list[object]:
         f"{job['schedule']}{zone}",
         "running" if job["running"] else when(job["next"]),
         "-" if last is None else when(last["started"]),
-        "-" if last is None else _result(job),
+        "-" if last is None else f"{_result(last)}{' (is repeated)' if job['retries'] else ''}",
     ]
 
 
-def _result(job: Json) -> str:
+def _result(last: Json) -> str:
     """Return how the last run of a job ended."""
-    last = job["last"]
     text = str(last["status"] or "no response")
-    text += f": {last['reason']}" if last["reason"] else ""
-    return f"{text} (is repeated)" if job["retries"] else text
+    return f"{text}: {last['reason']}" if last["reason"] else text

@@ -48,6 +48,7 @@ class CronStarted(Model):
     """Whether a run was started; if not, one is running already."""
 
     started: bool
+    number: Annotated[Count, Meta(description="That of the job.")]
 
 
 @operation("GET", "/cron", key="jobs")
@@ -68,7 +69,7 @@ def run_cron_job(state: ServerState, body: NewCronRun) -> CronStarted:
     started = state.cron.run_now(found)
     if started:
         state.activity.record(f"ran cron job {quoted(found.job.name)}")
-    return CronStarted(started=started)
+    return CronStarted(started=started, number=found.job.number)
 
 
 def _found(states: list[JobState], wanted: str) -> JobState:

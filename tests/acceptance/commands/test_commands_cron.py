@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import Run
+from commands import PROGRAM, Run
 from executing import Execute, python
-from push_app import PushApp, push_app
+from programs import running
+from push_app import PushApp, push_app, until
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cron.file import parse_cron
@@ -20,6 +22,12 @@ cron:
 - {description: daily report, url: /report, schedule: every day 09:00}
 - {url: /status/503, schedule: every 5 minutes}
 """
+MORE_JOBS = """\
+- {url: /status/500, schedule: every day 09:00, retry_parameters: {job_retry_limit: 2}}
+- {url: /slow, schedule: every day 09:00}
+- {url: /nonsense, schedule: every day 09:00}
+"""
+NOT_HTTP = "the response is not valid HTTP: illegal status line: bytearray(b'what?')"
 
 
 @pytest.fixture
@@ -31,20 +39,20 @@ def app() -> Iterator[PushApp]:
 
 @pytest.fixture
 def server(app: PushApp) -> Iterator[Server]:
-    """A server with two jobs."""
+    """A server with these jobs."""
     emulator = Emulator.from_text("queue: []", clock=ManualClock())
     push_to = PushAddresses([app.url])
-    with Server(emulator, push_to=push_to, cron=parse_cron(JOBS)) as server:
+    with Server(emulator, push_to=push_to, cron=parse_cron(JOBS + MORE_JOBS)) as server:
         yield server
 
 
 def test_jobs_are_listed_and_run(run: Run, server: Server, app: PushApp) -> None:
     """With the next time, and the status of the last run."""
-    assert run("cron run /status/503").out == "started\n"
+    assert run("cron run --no-wait /status/503") == (0, "started\n", "")
     assert server.state.cron.settle(60)
 
     assert run("cron").out == run("cron list").out
-    lines = [line.split("  ") for line in run("cron list").out.splitlines()]
+    lines = [line.split("  ") for line in run("cron list").out.splitlines()[:3]]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     assert cells == [
         ["NUMBER", "JOB", "URL", "SCHEDULE", "NEXT (UTC)", "LAST (UTC)", "STATUS"],
@@ -55,6 +63,38 @@ def test_jobs_are_listed_and_run(run: Run, server: Server, app: PushApp) -> None
         ],
     ]
     assert app.paths() == ["/status/503"]
+
+
+@pytest.mark.parametrize(
+    ("job", "status", "printed"),
+    [
+        (1, 0, "succeeded: 200"),
+        (2, 1, "failed: 503: no /status/503"),
+        (3, 1, "failed: 500: no /status/500; is repeated at 2026-01-01 00:00:05"),
+        (5, 1, f"failed: no response: {NOT_HTTP}"),
+    ],
+)
+def test_a_run_is_waited_for(run: Run, job: int, status: int, printed: str) -> None:
+    """Its status decides the exit status, its repetition is announced."""
+    assert run(f"cron run {job}") == (status, f"{printed}\n", "")
+    shown = json.loads(run(f"cron run {job} --json").out)
+
+    assert (shown["started"], shown["number"], shown["job"]["number"]) == (True, job, job)
+    assert bool(shown["job"]["last"]["reason"]) == bool(status)
+
+
+def test_a_run_that_takes_long_is_waited_for(run: Run, server: Server, app: PushApp) -> None:
+    """Meanwhile a second one is refused, with or without waiting for its end."""
+    address = f"{server.host}:{server.port}"
+    with running(PROGRAM, "cron", "run", "/slow", PULLQUEUE_EMULATOR_HOST=address) as waiting:
+        until(lambda: app.paths() == ["/slow"])
+        for more in ("", " --no-wait"):
+            assert run(f"cron run 4{more}") == (1, "the job is running already\n", "")
+        assert waiting.poll() is None
+        app.released.set()
+
+        assert waiting.communicate(timeout=60)[0] == "succeeded: 200\n"
+        assert waiting.returncode == 0
 
 
 def test_an_unknown_job_is_refused(run: Run) -> None:
@@ -74,7 +114,7 @@ import json, os, urllib.request
 root = f"http://{os.environ['PULLQUEUE_EMULATOR_HOST']}/_emulator"
 data = json.dumps({"job": "daily report"}).encode()
 request = urllib.request.Request(f"{root}/cron/run", data, {"Content-Type": "application/json"})
-assert json.load(urllib.request.urlopen(request)) == {"started": True}
+assert json.load(urllib.request.urlopen(request)) == {"started": True, "number": 1}
 while not json.load(urllib.request.urlopen(f"{root}/cron"))["jobs"][0]["last"]:
     pass
 """
