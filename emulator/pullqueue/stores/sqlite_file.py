@@ -71,7 +71,7 @@ def open_file(path: Path, *, synchronous: str) -> tuple[sqlite3.Connection, sqli
         writer = _connected(path)
         opened.append(writer)
         # Constraints are not checked by a connection that can only read.
-        _check_content(writer, path, "integrity_check")
+        _check_content(writer, path)
         _configure(writer, synchronous)
         _migrate(writer, scripts)
         reader = _connected(path)
@@ -113,17 +113,40 @@ def _check(path: Path, scripts: Sequence[str]) -> None:
                 f'"{path}" was written by a newer pullqueue (schema {version}, known here: '
                 f"{len(scripts)}): upgrade pullqueue, or use another file"
             )
-        _check_content(connection, path, "quick_check")
-        if not _schema_of(scripts[: max(version, 0)]) <= _schema(connection):
+        _check_content(connection, path)
+        schema = _schema_of(scripts[: max(version, 0)])
+        if not schema <= _schema(connection):
             raise StoreError(_damaged(path, "its tables were changed"))
+        for kind, table, name, sql in schema:
+            if kind == "index" and not _is_complete(connection, table, name, sql):
+                raise StoreError(
+                    _damaged(path, f"index {name} has not one row for each of {table}")
+                )
     finally:
         connection.close()
 
 
-def _check_content(connection: sqlite3.Connection, path: Path, check: str) -> None:
-    (state,) = connection.execute(f"PRAGMA {check}(1)").fetchone()
+def _check_content(connection: sqlite3.Connection, path: Path) -> None:
+    (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if state != "ok":
         raise StoreError(_damaged(path, state))
+
+
+def _is_complete(connection: sqlite3.Connection, table: str, index: str, sql: str | None) -> bool:
+    """Return whether an index has as many rows as its table: in a copy of a file that was in use it
+    may not.
+
+    `PRAGMA integrity_check`, which compares the rows, takes 2.5 s for a million tasks, this 0.2 s.
+    """
+    if sql is None:  # of a primary key
+        return True
+    condition = " ".join(sql.split()).partition(" WHERE ")[2] or "true"
+    counted = (
+        f"(SELECT count(*) FROM {table} {way} WHERE {condition})"
+        for way in ("NOT INDEXED", f"INDEXED BY {index}")
+    )
+    (is_complete,) = connection.execute(f"SELECT {' = '.join(counted)}").fetchone()
+    return bool(is_complete)
 
 
 def _schema_of(scripts: Sequence[str]) -> set[tuple[str, ...]]:
@@ -133,7 +156,7 @@ def _schema_of(scripts: Sequence[str]) -> set[tuple[str, ...]]:
 
 
 def _schema(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
-    return set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
+    return set(connection.execute("SELECT type, tbl_name, name, sql FROM sqlite_master"))
 
 
 def _configure(connection: sqlite3.Connection, synchronous: str) -> None:

@@ -6,8 +6,8 @@ import hashlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -71,6 +71,13 @@ def changed(statement: str) -> Callable[[Path], None]:
         connection.close()
 
     return change
+
+
+def write_schema(path: Path, statement: str, values: Sequence[object]) -> None:
+    """Change the list of tables and indexes in a file, and nothing else in it."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(statement, values)
 
 
 def test_what_was_closed_can_be_opened_again(used: Path) -> None:
@@ -298,6 +305,31 @@ def test_what_another_program_has_written_is_found_at_opening(used: Path, change
     changed(f"PRAGMA ignore_check_constraints = ON; {change}")(used)
 
     assert f'"{used}" is damaged (' in refused(used)
+
+
+@pytest.mark.parametrize("index", ["tasks_name", "tasks_due", "tasks_due_tag_sqlite", "tasks_ends"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM tasks WHERE sequence = 7",
+        """INSERT INTO tasks SELECT 999, queue, 'extra', payload, tag, eta_usec, retry_count,
+            enqueued_usec, stored_bytes, request, attempts, finished, ends_usec, free_usec
+            FROM tasks WHERE sequence = 7""",
+    ],
+    ids=["too many", "too few"],
+)
+def test_an_index_with_other_rows_than_its_table_is_found_at_opening(
+    used: Path, index: str, change: str
+) -> None:
+    """As in a copy of a file that was in use, whose pages are of different times."""
+    changed("UPDATE tasks SET ends_usec = 1 << 50")(used)
+    with closing(sqlite3.connect(used)) as connection:
+        row = connection.execute("SELECT * FROM sqlite_master WHERE name = ?", [index]).fetchone()
+    write_schema(used, "DELETE FROM sqlite_master WHERE name = ?", [index])
+    changed(change)(used)
+    write_schema(used, "INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", row)
+
+    assert f'"{used}" is damaged (index {index} has' in refused(used)
 
 
 @pytest.mark.parametrize(
