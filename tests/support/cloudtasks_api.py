@@ -107,11 +107,12 @@ class GrpcApi:
         return dict(MessageToDict(message_class(method.version, method.response).FromString(data)))
 
     def send(self, method: Method, data: bytes) -> bytes:
-        """Send the bytes of a request and return those of the response."""
+        """Send the bytes of a request, routed by any name, and return those of the response."""
+        routing = ("x-goog-request-params", f"{method.field}=projects%2Fany")
         try:
             return bytes(
                 self.channel.unary_unary(f"/{method.service}/{method.name}")(
-                    data, metadata=self._metadata, timeout=60
+                    data, metadata=(*self._metadata, routing), timeout=30
                 )
             )
         except grpc.RpcError as error:

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from pullqueue.api.auth import Right, grants
+from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.messages import Message
@@ -39,19 +40,23 @@ _NO_POLICY_ETAG: Final = b"\x00\x20\x01"
 """Google's, where no policy is set."""
 
 
-def check_permission(queue: Queue, caller: str | None, permission: str) -> None:
+def check_permission(queue: Queue, caller: str | None, permission: str, *, resource: str) -> None:
     """Check that a caller has a permission on a queue, such as `tasks.lease`.
+
+    `resource` is the full name of the queue.
 
     Raises:
         CloudTasksError: PERMISSION_DENIED: the acl does not grant it.
     """
     if not _is_permitted(queue, caller, permission):
         right = "user_email or writer_email" if permission in _ENQUEUER else "user_email"
+        permission = f"{_PREFIX}{permission}"
         raise CloudTasksError(
-            f'"{caller}" has no permission {_PREFIX}{permission} on queue "{queue.name}": add it '
+            texts.LACKS_PERMISSION.format(permission=permission, resource=resource),
+            rpc_code="PERMISSION_DENIED",
+            advice=f'"{caller}" has no permission {permission} on queue "{queue.name}": add it '
             f"as {right} to the queue's acl in queue.yaml, or let one of its users call "
             "SetIamPolicy",
-            rpc_code="PERMISSION_DENIED",
         )
 
 

@@ -52,24 +52,32 @@ class ResourceName(NamedTuple):
         """
         match = _regex(pattern).fullmatch(text)
         if match is None:
+            if parent is None and not text.startswith("projects/"):
+                project = text.partition("/")[0][:_SHOWN_CHARACTERS]
+                raise permission_denied(project, advice=_advice(text, pattern, field))
             raise _malformed(text, pattern, field)
         name = cls(**match.groupdict())
         if parent is not None and not text.startswith(f"{parent}/"):
             advice = f'{field} is "{text:.200}": it must begin with "{parent}", the parent'
             if not name.task:
-                raise invalid(advice, field=field)
+                other = texts.OTHER_PARENT.format(name=name, parent=parent)
+                raise invalid(other, field=field, advice=advice)
             other = texts.TASK_OF_OTHER_QUEUE.format(parent=parent, queue=name._replace(task=""))
             raise invalid(other, field=field, advice=advice)
         return name
 
 
-def _malformed(text: str, pattern: str, field: str) -> CloudTasksError:
-    """Return the error for a text that is not a name of a pattern."""
+def _advice(text: str, pattern: str, field: str) -> str:
     form = re.sub("<(.*?)>", lambda part: part[1].upper(), pattern)
     allowed = "letters, digits and hyphens"
     if pattern == TASK:
         allowed += " (TASK: underscores as well, 500 characters at most)"
-    advice = f'{field} is "{text:.200}": use {form} with {allowed}'
+    return f'{field} is "{text:.200}": use {form} with {allowed}'
+
+
+def _malformed(text: str, pattern: str, field: str) -> CloudTasksError:
+    """Return the error for a text that is not a name of a pattern."""
+    advice = _advice(text, pattern, field)
     queue, is_task, task_id = text.partition("/tasks/")
     location, is_queue, queue_id = text.partition("/queues/")
     if pattern == TASK and is_task and _regex(QUEUE).fullmatch(queue):
@@ -83,8 +91,6 @@ def _malformed(text: str, pattern: str, field: str) -> CloudTasksError:
     if pattern == QUEUE:
         help_link = texts.QUEUE_NAME_HELP
         return invalid(texts.QUEUE_NAME, field=field, advice=advice, help_link=help_link)
-    if pattern == LOCATION and not text.startswith("projects/"):
-        return permission_denied(text.partition("/")[0][:_SHOWN_CHARACTERS], advice=advice)
     return invalid(advice, field=field)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import grpc
 from google.protobuf import empty_pb2
@@ -19,9 +21,10 @@ from google.protobuf.message import DecodeError
 from pullqueue.api.auth import bearer_text
 from pullqueue.api.encoding import encode
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.errors import CloudTasksError, as_service_error, envelope, invalid
 from pullqueue.cloudtasks.messages import Message, build_status, message_class
-from pullqueue.cloudtasks.methods import Method
+from pullqueue.cloudtasks.methods import BUFFER_TASK, Method
 from pullqueue.cloudtasks.servicer import Servicer
 from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.engine.events import Interface
@@ -39,6 +42,13 @@ _WORKERS: Final = 20
 _GRACE_SECONDS: Final = 0.5
 _LONGEST_SECONDS: Final = 10**9
 """How long a caller without a deadline waits."""
+_MOST_SECONDS: Final = 30
+"""The longest deadline of a call; recorded (google-cloud-go#1577, google-cloud-ruby#3941)."""
+_ROUTING_HEADER: Final = "x-goog-request-params"
+"""The metadata by which calls are routed, recorded as required (python-tasks#1, nodejs-tasks#106).
+"""
+_ROUTED: Final = {"project": "[projectname]", "location": "[location]"}
+"""How the text for a call without it names the parts of a resource; the others are `[name]`."""
 _SHOWN_BYTES: Final = 4096
 _TEXT_BYTES: Final = 1200
 """How long a text of an error may be. Clients refuse metadata over 8 KB, which has the message,
@@ -108,6 +118,7 @@ def _handler(service: Servicer, method: Method) -> Callable[[bytes, Any], bytes]
             except DecodeError:
                 raise invalid(f"the request is not a valid {method.request}") from None
             calling = called_by(Caller(origin, context.peer().rpartition(":")[2], touched))
+            _check_front_end(method, metadata, service.now(), context.time_remaining())
             with call_deadline(compute_deadline_usec(context.time_remaining())), calling:
                 response = service.call(method, message, caller=caller)
         except PullQueueError as error:
@@ -135,6 +146,36 @@ def _handler(service: Servicer, method: Method) -> Callable[[bytes, Any], bytes]
         return encoded
 
     return handle
+
+
+def _check_front_end(
+    method: Method,
+    metadata: Mapping[str, str],
+    now: datetime,
+    remaining_seconds: float | None,
+) -> None:
+    """Check what Google's front end checks of each call, before the service.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: its deadline is too far, or it is not routed.
+    """
+    # A client's timeout is rounded up on its way, by 0.1 seconds at most here.
+    if _MOST_SECONDS + 0.5 < (remaining_seconds or 0) < _LONGEST_SECONDS:
+        end = now + timedelta(seconds=remaining_seconds or 0)
+        raise invalid(
+            texts.RPC_DEADLINE.format(time=texts.format_time(end)),
+            advice=f"the call has a deadline of {remaining_seconds:.0f} seconds: pass a timeout of "
+            f"{_MOST_SECONDS} seconds or less",
+        )
+    if method.mixin or not method.resource or method.name == BUFFER_TASK:
+        return
+    routed = dict(parse_qsl(metadata.get(_ROUTING_HEADER, "")))
+    if not routed.get(method.field):
+        name = re.sub("<(.*?)>", lambda part: _ROUTED.get(part[1], "[name]"), method.resource)
+        raise invalid(
+            texts.ROUTING.format(field=method.field, name=name),
+            advice=f"send {_ROUTING_HEADER} with {method.field}, as Google's clients do",
+        )
 
 
 def _abort(context: Any, error: CloudTasksError) -> None:  # noqa: ANN401 - grpc has no types

@@ -120,7 +120,8 @@ def upload_queue_yaml(call: Call) -> Message:
     except InvalidQueueConfigError as error:
         raise invalid(str(error)) from None
     for queue in find_changed_queues(call.emulator, config):
-        check_permission(queue, call.caller, call.method.permission)
+        resource = f"{call.name}/queues/{queue.name}"
+        check_permission(queue, call.caller, call.method.permission, resource=resource)
     call.emulator.reconfigure(config, disable_created=file is None or not file.keep_created)
     return Empty()
 

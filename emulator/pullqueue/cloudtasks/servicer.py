@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -73,6 +74,10 @@ class Servicer:
             return None
         return self._authorizer.authenticate(token).email
 
+    def now(self) -> datetime:
+        """Return the time of the emulator."""
+        return self._state.emulator.clock.now()
+
     def call(self, method: Method, request: Message, *, caller: str | None) -> Message:
         """Carry out one call.
 
@@ -130,7 +135,8 @@ class Servicer:
             if method.creates:
                 return
             raise
-        access.check_permission(queue, call.caller, method.permission)
+        resource = str(call.name._replace(task=""))
+        access.check_permission(queue, call.caller, method.permission, resource=resource)
 
     def _resource(self, method: Method, request: Message) -> ResourceName:
         text = method.read_resource(request)

@@ -6,6 +6,7 @@ them, in the details of an error.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -41,6 +42,18 @@ TASK_DELETED: Final = (
     "The task cannot be created because a task with this name existed too recently. For more "
     "information about task de-duplication see https://cloud.google.com/tasks/docs/reference/rest/v2/"
     "projects.locations.queues.tasks/create#body.request_body.FIELDS.task."
+)
+LACKS_PERMISSION: Final = (
+    'The principal (user or service account) lacks IAM permission "{permission}" for the resource '
+    '"{resource}" (or the resource may not exist).'
+)
+OTHER_PARENT: Final = "{name} must begin with {parent}."
+RPC_DEADLINE: Final = (
+    "The request deadline is {time}. The deadline cannot be more than 30s in the future."
+)
+ROUTING: Final = (
+    '"x-goog-request-params" header is either missing or misformatted. "x-goog-request-params" '
+    'must contain "{field}={name}"'
 )
 TASK_NAME: Final = (
     "Task name must be formatted: "
@@ -95,4 +108,5 @@ def format_span(seconds: int) -> str:
 def format_time(time: datetime) -> str:
     """Return a time as production writes it: in the time zone of its data center in California."""
     # Where the system has no time zones, they are those of tzdata, which the extra has.
-    return time.astimezone(ZoneInfo("America/Los_Angeles")).isoformat()
+    text = time.astimezone(ZoneInfo("America/Los_Angeles")).isoformat()
+    return re.sub(r"(\.\d*?)0+(?=[+-])", r"\1", text)  # recorded: `41.69`

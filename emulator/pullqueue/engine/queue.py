@@ -35,7 +35,8 @@ __tracebackhide__ = is_expected_error
 class Queue(QueueBase):
     """One queue of an emulator; returned by `Emulator.queue`. Thread-safe.
 
-    Every verb of the API raises `QueueDisabledError` on a queue that was removed from queue.yaml.
+    On a queue that was removed from queue.yaml, tasks can be added, but every verb that leases,
+    changes or deletes some raises `QueueDisabledError`.
     Those that lease tasks, or change a lease, raise `InvalidQueueModeError` on a push queue and
     `QueuePausedError` on one that is paused.
     """
@@ -192,7 +193,7 @@ class Queue(QueueBase):
             InvalidTaskError: a payload was deleted when the queue was purged; nothing is added.
             OverQuotaError: total_storage_limit would be exceeded; the tasks stay exhausted.
         """
-        self.check_usable()
+        self.check_exists()
         wanted = set(task_names)
         exhausted = list(
             {task.name: task for task in self.exhausted if task.name in wanted}.values()

@@ -133,7 +133,7 @@ def check_new_tasks(
     queue: QueueBase, tasks: Sequence[NewTask], limits: Limits, *, absolute_urls: bool = False
 ) -> Sequence[NewTask]:
     """Check new tasks, and return them as they are stored: on a push queue with a request."""
-    queue.check_usable()
+    queue.check_exists()
     is_push, now_usec = queue.is_push, queue.store.now_usec
     if is_push:
         default = HttpRequest(default_url(queue.name))

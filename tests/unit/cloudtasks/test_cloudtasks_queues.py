@@ -125,7 +125,6 @@ class TestGetQueue:
     @pytest.mark.parametrize(
         "name",
         [
-            "pull",
             "projects/app/queues/pull",
             "projects/app/locations/x/queues/a_b",
             f"projects/app/locations/x/queues/{'a' * 101}",
@@ -137,6 +136,21 @@ class TestGetQueue:
         """It is refused; over REST most such names do not lead to a method."""
         with refused("INVALID_ARGUMENT", 'name is ".*": use projects/PROJECT/locations/LOCATION'):
             grpc_api("GetQueue", name=name)
+
+    @pytest.mark.parametrize(
+        ("method", "field"),
+        [
+            *(("CreateQueue", "parent"), ("ListQueues", "parent"), ("ListTasks", "parent")),
+            *(("GetQueue", "name"), ("DeleteQueue", "name"), ("PurgeQueue", "name")),
+            *(("GetTask", "name"), ("DeleteTask", "name"), ("CreateTask", "parent")),
+        ],
+    )
+    def test_a_name_without_projects_is_taken_for_a_project(
+        self, grpc_api: GrpcApi, method: str, field: str
+    ) -> None:
+        """Which the caller cannot use, as production answers."""
+        with refused("PERMISSION_DENIED", "Permission denied on resource project 87ec33c5-38"):
+            grpc_api(method, **{field: "87ec33c5-38/x"})
 
     def test_an_unknown_queue_is_not_found_and_another_suggested(self, call: Call) -> None:
         with refused("NOT_FOUND", 'did you mean "pull"'):

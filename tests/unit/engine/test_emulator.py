@@ -234,7 +234,7 @@ def test_the_next_change_is_that_of_any_queue(emulator: Emulator, clock: ManualC
 
 class TestReconfigure:
     def test_a_removed_queue_is_disabled_and_keeps_its_tasks(self, emulator: Emulator) -> None:
-        """It can be looked at, refuses changes, and goes on when it is listed again."""
+        """Tasks can be looked at and added; the rest goes on when it is listed again."""
         queue = emulator.queue("other")
         task = queue.add(name="kept")
 
@@ -243,8 +243,14 @@ class TestReconfigure:
         assert [queue.name for queue in emulator.queues] == ["pull-queue", "default", "other"]
         assert queue.state.value == "disabled"
         assert queue.list_tasks() == [task]
-        with pytest.raises(QueueDisabledError, match='"other" is disabled, since it is no longer'):
-            queue.add()
+        assert queue.add(name="more").name == "more"
+        for refused in (
+            lambda: queue.lease_tasks(60, 1),
+            lambda: queue.delete_tasks("kept"),
+            queue.purge,
+        ):
+            with pytest.raises(QueueDisabledError, match='"other" is disabled, since it is no'):
+                refused()
         emulator.reconfigure(CONFIG)
         assert queue.state.value == "running"
         assert queue.lease_tasks(60, 1)[0].name == "kept"

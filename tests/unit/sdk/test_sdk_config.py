@@ -46,7 +46,7 @@ def test_the_file_under_the_root(
 
     assert [task.payload for task in emulator.queue("mine").list_tasks()] == [b"work"]
     with pytest.raises(taskqueue.QueuePausedError):
-        taskqueue.Queue("pull").add(pull())
+        taskqueue.Queue("pull").lease_tasks(60, 1)
 
 
 def test_the_configuration_comes_back(emulator: Emulator, bed: Any, tmp_path: Path) -> None:

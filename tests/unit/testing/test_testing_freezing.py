@@ -258,14 +258,14 @@ def test_client_and_server_agree_on_deadlines_in_frozen_time(
     start = datetime(year, 1, 1, tzinfo=UTC)
     # The server comes first: in 2041, Google's modules warn of the old Python.
     with Server(emulator, grpc_port=0) as server, freeze(start, freezer=freezer):
-        Faults(emulator).latency("lease_tasks", 100)
+        Faults(emulator).latency("lease_tasks", 20)
         with grpc_client(server.grpc_address) as client:
             request = {"parent": name, "lease_duration": {"seconds": 300}}
-            client.lease_tasks(request=request, timeout=200, retry=None)
+            client.lease_tasks(request=request, timeout=29, retry=None)
             with pytest.raises(DeadlineExceeded):
-                client.lease_tasks(request=request, timeout=60, retry=None)
+                client.lease_tasks(request=request, timeout=10, retry=None)
             ProcessClock().advance(timedelta(days=400))
-            client.lease_tasks(request=request, timeout=200, retry=None)
+            client.lease_tasks(request=request, timeout=29, retry=None)
 
 
 @pytest.mark.parametrize("year", YEARS)
