@@ -125,7 +125,7 @@ def event_line(event: Json) -> str:
     """Return an event of a task, and which call it was part of."""
     line = f"  {when(event['time'])}  {event['kind']}"
     if event["status"] is not None:
-        line += f", {result_text(event['status'])}"
+        line += f", {result_text(event['status'], event['reason'])}"
     if event["until"]:
         following = "next" if event["kind"] == FAILED else "until"
         line += f", {following} {when(event['until'])}"

@@ -74,8 +74,9 @@ def requests(
     tasks; those of the console and of these commands are left out. The latest is listed first. With
     a NUMBER, one is shown with what was sent and answered; an attempt also with its headers.
 
-    TASKS is the task that a request was about, or how many there were. REASON: why it failed. MS:
-    its duration in milliseconds. `tasks get` shows the number of the request for each event of a
+    TASKS is the task that a request was about, or how many there were. REASON: why it failed, and
+    how many attempts of the queue got no response for it, one after the other. MS: its duration in
+    milliseconds. `tasks get` shows the number of the request for each event of a
     task.
     """
     if number is not None:
@@ -115,9 +116,9 @@ def _row(logged: Json) -> list[object]:
         logged["interface"],
         logged["method"] or f"{logged['verb']} {logged['path']}",
         logged["queue"],
-        names[0] if count == len(names) == 1 else count or "",
+        names[0] if names and count == 1 else count or "",
         logged["status"] or "none",
-        logged["reason"],
+        f"{logged['times']} times: {logged['reason']}" if logged["times"] > 1 else logged["reason"],
         f"{logged['milliseconds']:.1f}",
         logged["caller"] or logged["agent"] or logged["client"],
     ]
@@ -127,7 +128,7 @@ def _show_one(answer: Json) -> None:
     logged = answer["request"]
     query = f"?{logged['query']}" if logged["query"] else ""
     lines = [f"{logged['verb']} {logged['path']}{query}"]
-    left = logged["task_count"] - len(logged["tasks"])
+    left = max(0, logged["task_count"] - len(logged["tasks"]))
     lines.append(f"tasks: {', '.join(logged['tasks'])}{f' and {left} more' if left else ''}")
     lines += ["", "headers:", *logged["headers"]] if logged["headers"] else []
     for part, title in (("body", "sent"), ("response", "response")):

@@ -130,9 +130,9 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
     """Show one TASK, what happened to it, and its payload.
 
     Each event is shown with its interface, the number of its request (`pullqueue requests NUMBER`
-    shows that), and the client; below what the app answered to the last attempt that failed.
-    Of a task that is gone (deleted, or sent with success) the history
-    is shown without the payload, which was deleted with it.
+    shows that), and the client; below what the app answered to the last attempt, if that has
+    failed. Of a task that is gone (deleted, or sent with success) the history is shown without the
+    payload, which was deleted with it.
     """
     path = queue_path(queue, "tasks", task)
     if payload:
@@ -149,8 +149,7 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
         table = Table(format_head([found])[:-1], [format_row(found)[:-1]], cut=CUT[1:])
         parts = [table, *parts, *payload_lines(found["payload"])]
     if answer["last_response"]:
-        response = payload_lines(answer["last_response"]) or ["", "(empty)"]
-        parts += ["", f"response to request {answer['last_failed']}:", *response[1:]]
+        parts += ["", "response to the last attempt:", *payload_lines(answer["last_response"])[1:]]
     show(answer, *parts)
     if found and found["push"] and found["push"]["limits"]:
         note(f"attempts: {found['retry_count']} {found['push']['limits']}")
@@ -274,8 +273,7 @@ def _end_of_attempt(client: Client, path: str, number: int) -> Json | None:
             if event["kind"] == "added":
                 break
             if event["kind"] in (_SUCCEEDED, FAILED) and event["retry_count"] == number:
-                push = history["task"]["push"] if history["task"] else {}
-                return {**event, "reason": push.get("last_reason")}
+                return dict(event)
         if monotonic() >= end:
             return None
         pause.wait(_POLL_SECONDS)

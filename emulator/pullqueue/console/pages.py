@@ -182,6 +182,7 @@ class Pages:
             shown=found.task,
             problem=found.problem,
             events=found.events,
+            last_response=found.last_response,
             attempts=attempts,
             views=views,
             folded=fold_payload(found.task.payload) if found.task else None,

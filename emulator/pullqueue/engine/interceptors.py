@@ -40,7 +40,7 @@ VERBS = (
 request by which a push task is sent.
 """
 
-_NAMED_TASKS = 20
+NAMED_TASKS = 20
 """How many tasks of a request are recorded by name."""
 
 LEASE_VERBS = frozenset({"lease_tasks", "lease_tasks_by_tag"})
@@ -55,22 +55,26 @@ _VERB_OF_METHOD = {
 
 
 class Touched:
-    """The tasks that the calls of one request are about: first names, and how many there are."""
+    """What the calls of one request are about: the first names of tasks, and how many there are."""
 
-    __slots__ = ("count", "names", "queue_name")
+    __slots__ = ("count", "fault", "lease_tags", "names", "queue_name")
 
     def __init__(self) -> None:
         self.queue_name = ""
         """The queue of the first call; the names are those of its tasks."""
         self.names: list[str] = []
         self.count = 0
+        self.lease_tags: list[str | None] = []
+        """The tags that its leases asked for; None: any."""
+        self.fault: int | None = None
+        """The number of the first fault that triggered on one of the calls."""
 
     def add(self, queue_name: str, tasks: Sequence[Task | str]) -> None:
         """Add the tasks of one call, or their names."""
         self.queue_name = self.queue_name or queue_name
         self.count += len(tasks)
-        if queue_name == self.queue_name and len(self.names) < _NAMED_TASKS:
-            added = tasks[: _NAMED_TASKS - len(self.names)]
+        if queue_name == self.queue_name and len(self.names) < NAMED_TASKS:
+            added = tasks[: NAMED_TASKS - len(self.names)]
             self.names += [task if isinstance(task, str) else task.name for task in added]
 
 
@@ -210,11 +214,16 @@ def amend_origin(**changes: Any) -> None:  # noqa: ANN401 - fields of an origin
         _caller.set(caller._replace(origin=caller.origin._replace(**changes)))
 
 
+def touched() -> Touched | None:
+    """Return the record of what the current request is about; None: nobody asks."""
+    caller = _caller.get()
+    return None if caller is None else caller.touched
+
+
 def touch(queue_name: str, tasks: Sequence[Task | str]) -> None:
     """Record that the current call is about tasks of a queue, given as such or by name."""
-    caller = _caller.get()
-    if caller is not None and caller.touched is not None:
-        caller.touched.add(queue_name, tasks)
+    if (record := touched()) is not None:
+        record.add(queue_name, tasks)
 
 
 class Interceptors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pullqueue.engine import validation
-from pullqueue.engine.interceptors import interceptable, touch
+from pullqueue.engine.interceptors import interceptable, touch, touched
 from pullqueue.engine.queue_base import QueueBase, QueueState
 from pullqueue.engine.store import Insertion, Lease, LeaseRequest
 from pullqueue.errors import InvalidTagError, QueuePausedError, is_expected_error
@@ -84,6 +84,8 @@ def lease(
         ),
     )
     touch(queue.name, leased.tasks)
+    if (record := touched()) is not None:
+        record.lease_tags.append(tag)
     if leased.rate_limited:
         queue.warn_of_rate()
     return leased

@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 from weakref import WeakKeyDictionary
 
-from pullqueue.engine.interceptors import LEASE_VERBS, Interceptors, QueueCall
+from pullqueue.engine.interceptors import LEASE_VERBS, Interceptors, QueueCall, touched
 from pullqueue.push.request import PushRequest, build_path
 from pullqueue.tasks import default_url
 
@@ -188,6 +188,8 @@ class _FaultChain:
             return call_next()
         if call.triggered is not None:
             call.triggered.append(first.number)
+        if (record := touched()) is not None and record.fault is None:
+            record.fault = first.number
         return first.effect(call, call_next)
 
 

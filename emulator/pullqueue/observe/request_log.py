@@ -8,10 +8,10 @@ import re
 import secrets
 import sys
 import threading
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from itertools import count
+from itertools import count, takewhile
 from operator import attrgetter
 from time import perf_counter
 from typing import Annotated, Any, Final
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
-from pullqueue.engine.interceptors import Touched, current_caller
+from pullqueue.engine.interceptors import NAMED_TASKS, Touched, current_caller
 from pullqueue.limits import MIB
 from pullqueue.observe.activity import ActivityLog
 from pullqueue.observe.clients import Clients
@@ -111,6 +111,21 @@ class Request(Model, kw_only=True):
     caller: Annotated[
         str | None, Meta(description="E-mail address of the token's owner, if tokens are required.")
     ] = None
+    lease_tags: Annotated[
+        list[str | None],
+        Meta(description="Tags that leases asked for; null: any. None of other requests."),
+    ] = field(default_factory=list)
+    fault: Annotated[
+        Count | None, Meta(description="Number of the fault that triggered on it.")
+    ] = None
+    times: Annotated[
+        Count,
+        Meta(
+            description="How many attempts got no response for the same reason, one after the "
+            "other; 1 of other requests. The last one is shown."
+        ),
+    ] = 1
+    first: Annotated[Time | None, Meta(description="Time of the first of several.")] = None
     status: Annotated[
         Count,
         Meta(
@@ -144,7 +159,11 @@ class Request(Model, kw_only=True):
 
 
 class RequestLog:
-    """The latest ten thousand requests, but for those to the control routes and the console."""
+    """The latest ten thousand requests, but for those to the control routes and the console.
+
+    The first to be dropped are those of the queue that has most. Attempts that get no response for
+    the same reason, one after the other, are one.
+    """
 
     def __init__(self, emulator: Emulator, activity: ActivityLog) -> None:
         self._activity = activity
@@ -154,6 +173,10 @@ class RequestLog:
         self._numbers = count(1)
         self._requests: dict[int, Request] = {}
         """By number, in the order in which they ended."""
+        self._of_queue: defaultdict[str, dict[int, None]] = defaultdict(dict)
+        """The numbers of the requests on each queue, in the same order."""
+        self._unanswered: dict[tuple[str, str], int] = {}
+        """By queue and client, the last attempt, if it got no response."""
         self._with_bodies: deque[int] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -186,6 +209,7 @@ class RequestLog:
         if touched is not None:
             request.queue = request.queue or touched.queue_name
             request.tasks, request.task_count = list(touched.names), touched.count
+            request.lease_tags, request.fault = touched.lease_tags, touched.fault
         if request.path.startswith(_SECRET_PATHS):
             request.body, request.response = _sizes(request)
         if is_failure(request.status):
@@ -259,12 +283,17 @@ class RequestLog:
             queue=request.queue_name,
             client=origin.client,
         )
+        if touched is not None:
+            touched.fault = response.fault
         self.record(logged, origin=origin, touched=touched)
 
     def _keep(self, request: Request) -> None:
         """Add a request, and drop what is too old or too much."""
         kept, with_bodies = self._requests, self._with_bodies
+        if request.interface is Interface.PUSH and request.queue:
+            self._join_unanswered(request)
         kept[request.number] = request
+        self._of_queue[request.queue][request.number] = None
         self._bytes += request.memory
         if request.headers or request.body.data or request.response.data:
             with_bodies.append(request.number)
@@ -277,13 +306,41 @@ class RequestLog:
                 kept[oldest.number] = bare
                 self._bytes += bare.memory - oldest.memory
         while len(kept) > _KEPT or self._bytes > _KEPT_BYTES:
-            self._bytes -= kept.pop(next(iter(kept))).memory
+            largest = max(self._of_queue.values(), key=len)
+            self._drop(next(iter(largest)))
+
+    def _join_unanswered(self, request: Request) -> None:
+        """Make an attempt without a response replace the last one that had none, and count both."""
+        place = request.queue, request.client
+        last = self._requests.get(self._unanswered.pop(place, 0))
+        if request.status:
+            return
+        self._unanswered[place] = request.number
+        if last is not None and (last.reason, last.fault) == (request.reason, request.fault):
+            self._drop(last.number)
+            request.times, request.first = last.times + 1, last.first or last.time
+            request.tasks = list(dict.fromkeys((*request.tasks, *last.tasks)))[:NAMED_TASKS]
+
+    def _drop(self, number: int) -> None:
+        dropped = self._requests.pop(number)
+        self._bytes -= dropped.memory
+        of_queue = self._of_queue[dropped.queue]
+        del of_queue[number]
+        if not of_queue:
+            del self._of_queue[dropped.queue]
 
     def latest(self) -> list[Request]:
         """Return the latest requests that have ended, the one that began last first."""
         with self._lock:
             found = list(self._requests.values())
         return sorted(found, key=attrgetter("number"), reverse=True)
+
+    def latest_of(self, queue: str, *, last: timedelta) -> list[Request]:
+        """Return the requests on a queue within the last time span, the latest first."""
+        start = self._emulator.clock.now() - last
+        with self._lock:
+            found = [self._requests[number] for number in reversed(self._of_queue.get(queue, {}))]
+        return list(takewhile(lambda each: datetime.fromisoformat(each.time) > start, found))
 
     def last_failed_attempt(self, queue: str) -> Request | None:
         """Return the attempt to send a task of a queue that failed last, within a minute."""
@@ -301,11 +358,19 @@ class RequestLog:
         """Return a request; None: it is not recorded, or has not ended."""
         return self._requests.get(number)
 
+    def number_of(self, origin: Origin | None) -> int | None:
+        """Return the number of the request of an origin; None: it is not recorded here."""
+        if origin is None or origin.server != self.server:
+            return None
+        return origin.request if origin.request in self._requests else None
+
     def clear(self) -> int:
         """Delete the requests, but not their counts; return how many there were."""
         with self._lock:
             known = len(self._requests)
             self._requests.clear()
+            self._of_queue.clear()
+            self._unanswered.clear()
             self._with_bodies.clear()
             self._bytes = 0
             return known

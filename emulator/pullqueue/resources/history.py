@@ -13,11 +13,11 @@ from pullqueue.api.errors import ApiError
 from pullqueue.engine.events import Event as EngineEvent
 from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import UnknownTaskError
-from pullqueue.observe.request_log import Request
+from pullqueue.observe.request_log import Request, RequestLog, excerpt
 from pullqueue.observe.since import SINCE_FORMS, from_time_on
-from pullqueue.resources.models import TaskResource
+from pullqueue.resources.models import TaskResource, build_task_resources
 from pullqueue.resources.operations import operation
-from pullqueue.resources.queues import get_task
+from pullqueue.resources.queues import find_task
 from pullqueue.resources.task_lists import Limit
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Bytes, Count, Maybe, Model, Time, iso
@@ -57,13 +57,26 @@ class Event(Model):
     ]
     request: Annotated[
         Count | None,
-        Meta(description="Number of the request in `/requests`; null if there is none."),
+        Meta(
+            description="Number of the request in `/requests`; null if there is none, or it is no "
+            "longer among the latest."
+        ),
     ]
+    reason: Annotated[
+        str | None,
+        Meta(
+            description="Why an attempt failed: the first line of the response, or why there was "
+            "none."
+        ),
+    ] = None
+    fault: Annotated[
+        Count | None, Meta(description="Number of the fault that made an attempt fail.")
+    ] = None
 
     @classmethod
-    def of(cls, event: EngineEvent, server: str) -> Event:
-        """Return an event of the engine, as a server shows it that has its own request log."""
-        origin = event.origin
+    def of(cls, event: EngineEvent, requests: RequestLog) -> Event:
+        """Return an event of the engine, as a server with its own request log shows it."""
+        origin, result = event.origin, event.result
         return cls(
             kind=event.kind,
             time=event.time.isoformat(),
@@ -73,7 +86,9 @@ class Event(Model):
             status=event.status,
             interface=None if origin is None else origin.interface,
             client="" if origin is None else origin.client,
-            request=origin.request if origin is not None and origin.server == server else None,
+            request=requests.number_of(origin),
+            reason=None if result is None else result.reason,
+            fault=None if result is None else result.fault,
         )
 
 
@@ -87,13 +102,12 @@ class TaskHistory(Model):
         str | None,
         Meta(description="Why the beginning of the history is missing; null: it is not."),
     ]
-    last_failed: Annotated[
-        Count | None,
-        Meta(description="Number of the request of the last attempt that failed; null: none did."),
-    ] = None
     last_response: Annotated[
         Bytes | None,
-        Meta(description="What the app answered to it; null: it is not among the latest requests."),
+        Meta(
+            description="First 4 KiB of the response to its last attempt, if that has failed; null "
+            "if it has not, or there was no response."
+        ),
     ] = None
 
 
@@ -160,31 +174,29 @@ class RequestQuery(Model):
 @operation("GET", "/queues/{queue}/tasks/{task}/history")
 def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) -> TaskHistory:
     """Return a task and its history; only the history, and the reason, if it was deleted."""
-    found = _history(state, queue, task)
-    now_usec = state.emulator.now_usec()
-    failed = (each for each in reversed(found.events) if each.kind is EventKind.ATTEMPT_FAILED)
-    found.last_failed = next((each.request for each in failed), None)
-    if found.last_failed and (logged := state.requests.get(found.last_failed)):
-        found.last_response = logged.response
-    found.events = list(from_time_on(found.events, query.since, now_usec))
-    return found
-
-
-def _history(state: ServerState, queue: str, task: str) -> TaskHistory:
-    history = state.emulator.queue(queue).history(task)
-    events = [Event.of(event, state.requests.server) for event in history]
+    queue_of_task = state.emulator.queue(queue)
+    history = queue_of_task.history(task)
+    events = [Event.of(event, state.requests) for event in history]
+    found, problem, response = None, None, b""
     try:
-        found = get_task(state, queue, task)
-        missing = _missing(state, events, found)
-        if found.push and history and history[-1].kind is EventKind.ATTEMPT_STARTED:
-            deadline = timedelta(seconds=found.push.deadline_seconds)
-            events[-1].until = iso(history[-1].time + deadline)
-        return TaskHistory(events=events, task=found, problem=None, missing=missing)
+        stored, exhausted = find_task(queue_of_task, task)
     except (UnknownTaskError, TombstonedTaskError) as error:
         if not events:
             raise
-        missing = _missing(state, events, None)
-        return TaskHistory(events=events, task=None, problem=str(error), missing=missing)
+        problem = str(error)
+    else:
+        [found] = build_task_resources([stored], queue_of_task, state.push_to, exhausted=exhausted)
+        response = stored.attempts.response
+    if found and found.push and history and history[-1].kind is EventKind.ATTEMPT_STARTED:
+        deadline = timedelta(seconds=found.push.deadline_seconds)
+        events[-1].until = iso(history[-1].time + deadline)
+    return TaskHistory(
+        events=list(from_time_on(events, query.since, state.emulator.now_usec())),
+        task=found,
+        problem=problem,
+        missing=_missing(state, events, found),
+        last_response=excerpt(response) if response else None,
+    )
 
 
 def _missing(state: ServerState, events: list[Event], task: TaskResource | None) -> str | None:

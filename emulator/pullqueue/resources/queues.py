@@ -148,7 +148,7 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
 def get_task(state: ServerState, queue: str, task: str) -> models.TaskResource:
     """Return one task with its payload, also after it was exhausted."""
     found = state.emulator.queue(queue)
-    shown, exhausted = _find_task(found, task)
+    shown, exhausted = find_task(found, task)
     return build_task_resources([shown], found, state.push_to, exhausted=exhausted)[0]
 
 
@@ -207,7 +207,7 @@ def current_task(found: Queue, task: str) -> Task:
         TombstonedTaskError: it is gone; the message says what became of it.
         UnknownTaskError: the queue does not have it.
     """
-    current, exhausted = _find_task(found, task)
+    current, exhausted = find_task(found, task)
     if exhausted:
         raise TombstonedTaskError(
             f'task {quoted(task)} of queue "{found.name}" is exhausted: add it again with '
@@ -218,7 +218,7 @@ def current_task(found: Queue, task: str) -> Task:
     return current
 
 
-def _find_task(queue: Queue, name: str) -> tuple[Task, bool]:
+def find_task(queue: Queue, name: str) -> tuple[Task, bool]:
     """Return a task, and whether it is exhausted; the error for one that is gone says its end."""
     try:
         return queue.get_task(name), False

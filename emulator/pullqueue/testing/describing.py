@@ -176,8 +176,8 @@ def _short(argument: object) -> str:
 
 def _describe_event(queue: Queue, event: Event) -> str:
     text = f'{event.time.isoformat()} "{event.task_name}" {event.kind.value}'
-    if event.result is not None:
-        text += f" ({result_text(event.result.status, event.result.reason)})"
+    if event.status is not None:
+        text += f" ({result_text(event.status)})"
     if event.until is not None:
         text += f" until {event.until.isoformat()}"
     if event.kind is EventKind.LEASED:

@@ -609,10 +609,10 @@ def test_a_task_shows_what_the_app_answered_last(run: Run, server: Server) -> No
         for name, path in (("a", "/status/500"), ("b", "/status/200")):
             run("tasks add push --countdown 1h --name", name, "--request", f"POST {path}")
             run("tasks run push", name)
-    response = run("tasks get push a").out.partition("\nresponse to request ")[2]
+    response = run("tasks get push a").out.partition("\nresponse to the last ")[2]
 
-    assert response == "1:\nno /status/500\nat all\n\n"
-    assert "response to request" not in run("tasks get push b").out
+    assert response == "attempt:\nno /status/500\nat all\n\n"
+    assert "response to the last" not in run("tasks get push b").out
 
 
 def test_a_fault_selects_tasks_by_their_url(run: Run) -> None:

@@ -45,12 +45,13 @@ _QUEUE = {
     "progress": {**evil("text severity"), "leased": 1, "delivered": 1, "failed": 1},
     "settings": {"retry_parameters": evil("task_retry_limit")},
 }
-_EVENT = {"time": _TIME, "until": None, **evil("kind status interface client request")}
+_EVENT = {"time": _TIME, "until": None, **evil("kind status reason interface client request")}
 _REQUEST = {
     **evil("number interface method verb path query queue status reason caller agent client"),
     "time": _TIME,
     "milliseconds": 1.5,
     "task_count": 2,
+    "times": 2,
     "tasks": [EVIL],
     "headers": [EVIL],
     "body": {**evil("bytes text"), "truncated": True},
@@ -77,7 +78,6 @@ ANSWER = {
     "total": 3,
     "next": None,
     "events": [_EVENT],
-    "last_failed": 1,
     "last_response": {**evil("text base64"), "bytes": 1},
     "requests": [_REQUEST],
     "request": _REQUEST,

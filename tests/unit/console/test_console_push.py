@@ -112,10 +112,10 @@ def test_the_page_of_a_task_shows_request_attempts_and_history(console: Console)
     assert "the body" in text
     assert re.search(r"Attempts 1 Last status 500", text)
     assert '<a id="request-1" href="/console/requests/1"' in page
-    assert re.search(r'id="got-1"[^>]*>no /status/500\nat all\n</pre><details>', page)
+    assert re.search(r'id="last-response"[^>]*>no /status/500\nat all\n</pre>', page)
     assert "To http://" in console.text("/requests/1")
     assert "attempt 1 started" in text
-    assert "attempt 1 failed 500 next 2026-01-01" in text
+    assert "attempt 1 failed 500 no /status/500 next 2026-01-01" in text
 
 
 def test_a_deferred_call_is_shown_as_function_and_types(console: Console) -> None:

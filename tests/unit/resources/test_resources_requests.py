@@ -13,12 +13,15 @@ import pytest
 import requests
 from control_client import ControlClient
 
-from pullqueue import Emulator, NewTask
+from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
-from pullqueue.engine.events import Interface
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.interceptors import Touched
 from pullqueue.observe.activity import ActivityLog
 from pullqueue.observe.request_log import Request, RequestLog, excerpt
+from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.server.lifecycle import Server
+from pullqueue.testing import run_tasks
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 TASKS = f"{QUEUE}/tasks"
@@ -209,8 +212,10 @@ def test_the_log_is_bounded(control: ControlClient, server: Server) -> None:
     logged = server.state.requests.latest()
 
     assert (long["bytes"], long["truncated"], len(long["text"])) == (8021, True, 4096)
-    assert (logged[0].number, logged[-1].number, len(logged)) == (10_006, 7, 10_000)
-    assert [(len(one.body.data), one.body.size) for one in (logged[0], logged[-1])] == [
+    # The first request on the queue stays: those on none are more.
+    assert [each.number for each in (logged[0], *logged[-2:])] == [10_006, 8, 1]
+    assert len(logged) == 10_000
+    assert [(len(one.body.data), one.body.size) for one in (logged[0], logged[-2])] == [
         (4096, 8000),
         (0, 8000),
     ]
@@ -219,6 +224,66 @@ def test_the_log_is_bounded(control: ControlClient, server: Server) -> None:
     for _ in range(3):
         server.state.requests.record(Request(**call, body=body))
     assert all(one.body.data for one in server.state.requests.latest())
+
+
+def failed_attempt(
+    log: RequestLog, queue: str, task: str, response: PushResponse, *, app: str = "http://app"
+) -> None:
+    """Record an attempt as the delivery does."""
+    sent = PushRequest("POST", "/mail", {}, b"", None, queue, task, 1, 600)
+    touched = Touched()
+    touched.add(queue, [task])
+    origin = log.origin(Interface.PUSH, app)
+    log.record_sent(sent, response, method="attempt 1", seconds=0, origin=origin, touched=touched)
+
+
+def test_attempts_that_get_no_response_for_the_same_reason_are_one(clock: ManualClock) -> None:
+    """Until one of the queue gets a response from there; the last is shown, with their number."""
+    emulator = Emulator.from_text(WITH_ACL, clock=clock)
+    log = RequestLog(emulator, ActivityLog(emulator))
+    refused, late = (PushResponse(None, reason=why) for why in ("connection refused", "late"))
+    for number in range(30):
+        failed_attempt(log, "a", f"t{number}", refused)
+        failed_attempt(log, "b", "other", late)
+        clock.advance(1)
+    failed_attempt(log, "a", "t1", late)
+    failed_attempt(log, "a", "t1", refused, app="http://other")
+    failed_attempt(log, "b", "done", PushResponse(200))
+    failed_attempt(log, "b", "other", late)
+
+    found = [(each.queue, each.reason, each.times, each.tasks[0]) for each in log.latest()]
+    assert found == [
+        ("b", "late", 1, "other"),
+        ("b", "", 1, "done"),
+        ("a", "connection refused", 1, "t1"),
+        ("a", "late", 1, "t1"),
+        ("b", "late", 30, "other"),
+        ("a", "connection refused", 30, "t29"),
+    ]
+    joined = log.latest()[-1]
+    assert (joined.first, joined.time) == ("2026-01-01T00:00:00+00:00", "2026-01-01T00:00:29+00:00")
+    assert joined.tasks == [f"t{number}" for number in range(29, 9, -1)]
+    assert log.number_of(Origin(Interface.PUSH, request=joined.number, server=log.server)) == 59
+    assert log.number_of(Origin(Interface.PUSH, request=1, server=log.server)) is None
+
+
+def test_the_response_belongs_to_the_task(
+    control: ControlClient, server: Server, emulator: Emulator
+) -> None:
+    """It is shown after any number of requests, when that of the attempt is no longer recorded."""
+    queue = emulator.queue("push")
+    queue.add(name="failed", request=HttpRequest("/mail"))
+    body = b"Traceback: " + b"x" * 9_000
+    run_tasks(emulator, send=lambda _: PushResponse(500, body, reason="no"))
+    call: Any = {"verb": "POST", "path": "/x", "status": 200, "milliseconds": 0}
+    for _ in range(10_005):
+        server.state.requests.record(Request(**call, queue="other"))
+
+    history = control.get("/queues/push/tasks/failed/history").body
+
+    assert b64decode(history["last_response"]["base64"]) == body[:4096]
+    assert {event["request"] for event in history["events"]} == {None}
+    assert history["events"][-1]["reason"].startswith("Traceback: xxx")
 
 
 def test_a_request_names_a_bounded_number_of_tasks(control: ControlClient, server: Server) -> None:
