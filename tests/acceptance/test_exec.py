@@ -130,7 +130,7 @@ def test_the_report_counts_tasks_left_and_exhausted(
 
 def test_the_environment_names_the_server_to_every_client(execute: Execute) -> None:
     """And is not production's."""
-    signs = {"GAE_ENV", "GAE_SERVICE", "GAE_INSTANCE", "GAE_APPLICATION", "SERVER_SOFTWARE"}
+    signs = {"GAE_ENV", "GAE_SERVICE", "GAE_INSTANCE", "SERVER_SOFTWARE"}
     signs |= {"APPENGINE_RUNTIME"}
     _, output, _ = execute(
         *python(SHOW_ENVIRONMENT), PYTHONPATH="/before", APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="true"
@@ -150,38 +150,54 @@ def test_the_environment_names_the_server_to_every_client(execute: Execute) -> N
     assert signs & (reported.keys() - os.environ.keys()) == set()
     assert reported["GAE_PARTITION"] == "dev"
     assert reported["GOOGLE_CLOUD_PROJECT"] == "my-app"
-    assert reported["APPLICATION_ID"] == "dev~my-app"
+    assert reported["APPLICATION_ID"] == reported["GAE_APPLICATION"] == "dev~my-app"
 
 
-def test_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the environment says of the app already is kept."""
-    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
-    monkeypatch.setenv("GAE_MODULE_NAME", "worker")
-    variables = variables_for("127.0.0.1:8124")
-
-    assert (variables["GAE_LONG_APP_ID"], variables["GAE_MODULE_NAME"]) == ("mine", "worker")
-    assert variables["APPLICATION_ID"] == "dev~mine"
-    monkeypatch.setenv("GAE_APPLICATION", "s~mine")
-    assert variables_for("127.0.0.1:8124")["APPLICATION_ID"] == "s~mine"
-    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT")
-    variables = variables_for("127.0.0.1:8124")
-    assert (variables["GOOGLE_CLOUD_PROJECT"], variables["GAE_PARTITION"]) == ("mine", "s")
-    monkeypatch.setenv("APPLICATION_ID", "example.com:first")
-    variables = variables_for("127.0.0.1:8124")
-    assert variables["APPLICATION_ID"] == variables["GAE_LONG_APP_ID"] == "example.com:first"
+IDS = ("APPLICATION_ID", "GAE_APPLICATION", "GOOGLE_CLOUD_PROJECT")
 
 
-@pytest.mark.parametrize(("project", "app_id"), [("shop", "dev~shop"), ("s~shop", "s~shop")])
-def test_the_project_names_the_app_in_every_language(
-    monkeypatch: pytest.MonkeyPatch, project: str, app_id: str
+@pytest.mark.parametrize(
+    ("given", "project", "app_id"),
+    [
+        ({}, None, "dev~my-app"),
+        ({}, "shop", "dev~shop"),
+        ({}, "s~shop", "s~shop"),
+        ({"GOOGLE_CLOUD_PROJECT": "mine"}, None, "dev~mine"),
+        ({"GOOGLE_CLOUD_PROJECT": "mine", "GAE_PARTITION": "s"}, None, "s~mine"),
+        ({"GOOGLE_CLOUD_PROJECT": "mine", "GAE_LONG_APP_ID": "other"}, None, "dev~other"),
+        ({"GOOGLE_CLOUD_PROJECT": ""}, None, "dev~my-app"),
+        ({"GAE_APPLICATION": "s~mine"}, None, "s~mine"),
+        ({"GAE_APPLICATION": "s~mine", "GOOGLE_CLOUD_PROJECT": "other"}, None, "s~mine"),
+        ({"APPLICATION_ID": "example.com:first"}, None, "example.com:first"),
+        ({"APPLICATION_ID": "a", "GAE_APPLICATION": "b", "GOOGLE_CLOUD_PROJECT": "c"}, None, "a"),
+        ({"APPLICATION_ID": "a", "GAE_APPLICATION": "b"}, "shop", "dev~shop"),
+    ],
+)
+def test_all_variables_agree_on_the_app(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], project: str | None, app_id: str
 ) -> None:
-    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "other")
-    monkeypatch.setenv("GAE_APPLICATION", "s~other")
+    """--project names it, or else the first of these that the environment has."""
+    for name in (*IDS, "GAE_LONG_APP_ID", "GAE_PARTITION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
     variables = variables_for("127.0.0.1:8124", project=project)
+    partition, _, app = app_id.rpartition("~")
 
-    assert (variables["APPLICATION_ID"], variables["GAE_APPLICATION"]) == (app_id, app_id)
-    assert f"{variables['GAE_PARTITION']}~{variables['GAE_LONG_APP_ID']}" == app_id
-    assert variables["GOOGLE_CLOUD_PROJECT"] == "shop"
+    assert [variables[name] for name in IDS] == [app_id, app_id, app]
+    assert variables["GAE_LONG_APP_ID"] == app
+    assert variables["GAE_PARTITION"] == (partition or "dev")
+
+
+def test_what_the_environment_has_of_an_app_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GAE_APPLICATION that is empty, too: by it some apps see that they are not in production."""
+    monkeypatch.setenv("GAE_MODULE_NAME", "worker")
+    monkeypatch.setenv("GAE_APPLICATION", "")
+    variables = variables_for("127.0.0.1:8124")
+
+    assert variables["GAE_MODULE_NAME"] == "worker"
+    assert "GAE_APPLICATION" not in variables
+    assert variables["APPLICATION_ID"] == "dev~my-app"
 
 
 def test_a_command_that_a_signal_ends(execute: Execute) -> None:

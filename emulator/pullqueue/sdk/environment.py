@@ -11,6 +11,7 @@ from pullqueue.sdk.startup import sitecustomize
 BRIDGE_PATH = "/rpc_http"
 """Where the SDK sends its calls to bundled services, at API_HOST and API_PORT."""
 
+PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
 _EMULATOR_VARIABLES = ("CLOUD_TASKS_EMULATOR_HOST", "CLOUDTASKS_EMULATOR_HOST")
 """What firebase-admin and gcloud-aio-taskqueue read."""
 
@@ -22,9 +23,10 @@ def variables_for(
 
     They are to be merged over the environment of this process, and contain its own values of
     PYTHONPATH, of the application id, and of the names that begin with `GAE_`, unless `project`
-    names the app. Workers find the server by PULLQUEUE_EMULATOR_HOST, clients of Cloud Tasks by
-    CLOUD_TASKS_EMULATOR_HOST, apps on App Engine's SDK by the others. With `location`
-    the SDK names it in its calls to Cloud Tasks.
+    names the app. Where its values of the id and the project differ, the first counts. Workers
+    find the server by PULLQUEUE_EMULATOR_HOST, clients of Cloud Tasks by CLOUD_TASKS_EMULATOR_HOST,
+    apps on App Engine's SDK by the others. With `location` the SDK names it in its calls to Cloud
+    Tasks.
     """
     host, _, port = address.rpartition(":")
     folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
@@ -63,9 +65,8 @@ def _local_app(project: str | None) -> dict[str, str]:
 
     Google's Go package asks App Engine's metadata server for whatever of this is missing, and
     panics where there is none; the functions of Python's `modules` read CURRENT_VERSION_ID and the
-    two beside it. GAE_ENV, GAE_SERVICE, GAE_INSTANCE and GAE_APPLICATION would work, too, but to
-    programs in all languages they mean production, as Google's documentation tells apps to find
-    out whether their Cloud SQL is there, and in Go no log is written to standard error with them.
+    two beside it. GAE_ENV, GAE_SERVICE and GAE_INSTANCE would work, too, but to programs in all
+    languages they mean production, and in Go no log is written to standard error with them.
     Go and Java put the partition before the id of the app; Python's SDK reads APPLICATION_ID, so
     that all of them see the same entities.
     """
@@ -82,22 +83,31 @@ def _local_app(project: str | None) -> dict[str, str]:
         "CURRENT_MODULE_ID": "default",
         "CURRENT_VERSION_ID": "1.1",
         "INSTANCE_ID": "0",
-        "GOOGLE_CLOUD_PROJECT": app,
     }
     if not project:
         local |= {name: os.environ[name] for name in local if name in os.environ}
-    elif "GAE_APPLICATION" in os.environ:
-        local["GAE_APPLICATION"] = app_id
-    return local | {sitecustomize.APP_ID_VARIABLE: app_id}
+    ids = app_variables(app_id)
+    if os.environ.get("GAE_APPLICATION") == "":
+        del ids["GAE_APPLICATION"]  # of an app that takes it for production, where it stays empty
+    return local | ids
+
+
+def app_variables(app_id: str) -> dict[str, str]:
+    """Return the three variables by which libraries know an app; they agree."""
+    project = app_id.rpartition("~")[2]
+    return {**dict.fromkeys(sitecustomize.APP_ID_VARIABLES, app_id), PROJECT_VARIABLE: project}
 
 
 def default_app_id(project: str | None = None) -> str:
     """Return the id of an app: that of `project`, or else the environment's, or the default."""
     if not project:
-        for name in (sitecustomize.APP_ID_VARIABLE, "GAE_APPLICATION"):
-            if given := os.environ.get(name):
-                return given
-        names = ("GAE_LONG_APP_ID", "GOOGLE_CLOUD_PROJECT")
-        project = next(filter(None, map(os.environ.get, names)), DEFAULT_PROJECT)
+        if given := first_variable(*sitecustomize.APP_ID_VARIABLES):
+            return given
+        project = first_variable("GAE_LONG_APP_ID", PROJECT_VARIABLE) or DEFAULT_PROJECT
         return f"{os.environ.get('GAE_PARTITION', 'dev')}~{project}"
     return project if "~" in project else f"dev~{project}"
+
+
+def first_variable(*names: str) -> str | None:
+    """Return the value of the first of these variables that is set and not empty, if one is."""
+    return next(filter(None, map(os.environ.get, names)), None)

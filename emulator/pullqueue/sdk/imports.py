@@ -28,7 +28,7 @@ try:
             taskqueue_stub,
         )
         from google.appengine.ext.remote_api import remote_api_bytes_pb2 as remote_api
-        from google.appengine.runtime import apiproxy_errors, context
+        from google.appengine.runtime import apiproxy_errors, context, request_environment
         from google.protobuf.message import DecodeError
 except ModuleNotFoundError as error:
     if error.name not in ("google", "google.appengine"):
@@ -50,6 +50,7 @@ __all__ = [
     "full_app_id",
     "messages",
     "remote_api",
+    "request_environment",
     "taskqueue",
     "taskqueue_stub",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
@@ -13,12 +14,14 @@ from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.sdk import SdkInUseError
 from pullqueue.sdk.cloud_tasks import cloud_tasks
+from pullqueue.sdk.environment import PROJECT_VARIABLE, app_variables, first_variable
 from pullqueue.sdk.imports import (
     apiproxy_stub_map,
     app_identity,
     cloudtask,
     context,
     full_app_id,
+    request_environment,
     taskqueue,
 )
 from pullqueue.sdk.startup import sitecustomize
@@ -48,7 +51,9 @@ def install(emulator: Emulator) -> Iterator[EmulatorStub]:
         stack.callback(_installed.pop)
         stack.enter_context(_stub_map_restored())
         stack.enter_context(_configuration_restored(emulator))
-        for owner, name, value in _replacements(emulator):
+        app_id = _app_id(emulator)
+        stack.enter_context(_variables_set(app_variables(app_id)))
+        for owner, name, value in _replacements(emulator, app_id):
             stack.enter_context(patch.object(owner, name, value))
         if cloudtask is not None:
             stack.enter_context(cloud_tasks(cloudtask, emulator))
@@ -57,7 +62,36 @@ def install(emulator: Emulator) -> Iterator[EmulatorStub]:
         yield stub
 
 
-def _replacements(emulator: Emulator) -> Iterator[tuple[Any, str, Any]]:
+def _app_id(emulator: Emulator) -> str:
+    """Return the id of the app under test, which the environment can name."""
+    given = first_variable(*sitecustomize.APP_ID_VARIABLES) or emulator.project
+    return given or first_variable(PROJECT_VARIABLE) or _TESTBED_APP_ID
+
+
+@contextmanager
+def _variables_set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables inside the block; afterwards those are restored that nobody has changed."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if os.environ.get(name) == variables[name]:
+                del os.environ[name]
+                os.environ.update({} if value is None else {name: value})
+
+
+def _with_variables(init: Callable[..., None], variables: Mapping[str, str]) -> Callable[..., None]:
+    """Return what begins a request of a wrapped app, whose environment then has these, too."""
+
+    def init_with_variables(request: Any, errors: Any, environ: Any, *args: Any) -> None:
+        init(request, errors, {**variables, **environ}, *args)
+
+    return init_with_variables
+
+
+def _replacements(emulator: Emulator, app_id: str) -> Iterator[tuple[Any, str, Any]]:
     """Yield what is replaced in the SDK: where, its name, and by what."""
     client = taskqueue.taskqueue
     # With this clock the client stamps the eta of every task.
@@ -70,8 +104,9 @@ def _replacements(emulator: Emulator) -> Iterator[tuple[Any, str, Any]]:
     with_host = _changed_copy(context, get=sitecustomize.with_host(context.get))
     yield client, "context", with_host
     yield app_identity, "context", with_host
-    app_id = emulator.project or _TESTBED_APP_ID
     yield full_app_id, "get", sitecustomize.with_app_id(full_app_id.get, app_id)
+    environment = request_environment.RequestEnvironment
+    yield environment, "Init", _with_variables(environment.Init, app_variables(app_id))
     yield GoogleStub, "__init__", _adopting_init(emulator)
 
 

@@ -21,6 +21,7 @@ from pullqueue.sdk.imports import (
     cloudtask,
     context,
     full_app_id,
+    request_environment,
     taskqueue,
     taskqueue_stub,
 )
@@ -33,20 +34,69 @@ def registered() -> Any:
     return apiproxy_stub_map.apiproxy._CopyStubMap().get("taskqueue")
 
 
-def test_an_application_id_for_ndb(
-    emulator: Emulator, bed: Any, monkeypatch: pytest.MonkeyPatch
+IDS = ("APPLICATION_ID", "GAE_APPLICATION", "GOOGLE_CLOUD_PROJECT")
+
+
+def ids() -> list[str | None]:
+    """Return what the environment says of the app."""
+    return [os.environ.get(name) for name in IDS]
+
+
+@pytest.fixture
+def without_ids(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment without an application id; returns what changes it."""
+    for name in IDS:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("given", "project", "app_id"),
+    [
+        ({}, None, "testbed-test"),
+        ({}, "shop", "shop"),
+        ({"GOOGLE_CLOUD_PROJECT": "mine"}, None, "mine"),
+        ({"GOOGLE_CLOUD_PROJECT": "mine"}, "shop", "shop"),
+        ({"GAE_APPLICATION": "s~mine", "GOOGLE_CLOUD_PROJECT": "other"}, "shop", "s~mine"),
+        ({"APPLICATION_ID": "first", "GAE_APPLICATION": "s~mine"}, None, "first"),
+    ],
+)
+def test_all_variables_agree_on_the_app(
+    without_ids: pytest.MonkeyPatch, given: dict[str, str], project: str | None, app_id: str
 ) -> None:
-    """Without one in the environment, as in a wrapped app, the id is that of Google's testbed."""
-    monkeypatch.delenv("APPLICATION_ID", raising=False)
-    monkeypatch.delenv("GAE_APPLICATION", raising=False)
+    """In the test, and in requests of an app that was wrapped before; then they are as before."""
+    for name, value in given.items():
+        without_ids.setenv(name, value)
+    before, seen = ids(), []
+    expected = [app_id, app_id, app_id.rpartition("~")[2]]
+    request = request_environment.RequestEnvironment()
+    with install(Emulator.from_text("queue: []", project=project)):
+        assert ids() == expected
+        assert full_app_id.get() == app_id
+        request.Init(errors=None, environ={"OTHER": "kept"})
+        seen = [request.environ[name] for name in IDS]
+        assert request.environ["OTHER"] == "kept"
+
+    assert seen == expected
+    assert ids() == before
+
+
+def test_an_application_id_for_ndb(
+    emulator: Emulator, bed: Any, without_ids: pytest.MonkeyPatch
+) -> None:
+    """Without one in the environment the id is that of Google's testbed; a test can change it."""
     with install(emulator):
         bed.init_datastore_v3_stub()
         bed.init_memcache_stub()
         key = ndb.transaction(ndb.Model().put)
         assert (key.app(), key.get().key) == ("testbed-test", key)
-        monkeypatch.setenv("GAE_APPLICATION", "mine")
-        assert ndb.Key("Vote", 1).app() == "mine"
-    monkeypatch.delenv("GAE_APPLICATION")
+        for name in IDS[:2]:
+            with without_ids.context() as changed:
+                changed.setenv(name, "mine")
+                assert ndb.Key("Vote", 1).app() == "mine"
+        without_ids.setenv("GAE_APPLICATION", "kept")
+    assert (os.environ["GAE_APPLICATION"], os.environ.get("APPLICATION_ID")) == ("kept", None)
+    without_ids.delenv("GAE_APPLICATION")
     assert full_app_id.get() == ""
 
 

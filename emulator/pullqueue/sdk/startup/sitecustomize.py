@@ -41,7 +41,7 @@ WANTED_VARIABLE = "PULLQUEUE_USE_CLOUDTASK_PUSH_QUEUE"
 """What the switch becomes once the SDK's clients of Cloud Tasks are those of the emulator."""
 _REGION = "us-central1"
 
-APP_ID_VARIABLE = "APPLICATION_ID"
+APP_ID_VARIABLES = ("APPLICATION_ID", "GAE_APPLICATION")
 APP_ID = "dev~my-app"
 """The application id where nothing else is set; ndb makes no key without one."""
 
@@ -79,7 +79,7 @@ def grant_tickets() -> None:
         rpc.has_pullqueue_ticket = True
         rpc._MakeCallImpl = _with_ticket(rpc._MakeCallImpl, default_api_stub)
         context.get = with_host(context.get)
-        default = os.environ.get(APP_ID_VARIABLE, APP_ID)
+        default = os.environ.get(APP_ID_VARIABLES[0], APP_ID)
         full_app_id.get = with_app_id(full_app_id.get, default)
     stub_map = apiproxy_stub_map.apiproxy
     if vars(stub_map)["_APIProxyStubMap__default_stub"] is None:
@@ -185,11 +185,15 @@ def _wrap_with_blobs(api: Any) -> None:
 def with_app_id(get: Callable[..., str], default: str) -> Callable[..., str]:
     """Return the SDK's `full_app_id.get` with an id where the environment has none.
 
-    In requests of a wrapped app the environment is that of the time when the app was wrapped.
+    In requests of a wrapped app the environment is that of the time when the app was wrapped. Any
+    of the variables that was changed since counts.
     """
 
     def get_or_default(environ: Any = None) -> str:
-        return get(environ) or ("" if environ is not None else default)
+        if environ is not None:
+            return get(environ)
+        given = filter(None, map(os.environ.get, APP_ID_VARIABLES))
+        return next((each for each in given if each != default), default)
 
     return get_or_default
 
