@@ -19,9 +19,10 @@ from served import free_port
 
 from pullqueue import Clock, Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate
+from pullqueue.cron.file import parse_cron
 from pullqueue.engine import verbs
 from pullqueue.push.addresses import PushAddresses
-from pullqueue.runtime import delivery
+from pullqueue.runtime import state
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
 
@@ -318,6 +319,31 @@ def test_a_step_of_the_clock_sends_what_has_become_due(app: PushApp) -> None:
     assert app.paths().count("/slow") == 1
 
 
+def test_a_stop_waits_for_attempts_and_cron_jobs_at_the_same_time(
+    app: PushApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pullqueue.push")
+    emulator = Emulator.from_text(QUEUE_YAML)
+    jobs = parse_cron("cron: [{url: /slow/job, schedule: every 24 hours}]")
+    push_to = PushAddresses([app.url])
+    with (
+        Server(emulator, push_to=push_to, cron=jobs) as server,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        [job] = server.state.cron.states
+        assert server.state.cron.run_now(job)
+        Control(server.url).add("once", "/slow")
+        until(lambda: app.running["/slow"] and app.running["/slow/job"])
+        stopped = threads.submit(server.stop)
+        until(lambda: "running attempts to end: 1" in caplog.text)
+        assert job.is_running
+        app.released.set()
+        stopped.result(timeout=60)
+    assert job.last is not None
+    assert job.last.status == 200
+    assert emulator.queue("once").fetch_statistics().tasks == 0
+
+
 @pytest.mark.parametrize("released", [True, False])
 def test_an_attempt_ends_after_a_stop_or_runs_again(
     app: PushApp,
@@ -329,7 +355,7 @@ def test_an_attempt_ends_after_a_stop_or_runs_again(
     """One that does not end runs again after the restart."""
     caplog.set_level(logging.INFO, "pullqueue.push")
     if not released:
-        monkeypatch.setattr(delivery, "STOP_SECONDS", 0.01)
+        monkeypatch.setattr(state, "STOP_SECONDS", 0.01)
     emulator = Emulator.from_text(QUEUE_YAML)
     push_to = PushAddresses([app.url])
     with Server(emulator, push_to=push_to) as server, ThreadPoolExecutor(1) as threads:

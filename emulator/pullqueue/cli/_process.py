@@ -80,9 +80,7 @@ class Signals:
 
     def _stop(self) -> None:
         """Stop push tasks and cron jobs, and close the emulator after a while."""
-        if self._state.delivery is not None:
-            self._state.delivery.stop()
-        self._state.cron.stop()
+        self._state.stop()
         threading.Event().wait(_STOP_SECONDS)
         self._state.emulator.close()
 

@@ -26,8 +26,6 @@ from pullqueue.push.request import (
 from pullqueue.push.retry import backoff_seconds, may_retry
 from pullqueue.tasks import is_success
 
-STOP_SECONDS = 5.0
-"""Time that runs have to end after the server was stopped."""
 _POLL_SECONDS = 0.1
 _SET_BACK_USEC = 60 * USEC_PER_SECOND
 """A clock that goes back less was adjusted, and jobs are that much late."""
@@ -141,13 +139,15 @@ class CronRunner:
         if self.states:
             self._thread.start()
 
-    def stop(self) -> None:
-        """Start no more runs, and wait for those under way, but not for long."""
+    def stop_starting(self) -> None:
+        """Start no more runs."""
         self._stopping.set()
         self._wake.set()
+
+    def stop(self, end: float) -> None:
+        """Wait for the runs under way until a time by `perf_counter`, and end the others."""
         if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
-        end = perf_counter() + STOP_SECONDS
+            self._thread.join(max(0, end - perf_counter()))
         with self._lock:
             while self._running() and (left := end - perf_counter()) > 0:
                 self._lock.wait(left)

@@ -35,8 +35,6 @@ from pullqueue.tasks import Task
 
 THREADS = 64
 """Maximum number of attempts at the same time."""
-STOP_SECONDS = 5.0
-"""Time that attempts have to end after the delivery was stopped."""
 _INTERVAL_SECONDS = 0.002
 """Between two looks for due tasks: no queue sends more than 500 tasks a second."""
 _POLL_SECONDS = 0.1
@@ -130,19 +128,21 @@ class Delivery:
         """Look for due tasks at once: time was moved, or something else was changed."""
         self._wake.set()
 
-    def stop(self) -> None:
-        """Start no more attempts, and wait for those under way, but not for long.
-
-        The tasks of those that do not end in time are due again.
-        """
+    def stop_starting(self) -> None:
+        """Start no more attempts."""
         is_first = not self._stopping.is_set()
         self._stopping.set()
         self._wake.set()
         if is_first and (count := len(self._dispatcher.running)):
-            _log.info("waiting up to %g s for running attempts to end: %d", STOP_SECONDS, count)
+            _log.info("waiting for running attempts to end: %d", count)
+
+    def stop(self, end: float) -> None:
+        """Wait for the attempts under way until a time by `perf_counter`, and end the others.
+
+        The tasks of those that do not end in time are due again.
+        """
         if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
-        end = perf_counter() + STOP_SECONDS
+            self._thread.join(max(0, end - perf_counter()))
         while self._dispatcher.running and (left := end - perf_counter()) > 0:
             self._pool.ended.wait(min(left, _POLL_SECONDS))
             self._pool.ended.clear()

@@ -24,6 +24,8 @@ from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.fault_registry import FaultRegistry
 from pullqueue.tasks import Task
 
+STOP_SECONDS = 5.0
+"""Time that attempts and cron jobs together have to end after the server was stopped."""
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
 
@@ -132,6 +134,15 @@ class ServerState:
     def _make_delivery(self) -> Delivery:
         self.delivery = Delivery(self.emulator, self.requests, self.push_to, signer=self.signer)
         return self.delivery
+
+    def stop(self) -> None:
+        """Start no more attempts and cron jobs, and wait for those under way, but not for long."""
+        end = perf_counter() + STOP_SECONDS
+        senders = (self.cron,) if self.delivery is None else (self.cron, self.delivery)
+        for each in senders:
+            each.stop_starting()
+        for each in senders:
+            each.stop(end)
 
     def reset(self, *, keep_queues: bool = False, services: bool = False) -> None:
         """Delete tasks, names, history, requests and faults; keep queue.yaml, clock and activity.

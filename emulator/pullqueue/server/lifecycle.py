@@ -138,11 +138,9 @@ class Server:
     def stop(self) -> None:
         """Stop listening and close every connection; requests being answered are finished.
 
-        Attempts to send push tasks have some seconds to end before that.
+        Attempts to send push tasks and cron jobs have some seconds to end before that.
         """
-        self.state.cron.stop()
-        if self.state.delivery is not None:
-            self.state.delivery.stop()
+        self.state.stop()
         if self._grpc is not None:
             self._grpc.stop()
             self._grpc = None

@@ -49,7 +49,7 @@ def test_the_page_shows_each_job_and_runs_it(app: PushApp) -> None:
     assert app.paths() == ["/status/503"]
     assert "503: no /status/503" in console.page("/cron")
     assert "there is no cron job" in console.send("/cron", job="7")
-    state.cron.stop()
+    state.stop()
 
 
 def test_without_jobs_there_is_no_link_to_the_page() -> None:

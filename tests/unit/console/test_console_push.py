@@ -43,8 +43,7 @@ def console() -> Iterator[Console]:
     with push_app() as app:
         console = Console(app)
         yield console
-        if console.state.delivery:
-            console.state.delivery.stop()
+        console.state.stop()
 
 
 def test_the_page_of_an_empty_queue_shows_how_to_add_a_task(console: Console) -> None:
