@@ -501,7 +501,8 @@ def test_an_attempt_without_a_response() -> None:
     assert row.split()[-5:] == ["exhausted,", "no", "response", "1", "0"]
     by = f"(push, request {number}, http://127.0.0.1:9"
     assert events[1].endswith(f"attempt started  {by}, run by control, pullqueue command)")
-    assert events[2].endswith(f"attempt failed, no response  {by})")
+    failed = f"attempt failed, no response: connection refused  {by})"
+    assert events[2].endswith(failed)
     assert " none " in listed
     assert "\nheaders:\nUser-Agent: AppEngine-Google" in shown
 
