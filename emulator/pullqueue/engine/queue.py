@@ -193,7 +193,7 @@ class Queue(QueueBase):
             InvalidTaskError: a payload was deleted when the queue was purged; nothing is added.
             OverQuotaError: total_storage_limit would be exceeded; the tasks stay exhausted.
         """
-        self.check_exists()
+        self.check_usable()
         wanted = set(task_names)
         exhausted = list(
             {task.name: task for task in self.exhausted if task.name in wanted}.values()
