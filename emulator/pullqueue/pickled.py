@@ -2,7 +2,8 @@
 
 A payload may come from anyone. Loading a pickle runs what it names, and even its containers can
 cost years: the hash of a tuple that is nested sixty times in pairs of itself takes 2**60 steps. So
-only the opcodes are read, each once, and of the values that they describe only types are kept.
+only the opcodes are read, each once, and of the values that they describe only types are kept, and
+the beginnings of texts: a text can be used a thousand times.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from pullqueue.text import shorten
@@ -23,6 +25,10 @@ _BASE64 = re.compile(rb"gA[A-Za-z0-9+/_-]*={0,2}").fullmatch
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _MAX_OPCODES: Final = 2_000
 """How many opcodes are read: 2 ms. A call with a list of a thousand numbers has 1,010."""
+_MAX_BYTES: Final = 1 << 21
+"""Maximum size of what is read: a task of 1 MiB in base64 is smaller."""
+_MAX_TEXT: Final = 120
+"""How much of a text is kept, in characters: more than is shown of a name."""
 _MAX_SHOWN: Final = 20
 """How many arguments are shown."""
 _CLASSES: Final = ("REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ")
@@ -46,8 +52,10 @@ class _Value:
 def describe_pickle(payload: bytes) -> str | None:
     """Return a pickled call as text, such as `mails.send(str, count=int)`; None: it is not one.
 
-    The pickle may be in base64. A call of more than 2,000 opcodes is not described.
+    The pickle may be in base64. A call of more than 2,000 opcodes or 2 MiB is not described.
     """
+    if len(payload) > _MAX_BYTES:
+        return None
     encoded = not payload.startswith(_BEGINNING)
     if encoded and not _BASE64(payload):
         return None
@@ -68,10 +76,11 @@ def _call_text(parts: Sequence[_Value]) -> str | None:
     if name.endswith(".invoke_member") and len(args) > 1 and args[1].text is not None:
         # What the SDK makes of a method: its object comes first, then its name.
         name, args = f"{args[0].type}.{args[1].text}", args[2:]
-    shown = [shorten(value.type) for value in args]
-    shown += [f"{shorten(key)}={shorten(value.type)}" for key, value in named.items()]
-    more = ["..."] if len(shown) > _MAX_SHOWN else []
-    return f"{shorten(name, limit=100)}({', '.join(shown[:_MAX_SHOWN] + more)})"
+    pairs = islice(named.items(), _MAX_SHOWN + 1)
+    shown = [shorten(value.type) for value in args[: _MAX_SHOWN + 1]]
+    shown += [f"{shorten(key)}={shorten(value.type)}" for key, value in pairs]
+    shown[_MAX_SHOWN:] = ["..."] if len(shown) > _MAX_SHOWN else []
+    return f"{shorten(name, limit=100)}({', '.join(shown)})"
 
 
 class _Machine:
@@ -139,7 +148,8 @@ def _result(
         return _Value(kind, items=operands)
     if kind == "dict":
         return _Value(kind, named=_named(operands))
-    return _Value(_type_of(opcode, argument, operands), argument if kind == "str" else None)
+    text = argument[:_MAX_TEXT] if kind == "str" else None
+    return _Value(_type_of(opcode, argument, operands)[:_MAX_TEXT], text)
 
 
 def _type_of(opcode: pickletools.OpcodeInfo, argument: Any, operands: list[_Value]) -> str:  # noqa: ANN401 - as above

@@ -62,7 +62,7 @@ def build_views(payload: Bytes) -> dict[str, str]:
     if payload.text is not None:
         try:
             parsed = json.loads(payload.text)
-            views["json"] = json_text(parsed, indent=2)[:_MAX_VIEW_BYTES]
+            views["json"] = _indented(parsed)
         except (ValueError, RecursionError):
             pass
         views["text"] = payload.text[:_MAX_VIEW_BYTES]
@@ -71,11 +71,25 @@ def build_views(payload: Bytes) -> dict[str, str]:
     return views
 
 
-def json_text(value: object, indent: int | None = None) -> str:
+def json_text(value: object) -> str:
     """Return a value as JSON."""
-    shown = json.dumps(value, indent=indent, ensure_ascii=False)
-    # Half a pair of surrogates has no UTF-8 form: it stays escaped.
-    return shown.encode("utf-8", "backslashreplace").decode()
+    return _encodable(json.dumps(value, ensure_ascii=False))
+
+
+def _indented(value: object) -> str:
+    """Return the beginning of indented JSON; the whole can have 2,000 times the payload's size."""
+    parts, size = [], 0
+    for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+        parts.append(part)
+        size += len(part)
+        if size >= _MAX_VIEW_BYTES:
+            break
+    return _encodable("".join(parts)[:_MAX_VIEW_BYTES])
+
+
+def _encodable(text: str) -> str:
+    """Return a text with halves of pairs of surrogates escaped, which have no UTF-8 form."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def fold_payload(payload: Bytes) -> object | None:

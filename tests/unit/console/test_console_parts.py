@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from datetime import datetime, timedelta
 from importlib.resources import files
 
@@ -122,6 +123,21 @@ def test_payloads_are_indented_json_text_or_digits() -> None:
     assert preview(Bytes.of(b"a\n  b")) == "a b"
     assert preview(Bytes.of(b"\xff\x00")) == "ff 00"
     assert preview(Bytes.of(b"x" * 500, 256)).endswith("x…")
+
+
+@pytest.mark.parametrize("depth", [100, 900])
+def test_the_indentation_of_json_costs_little(depth: int) -> None:
+    """Whole, it would have 200 MB for 200 kB of brackets."""
+    payload = b"[%b]" % b",".join([b"[" * depth + b"]" * depth] * (100_000 // depth))
+
+    tracemalloc.start()
+    views = build_views(Bytes.of(payload))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(views["json"]) == 65_536
+    assert views["json"].startswith("[\n  [\n    [")
+    assert peak < 50_000_000
 
 
 def at(time: str) -> int:
