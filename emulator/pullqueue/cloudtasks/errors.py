@@ -18,6 +18,8 @@ from pullqueue.errors import PullQueueError, UnknownQueueError, UnknownTaskError
 from pullqueue.tasks import TombstonedTaskError
 
 _TYPE: Final = "type.googleapis.com/google.rpc."
+BAD_REQUEST: Final = f"{_TYPE}BadRequest"
+"""The type of the detail that lists fields that are not valid."""
 _TEXTS: Final[Mapping[type[PullQueueError], str]] = MappingProxyType(
     {
         UnknownQueueError: texts.QUEUE_NOT_FOUND,
@@ -60,7 +62,7 @@ class CloudTasksError(ApiError):
         if self.location is None or self.rpc_code != "INVALID_ARGUMENT":
             return self.own_details
         violations = [{"field": self.location, "description": str(self)}]
-        return [{"@type": f"{_TYPE}BadRequest", "fieldViolations": violations}]
+        return [{"@type": BAD_REQUEST, "fieldViolations": violations}]
 
 
 def invalid(

@@ -17,7 +17,7 @@ from pullqueue.api.auth import bearer_text
 from pullqueue.api.discovery import Api
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
-from pullqueue.api.requests import as_json, read_body, served
+from pullqueue.api.requests import read_body, served
 from pullqueue.cloudtasks import firebase
 from pullqueue.cloudtasks.errors import as_service_error, envelope, invalid
 from pullqueue.cloudtasks.methods import BUFFER_TASK, LOCATIONS_SERVICE, NAME, Method
@@ -184,9 +184,8 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
 
 def _message(method: Method, name: str) -> Message:
     """Return the request as a message; `name` is that of its resource."""
-    from google.protobuf.json_format import ParseDict  # noqa: PLC0415 - slow to import
-
-    from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - the same
+    from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
+    from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - slow to import
 
     message = message_class(method.version, method.request)()
     if not method.resource:
@@ -199,12 +198,7 @@ def _message(method: Method, name: str) -> Message:
     values = _query(method) | values
     *path, field = method.field.split(".")
     reduce(getitem, path, values)[field] = name
-    _check_base64(values, message.DESCRIPTOR)
-    try:
-        ParseDict(values, message)
-    except Exception as error:  # noqa: BLE001 - it raises many kinds for odd values, SystemError too
-        reason = str(error).partition("\n")[0]
-        raise invalid(f"the request is not a valid {method.request}: {reason:.500}") from None
+    rest_fields.parse_values(values, message)
     return message
 
 
@@ -234,26 +228,19 @@ def _uploaded() -> bytes:
 
 def _body() -> dict[str, Any]:
     data = read_body()
+    if not data.strip():
+        return {}
     try:
-        return as_json(data) if data.strip() else {}
-    except ApiError as error:
-        raise invalid(f"{error.explanation}; send a JSON object") from None
+        values = msgspec.json.decode(data)
+    except (ValueError, RecursionError) as error:
+        from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
 
+        raise rest_fields.not_json(data, str(error)) from None
+    if not isinstance(values, dict):
+        from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
 
-def _check_base64(values: dict[str, Any], descriptor: Any) -> None:  # noqa: ANN401 - created at run time
-    """Check the bytes among JSON values: ParseDict skips characters that are not base64."""
-    for name, value in values.items():
-        field = descriptor.fields_by_name.get(name) or descriptor.fields_by_camelcase_name.get(name)
-        if field is None:
-            continue
-        if field.message_type is not None and isinstance(value, dict):
-            _check_base64(value, field.message_type)
-        elif (
-            field.type == field.TYPE_BYTES
-            and isinstance(value, str)
-            and not _BASE64.fullmatch(value)
-        ):
-            raise invalid(f'{name} is "{value:.60}": it must be base64', field=name)
+        raise rest_fields.not_an_object()
+    return values
 
 
 def _query(method: Method) -> dict[str, Any]:
