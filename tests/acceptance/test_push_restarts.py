@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 from push_app import push_app, until
-from served import serving
+from served import Served, serving
 from stores import store_url
 
 from pullqueue import Emulator, HttpRequest, NewTask
@@ -29,6 +30,10 @@ queue:
   rate: 400/s
   retry_parameters:
     min_backoff_seconds: 1800
+- name: deadly
+  rate: 400/s
+  retry_parameters:
+    task_retry_limit: 1
 """
 
 
@@ -62,3 +67,23 @@ def test_a_killed_server_leaves_its_tokens_and_its_rates_to_the_next(
             assert delivery.settle(60)
 
     assert app.paths().count("/hourly") == 3
+
+
+def test_a_handler_that_kills_the_server_is_exhausted_one_attempt_late(tmp_path: Path) -> None:
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    with store_url("sqlite") as store, push_app() as app:
+        with closing(Emulator.from_text(QUEUE_YAML, store=open_store(store))) as emulator:
+            emulator.queue("deadly").add(name="t", request=HttpRequest("/deadly"))
+        servers = SimpleQueue[Served]()
+        app.on_request = lambda _: servers.get(timeout=60).process.kill()
+        for _ in range(3):
+            with serving("--store", store, "--push-to", app.url, folder=tmp_path) as server:
+                servers.put(server)
+                server.process.wait(60)
+        with serving("--store", store, "--push-to", app.url, folder=tmp_path) as server:
+            until(lambda: not server.control.queue("deadly")["tasks"])
+            line = server.log_line("is exhausted")
+
+    assert [each.headers["X-AppEngine-TaskRetryCount"] for each in app.received] == ["0", "1", "2"]
+    assert "t" in line
+    assert line.endswith("the last 3 attempts were interrupted\n")

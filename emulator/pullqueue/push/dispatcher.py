@@ -6,6 +6,7 @@ several threads.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections import Counter
@@ -33,9 +34,11 @@ from pullqueue.push.request import (
     effective_request,
     push_request,
 )
-from pullqueue.push.retry import conclude, start
+from pullqueue.push.retry import conclude, interrupted_for_good, start
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task, TaskState
+
+_log = logging.getLogger("pullqueue.push")
 
 _A = TypeVar("_A")
 """An address, in whatever form the caller has it."""
@@ -229,8 +232,19 @@ class Dispatcher:
             return self._bucket(queue).rate
 
     def start(self, task: Task) -> RunningAttempt | None:
-        """Start an attempt to send a task; None: it was changed or deleted meanwhile."""
-        return self._start(task, takes_token=self._rates)
+        """Start an attempt to send a task; None: it was changed or deleted meanwhile, or it is
+        exhausted now, since its last attempts were interrupted.
+        """
+        queue = self._emulator.queue(task.queue_name)
+        attempts = interrupted_for_good(task, queue.settings, self._emulator.now_usec())
+        if attempts is None:
+            return self._start(task, takes_token=self._rates)
+        with suppress(TaskError, QueueError):
+            finish_attempt(queue, task, attempts=attempts, backoff_seconds=None)
+            _log.warning(
+                'task "%s" of queue "%s" is exhausted: %s', task.name, queue.name, attempts.reason
+            )
+        return None
 
     def run_now(self, task: Task) -> RunningAttempt | None:
         """Start an attempt past eta, rate and pause; None: the task is running, or has changed."""

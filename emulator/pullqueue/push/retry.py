@@ -49,6 +49,25 @@ def may_retry(failures: int, age_seconds: float, retry: RetryParameters) -> bool
     return age_limit is not None and age_seconds <= age_limit
 
 
+def interrupted_for_good(
+    task: Task, settings: QueueSettings, now_usec: int
+) -> AttemptRecord | None:
+    """Return what the attempts of a due task have left behind if it is not attempted again, since
+    the last ones were interrupted, as by crashes of the server; None: it is.
+
+    These attempts count as failed, but one more is permitted: it may be that nothing was sent.
+    """
+    before, failures = task.attempts, task.retry_count
+    if failures - before.finished < 2:
+        return None
+    first_usec = now_usec if before.first_usec is None else before.first_usec
+    age_seconds = (now_usec - first_usec) / USEC_PER_SECOND
+    if may_retry(failures - 1, age_seconds, find_retry(task, settings)):
+        return None
+    reason = f"the last {failures - before.finished} attempts were interrupted"
+    return before._replace(finished=failures, ended_usec=now_usec, status=0, reason=reason)
+
+
 def find_retry(task: Task, settings: QueueSettings) -> RetryParameters:
     """Return the retry parameters that apply to a task: its own, or else those of its queue.
 

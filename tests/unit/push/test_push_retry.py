@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from pullqueue.config.model import QueueSettings
 from pullqueue.errors import InvalidTaskError
 from pullqueue.push.request import PushResponse
-from pullqueue.push.retry import backoff_seconds, conclude, find_retry, may_retry, start
+from pullqueue.push.retry import (
+    backoff_seconds,
+    conclude,
+    find_retry,
+    interrupted_for_good,
+    may_retry,
+    start,
+)
 from pullqueue.tasks import AttemptRecord, HttpRequest, RetryParameters, Task
 
 SETTINGS = QueueSettings(name="web")
@@ -115,6 +122,54 @@ def test_both_limits_must_be_passed(
     retry = RetryParameters(task_retry_limit=retry_limit, task_age_limit_seconds=age_limit)
 
     assert may_retry(failures, age, retry) is expected
+
+
+@pytest.mark.parametrize(
+    ("limit", "age_limit", "finished", "started", "age", "is_attempted"),
+    [
+        # Nothing was interrupted, or one attempt: it is attempted again, whatever the limit.
+        (0, None, 0, 0, 0, True),
+        (0, None, 0, 1, 0, True),
+        (2, None, 2, 3, 0, True),
+        (2, None, 3, 4, 0, True),
+        # More of them: one more attempt than is permitted.
+        (0, None, 0, 2, 0, False),
+        (1, None, 0, 2, 0, True),
+        (2, None, 0, 2, 0, True),
+        (2, None, 0, 3, 0, True),
+        (2, None, 0, 4, 0, False),
+        (2, None, 1, 3, 0, True),
+        (2, None, 2, 4, 0, False),
+        # By age: until it has passed, then once.
+        (None, 60, 0, 9, 60, True),
+        (None, 60, 8, 9, 61, True),
+        (None, 60, 7, 9, 61, False),
+        # Both limits have to be passed.
+        (2, 60, 0, 4, 60, True),
+        (2, 60, 0, 3, 61, True),
+        (2, 60, 0, 4, 61, False),
+        (None, None, 0, 1000, 10**9, True),
+    ],
+)
+def test_interrupted_attempts_permit_one_more_than_the_limits(
+    *,
+    limit: int | None,
+    age_limit: int | None,
+    finished: int,
+    started: int,
+    age: int,
+    is_attempted: bool,
+) -> None:
+    retry = RetryParameters(task_retry_limit=limit, task_age_limit_seconds=age_limit)
+    record = AttemptRecord(finished=finished, first_usec=0)
+    due = task(HttpRequest("/mail", retry=retry), record, retry_count=started)
+
+    found = interrupted_for_good(due, SETTINGS, age * SECOND)
+
+    assert (found is None) is is_attempted
+    if found is not None:
+        assert (found.finished, found.status, found.ended_usec) == (started, 0, age * SECOND)
+        assert found.reason == f"the last {started - finished} attempts were interrupted"
 
 
 def test_a_tasks_own_parameters_replace_those_of_the_queue() -> None:
