@@ -41,7 +41,7 @@ _DEFAULT_RATE: Final = 500
 _BURST_SECONDS, _MIN_BURST, _MAX_BURST = 0.2, 10, 100
 """The tokens that a new queue holds: what it starts in this time, within these limits. Seen in
 production are 10 with 1 a second and 100 with 500."""
-_REGION_IDS: Final[Mapping[str, str]] = MappingProxyType(
+REGION_IDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "asia-east2": "df",
         "asia-northeast1": "an",
@@ -164,7 +164,7 @@ def write_routing(message: Message, target: str | None, name: ResourceName) -> N
     message.service = parts[-1]
     message.version = parts[-2] if len(parts) > 1 else ""
     message.instance = ".".join(parts[:-2])
-    region = _REGION_IDS.get(name.location)
+    region = REGION_IDS.get(name.location)
     host = f"{Project.of(name.project).app_id}.{f'{region}.r.' if region else ''}appspot.com"
     message.host = ".".join(filter(None, (*parts, host)))
 

@@ -20,6 +20,7 @@ from pullqueue.cloudtasks.errors import (
 )
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import Method
+from pullqueue.cloudtasks.queue_messages import REGION_IDS
 from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.errors import PullQueueError, UnknownQueueError
 
@@ -149,7 +150,9 @@ class Servicer:
             advice = f'project "{name.project}" is not served here, only "{served}"'
             raise permission_denied(name.project, advice=advice)
         if name.location == _WILDCARD or (location and name.location not in ("", location)):
-            message = texts.LOCATION.format(location=name.location)
+            other = location is not None and name.location in REGION_IDS
+            text = texts.OTHER_LOCATION if other else texts.LOCATION
+            message = text.format(location=name.location, app=location)
             known = location or queues.DEFAULT_LOCATION
             advice = f'{method.field} is "{text:.200}": use the location {known}'
             raise invalid(message, field=method.field, advice=advice)

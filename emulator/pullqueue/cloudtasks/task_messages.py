@@ -150,12 +150,12 @@ def _new_eta_usec(call: Call, queue: Queue, task: Message) -> int | None:
         return None  # it has passed; the store decides when now is
     most = call.emulator.limits.eta_seconds_ahead
     if eta_usec > now_usec + most * USEC_PER_SECOND:
-        eta = from_usec(eta_usec)
+        eta, latest = from_usec(eta_usec), from_usec(now_usec + most * USEC_PER_SECOND)
         raise invalid(
             texts.TOO_FAR.format(time=texts.format_time(eta), most=f"{most // 3600}h"),
             field="task.schedule_time",
-            advice=f"task.schedule_time is {eta.isoformat()}; the maximum is {most // 86_400} days "
-            f"from now, which is {from_usec(now_usec).isoformat()} here",
+            advice=f"task.schedule_time is {eta.isoformat()}; the latest is {latest.isoformat()}, "
+            f"{most // 86_400} days from now",
         )
     return eta_usec
 

@@ -30,6 +30,10 @@ QUEUE_ID: Final = (
 LOCATION: Final = (
     "Location '{location}' is not a valid location. Use ListLocations to list valid locations."
 )
+OTHER_LOCATION: Final = (
+    "Location must equal {app} because the App Engine app that is associated with this project is "
+    "located in {app}"
+)
 PERMISSION_DENIED: Final = "Permission denied on resource project {project}."
 NOT_FOUND: Final = "Requested entity was not found."
 """For tasks, and where an unknown queue is deleted."""

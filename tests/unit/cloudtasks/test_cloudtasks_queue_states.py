@@ -116,6 +116,12 @@ class TestProjectAndLocation:
         with refused("PERMISSION_DENIED", denied):
             call("ListQueues", parent="projects/other/locations/us-central1")
 
+    def test_the_location_of_another_app_is_refused_with_its_own(self, call: Call) -> None:
+        """As recorded; a name that is not a location of App Engine gets another text."""
+        text = "Location must equal us-central1 because the App Engine app that is associated with"
+        with refused("INVALID_ARGUMENT", f"{text} this project is located in us-central1"):
+            call("ListQueues", parent="projects/app/locations/europe-west1")
+
     @pytest.mark.parametrize(
         ("method", "field", "name"),
         [
