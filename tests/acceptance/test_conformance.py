@@ -5,6 +5,7 @@ Each fact of `docs/conformance.yaml` is one test for each version of the API and
 
 from __future__ import annotations
 
+import csv
 import re
 from base64 import b64encode
 from collections.abc import Iterator
@@ -200,3 +201,25 @@ def check_headers(received: list[Received], expected: dict[str, list[str | None]
 
 def test_a_difference_has_a_reason() -> None:
     assert [fact["when"] for fact in FACTS if ("ours" in fact) != ("why" in fact)] == []
+
+
+with (Path(__file__).parents[2] / "docs" / "recordings.csv").open(newline="") as file:
+    RECORDINGS = list(csv.DictReader(file))
+
+
+def test_what_is_called_the_same_is_tested() -> None:
+    """Each recording that is the same here names the fact above, or the test, that shows it."""
+    facts = {f"{fact['call']}: {fact['when']}" for fact in FACTS}
+    sources = "".join(path.read_text("utf-8") for path in Path(__file__).parents[1].rglob("*.py"))
+    tests = set(re.findall(r"def (test_\w+)", sources))
+    proofs = {"fact": facts, "test": tests}
+
+    for row in RECORDINGS:
+        kind, _, name = row["proof"].partition(": ")
+        assert kind or row["verdict"] != "same", row
+        assert not kind or name in proofs[kind], row
+
+
+def test_what_is_not_the_same_says_why() -> None:
+    assert {row["verdict"] for row in RECORDINGS} == {"same", "differs", "not covered"}
+    assert [row for row in RECORDINGS if row["verdict"] != "same" and not row["note"]] == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import jwt
 import pytest
-from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, RestApi, refused
+from cloudtasks_api import LOCATION, MADE, PULL, PUSH, ApiRefused, Call, GrpcApi, RestApi, refused
 from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock, SystemClock
@@ -389,3 +389,26 @@ def test_a_call_over_grpc_is_logged_as_json_with_its_caller(emulator: Emulator) 
     assert event.origin is not None
     assert event.origin[:3] == ("Cloud Tasks gRPC", WORKER, created.number)
     assert server.state.requests.counts["POST", 200] == 1
+
+
+@pytest.mark.parametrize("version", [V2BETA2])
+@pytest.mark.parametrize(
+    ("method", "fields", "permission"),
+    [
+        ("CreateTask", {"parent": CLOSED, "task": {}}, "tasks.create"),
+        ("DeleteTask", {"name": f"{CLOSED}/tasks/one"}, "tasks.delete"),
+    ],
+)
+def test_who_may_not_gets_the_text_of_production(
+    call_as: CallAs, method: str, fields: dict[str, Any], permission: str
+) -> None:
+    """It names the permission and the resource; the advice what to add where."""
+    with pytest.raises(ApiRefused) as error:
+        call_as(OTHER)(method, **fields)
+
+    assert error.value.code == "PERMISSION_DENIED"
+    assert error.value.message == (
+        "The principal (user or service account) lacks IAM permission "
+        f'"cloudtasks.{permission}" for the resource "{CLOSED}" (or the resource may not exist).'
+    )
+    assert "SetIamPolicy" in error.value.advice

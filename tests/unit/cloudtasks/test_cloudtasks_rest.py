@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from programs import completed
 from werkzeug.test import Client
 
 from pullqueue import Emulator, PullQueueError
+from pullqueue.cloudtasks import texts
 from pullqueue.extras import install_command
 from pullqueue.server.lifecycle import Server
 
@@ -322,3 +324,14 @@ def test_a_server_without_calls_does_not_import_googles_client() -> None:
     done = completed([sys.executable, "-c", UNUSED])
 
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("fraction", "shown"),
+    [("", ""), (".5", ".5"), (".690", ".69"), (".000001", ".000001"), (".120300", ".1203")],
+)
+def test_a_time_is_written_as_production_writes_it(fraction: str, shown: str) -> None:
+    """In California, without zeros at the end of the fraction."""
+    winter = datetime.fromisoformat(f"2025-02-13T06:20:41{fraction}+00:00")
+
+    assert texts.format_time(winter) == f"2025-02-12T22:20:41{shown}-08:00"
