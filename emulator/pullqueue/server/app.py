@@ -46,8 +46,8 @@ _WITHOUT_PUSH_TASKS = frozenset({"api", "cloudtasks"})
 """Blueprints after whose calls no push task can be due, or that report it themselves: each report
 costs as much of the processor as a view."""
 _NOT_A_PAGE = "sandbox; default-src 'none'; frame-ancestors 'none'"
-"""The policy of every response but the console's: bytes that others have chosen, such as blobs and
-payloads, must not become a page of the console's origin, which may call all routes.
+"""The policy of every response but the console's pages: bytes that others have chosen, such as blobs
+and payloads, must not become a page of the console's origin, which may call all routes.
 """
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 
@@ -152,7 +152,8 @@ def _finish(response: Response) -> Response:
     if response.status_code != HTTPStatus.OK:
         response.status = status_line(response.status_code)
     response.headers.add("X-Content-Type-Options", "nosniff")
-    response.headers.setdefault("Content-Security-Policy", _NOT_A_PAGE)
+    if request.blueprint != "console" or response.mimetype != "text/html":
+        response.headers["Content-Security-Policy"] = _NOT_A_PAGE
     state = served(ServerState)
     state.requests.record_response(request, response)
     if (

@@ -440,12 +440,22 @@ def test_release_of_all_is_of_the_leased(
     assert text in console.send("/change", action="release", **fields)
 
 
-def test_payloads_are_files_of_bytes_that_no_browser_runs(shown: ConsoleClient) -> None:
-    answer = shown.get("/queues/pull/tasks/a/payload")
+@pytest.mark.parametrize(
+    ("page", "content", "name"),
+    [
+        ("/queues/pull/tasks/a/payload", b'{"a": "<b>&"}', "a"),
+        ("/exhausted.jsonl", b'{"queue":"pull","payload":', "exhausted.jsonl"),
+    ],
+)
+def test_downloads_are_bytes_that_no_browser_runs(
+    shown: ConsoleClient, page: str, content: bytes, name: str
+) -> None:
+    answer = shown.get(page)
 
-    assert answer.data == b'{"a": "<b>&"}'
+    assert answer.data.startswith(content)
     assert answer.content_type == "application/octet-stream"
-    assert answer.headers["Content-Disposition"] == 'attachment; filename="a"'
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="{name}"'
+    assert answer.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
 
 
 def test_the_page_of_an_exhausted_task_shows_its_end(

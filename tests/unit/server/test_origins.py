@@ -149,6 +149,9 @@ def test_what_other_sites_see(server: Server, path: str) -> None:
 
         assert not [name for name in headers if name.lower().startswith("access-control-allow")]
         assert headers["X-Content-Type-Options"] == "nosniff"
+        is_page = path.startswith("/console") and headers["Content-Type"].startswith("text/html")
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'" if is_page else "sandbox; default-src 'none'")
 
 
 @pytest.mark.parametrize("path", ["/_emulator/reset", "/console/server/reset", f"{TASKS}/lease"])
