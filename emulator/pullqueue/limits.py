@@ -11,6 +11,8 @@ from typing import NamedTuple
 KIB = 1024
 MIB = 1024 * KIB
 DAY_SECONDS = 86_400
+SNAPSHOT_BYTES = 512 * MIB
+"""The largest file that a command or a request reads (ours)."""
 
 
 class Limits(NamedTuple):

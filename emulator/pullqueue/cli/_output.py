@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 import click
 
+from pullqueue.config.files import read_bytes
 from pullqueue.errors import ConfigFileError
+from pullqueue.limits import SNAPSHOT_BYTES
 from pullqueue.text import count_columns, describe_os_error, escaped
 
 AS_JSON = "pullqueue.as_json"
@@ -134,19 +136,26 @@ def confirm(question: str) -> None:
 
 
 def read_content(file: Path) -> bytes:
-    """Return the content of a file or of standard input.
+    """Return the content of a regular file, of what is below /dev, or of standard input.
 
     Raises:
-        ConfigFileError: it cannot be read.
+        ConfigFileError: it cannot be read, or is larger than 512 MiB.
     """
     if str(file) == STDIN:
         if sys.stdin is None:
             raise ConfigFileError("standard input is closed: name a file")
-        return sys.stdin.buffer.read()
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ConfigFileError(f'cannot read "{file}": {describe_os_error(error)}') from None
+        data = sys.stdin.buffer.read(SNAPSHOT_BYTES + 1)
+    elif file.is_relative_to("/dev"):  # the pipe of a shell's `<(...)`
+        try:
+            with file.open("rb") as pipe:
+                data = pipe.read(SNAPSHOT_BYTES + 1)
+        except OSError as error:
+            raise ConfigFileError(f'cannot read "{file}": {describe_os_error(error)}') from None
+    else:
+        data = read_bytes(file, max_bytes=SNAPSHOT_BYTES)
+    if len(data) > SNAPSHOT_BYTES:
+        raise ConfigFileError(f'cannot read "{file}": it is larger than {SNAPSHOT_BYTES:,} bytes')
+    return data
 
 
 def when(text: str) -> str:

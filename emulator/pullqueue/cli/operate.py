@@ -40,6 +40,7 @@ from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.cli._words import Group
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
+from pullqueue.errors import ConfigFileError
 from pullqueue.push.addresses import KEPT
 from pullqueue.resources.snapshot_diff import Snapshot, compare_snapshots, read_snapshot
 from pullqueue.tasks import count_tasks
@@ -280,7 +281,7 @@ def save(*, file: Path, force: bool, client: Client) -> None:
         return
     try:
         saved = msgspec.json.decode(data, type=Snapshot).queues.values()
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         raise FailedError(f"the response of {client.url} is not a snapshot") from None
     counts = _counts(
         sum(len(queue.tasks) for queue in saved), sum(len(queue.exhausted) for queue in saved)
@@ -456,8 +457,8 @@ def _check_replaceable(file: Path, what: str, is_one: Callable[[Json], bool]) ->
     try:
         if str(file) == STDIN or not file.exists() or (file.is_file() and not file.stat().st_size):
             return
-        replaceable = file.is_file() and _is(is_one, file.read_bytes())
-    except OSError:
+        replaceable = file.is_file() and _is(is_one, read_content(file))
+    except (OSError, ConfigFileError):  # of the look at it, or of reading it
         replaceable = False
     if not replaceable:
         raise click.ClickException(

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.cli._output import say
+from pullqueue.cli._output import read_content, say
 from pullqueue.cli._words import Choice
 from pullqueue.config import loads
 from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.project import work_tree
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED
-from pullqueue.errors import ConfigFileError
-from pullqueue.text import describe_os_error, escaped
+from pullqueue.text import escaped
 
 if TYPE_CHECKING:
     from pullqueue.lint.deployment import DeployedQueue
@@ -165,13 +163,6 @@ def _read_deployed(name: str) -> bytes:
     """Return a file's content; `-` and what is below /dev may be pipes."""
     from pullqueue.config.files import read_project_file  # noqa: PLC0415 - only a run needs it
 
-    if name == "-":
-        return sys.stdin.buffer.read(_MAX_DEPLOYED_BYTES + 1)
-    if not Path(name).is_relative_to("/dev"):
-        return read_project_file(name, max_bytes=_MAX_DEPLOYED_BYTES)
-    try:
-        with Path(name).open("rb") as file:
-            return file.read(_MAX_DEPLOYED_BYTES + 1)
-    except OSError as error:
-        message = f'cannot read "{escaped(name)}": {describe_os_error(error)}'
-        raise ConfigFileError(message) from None
+    if name == "-" or Path(name).is_relative_to("/dev"):
+        return read_content(Path(name))
+    return read_project_file(name, max_bytes=_MAX_DEPLOYED_BYTES)

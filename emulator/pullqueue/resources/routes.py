@@ -11,7 +11,7 @@ from pullqueue.api.encoding import JSON_TYPE, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import read_body, served
 from pullqueue.errors import PullQueueError
-from pullqueue.limits import MIB
+from pullqueue.limits import SNAPSHOT_BYTES
 from pullqueue.resources import (
     PREFIX,
     clock,
@@ -46,8 +46,6 @@ MODULES: Final = (
     metrics,
 )
 """Where the operations are; importing them registers these."""
-SNAPSHOT_BYTES: Final = 512 * MIB
-"""Body of a request that loads a snapshot."""
 
 
 def blueprint() -> Blueprint:

@@ -70,7 +70,7 @@ def read_snapshot(data: bytes, source: str) -> Snapshot:
     """
     try:
         return msgspec.json.decode(data, type=Snapshot)
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise PullQueueError(
             f"{source} is not a snapshot ({shorten(str(error))}): pass a file that `pullqueue "
             "snapshot save` wrote"

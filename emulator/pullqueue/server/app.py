@@ -46,8 +46,8 @@ _WITHOUT_PUSH_TASKS = frozenset({"api", "cloudtasks"})
 """Blueprints after whose calls no push task can be due, or that report it themselves: each report
 costs as much of the processor as a view."""
 _NOT_A_PAGE = "sandbox; default-src 'none'; frame-ancestors 'none'"
-"""The policy of every response but the console's pages: bytes that others have chosen, such as blobs
-and payloads, must not become a page of the console's origin, which may call all routes.
+"""The policy of every response but the console's pages: bytes that others have chosen, such as
+blobs and payloads, must not become a page of the console's origin, which may call all routes.
 """
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -31,6 +32,9 @@ MERGE_BOMB = (
     + "".join(f", a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12))
     + "}\n"
 )
+
+NESTED = b'{"format":"pullqueue-snapshot/1","queues":{"q":{"exhausted":[],"tasks":[{"x":%b}]}}}'
+"""A snapshot with a task of which a field is to be filled in."""
 
 
 def test_a_saved_snapshot_can_be_loaded_again(run: Run, tmp_path: Path, emulator: Emulator) -> None:
@@ -107,6 +111,47 @@ def test_snapshots_are_compared(run: Run, tmp_path: Path, emulator: Emulator) ->
     refused = run("snapshot diff", old, new)
     assert (refused.status, f"{new} is not a snapshot (" in refused.err) == (3, True)
     assert run("snapshot diff nowhere").status == 3
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b'{"format": "\xff"}',
+        b"[" * 200_000,
+        b'{"queues":' * 200_000,
+        NESTED % (b"[" * 200_000),
+        NESTED % (b"1" * 100_000),
+        NESTED % b"1e400",
+        b'{"format":"pullqueue-snapshot/1","queues":[]}',
+    ],
+)
+def test_other_files_are_not_compared(run: Run, tmp_path: Path, data: bytes) -> None:
+    """One line says why, for either file."""
+    good, bad = str(tmp_path / "good.json"), tmp_path / "bad.json"
+    run("snapshot save", good)
+    bad.write_bytes(data)
+
+    for files in ([str(bad)], [good, str(bad)], [str(bad), good]):
+        refused = run("snapshot diff", *files)
+        assert (refused.status, refused.out) == (3, "")
+        assert refused.err.startswith(f"pullqueue: {bad} is not a snapshot ("), refused.err
+        assert refused.err.endswith(": pass a file that `pullqueue snapshot save` wrote\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+@pytest.mark.parametrize(
+    "command", ["snapshot diff", "snapshot load", "seed", "tasks add pull --file"]
+)
+def test_a_file_without_end_is_refused(run: Run, tmp_path: Path, command: str) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    endless = "it is larger than 536,870,912 bytes"
+
+    for file, reason in ((fifo, "is a FIFO, not a regular file"), ("/dev/zero", endless)):
+        refused = run(command, str(file))
+        assert (refused.status, refused.err) == (3, f'pullqueue: cannot read "{file}": {reason}\n')
 
 
 def test_the_history_of_a_loaded_task_says_since_when_it_is_recorded(
