@@ -17,9 +17,11 @@ from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.structs import Count, Model, Time
 from pullqueue.tasks import result_text
-from pullqueue.text import counted, format_span
+from pullqueue.text import counted, format_span, shorten
 
 _KEPT = 2_000
+_TEXT_CHARACTERS = 1_000
+"""How much of the text of an action is recorded."""
 _PAUSE = timedelta(minutes=1)
 """How long nothing fails before the next failure is one of its own."""
 _SECOND = timedelta(seconds=1)
@@ -71,7 +73,7 @@ class ActivityLog:
 
     def record(self, text: str, origin: Origin | None = None) -> None:
         """Record and log an action of a caller; default: the current one."""
-        origin = origin or current_origin()
+        origin, text = origin or current_origin(), shorten(text, limit=_TEXT_CHARACTERS)
         time = self._emulator.clock.now().isoformat()
         action = Activity(time=time, text=text, interface=origin.interface, client=origin.client)
         with self._lock:

@@ -15,7 +15,7 @@ from pullqueue.structs import Count, Model, Time
 KEPT: Final = 1_000
 """Maximum number of mails that are kept."""
 _KEPT_CHARACTERS = 16 * MIB
-"""Maximum length of the bodies of all mails together; beyond it the oldest mails are dropped."""
+"""Maximum length of all mails together; beyond it the oldest mails are dropped."""
 
 
 class Attachment(Model):
@@ -47,8 +47,10 @@ class Mail(ListedMail, kw_only=True):
 
     @property
     def characters(self) -> int:
-        """How long its bodies are."""
-        return len(self.text or "") + len(self.html or "")
+        """How long it is."""
+        names = [each.name for each in self.attachments]
+        texts = [self.sender, *self.to, *self.cc, *self.bcc, self.subject, *names]
+        return sum(map(len, [*texts, self.reply_to or "", self.text or "", self.html or ""]))
 
 
 class MailLog:

@@ -8,7 +8,7 @@ import re
 import secrets
 import sys
 import threading
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import count, takewhile
@@ -45,8 +45,10 @@ _SHOWN_CHARACTERS = 2_000
 _HEADER_CHARACTERS = 200
 """How much of a header of an attempt is recorded."""
 _REASON_CHARACTERS = 200
-_CLIENT_CHARACTERS = 200
-"""How much is recorded of what a client calls itself."""
+_NAME_CHARACTERS = 200
+"""How much of a name is recorded, which a client can make up; those of tasks can be longer."""
+_UNANSWERED = 1_000
+"""Apps whose last attempt is known."""
 _OWN_PATHS = re.compile(r"/|/favicon\.ico|/(_emulator|console)(/.*)?", re.DOTALL)
 _SECRET_PATHS = ("/token", "/tokeninfo")
 """Paths whose bodies and responses are credentials."""
@@ -152,10 +154,12 @@ class Request(Model, kw_only=True):
     @property
     def memory(self) -> int:
         """How many bytes of memory it takes, approximately."""
-        texts = sum(map(len, (self.path, self.query, self.reason, *self.tasks, *self.headers)))
-        entries = 60 * (len(self.tasks) + len(self.headers))
+        texts = [*self.tasks, *self.headers, *filter(None, self.lease_tags)]
+        entries = 60 * len(texts)
+        own = (self.method, self.queue, self.path, self.query, self.agent, self.caller or "")
         # As bytes, and as text.
-        return _ENTRY_BYTES + texts + entries + 2 * (len(self.body.data) + len(self.response.data))
+        bodies = 2 * (len(self.body.data) + len(self.response.data))
+        return _ENTRY_BYTES + sum(map(len, (*texts, *own, self.reason))) + entries + bodies
 
 
 class RequestLog:
@@ -177,7 +181,7 @@ class RequestLog:
         """The numbers of the requests on each queue, in the same order."""
         self._unanswered: dict[tuple[str, str], int] = {}
         """By queue and client, the last attempt, if it got no response."""
-        self._with_bodies: deque[int] = deque()
+        self._with_bodies: dict[int, None] = {}
         self._bytes = 0
         self._lock = threading.Lock()
         self.counts: Counter[tuple[str, int]] = Counter()
@@ -208,7 +212,9 @@ class RequestLog:
         request.interface = origin.interface
         if touched is not None:
             request.queue = request.queue or touched.queue_name
-            request.tasks, request.task_count = list(touched.names), touched.count
+            longest = self._emulator.limits.task_name_characters
+            request.tasks = [name[:longest] for name in touched.names]
+            request.task_count = touched.count
             request.lease_tags, request.fault = touched.lease_tags, touched.fault
         if request.path.startswith(_SECRET_PATHS):
             request.body, request.response = _sizes(request)
@@ -216,7 +222,9 @@ class RequestLog:
             request.reason = _reason(request.response)
         request.path = request.path[:_SHOWN_CHARACTERS]
         request.query = _without_secrets(request.query)[:_SHOWN_CHARACTERS]
-        request.agent = _named(request.agent)
+        request.agent, request.method = _named(request.agent), _named(request.method)
+        request.queue = _named(request.queue)
+        request.caller = request.caller and _named(request.caller)
         verb, status = request.verb, request.status
         if is_failure(status):
             self._activity.record_failure(
@@ -296,15 +304,16 @@ class RequestLog:
         self._of_queue[request.queue][request.number] = None
         self._bytes += request.memory
         if request.headers or request.body.data or request.response.data:
-            with_bodies.append(request.number)
+            with_bodies[request.number] = None
         while self._bytes > _KEPT_BYTES and with_bodies:
-            oldest = kept.get(with_bodies.popleft())
-            if oldest is not None:
-                body, response = _sizes(oldest)
-                # Another object: somebody may be reading this one.
-                bare = replace(oldest, headers=[], body=body, response=response)
-                kept[oldest.number] = bare
-                self._bytes += bare.memory - oldest.memory
+            number = next(iter(with_bodies))
+            del with_bodies[number]
+            oldest = kept[number]
+            body, response = _sizes(oldest)
+            # Another object: somebody may be reading this one.
+            bare = replace(oldest, headers=[], body=body, response=response)
+            kept[number] = bare
+            self._bytes += bare.memory - oldest.memory
         while len(kept) > _KEPT or self._bytes > _KEPT_BYTES:
             largest = max(self._of_queue.values(), key=len)
             self._drop(next(iter(largest)))
@@ -316,6 +325,8 @@ class RequestLog:
         if request.status:
             return
         self._unanswered[place] = request.number
+        if len(self._unanswered) > _UNANSWERED:
+            del self._unanswered[next(iter(self._unanswered))]
         if last is not None and (last.reason, last.fault) == (request.reason, request.fault):
             self._drop(last.number)
             request.times, request.first = last.times + 1, last.first or last.time
@@ -324,6 +335,7 @@ class RequestLog:
     def _drop(self, number: int) -> None:
         dropped = self._requests.pop(number)
         self._bytes -= dropped.memory
+        self._with_bodies.pop(number, None)
         of_queue = self._of_queue[dropped.queue]
         del of_queue[number]
         if not of_queue:
@@ -468,9 +480,9 @@ def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def _named(client: str) -> str:
-    """Return what a client calls itself, cut; many events and requests share it."""
-    return sys.intern(client[:_CLIENT_CHARACTERS])
+def _named(name: str) -> str:
+    """Return a name, cut; many events and requests share it."""
+    return sys.intern(name[:_NAME_CHARACTERS])
 
 
 def _without_secrets(query: str) -> str:

@@ -48,6 +48,8 @@ _LATE_SECONDS = 0.25
 """How late a look for due tasks can be, on a busy machine, without a loss of rate."""
 _ACTIVE_SECONDS = 2.0
 """How long after an attempt the next one of its queue starts to the millisecond."""
+_LOGGED = 1_000
+"""Reasons to keep tasks of which it is known that they were logged."""
 _NOT_SENT = "answered by a fault, not sent"
 """Replaces the address of an attempt that did not reach the app."""
 
@@ -412,6 +414,8 @@ class Delivery:
         if not isinstance(found, str):
             return found
         if (task.queue_name, found) not in self._logged:
+            if len(self._logged) == _LOGGED:  # a client can make up any number of origins
+                self._logged.clear()
             self._logged.add((task.queue_name, found))
             _log.warning(
                 'task "%s" of queue "%s" is %s: %s', task.name, task.queue_name, KEPT, found

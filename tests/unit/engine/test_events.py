@@ -38,6 +38,24 @@ def test_all_that_is_recorded_is_in_the_flow_for_any_time() -> None:
     assert list(log.flow(0)) == [minute * MINUTE_USEC for minute in range(1000, 3000)]
 
 
+def test_of_more_than_ten_thousand_events_those_of_five_minutes_are_kept() -> None:
+    """Those at the beginning of the five minutes, too, and no more than the limit."""
+    first, end = 60 * MINUTE_USEC, 65 * MINUTE_USEC
+    log = EventLog(10_005)
+    log.record(EventKind.ADDED, first - 1, [task("old")] * 4)
+    log.record(EventKind.ADDED, first, [task("b")] * 4)
+    log.record(EventKind.ADDED, end, [task("c")] * 9_992)
+    assert len(log.read(end)) == 10_000
+    log.record(EventKind.ADDED, end, [task("d")])
+    assert len(log.read(end)) == 9_997
+    assert log.read(end)[0].usec == first
+
+    log.record(EventKind.ADDED, end, [task("e")] * 8)
+    assert len(log.read(end)) == 10_005
+    log.record(EventKind.ADDED, end, [task("f")])
+    assert len(log.read(end)) == 10_002
+
+
 def test_an_attempt_that_was_interrupted_is_an_event_when_the_next_one_starts() -> None:
     """An attempt without an end is not left open in the history."""
     log = EventLog(kept=10)

@@ -31,6 +31,33 @@ class TestNameIndex:
         names.expire(15)
         assert names.tombstones() == {"late": 1000}
 
+    def test_the_latest_ten_thousand_generated_names_are_known(self) -> None:
+        """Those that were given, also by a snapshot, are reserved until they expire."""
+        names = NameIndex(10)
+        names.put([a_task("given")], ["given"])
+        names.restore({"restored": 15})
+        names.tombstone(("first", "given"), 1)
+        names.tombstone([f"a{number}" for number in range(9_999)], 2)
+        assert len(names.tombstones()) == 10_002
+        names.tombstone(("last",), 3)
+        assert names.get("first") is None
+        assert len(names.tombstones()) == 10_002
+        names.tombstone(("later",), 3)
+        assert names.tombstones() == {"given": 11, "restored": 15, "last": 13, "later": 13}
+
+        names.expire(13)
+        assert names.tombstones() == {"restored": 15}
+
+    def test_a_generated_name_that_is_given_later_is_reserved(self) -> None:
+        names = NameIndex(10)
+        names.tombstone(("a",), 1)
+        names.free(["a"])
+        names.put([a_task("a")], ["a"])
+        names.tombstone(("a",), 2)
+        names.tombstone([f"b{number}" for number in range(10_000)], 3)
+
+        assert names.get("a") == 12
+
     def test_a_tombstone_keeps_no_payload(self) -> None:
         """A tombstone does not keep its task in memory."""
         names = NameIndex(10)

@@ -21,9 +21,14 @@ def test_the_oldest_mails_are_dropped() -> None:
     for _ in range(2):
         mails.add(Mail(sender="a", to=["b"], subject="long", text="1" * 9 * MIB), "")
     assert [(mail.number, mail.subject) for mail in mails.latest()] == [(1004, "long")]
+    long = "1" * 6 * MIB
+    mails.add(
+        Mail(sender="a", to=[long], subject=long, attachments=[Attachment(name=long, bytes=0)]), ""
+    )
+    assert [mail.number for mail in mails.latest()] == []
     mails.clear()
     mails.add(Mail(sender="a", to=["b"], subject="new", html="1" * 15 * MIB), "")
-    assert [mail.number for mail in mails.latest()] == [1005]
+    assert [mail.number for mail in mails.latest()] == [1006]
 
 
 def test_the_console_shows_mails() -> None:

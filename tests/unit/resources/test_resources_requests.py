@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from base64 import b64decode
 from typing import Any
 
@@ -224,6 +225,43 @@ def test_the_log_is_bounded(control: ControlClient, server: Server) -> None:
     for _ in range(3):
         server.state.requests.record(Request(**call, body=body))
     assert all(one.body.data for one in server.state.requests.latest())
+
+
+def test_the_log_does_not_grow_where_bodies_are_small(emulator: Emulator) -> None:
+    """Nothing is left of the requests that were dropped."""
+    log, body, sizes = RequestLog(emulator, ActivityLog(emulator)), excerpt(b"{}"), []
+    tracemalloc.start()
+    try:
+        for _ in range(4):
+            for _ in range(10_000):
+                log.record(Request(verb="GET", path="/x", status=200, milliseconds=0, body=body))
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+
+    assert max(sizes[2:]) - min(sizes[1:]) < 100_000
+
+
+def test_names_that_a_client_makes_up_are_recorded_in_part(
+    control: ControlClient, server: Server
+) -> None:
+    """In the requests, the activity and the clients, as long as a valid one can be."""
+    name, task = "q" * 200, "t" * 500
+    for more in ("x", "y" * 60_000):
+        control.send("GET", f"/taskqueue/v1beta2/projects/app/taskqueues/{name}{more}/tasks")
+        call = {"verb": "CALL", "path": "/x", "status": 404, "milliseconds": 0}
+        touched = Touched()
+        touched.add(f"{name}{more}", [f"{task}{more}"])
+        request = Request(**call, method=f"{name}{more}", caller=f"{name}{more}")  # type: ignore[arg-type]
+        server.state.requests.record(request, touched=touched)
+
+    recorded = server.state.requests.latest()
+    assert {(each.queue, len(each.path) <= 2000) for each in recorded} == {(name, True)}
+    assert (recorded[0].method, recorded[0].caller, recorded[0].tasks) == (name, name, [task])
+    assert len(server.state.activity.latest()) == 2
+    assert len(control.get("/activity").body["activity"][0]["text"]) < 1000
+    assert all(list(each.queues) == [name] for each in server.state.requests.clients.latest())
+    assert sum(len(each.method) for each in server.state.requests.clients.latest()) < 3000
 
 
 def failed_attempt(

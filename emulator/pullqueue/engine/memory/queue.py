@@ -111,10 +111,12 @@ class MemoryQueue:
         used.add(name)
         return name
 
-    def insert(self, tasks: Sequence[Task], retention: Retention, now_usec: int) -> None:
-        """Store prepared tasks."""
+    def insert(
+        self, tasks: Sequence[Task], given: Iterable[str], retention: Retention, now_usec: int
+    ) -> None:
+        """Store prepared tasks; `given` are the names that were not generated."""
         self.tasks.add(tasks)
-        self.names.put(tasks)
+        self.names.put(tasks, given)
         self.bytes_stored += sum(task.stored_bytes for task in tasks)
         self.events.record(EventKind.ADDED, now_usec, tasks, origin=current_origin())
         self.schedule.schedule(tasks, retention)
@@ -191,7 +193,7 @@ class MemoryQueue:
     def restore(self, contents: QueueContents) -> None:
         """Store what `export` returned; the queue is new and empty."""
         self.names.restore(contents.tombstones)
-        self.names.put(contents.tasks)
+        self.names.put(contents.tasks, [task.name for task in contents.tasks])
         self.tasks.add(task for task in contents.tasks if task.request is None)
         self.tasks.add(task for task in contents.tasks if task.request is not None)
         self.bytes_stored = sum(task.stored_bytes for task in contents.tasks)

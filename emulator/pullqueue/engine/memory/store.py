@@ -72,7 +72,8 @@ class MemoryStore(TaskStore):
             if tasks:
                 self._check_storage(tasks, storage_limit_bytes)
                 self._check_count(len(tasks))
-                queue.insert(tasks, retention, now_usec)
+                given = filter(None, (new.name for new in new_tasks))
+                queue.insert(tasks, given, retention, now_usec)
                 self._next_sequence += len(tasks)
             return Insertion(tasks, refused)
 
