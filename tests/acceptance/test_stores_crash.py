@@ -20,18 +20,26 @@ KILLS = 300 if LONG else 2
 
 @pytest.mark.long
 def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
-    """A server is killed again and again while it works; what it answered to was done, once."""
+    """A server is killed again and again while it works; what it answered to was done, once.
+
+    Each one starts, answers until it is killed, and logs no error.
+    """
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     load = Load(tmp_path)
     chance = random.Random(1)  # noqa: S311 - the time of a kill is not secret
 
-    for _ in range(KILLS):
-        with serving(*OPTIONS, "--store", store, folder=tmp_path) as served:
+    for number in range(KILLS):
+        with (
+            (tmp_path / f"server-{number}.log").open("w") as log,
+            serving(*OPTIONS, "--store", store, folder=tmp_path, log=log) as served,
+        ):
             threads = load.start(partial(rest, served.url), workers=4)
-            load.wait(chance.uniform(0.02, 0.4))
+            load.wait(chance.uniform(0.02, 0.4), server=served.process)
             served.process.kill()
             finish(threads)
+    logs = [path.read_text() for path in tmp_path.glob("server-*.log")]
+    assert set(logs) == {""}
 
     emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
     load.check(emulator)

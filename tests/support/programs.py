@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -45,7 +46,10 @@ def completed(
 
 @contextmanager
 def running(
-    *command: str | Path, cwd: Path | None = None, stderr: int = subprocess.PIPE, **variables: str
+    *command: str | Path,
+    cwd: Path | None = None,
+    stderr: int | IO[str] = subprocess.PIPE,
+    **variables: str,
 ) -> Iterator[subprocess.Popen[str]]:
     """Run a program until the block ends, with more variables in its environment."""
     with subprocess.Popen(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import randbelow
 from threading import Event
-from typing import Any
+from typing import IO, Any
 from unittest.mock import patch
 
 from click.testing import Result
@@ -56,13 +56,18 @@ class Served:
 
 
 @contextmanager
-def serving(*arguments: str, folder: Path, **environment: str) -> Iterator[Served]:
-    """Run `pullqueue serve` in a folder until the block ends, on a free port by default."""
+def serving(
+    *arguments: str, folder: Path, log: int | IO[str] = subprocess.PIPE, **environment: str
+) -> Iterator[Served]:
+    """Run `pullqueue serve` in a folder until the block ends, on a free port by default.
+
+    `log` is a file for its log, if `log_line` is not used.
+    """
     command = (*SERVE, "--port", "0", *arguments)
-    with running(*command, cwd=folder, stderr=subprocess.PIPE, **environment) as process:
+    with running(*command, cwd=folder, stderr=log, **environment) as process:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
-        assert line.startswith(FIRST_WORDS), line + process.communicate(timeout=60)[1]
+        assert line.startswith(FIRST_WORDS), f"{line}{process.communicate(timeout=60)[1]}"
         grpc_address = ""
         if "--grpc-port" in arguments:
             grpc_address = process.stdout.readline().strip().removeprefix(GRPC_WORDS)

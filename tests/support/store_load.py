@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from itertools import count
@@ -20,6 +22,7 @@ QUEUE_YAML = "queue:\n" + "".join(f"- name: {name}\n  mode: pull\n" for name in 
 OPTIONS = ("--no-lease-rate-limit", "--log-level=error")
 Connect = Callable[[], AbstractContextManager[Interface]]
 
+_PATIENCE_SECONDS = 60
 _numbers = count(1)
 
 
@@ -60,11 +63,13 @@ class Load:
             thread.start()
         return threads
 
-    def wait(self, seconds: float) -> None:
-        """Wait that long, and on a busy machine until a task was deleted."""
-        before = self._deleted()
+    def wait(self, seconds: float, *, server: subprocess.Popen[str] | None = None) -> None:
+        """Wait that long, and on a busy machine until a task was deleted; `server` does not end."""
+        before, patience = self._deleted(), time.monotonic() + _PATIENCE_SECONDS
         self._stop.wait(seconds)
         while self._deleted() == before:
+            assert time.monotonic() < patience, "nothing is deleted"
+            assert server is None or server.poll() is None, f"the server ended: {server.poll()}"
             self._stop.wait(0.01)
 
     def stop(self, threads: list[threading.Thread]) -> None:
