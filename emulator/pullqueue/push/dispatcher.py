@@ -26,7 +26,7 @@ from pullqueue.engine.queue import Queue, walk
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import Claim
 from pullqueue.errors import PullQueueError, QueueError, TaskError
-from pullqueue.push.rate import TokenBucket
+from pullqueue.push.rate import TokenBucket, is_overload
 from pullqueue.push.request import (
     PushRequest,
     PushResponse,
@@ -416,7 +416,8 @@ class Dispatcher:
         if self._throttle:
             events = queue.store.last_attempts(queue.name, limit=_EVENTS_REPLAYED)
         # An event does not say what its task calls: the tasks of a queue all do the same.
-        first = queue.list_tasks(1) if any(each.status == 429 for each in events) else []
+        slows = any(is_overload(each.status, is_http_target=True) for each in events)
+        first = queue.list_tasks(1) if slows else []
         bucket.replay(
             events,
             is_complete=len(events) < _EVENTS_REPLAYED,

@@ -90,9 +90,18 @@ class TokenBucket:
                 self.adapt(status, is_http_target=is_http_target)
 
     def adapt(self, status: int | None, *, is_http_target: bool) -> None:
-        """Slow down after status 503, and 429 of an HTTP target; recover with each success."""
-        is_slower = status == 503 or (status == 429 and is_http_target)
-        if is_slower and self._full_rate > _SLOWEST_RATE:
-            self._throttle = max(self._throttle * _SLOWER, _SLOWEST_RATE / self._full_rate)
+        """Slow down after a status that says that the app has too much to do; recover with each
+        success.
+        """
+        if is_overload(status, is_http_target=is_http_target):
+            if self._full_rate > _SLOWEST_RATE:
+                self._throttle = max(self._throttle * _SLOWER, _SLOWEST_RATE / self._full_rate)
         elif is_success(status):
             self._throttle = min(self._throttle * _FASTER, 1.0)
+
+
+def is_overload(status: int | None, *, is_http_target: bool) -> bool:
+    """Return whether a status slows a queue down: 503, and of HTTP targets 429 and 5xx."""
+    if is_http_target:
+        return status is not None and (status == 429 or 500 <= status <= 599)
+    return status == 503

@@ -259,3 +259,18 @@ def test_values_are_quoted_where_yaml_would_read_others(limit: str, written: str
     """A value is written so that YAML reads it as it is."""
     xml = f"<queue-entries><total-storage-limit>{limit}</total-storage-limit></queue-entries>"
     assert convert_xml(xml.encode()).text == f"total_storage_limit: {written}\nqueue: []\n"
+
+
+@pytest.mark.parametrize(
+    ("queues", "codes"),
+    [(10, []), (11, ["QY502"]), (100, ["QY502"]), (101, ["QY503"])],
+)
+@pytest.mark.parametrize("default", ["", "- {name: default, rate: 5/s}\n"])
+def test_the_maximum_without_billing_is_counted_without_the_default_queue(
+    queues: int, codes: list[str], default: str
+) -> None:
+    names = "".join(f"- {{name: q{number}, mode: pull}}\n" for number in range(queues))
+    settings = Settings(levels={"too-many-queues-free": Severity.INFO})
+    checked = check(f"queue:\n{default}{names}", file="f", settings=settings)
+
+    assert [finding.code for finding in checked.findings] == codes

@@ -117,13 +117,35 @@ def test_status_503_slows_a_queue(rate: float, rates: list[float]) -> None:
         assert bucket.rate == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("is_http_target", "rate"), [(True, 5), (False, 10)])
-def test_status_429_slows_only_http_targets(*, is_http_target: bool, rate: float) -> None:
-    """Documented of both."""
-    bucket = TokenBucket(settings(10), 0)
-    bucket.adapt(429, is_http_target=is_http_target)
+@pytest.mark.parametrize(
+    ("status", "app_engine_rate", "http_rate"),
+    [
+        (None, 10, 10),
+        (0, 10, 10),
+        (404, 10, 10),
+        (428, 10, 10),
+        (429, 10, 5),
+        (430, 10, 10),
+        (499, 10, 10),
+        (500, 10, 5),
+        (502, 10, 5),
+        (503, 5, 5),
+        (504, 10, 5),
+        (599, 10, 5),
+        (600, 10, 10),
+    ],
+)
+def test_what_slows_a_queue_depends_on_its_targets(
+    status: int | None, app_engine_rate: float, http_rate: float
+) -> None:
+    """Documented of both: 503 of App Engine, 429 or 5xx of external targets."""
+    for is_http_target, rate in ((False, app_engine_rate), (True, http_rate)):
+        events = [] if status is None else [AttemptEvent(0, EventKind.ATTEMPT_FAILED, status)]
+        bucket, restored = TokenBucket(settings(10), 0), TokenBucket(settings(10), 0)
+        bucket.adapt(status, is_http_target=is_http_target)
+        restored.replay(events, is_complete=True, is_http_target=is_http_target)
 
-    assert bucket.rate == rate
+        assert (bucket.rate, restored.rate) == (rate, rate)
 
 
 def test_each_success_raises_the_rate_by_a_tenth() -> None:
@@ -200,12 +222,12 @@ def test_events_without_the_first_restore_no_more_tokens_than_there_were(
     assert not events or after.count(now_usec) <= before.count(now_usec)
 
 
-def test_a_replay_counts_status_429_of_http_targets_only() -> None:
-    events = [AttemptEvent(0, EventKind.ATTEMPT_FAILED, 429)]
-    rates = []
-    for is_http_target in (True, False):
-        bucket = TokenBucket(settings(100), 0)
-        bucket.replay(events, is_complete=True, is_http_target=is_http_target)
-        rates.append(bucket.rate)
+@pytest.mark.parametrize(("starts", "next_second"), [(4, 0), (5, 1), (6, 1), (9, 1)])
+def test_a_replay_leaves_no_fewer_tokens_than_none(starts: int, next_second: int) -> None:
+    """What started beyond them was permitted: after a delay, or by tokens that are not known."""
+    bucket = TokenBucket(settings(1, bucket_size=5), 0)
+    events = [AttemptEvent(0, EventKind.ATTEMPT_STARTED)] * starts
 
-    assert rates == [50, 100]
+    bucket.replay(events, is_complete=True, is_http_target=False)
+
+    assert bucket.next_usec(0) == next_second * SECOND

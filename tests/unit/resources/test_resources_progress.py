@@ -293,6 +293,44 @@ def test_few_failures_among_successes_are_a_warning(state: ServerState) -> None:
     assert of(state, "push").text.startswith("1 of 4 attempts failed in the last minute")
 
 
+@pytest.mark.parametrize(
+    ("statuses", "reason"),
+    [
+        ([200, 200, 500], "some failed"),
+        ([200, 500], "failing"),
+        ([200, 500, 500], "failing"),
+    ],
+)
+def test_a_queue_fails_from_half_of_its_attempts_on(
+    state: ServerState, statuses: list[int], reason: str
+) -> None:
+    for status in statuses:
+        attempt(state.emulator.queue("push"), status)
+    state.emulator.queue("push").add()
+
+    assert of(state, "push").reason == reason
+
+
+@pytest.mark.parametrize(
+    ("slots", "running", "maximum"), [(63, 62, 63), (64, 63, 64), (5000, 63, 64)]
+)
+def test_the_attempts_of_a_server_limit_those_of_a_queue(
+    state: ServerState, emulator: Emulator, slots: int, running: int, maximum: int
+) -> None:
+    """Whatever max_concurrent_requests permits."""
+    settings = replace(emulator.queue("one").settings, max_concurrent_requests=slots)
+    emulator.reconfigure(replace(emulator.config, queues=(settings,)))
+    queue = emulator.queue("one")
+    for _ in range(running):
+        start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
+    queue.add()
+    assert of(state, "one").reason is None
+
+    start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
+    text = f"1 due task waits for one of {maximum} running attempts to end, which is the maximum"
+    assert shown(state, "one") == ("concurrency", text)
+
+
 def test_a_full_number_of_running_attempts_holds_up_others(state: ServerState) -> None:
     queue = state.emulator.queue("one")
     start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
