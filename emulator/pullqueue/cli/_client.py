@@ -38,6 +38,8 @@ class Client:
     def __init__(self, url: str, *, timeout: float = _TIMEOUT_SECONDS) -> None:
         """Take the server's URL, and how many seconds it may be silent."""
         self.url = url
+        self.project: str | None = None
+        """The project that is meant; None: the server's own."""
         headers = {"User-Agent": "pullqueue command"}
         self._connection = Connection(url, timeout=timeout, headers=headers)
 
@@ -75,6 +77,8 @@ class Client:
             FailedError: it fails, there is none, or it is not a pullqueue.
         """
         try:
+            if self.project is not None:
+                path += f"{'&' if '?' in path else '?'}{urlencode({'project': self.project})}"
             response = self._connection.send(verb, f"/_emulator{path}", body)
         except NoResponseError as error:
             raise FailedError(

@@ -37,6 +37,7 @@ class EmulatorOptions:
     keep_created: bool
     leases_per_second: int | None
     project: str | None
+    strict_project: bool
     location: str | None
     store: str | None
     clock: str
@@ -116,6 +117,7 @@ class EmulatorOptions:
                     config_file=file,
                     push_to=self.push_to,
                     cron=cron,
+                    begins_projects=self.project is not None and not self.strict_project,
                     **options,
                 )
 

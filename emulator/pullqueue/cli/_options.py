@@ -32,6 +32,7 @@ DURATION_ADVICE = "use seconds, or a time span such as 10min, 2h or 7d"
 _SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)", re.ASCII)
 _LOCATION = re.compile(r"[A-Za-z0-9-]{2,100}", re.ASCII)
 _PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.ASCII)
+_PROJECT_KEY = "pullqueue.project"
 """With a partition (s~my-app) or a domain (example.com:my-app), or without."""
 _NUMBER = re.compile(r"[1-9][0-9]*", re.ASCII)
 PORT = click.IntRange(0, LARGEST_PORT)
@@ -125,7 +126,12 @@ def _client(ctx: click.Context, parameter: click.Parameter, address: str) -> Cli
     if is_passed("client") or ctx.obj is None:
         ctx.obj = ctx.with_resource(closing(Client(server_url(ctx, parameter, address))))
     client: Client = ctx.obj
+    client.project = ctx.meta.get(_PROJECT_KEY) or client.project
     return client
+
+
+def _keep_project(ctx: click.Context, _parameter: click.Parameter, name: str | None) -> None:
+    ctx.meta[_PROJECT_KEY] = name or ctx.meta.get(_PROJECT_KEY)
 
 
 def _keep_json(ctx: click.Context, _parameter: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's signature
@@ -151,7 +157,15 @@ def server_options(command: Command) -> Command:
         callback=_keep_json,
         help="Print results and errors as JSON.",
     )
-    return url(as_json(command))
+    project = click.option(
+        "--project",
+        metavar="NAME",
+        is_eager=True,  # before --url, whose client gets it
+        expose_value=False,
+        callback=_keep_project,
+        help="Project of the server. Default: its own, with the queues of queue.yaml.",
+    )
+    return url(project(as_json(command)))
 
 
 def complete_queue(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -275,7 +289,13 @@ _EMULATOR = (
         callback=checked(
             _PROJECT.fullmatch, "project id: use letters, digits and hyphens, such as my-app"
         ),
-        help="The only application id to accept. Default: any.",
+        help="Application id of the queues of QUEUE_YAML. A call that names another one begins a "
+        "project without queues. Default: any id means these queues.",
+    ),
+    click.option(
+        "--strict-project",
+        is_flag=True,
+        help="With --project: refuse calls that name another application id.",
     ),
     click.option(
         "--location",

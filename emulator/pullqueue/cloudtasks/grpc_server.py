@@ -57,11 +57,15 @@ _DETAILS_KEY: Final = "grpc-status-details-bin"
 """The metadata with the status and its details, which Google's clients read."""
 
 
+FindService = Callable[[str], Servicer]
+"""Returns the service of a project; an empty name is the server's own."""
+
+
 class GrpcServer:
     """Serves Cloud Tasks over gRPC, without encryption, in threads of its own."""
 
-    def __init__(self, service: Servicer, *, host: str, port: int) -> None:
-        """Listen; a port of 0 takes a free one.
+    def __init__(self, find_service: FindService, *, host: str, port: int) -> None:
+        """Listen; a port of 0 takes a free one. `find_service` returns that of a project.
 
         Raises:
             ServerAddressError: the port is in use, or the address not one of this machine.
@@ -71,14 +75,14 @@ class GrpcServer:
             grpc.method_handlers_generic_handler(method.service, {method.name: rpc})
             for version in VERSIONS.values()
             for method in version.methods
-            for rpc in [grpc.unary_unary_rpc_method_handler(_handler(service, method))]
+            for rpc in [grpc.unary_unary_rpc_method_handler(_handler(find_service, method))]
         ]
         self._server = grpc.server(
             self._workers,
             handlers=handlers,
             options=[
                 ("grpc.max_send_message_length", -1),
-                ("grpc.max_receive_message_length", service.request_bytes),
+                ("grpc.max_receive_message_length", find_service("").request_bytes),
                 ("grpc.so_reuseport", 0),
             ],
         )
@@ -98,7 +102,7 @@ class GrpcServer:
         self._workers.shutdown()
 
 
-def _handler(service: Servicer, method: Method) -> Callable[[bytes, Any], bytes]:
+def _handler(find_service: FindService, method: Method) -> Callable[[bytes, Any], bytes]:
     # Messages are parsed here, since grpc answers a malformed one with an INTERNAL error.
     request_class = message_class(method.version, method.request)
 
@@ -108,15 +112,19 @@ def _handler(service: Servicer, method: Method) -> Callable[[bytes, Any], bytes]
         touched = Touched()
         metadata = {name: str(value) for name, value in context.invocation_metadata()}
         agent = metadata.get("user-agent", "")
-        origin = service.requests.origin(Interface.CLOUD_TASKS_GRPC, agent)
         message, response = request_class(), empty_pb2.Empty()
+        is_valid = True
+        try:
+            message.ParseFromString(data)
+        except DecodeError:
+            is_valid = False
+        service = find_service(_project(method.read_resource(message)))
+        origin = service.requests.origin(Interface.CLOUD_TASKS_GRPC, agent)
         try:
             caller = service.authenticate(bearer_text(metadata.get("authorization", "")))
             origin = origin._replace(client=caller or origin.client)
-            try:
-                message.ParseFromString(data)
-            except DecodeError:
-                raise invalid(f"the request is not a valid {method.request}") from None
+            if not is_valid:
+                raise invalid(f"the request is not a valid {method.request}")
             calling = called_by(Caller(origin, context.peer().rpartition(":")[2], touched))
             _check_front_end(method, metadata, service.now(), context.time_remaining())
             with call_deadline(compute_deadline_usec(context.time_remaining())), calling:
@@ -146,6 +154,12 @@ def _handler(service: Servicer, method: Method) -> Callable[[bytes, Any], bytes]
         return encoded
 
     return handle
+
+
+def _project(name: str) -> str:
+    """Return the project in the name of a resource, or an empty text."""
+    kind, _, rest = name.partition("/")
+    return rest.partition("/")[0] if kind == "projects" else ""
 
 
 def _check_front_end(

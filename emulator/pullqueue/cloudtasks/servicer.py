@@ -109,8 +109,7 @@ class Servicer:
         if method.permission and name.queue:
             self._check_permission(call, method)
         response = _FUNCTIONS[method.name](call)
-        if self._state.delivery is not None:
-            self._state.delivery.wake()
+        self._state.wake()
         return response
 
     def _log(self, method: Method, refused: CloudTasksError) -> None:

@@ -142,19 +142,20 @@ def _deliver_until(state: ServerState, clock: ManualClock, target_usec: int) -> 
     if delivery is None:
         clock.move_to_usec(target_usec)
         return
+    state.wake()
     end = perf_counter() + _DELIVERY_SECONDS
-    while _settle(state, delivery, end):
+    while settle_delivery(state, delivery, end):
         if clock.now_usec() >= target_usec or perf_counter() >= end:
             return
-        clock.move_to_usec(min(_next_usec(state, delivery.enforced_rate), target_usec))
+        clock.move_to_usec(min(next_delivery_usec(state, delivery.enforced_rate), target_usec))
 
 
-def _settle(state: ServerState, delivery: Delivery, end: float) -> bool:
+def settle_delivery(state: ServerState, delivery: Delivery, end: float) -> bool:
     """Wait until neither cron jobs nor attempts are due or under way; False: that takes longer."""
     return state.cron.settle(end - perf_counter()) and delivery.settle(end - perf_counter())
 
 
-def _next_usec(state: ServerState, enforced_rate: Callable[[Queue], float]) -> int:
+def next_delivery_usec(state: ServerState, enforced_rate: Callable[[Queue], float]) -> int:
     """Return when push tasks or cron jobs may start next, at the earliest; without any, the end of
     time.
     """

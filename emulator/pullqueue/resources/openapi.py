@@ -88,6 +88,15 @@ def document() -> Json:
     }
 
 
+_PROJECT: Json = {
+    "name": "project",
+    "in": "query",
+    "required": False,
+    "description": "The project that is meant. Default: the server's own.",
+    "schema": {"type": "string"},
+}
+
+
 def _require_all(schema: Json) -> None:
     """Require the fields of a response that have defaults: they are always sent."""
     properties = schema.get("properties", {})
@@ -109,6 +118,8 @@ def _operation(operation: Operation, build_schema: dict[type, Json]) -> Json:
             "additionalProperties": False,
         }
     parameters = _query_parameters(build_schema[operation.query]) if operation.query else []
+    if not operation.path.startswith("/projects"):
+        parameters.append(_PROJECT)
     described: Json = {
         "operationId": operation.id,
         "summary": operation.summary,

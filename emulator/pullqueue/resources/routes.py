@@ -21,8 +21,10 @@ from pullqueue.resources import (
     metrics,
     openapi,
     overview,
+    projects,
     push,
     queues,
+    run,
     service,
     snapshots,
     task_lists,
@@ -33,12 +35,14 @@ from pullqueue.runtime.state import ServerState
 
 MODULES: Final = (
     service,
+    projects,
     clock,
     cron,
     queues,
     task_lists,
     workers,
     push,
+    run,
     snapshots,
     history,
     mails,
@@ -68,7 +72,7 @@ def _view(operation: Operation) -> Callable[..., Response]:
         if operation.body is snapshots.Snapshot:
             request.max_content_length = SNAPSHOT_BYTES
         body = read_body()
-        query = request.args.to_dict()
+        query = {name: text for name, text in request.args.items() if name != "project"}
         result = call(served(ServerState), operation.id, path=path, query=query, body=body)
         return _response(result, operation.content_type)
 

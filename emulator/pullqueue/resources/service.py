@@ -13,13 +13,17 @@ import pullqueue
 from pullqueue.address import DEFAULT_PROJECT, is_loopback
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
+from pullqueue.api.requests import served
 from pullqueue.api.tokens import DEFAULT_SCOPES
+from pullqueue.clock import ManualClock
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
 from pullqueue.resources.operations import operation
+from pullqueue.resources.projects import ClockKind, make_clock
 from pullqueue.resources.queue_resource import QueueResource, build_resource
 from pullqueue.runtime.config_file import Changes
 from pullqueue.runtime.fault_registry import FaultResource, NewFault
+from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Time, iso
 from pullqueue.tasks import count_tasks
@@ -65,6 +69,16 @@ class ResetRequest(Model):
         bool,
         Meta(description="Delete the data of App Engine's other services, such as entities."),
     ] = False
+    clock: Annotated[
+        Maybe[ClockKind],
+        Meta(
+            description="Give the project this clock, which may be at an earlier time. Of the "
+            "server's own project only a manual clock can be set to another start."
+        ),
+    ] = UNSET
+    now: Annotated[
+        Maybe[Time], Meta(description="Start of a manual clock. Default: 2026-01-01T00:00:00Z.")
+    ] = UNSET
 
 
 class TokenQuery(Model):
@@ -149,11 +163,24 @@ def reset(state: ServerState, body: ResetRequest) -> Count:
     """
     numbers = [queue.fetch_statistics() for queue in state.emulator.queues]
     deleted = sum(each.tasks + each.exhausted for each in numbers)
+    if body.clock is not UNSET or body.now is not UNSET:
+        state = _with_clock(state, body)
     state.reset(keep_queues=body.keep_queues, services=body.services)
     kept = ", but for the queues created at run time" if body.keep_queues else ""
     also = ", and the data of the other services" if body.services else ""
     state.activity.record(f"reset the server{kept}: {count_tasks(deleted)} deleted{also}")
     return deleted
+
+
+def _with_clock(state: ServerState, body: ResetRequest) -> ServerState:
+    """Set the clock of a project that is about to be emptied, and return its state."""
+    clock = make_clock("manual" if body.clock is UNSET else body.clock, body.now)
+    own = state.emulator.clock
+    if isinstance(own, ManualClock) and isinstance(clock, ManualClock):
+        state.reset(keep_queues=body.keep_queues)  # nothing is left that could see it go back
+        own.return_to_usec(clock.now_usec())
+        return state
+    return served(Projects).replace(state, clock)
 
 
 @operation("GET", "/faults", key="faults")

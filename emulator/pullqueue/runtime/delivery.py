@@ -92,6 +92,7 @@ class Delivery:
         self._stopping = threading.Event()
         self._abandoning = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
+        self.is_started = False
         self._renewed = self._closed_idle = perf_counter()
         self._started: dict[str, float] = {}
         """When an attempt of each queue was last started."""
@@ -106,6 +107,7 @@ class Delivery:
 
     def start(self, *, own_ports: Iterable[int] = ()) -> None:
         """Begin to send tasks, but none to `own_ports` of this machine: those of this server."""
+        self.is_started = True
         self._sender.own_ports = frozenset(own_ports)
         self._warn_of_targets()
         self._thread.start()

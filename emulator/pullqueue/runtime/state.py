@@ -131,6 +131,15 @@ class ServerState:
             if self.url:
                 delivery.start(own_ports=self.own_ports)
 
+    def wake(self) -> None:
+        """Look for due push tasks now, in a thread that starts when it is first needed."""
+        delivery = self.delivery
+        if delivery is None:
+            return
+        if self.url and not delivery.is_started:
+            delivery.start(own_ports=self.own_ports)
+        delivery.wake()
+
     def _make_delivery(self) -> Delivery:
         self.delivery = Delivery(self.emulator, self.requests, self.push_to, signer=self.signer)
         return self.delivery

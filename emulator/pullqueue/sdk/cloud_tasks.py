@@ -56,7 +56,7 @@ class _Clients:
         from pullqueue.runtime.state import ServerState  # noqa: PLC0415 - the same
 
         service = Servicer(ServerState(self._emulator))
-        server = GrpcServer(service, host="127.0.0.1", port=0)
+        server = GrpcServer(lambda _: service, host="127.0.0.1", port=0)
         self._stack.callback(server.stop)
         self._address = f"127.0.0.1:{server.port}"
         return self._address

@@ -7,14 +7,16 @@ from collections.abc import Iterable
 from functools import cache
 from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+from weakref import WeakKeyDictionary
 
 from flask import Flask, Request, Response, g, redirect
 
 from pullqueue.api import batch, discovery, oauth, routes
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.encoding import status_line
-from pullqueue.api.errors import register_error_handlers
+from pullqueue.api.errors import ApiError, register_error_handlers
 from pullqueue.api.requests import SERVED_KEY, current_request, served
 from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks import rest as cloudtasks
@@ -25,6 +27,7 @@ from pullqueue.engine.events import Interface
 from pullqueue.engine.interceptors import Caller, Touched, amend_origin, called_by
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.resources import routes as resources
+from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
 from pullqueue.server import origins
 from pullqueue.services import bridge
@@ -34,6 +37,8 @@ from pullqueue.services.hosting import Services
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from pullqueue.cloudtasks.servicer import Servicer
 
 _INTERFACES = {
     "bridge": Interface.SDK,
@@ -49,6 +54,12 @@ _NOT_A_PAGE = "sandbox; default-src 'none'; frame-ancestors 'none'"
 """The policy of every response but the console's pages: bytes that others have chosen, such as
 blobs and payloads, must not become a page of the console's origin, which may call all routes.
 """
+_Objects = dict[type, Any]
+"""What requests are answered from, by class; `served` of `pullqueue.api.requests` finds it."""
+_NAMED_PROJECT = re.compile(r"/(?:taskqueue/v1beta[12]|v1|v2|v2beta[23])/projects/([^/]+)")
+_OWN_PATHS = ("/_emulator", "/console")
+_UNKNOWN_KEY = "pullqueue.unknown_project"
+"""In the environment: the error for a parameter `project` that names none."""
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 
 
@@ -60,43 +71,90 @@ def create_app(
     state: ServerState | None = None,
     services: Services | None = None,
     api_upstream: str | None = None,
-    cloud_tasks: CloudTasks | None = None,
-) -> WSGIApplication:
+    begins_projects: bool = False,
+) -> Application:
     """Return the application that serves an emulator; it runs under any WSGI server with threads.
 
     With `acl`, callers need one of `tokens`, and the acl of the queue they call decides what they
     may do; without, anybody may do everything. `state` contains the records of the server, and
     replaces both; without one, any name in the Host header is answered. Calls that apps make to
     App Engine's services other than the task queue are answered by `services`, where these have the
-    service, or else passed on to `api_upstream`, a `host:port`.
-    `cloud_tasks` is the service of Cloud Tasks, where gRPC serves it as well.
+    service, or else passed on to `api_upstream`, a `host:port`. With `begins_projects`, a call that
+    names another project begins one.
     """
     state = state or ServerState(emulator, tokens=tokens, acl=acl)
     calls = Bridge(emulator, services=services, upstream=api_upstream)
     calls.add_committed_tasks()
     state.on_reset.append(calls.reset)
-    objects: dict[type, object] = {
-        Emulator: emulator,
-        ServerState: state,
-        Tokens: state.tokens,
-        TokenSigner: state.signer,
-        Authorizer: Authorizer(state.tokens, enforced=state.acl),
-        CloudTasks: cloud_tasks or CloudTasks(state),
-        Bridge: calls,
-    }
+    objects: _Objects = {Bridge: calls}
     if services is not None:
         state.on_services_reset.append(services.reset)
         state.mails = services.mails
         state.services = sorted(services.names)
         state.data = "" if services.data is None else str(services.data.resolve())
         objects[Services] = services
-    app = flask_app()
+    return Application(Projects(state, begins=begins_projects), state, objects)
 
-    def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        environ[SERVED_KEY] = objects
-        return app(environ, start_response)
 
-    return serve
+class Application:
+    """The application of one server: each request is answered from the project that it names.
+
+    The API of a call says which: in the path, or over gRPC in the message. On routes of the
+    emulator's own, and pages of the console, the parameter `project` does.
+    """
+
+    def __init__(self, projects: Projects, own: ServerState, objects: _Objects) -> None:
+        """Serve projects; `objects` are of the server's own, beside those that each has."""
+        self.projects = projects
+        self._objects: WeakKeyDictionary[ServerState, _Objects] = WeakKeyDictionary()
+        self._own = own
+        self._objects[own] = self._make_objects(own) | objects
+        self._app = flask_app()
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request."""
+        environ[SERVED_KEY] = self._objects_of(self._state_of(environ))
+        return self._app(environ, start_response)
+
+    def service(self, project: str) -> Servicer:
+        """Return the service of Cloud Tasks of a project; an empty name is the server's own.
+
+        Raises:
+            ApiError: UNIMPLEMENTED: the extra is not installed.
+        """
+        state = self.projects.called(project) if project else self._own
+        found: CloudTasks = self._objects_of(state)[CloudTasks]
+        return found.service
+
+    def _state_of(self, environ: WSGIEnvironment) -> ServerState:
+        path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
+        if "project=" in query and path.startswith(_OWN_PATHS):
+            [name] = parse_qs(query).get("project", [""])[-1:]
+            try:
+                return self.projects.get(name)
+            except ApiError as error:
+                environ[_UNKNOWN_KEY] = error
+        if not self.projects.is_single and (named := _NAMED_PROJECT.match(path)):
+            return self.projects.called(named[1])
+        return self._own
+
+    def _objects_of(self, state: ServerState) -> _Objects:
+        found = self._objects.get(state)
+        if found is None:
+            found = self._objects[state] = self._make_objects(state)
+        return found
+
+    def _make_objects(self, state: ServerState) -> _Objects:
+        return {
+            Projects: self.projects,
+            Emulator: state.emulator,
+            ServerState: state,
+            Tokens: state.tokens,
+            TokenSigner: state.signer,
+            Authorizer: Authorizer(state.tokens, enforced=state.acl),
+            CloudTasks: CloudTasks(state),
+            Bridge: Bridge(state.emulator),
+        }
 
 
 class _LimitedRequest(Request):
@@ -145,6 +203,8 @@ def _begin() -> None:
         amend_origin(interface=interface)
     request.max_content_length = served(Emulator).limits.rest_body_bytes
     origins.check(served(ServerState), request)
+    if _UNKNOWN_KEY in request.environ:
+        raise request.environ[_UNKNOWN_KEY]
 
 
 def _finish(response: Response) -> Response:
@@ -156,12 +216,8 @@ def _finish(response: Response) -> Response:
         response.headers["Content-Security-Policy"] = _NOT_A_PAGE
     state = served(ServerState)
     state.requests.record_response(request, response)
-    if (
-        state.delivery is not None
-        and request.method != "GET"
-        and request.blueprint not in _WITHOUT_PUSH_TASKS
-    ):
-        state.delivery.wake()
+    if request.method != "GET" and request.blueprint not in _WITHOUT_PUSH_TASKS:
+        state.wake()
     return response
 
 

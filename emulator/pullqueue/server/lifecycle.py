@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Self
 
 from pullqueue.address import DEFAULT_HOST
 from pullqueue.api.tokens import Tokens
-from pullqueue.cloudtasks.rest import CloudTasks
 from pullqueue.cron.file import CronJob
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
@@ -49,6 +48,7 @@ class Server:
         push_to: PushAddresses | None = None,
         cron: Sequence[CronJob] = (),
         threads: int = THREADS,
+        begins_projects: bool = False,
     ) -> None:
         """Make a server that does not listen yet.
 
@@ -59,7 +59,8 @@ class Server:
         See `create_app` for `services` and `api_upstream`. With a `grpc_port` (0: a free one)
         Cloud Tasks is served over gRPC as well. Push tasks are delivered to `push_to`, while the
         server listens; None: they are not delivered. The jobs in `cron` are requested there when
-        they are due. `threads` requests are answered at the same time.
+        they are due. `threads` requests are answered at the same time. With `begins_projects`, a
+        call that names another project begins one.
         """
         self.emulator = emulator
         self.tokens = Tokens(emulator.clock)
@@ -73,13 +74,12 @@ class Server:
             acl=acl,
         )
         self.services = services
-        self._cloud_tasks = CloudTasks(self.state)
         self._app = create_app(
             emulator,
             state=self.state,
             services=services,
             api_upstream=api_upstream,
-            cloud_tasks=self._cloud_tasks,
+            begins_projects=begins_projects,
         )
         self._threads = threads
         self._host = host
@@ -115,10 +115,10 @@ class Server:
     def start_grpc(self, port: int = 0) -> str:
         """Serve Cloud Tasks over gRPC as well, unless that is done, and return the address."""
         if self._grpc is None:
-            service = self._cloud_tasks.service  # reports what to install if something is missing
+            self._app.service("")  # reports what to install if something is missing
             from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
 
-            self._grpc = GrpcServer(service, host=self._host, port=port)
+            self._grpc = GrpcServer(self._app.service, host=self._host, port=port)
             self.state.grpc_address = self.grpc_address
         return self.grpc_address
 
@@ -141,6 +141,7 @@ class Server:
         Attempts to send push tasks and cron jobs have some seconds to end before that.
         """
         self.state.stop()
+        self._app.projects.stop()
         if self._grpc is not None:
             self._grpc.stop()
             self._grpc = None

@@ -1,0 +1,327 @@
+"""Projects of one server: each call is answered from the project that it names."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+import requests
+from cloudtasks_api import ApiRefused, GrpcApi, HttpClient, RestApi
+from control_client import ControlClient
+from push_app import PushApp, push_app, until
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.cloudtasks.versions import V2
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.server.lifecycle import Server
+
+QUEUES = "queue:\n- {name: pull, mode: pull}\n- {name: push, rate: 500/s, bucket_size: 100}\n"
+FILE = "queue:\n- {name: pull, mode: pull}\n"
+
+
+@pytest.fixture
+def app() -> Iterator[PushApp]:
+    """An app that gets push tasks."""
+    with push_app() as app:
+        yield app
+
+
+@contextmanager
+def serving(app: PushApp, clock: ManualClock, **options: Any) -> Iterator[Server]:
+    """Serve an emulator that delivers to the app."""
+    project = options.pop("project", None)
+    emulator = Emulator.from_text(QUEUES, clock=clock, project=project)
+    push_to = PushAddresses([app.url])
+    with closing(emulator), Server(emulator, push_to=push_to, **options) as server:
+        yield server
+
+
+@pytest.fixture
+def server(app: PushApp, clock: ManualClock) -> Iterator[Server]:
+    """A server with the project my-app."""
+    with serving(app, clock) as server:
+        yield server
+
+
+@pytest.fixture
+def control(server: Server) -> ControlClient:
+    """Its control routes."""
+    return ControlClient(server)
+
+
+def v1beta2(server: Server, project: str, queue: str = "pull") -> str:
+    """Return the address of a queue's tasks."""
+    return f"{server.url}/taskqueue/v1beta2/projects/{project}/taskqueues/{queue}/tasks"
+
+
+def apis(server: Server) -> list[Any]:
+    """Return Cloud Tasks over both transports."""
+    return [RestApi(HttpClient(server.url), version=V2), GrpcApi(server, version=V2)]
+
+
+def test_a_project_has_queues_tasks_and_a_clock_of_its_own(
+    server: Server, control: ControlClient
+) -> None:
+    """Whichever interface names it, with the prefix of a partition or not."""
+    start = "2030-05-05T00:00:00+00:00"
+    body = {"name": "test-7", "clock": "manual", "now": start, "queue_yaml": FILE}
+    made = control.post("/projects", body).body["project"]
+    assert made == {"name": "test-7", "own": False, "manual": True, "now": start, "queues": 2}
+
+    for project in ("test-7", "s~test-7"):
+        requests.post(v1beta2(server, project), json={"payloadBase64": "aGk="}, timeout=60)
+    assert control.get("/queues/pull?project=test-7").body["queue"]["tasks"] == 2
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 0
+    control.post("/clock?project=test-7", {"advance": 3600})
+    assert control.get("/clock?project=test-7").body["now"] == "2030-05-05T01:00:00+00:00"
+    assert control.get("/clock").body["now"] == "2026-01-01T00:00:00+00:00"
+    for number, call in enumerate(apis(server)):
+        location = "projects/test-7/locations/us-central1"
+        call("CreateQueue", parent=location, queue={"name": f"{location}/queues/made-{number}"})
+        names = [each["name"] for each in call("ListQueues", parent=location)["queues"]]
+        assert f"{location}/queues/made-{number}" in names
+        own = call("ListQueues", parent="projects/my-app/locations/us-central1")["queues"]
+        assert not any("made" in each["name"] for each in own)
+
+
+def test_faults_and_requests_are_those_of_a_project(server: Server, control: ControlClient) -> None:
+    control.post("/projects", {"name": "one", "queue_yaml": FILE})
+    control.post("/faults?project=one", {"kind": "fail", "call": "add"})
+
+    refused, added = (
+        requests.post(v1beta2(server, name), json={"payloadBase64": "aA=="}, timeout=60)
+        for name in ("one", "my-app")
+    )
+
+    assert (refused.status_code, added.status_code) == (503, 200)
+    logged = {
+        project: [each["status"] for each in control.get(f"/requests{project}").body["requests"]]
+        for project in ("", "?project=one")
+    }
+    assert logged == {"": [200], "?project=one": [503]}
+
+
+def test_a_project_that_is_deleted_has_left_nothing(server: Server, control: ControlClient) -> None:
+    control.post("/projects", {"name": "one", "queue_yaml": FILE})
+    requests.post(v1beta2(server, "one"), json={"payloadBase64": "aA=="}, timeout=60)
+    assert control.call("DELETE", "/projects/one", None).body == {"deleted": "one"}
+
+    gone = control.get("/queues?project=one")
+    assert (gone.status, gone.message) == (404, 'there is no project "one": use one of my-app')
+    control.post("/projects", {"name": "one", "queue_yaml": FILE})
+    assert control.get("/queues/pull?project=one").body["queue"]["tasks"] == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"name": "my-app"}, 409, 'project "my-app" exists: delete it first, or use another name'),
+        ({"name": "taken"}, 409, 'project "taken" exists: delete it first, or use another name'),
+        ({"name": ""}, 400, 'name is "": use 1 to 100 letters, digits'),
+        ({"name": "a b"}, 400, 'name is "a b": use 1 to 100 letters, digits'),
+        ({"name": "a" * 101}, 400, 'name is "aaaa'),
+        ({"name": "x", "clock": "other"}, 400, "clock is not valid: Invalid enum value 'other'"),
+        ({"name": "x", "now": "2026-01-01T00:00:00Z"}, 400, 'now is set: send "clock": "manual"'),
+        ({"name": "x", "clock": "manual", "now": "noon"}, 400, "now"),
+        ({"name": "x", "queue_yaml": "queue: 5"}, 400, "queue_yaml: queue.yaml:1:8: QY"),
+    ],
+)
+def test_a_project_that_cannot_be_made(
+    control: ControlClient, body: dict[str, Any], status: int, message: str
+) -> None:
+    """It is refused, and nothing was made."""
+    control.post("/projects", {"name": "taken"})
+
+    reply = control.post("/projects", body)
+
+    assert reply.status == status
+    assert reply.message.startswith(message)
+    names = [each["name"] for each in control.get("/projects").body["projects"]]
+    assert names == ["my-app", "taken"]
+
+
+def test_the_servers_own_project_stays(control: ControlClient) -> None:
+    reply = control.call("DELETE", "/projects/my-app", None)
+
+    assert (reply.status, reply.message) == (
+        400,
+        'project "my-app" is the server\'s own: reset it instead',
+    )
+    assert control.call("DELETE", "/projects/my-ap", None).status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "now", "manual"),
+    [
+        ({"now": "2001-01-01T00:00:00Z"}, "2001-01-01T00:00:00+00:00", True),
+        ({"clock": "manual"}, "2026-01-01T00:00:00+00:00", True),
+        ({"clock": "machine"}, None, False),
+        ({}, "2031-01-01T00:00:00+00:00", True),
+    ],
+)
+def test_a_reset_gives_a_project_another_clock(
+    server: Server, control: ControlClient, body: dict[str, Any], now: str | None, *, manual: bool
+) -> None:
+    """Time may go back, since nothing is left that could see it."""
+    made = {"name": "one", "clock": "manual", "now": "2031-01-01T00:00:00Z", "queue_yaml": FILE}
+    control.post("/projects", made)
+    requests.post(v1beta2(server, "one"), json={"payloadBase64": "aA=="}, timeout=60)
+
+    assert control.post("/reset?project=one", body).body == {"deleted": 1}
+
+    clock = control.get("/clock?project=one").body
+    assert clock["manual"] is manual
+    assert now in (None, clock["now"])
+    queue = control.get("/queues/pull?project=one").body["queue"]
+    assert (queue["tasks"], queue["mode"]) == (0, "pull")
+
+
+def test_a_reset_moves_the_servers_own_manual_clock(control: ControlClient) -> None:
+    control.post("/clock", {"advance": 86_400})
+    control.post("/reset", {"now": "2020-01-01T00:00:00Z"})
+    assert control.get("/clock").body["now"] == "2020-01-01T00:00:00+00:00"
+
+    refused = control.post("/reset", {"clock": "machine"})
+    assert refused.status == 400
+    assert refused.message.startswith("the clock of the server's own project is chosen when it")
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_another_project_begins_with_a_call_that_names_it(
+    app: PushApp, clock: ManualClock, *, begins: bool
+) -> None:
+    """Where the server permits it; else the call is refused, as before."""
+    with serving(app, clock, project="shop", begins_projects=begins) as server:
+        control = ControlClient(server)
+        for call in apis(server):
+            location = "projects/other/locations/us-central1"
+            if begins:
+                assert "pull" not in str(call("ListQueues", parent=location))
+            else:
+                with pytest.raises(ApiRefused, match="Permission denied on resource project oth"):
+                    call("ListQueues", parent=location)
+        unknown = requests.get(v1beta2(server, "third"), timeout=60)
+        names = [each["name"] for each in control.get("/projects").body["projects"]]
+
+    assert unknown.status_code == 404
+    assert names == ["shop", "other", "third"] if begins else ["shop"]
+
+
+def test_without_a_project_of_its_own_a_server_answers_to_each_name(server: Server) -> None:
+    for project in ("a", "b"):
+        requests.post(v1beta2(server, project), json={"payloadBase64": "aA=="}, timeout=60)
+
+    assert server.emulator.queue("pull").fetch_statistics().tasks == 2
+
+
+TASKS = {"tasks": [{"name": name, "request": {"url": f"/{name}"}} for name in ("a", "b")]}
+
+
+class TestRun:
+    @pytest.fixture
+    def project(self, control: ControlClient) -> str:
+        """A project with a manual clock."""
+        control.post("/projects", {"name": "t", "clock": "manual", "queue_yaml": QUEUES})
+        return "?project=t"
+
+    def test_tasks_are_run_until_none_is_left(
+        self, app: PushApp, control: ControlClient, project: str
+    ) -> None:
+        """With retries and later tasks; the attempts are returned in order."""
+        tasks = [
+            {"name": "fails", "request": {"url": "/fails/2"}},
+            {"name": "later", "countdown": 86_400, "request": {"url": "/later"}},
+        ]
+        control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
+
+        run = control.post(f"/run{project}", {}).body
+
+        assert run["done"] is True
+        found = [(each["tasks"], each["status"]) for each in run["attempts"]]
+        assert found == [(["fails"], 500), (["fails"], 500), (["fails"], 200), (["later"], 200)]
+        assert control.post(f"/run{project}", {}).body == {"attempts": [], "done": True}
+        assert control.get("/clock").body["now"] == "2026-01-01T00:00:00+00:00"
+        assert app.paths() == ["/fails/2"] * 3 + ["/later"]
+
+    def test_a_run_of_what_is_due_moves_no_clock(
+        self, app: PushApp, control: ControlClient, project: str
+    ) -> None:
+        tasks = [{"request": {"url": "/now"}}, {"countdown": 60, "request": {"url": "/later"}}]
+        control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
+
+        run = control.post(f"/run{project}", {"until": "due"}).body
+
+        assert (run["done"], app.paths()) == (True, ["/now"])
+        assert control.get(f"/clock{project}").body["now"] == "2026-01-01T00:00:00+00:00"
+
+    def test_the_first_response_of_each_task_can_be_lost(
+        self, app: PushApp, control: ControlClient, project: str
+    ) -> None:
+        """The handler is called twice; the fault is gone afterwards."""
+        control.post(f"/queues/push/tasks{project}", TASKS)
+
+        run = control.post(f"/run{project}", {"lose_response": True}).body
+
+        assert sorted(app.paths()) == ["/a", "/a", "/b", "/b"]
+        attempts = [(each["status"], each["times"]) for each in run["attempts"]]
+        assert sorted(attempts) == [(0, 2), (200, 1), (200, 1)]  # the lost ones are one line
+        assert control.get(f"/faults{project}").body == {"faults": []}
+
+    def test_the_clock_of_the_machine_is_not_moved(self, control: ControlClient) -> None:
+        control.post("/projects", {"name": "m", "queue_yaml": QUEUES})
+
+        reply = control.post("/run?project=m", {})
+
+        assert reply.status == 400
+        assert reply.message.startswith('the clock is the machine\'s: send {"until": "due"}')
+
+    def test_tasks_that_wait_for_an_address_end_the_run(
+        self, control: ControlClient, project: str
+    ) -> None:
+        control.post(f"/push_to{project}", {"push_to": []})
+        control.post(f"/queues/push/tasks{project}", TASKS)
+
+        assert control.post(f"/run{project}", {}).body == {"attempts": [], "done": True}
+
+
+def test_a_project_that_is_busy_delays_no_other(
+    app: PushApp, server: Server, control: ControlClient
+) -> None:
+    """64 attempts that do not end are those of one project."""
+    for name in ("busy", "other"):
+        control.post("/projects", {"name": name, "queue_yaml": QUEUES})
+    slow = {"tasks": [{"request": {"url": "/slow"}} for _ in range(80)]}
+    control.post("/queues/push/tasks?project=busy", slow)
+    until(lambda: app.running["/slow"] > 10)
+
+    control.post("/queues/push/tasks?project=other", {"tasks": [{"request": {"url": "/quick"}}]})
+
+    until(lambda: "/quick" in app.paths())
+    app.released.set()
+
+
+def test_the_attempts_of_a_deleted_project_leave_no_trace(
+    app: PushApp, server: Server, control: ControlClient
+) -> None:
+    control.post("/projects", {"name": "one", "queue_yaml": QUEUES})
+    control.post("/queues/push/tasks?project=one", {"tasks": [{"request": {"url": "/slow"}}]})
+    until(lambda: app.running["/slow"])
+    control.call("DELETE", "/projects/one", None)
+    control.post("/projects", {"name": "one", "queue_yaml": QUEUES})
+    app.released.set()
+    until(lambda: not app.running["/slow"])
+
+    assert control.get("/requests?project=one&interface=push").body["requests"] == []
+    assert control.get("/queues/push?project=one").body["queue"]["tasks"] == 0
+
+
+def test_a_thousand_projects_need_no_thread_until_they_send(control: ControlClient) -> None:
+    threads = threading.active_count()
+    for number in range(1000):
+        control.post("/projects", {"name": f"p{number}", "queue_yaml": FILE})
+
+    assert len(control.get("/projects").body["projects"]) == 1001
+    assert threading.active_count() <= threads + 2
