@@ -51,7 +51,8 @@ class Run(Model):
 def run_tasks(state: ServerState, body: NewRun) -> Run:
     """Run push tasks until none is due, or none is left, and return the attempts."""
     clock = state.emulator.clock
-    if state.delivery is None:
+    state.wake()
+    if state.delivery is None or not state.delivery.is_started:
         raise ApiError("this server does not deliver push tasks", rpc_code="FAILED_PRECONDITION")
     if body.until == "empty" and not isinstance(clock, ManualClock):
         raise ApiError(
@@ -59,7 +60,6 @@ def run_tasks(state: ServerState, body: NewRun) -> Run:
             '{"clock": "manual"}',
             rpc_code="FAILED_PRECONDITION",
         )
-    state.wake()
     before = state.requests.origin(Interface.CONTROL).request or 0
     end = perf_counter() + _SECONDS
     with Faults(state.emulator) as faults:
