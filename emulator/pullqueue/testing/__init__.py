@@ -35,8 +35,9 @@ from pullqueue.testing.interrupt import (
 )
 from pullqueue.testing.live_server import LiveServer
 from pullqueue.testing.points import point
-from pullqueue.testing.race import RaceTestError, race_test
+from pullqueue.testing.race import race_test
 from pullqueue.testing.record import record_calls
+from pullqueue.testing.results import RaceFailure, RaceResult, RaceTestError
 from pullqueue.testing.running import run_task, run_tasks
 
 __all__ = [
@@ -55,6 +56,8 @@ __all__ = [
     "MovableClock",
     "ProcessClock",
     "PushRequest",
+    "RaceFailure",
+    "RaceResult",
     "RaceTestError",
     "WorkerInterrupt",
     "WorkerKilled",

@@ -99,6 +99,12 @@ def check_maximum(value: object, name: str, *, least: int = 1) -> None:
         raise ValueError(f"{name} is {quoted(value)}: use a whole number, {least} or more")
 
 
+def check_seconds(value: object, name: str) -> None:
+    """Raise a ValueError unless an argument is a time in seconds that is longer than none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{name} is {quoted(value)}: use a number above 0")
+
+
 def check_errors(value: object) -> None:
     """Raise a ValueError unless `errors` has one of its values."""
     if value not in get_args(Errors):

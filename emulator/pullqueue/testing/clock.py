@@ -210,15 +210,15 @@ def _at_least_a_microsecond(seconds: float) -> float:
 
 def _replace_sleep(patches: Patches) -> None:
     _real.update(time=time.sleep, asyncio=asyncio.sleep)  # noqa: TID251 - to be replaced
-    _replace({id(_real["time"]): _time_sleep, id(_real["asyncio"]): _asyncio_sleep})
+    replace_everywhere({id(_real["time"]): _time_sleep, id(_real["asyncio"]): _asyncio_sleep})
     restored = {id(_time_sleep): _real["time"], id(_asyncio_sleep): _real["asyncio"]}
-    patches.at_end(_replace, restored)
+    patches.at_end(replace_everywhere, restored)
 
 
 _sleep_replaced = Patches(_replace_sleep)
 
 
-def _replace(replacements: Mapping[int, object]) -> None:
+def replace_everywhere(replacements: Mapping[int, object]) -> None:
     """Replace objects, given by their ids, in all modules, whatever their names are there."""
     loaded: list[object] = list(sys.modules.values())  # some put other things there
     for module in loaded:

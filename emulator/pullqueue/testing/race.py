@@ -4,73 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+import warnings
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from random import Random
-from typing import NamedTuple, TypeAlias
+from time import perf_counter
+from typing import TypeAlias
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
+from pullqueue.faults.fault import find_faults
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.testing.arguments import (
     check_actor,
     check_flag,
     check_is_emulator,
     check_maximum,
+    check_seconds,
     refuse_lazy,
     selected_queues,
 )
 from pullqueue.testing.describing import describe
+from pullqueue.testing.handlers import Refusal
+from pullqueue.testing.locks import InstanceLock, raced_locks
+from pullqueue.testing.memory import Memory
 from pullqueue.testing.points import Trial
-from pullqueue.testing.schedule import Refusal, Schedule
+from pullqueue.testing.results import RaceFailure, RaceResult, RaceTestError
+from pullqueue.testing.schedule import Schedule
+from pullqueue.testing.search import MOVES, Outcome, Plan, Search
 from pullqueue.testing.sender import App, Sender, SendFunction
-from pullqueue.testing.steps import REPLAY_DIFFERS, Choice, format_replay, parse_replay
+from pullqueue.testing.steps import REPLAY_DIFFERS, format_replay, parse_replay
 from pullqueue.text import counted
 
 RaceFunction: TypeAlias = "Callable[[], object] | Callable[[], Awaitable[object]]"
 """What an actor does; a coroutine function runs in an event loop of its own thread."""
 
-
-_FIRST_STEPS = 20
-_STEPS_SHOWN = 100
-"""Maximum number of steps in a message; those after the first 20 are left out before the last."""
-
-
-class RaceTestError(AssertionError):
-    """an order of calls leads to a wrong state"""
-
-    def __init__(
-        self,
-        schedule: Iterable[str],
-        replay: str,
-        error: BaseException,
-        *,
-        number: int = 1,
-        state: str = "",
-        hint: str = "",
-    ) -> None:
-        self.schedule = tuple(schedule)
-        """The steps, in order: who, what, from which line of the app, and the outcome."""
-        self.replay = replay
-        """Repeats exactly this schedule: `race_test(..., replay=...)`."""
-        self.error = error
-        """What `check` or an actor raised, or which actors are blocked."""
-        lines = [f"race_test: schedule {number} leads to a wrong state{hint}"]
-        steps = [f"  {n}. {step}" for n, step in enumerate(self.schedule, start=1)]
-        left_out = len(steps) - _STEPS_SHOWN
-        if left_out > 1:
-            steps[_FIRST_STEPS : -_STEPS_SHOWN + _FIRST_STEPS] = [f"  ... {left_out} more steps"]
-        lines += steps
-        lines += f"{type(error).__name__}: {error}".splitlines()
-        lines += state.splitlines()
-        lines.append(f'repeat this schedule with race_test(..., replay="{replay}")')
-        if any(step.startswith("time: ends ") for step in self.schedule):
-            lines.append("clock=False leaves out that a handler passes its deadline")
-        super().__init__("\n".join(lines))
+_CLOCKS = (perf_counter,)
+"""The machine's own, which is not replaced here where a test has frozen time."""
 
 
 def race_test(
@@ -85,12 +58,15 @@ def race_test(
     preemptions: int = 2,
     schedules: int = 1000,
     seed: int = 0,
+    seconds: float = 60,
+    reduce: bool = True,
     replay: str | None = None,
     copies: int = 1,
     clock: bool = True,
+    instances: bool = True,
     services: bool = True,
     max_calls: int = 1000,
-) -> int:
+) -> RaceResult:
     """Check what workers and handlers do to each other, in every order of their calls.
 
     Each of `actors` is a function without arguments, such as a worker, or a coroutine function;
@@ -106,18 +82,25 @@ def race_test(
     the actors run until all have ended, and `check` is called: it raises, or returns False, if the
     state is wrong. An exception of a function fails the test; one of a handler is status 500.
 
-    First come all schedules without preemptions, then those with one, up to `preemptions`; to take
-    the turn from an actor that could go on is one. Where one of these steps would need more than
-    half of the `schedules` that are left, it is a sample, drawn with `seed`. The same arguments
-    lead to the same schedules, unless an actor has threads of its own that race with each other.
-    `replay` repeats a schedule, as a RaceTestError shows it.
+    First come the schedules in which time does not move while an actor can go on, without
+    preemptions, then with one, up to `preemptions`; to take the turn from an actor that could go on
+    is one. Then come those in which time moves once, and twice. Orders are left out that cannot
+    differ, since the calls that change places use different tasks, entities or keys, unless
+    `reduce` is False. Where there are more than `schedules`, or they take longer than `seconds`,
+    the rest is a sample, drawn with `seed`. The same arguments lead to the same schedules, unless
+    the seconds are used up, or an actor has threads of its own that race with each other. `replay`
+    repeats a schedule, as a RaceTestError shows it.
+
+    Actors are `instances` of the app: each has its own locks of its modules. A warning names the
+    globals of these modules that actors change, since instances do not share them.
 
     `time.sleep` and `asyncio.sleep` let others go on until the clock is moved. A worker that loops
-    forever is stopped when it leases in vain and nobody else can go on. An actor that reaches no
-    call for two seconds, as it waits for a lock, is blocked until it does; then another goes on.
+    forever is stopped when it leases in vain and nobody else can go on. An actor that waits for a
+    lock of the test, or that reaches no call for two seconds, is blocked; then another goes on.
 
     Each schedule begins at the time at which the test has called, and `check` is called at the time
-    at which it has ended. Memcache is empty when `setup` is called. Return the number of schedules.
+    at which it has ended. Memcache is empty when `setup` is called. Return the number of schedules,
+    with whether these are all.
 
     Raises:
         AssertionError: `setup` leaves no push task, and there is no other actor; or nothing was
@@ -135,7 +118,9 @@ def race_test(
         check_maximum(value, name)
     check_maximum(preemptions, "preemptions", least=0)
     check_maximum(seed, "seed", least=0)
-    check_flag(clock, "clock")
+    check_seconds(seconds, "seconds")
+    for name, value in (("clock", clock), ("instances", instances), ("reduce", reduce)):
+        check_flag(value, name)
     check_flag(services, "services")
     sender = Sender(app, send, deferred=deferred)
     if queues is not None and not sender.is_set:
@@ -145,6 +130,7 @@ def race_test(
         emulator=emulator,
         setup=setup,
         check=check,
+        memory=Memory([*actors, setup, *([send] if send else [])], check),
         make_schedule=partial(
             Schedule,
             emulator=emulator,
@@ -157,19 +143,54 @@ def race_test(
         ),
     )
     planned = None if replay is None else parse_replay(replay)
-    with environ_restored(), race.observing(services=services):
+    with (
+        environ_restored(),
+        race.observing(services=services),
+        raced_locks(race.memory, instances=instances) as locks,
+    ):
+        race.locks = locks
         if planned is not None:
             race.replay(planned)
-        else:
-            _explore(race, preemptions=preemptions, schedules=schedules, seed=seed)
-            race.check_raced()
-    return race.count
+            return RaceResult(1, is_complete=False)
+        search = Search(
+            run=race.run,
+            seconds=_stopwatch(),
+            preemptions=preemptions,
+            schedules=schedules,
+            most_seconds=seconds,
+            seed=seed,
+            reduce=reduce and not any(find_faults(emulator)),
+            moves=MOVES if clock else 0,
+        )
+        search.explore()
+        race.raise_failures()
+        race.check_raced()
+    shared = tuple(race.memory.changed_globals) if instances else ()
+    if shared:
+        warnings.warn(f"race_test: {_of_memory(shared)}", stacklevel=2)
+    return RaceResult(
+        search.count, is_complete=search.is_complete, estimate=search.estimate, shared=shared
+    )
+
+
+def _of_memory(shared: Iterable[str]) -> str:
+    return (
+        f"actors change {', '.join(shared)}, which instances of production do not share; pass "
+        "instances=False if the actors are threads of one process"
+    )
+
+
+def _stopwatch() -> Callable[[], float]:
+    """Return what returns how many seconds of real time have passed."""
+    (clock,) = _CLOCKS
+    start = clock()
+    return lambda: clock() - start
 
 
 def _named(
     actors: tuple[RaceFunction, ...], copies: int, *, has_tasks: bool
-) -> list[tuple[str, Callable[[], object]]]:
-    """Return each copy of each function, by a name of its own."""
+) -> list[tuple[str, str, Callable[[], object]]]:
+    """Return each copy of each function, with a name of its own, and that of the function."""
     if not actors and not has_tasks:
         raise TypeError(
             "there is no actor: pass functions without arguments, such as workers, or the app that "
@@ -179,11 +200,11 @@ def _named(
         check_actor(actor)
     all_names = [getattr(actor, "__name__", type(actor).__name__) for actor in actors] * copies
     counts, seen = Counter(all_names), Counter[str]()
-    named: list[tuple[str, Callable[[], object]]] = []
+    named: list[tuple[str, str, Callable[[], object]]] = []
     for name, actor in zip(all_names, actors * copies, strict=True):
         seen[name] += 1
         unique = name if counts[name] == 1 else f"{name} {seen[name]}"
-        named.append((unique, partial(_act, name, actor)))
+        named.append((unique, name, partial(_act, name, actor)))
     return named
 
 
@@ -194,62 +215,21 @@ def _act(name: str, actor: RaceFunction) -> None:
         refuse_lazy(actor(), name)
 
 
-def _explore(race: _Race, *, preemptions: int, schedules: int, seed: int) -> None:
-    """Run the schedules by the number of their preemptions (iterative context bounding).
-
-    Each run follows a plan to its end, and then avoids preemptions; whoever could have gone on
-    instead, from there on, begins another plan. (M. Musuvathi and S. Qadeer, PLDI 2007)
-    """
-    random = Random(seed)  # noqa: S311 - nothing secret
-    levels: list[deque[_Plan]] = [deque() for _ in range(preemptions + 1)]
-    levels[0].append(_Plan((), 0, 0))
-    while race.count < schedules and any(levels):
-        for level, plans in enumerate(levels):
-            left = schedules - race.count
-            end = race.count + (left if plans is levels[-1] else -(-left // 2))
-            while plans and race.count < end:
-                if race.count + len(plans) > end:  # a sample
-                    plans.rotate(-random.randrange(len(plans)))
-                plan = plans.popleft()
-                for needed, other in _others(plan, race.run(plan.choices()), level):
-                    if needed < len(levels):
-                        levels[needed].append(other)
-
-
-def _others(plan: _Plan, choices: tuple[Choice, ...], level: int) -> Iterator[tuple[int, _Plan]]:
-    """Yield how else a schedule could have gone on after its plan, by preemptions."""
-    for index in reversed(range(plan.length, len(choices))):
-        choice = choices[index]
-        for option in choice.options:
-            if option != choice.chosen:
-                yield level + choice.preempts(option), _Plan(choices, index + 1, option)
-
-
-class _Plan(NamedTuple):
-    """How a schedule begins: as an earlier one, but for its last choice."""
-
-    earlier: tuple[Choice, ...]
-    length: int
-    last: int
-
-    def choices(self) -> list[int]:
-        """Return its choices."""
-        if not self.length:
-            return []
-        return [*(choice.chosen for choice in self.earlier[: self.length - 1]), self.last]
-
-
-_NO_RACE = " with the actors one after the other, so their calls do not race"
-
-
 @dataclass(eq=False, kw_only=True)
 class _Race(Trial):
     """Runs schedules, and passes each its points."""
 
     make_schedule: Callable[..., Schedule]
     """Makes one with the actors and the options of the test."""
+    memory: Memory
     count: int = 0
     """Number of schedules that were run."""
+    locks: Sequence[InstanceLock] = ()
+    """The locks of the app."""
+    failures: list[RaceFailure] = field(default_factory=list)
+    """The first failure of each kind."""
+    is_unclear: bool = False
+    """True if the last run has to be repeated to see who changes what is in memory."""
     has_points: bool = False
     """True if an actor could have been stopped."""
     most_actors: int = 0
@@ -257,51 +237,81 @@ class _Race(Trial):
 
     def replay(self, planned: list[int]) -> None:
         """Run one schedule; raise a ValueError if its choices are of another test."""
-        made = len(self.run(planned, is_replay=True))
+        self.count = 1
+        made = len(self._run(planned, is_replay=True).choices)
+        self.raise_failures()
         if made != len(planned):
             raise ValueError(
                 f"replay does not fit: it has {counted(len(planned), 'choice')}, and the schedule, "
                 f"which did not fail, {made}; {REPLAY_DIFFERS}"
             )
 
-    def run(self, plan: list[int], *, is_replay: bool = False) -> tuple[Choice, ...]:
-        """Run the schedule that begins with some choices, and return all of its choices.
-
-        Raises a RaceTestError if it fails.
-        """
-        self.begin()
+    def run(self, plan: Plan) -> Outcome:
+        """Run the schedule that begins with the choices of a plan."""
+        known = len(self.failures)
         self.count += 1
-        schedule = self.make_schedule(plan=plan, is_replay=is_replay)
+        schedule = self._run(plan.choices())
+        if self.is_unclear and len(self.failures) == known:
+            schedule = self._run(plan.choices())
+        return Outcome(
+            tuple(schedule.choices),
+            has_failed=len(self.failures) > known,
+            is_race=not schedule.is_sequential,
+        )
+
+    def _run(self, plan: list[int], *, is_replay: bool = False) -> Schedule:
+        self.begin()
+        self.memory.begin()
+        schedule = self.make_schedule(plan=plan, is_replay=is_replay, memory=self.memory)
         self.running = schedule
         try:
             schedule.run()
         finally:
             self.running = None
+        self.is_unclear = self.memory.needs_another()
         self.most_actors = max(self.most_actors, len(schedule.actors))
         self.has_points |= any(actor.calls for actor in schedule.actors)
         error = schedule.error
         if isinstance(error, Refusal):
             raise error.error
-        if error is None and not schedule.steps:
+        if error is None and not schedule.choices:
             raise AssertionError(
                 "race_test: setup left no push task, so there is nothing to run: add at least one, "
                 "or pass functions, such as workers"
             )
-        if error is None:
-            error = self.verify()
-        if error is None:
-            return tuple(schedule.choices)
+        error = error or self.verify()
+        if error is not None:
+            self._add_failure(schedule, error)
+        return schedule
+
+    def _add_failure(self, schedule: Schedule, error: BaseException) -> None:
         cause = schedule.tasks.first_error
         if schedule.is_sequential and cause and not error.__cause__:
             error.__cause__ = cause  # so that its traceback says why a handler fails by itself
-        raise RaceTestError(
-            map(str, schedule.steps),
-            format_replay(schedule.choices),
-            error,
+        failure = RaceFailure(
             number=self.count,
+            schedule=tuple(map(str, schedule.steps)),
+            replay=format_replay(choice.chosen for choice in schedule.choices),
+            error=error,
             state=describe(self.emulator),
-            hint=_NO_RACE if schedule.is_sequential else "",
-        ) from error
+            is_sequential=schedule.is_sequential,
+        )
+        if failure.kind not in {each.kind for each in self.failures}:
+            self.failures.append(failure)
+
+    def raise_failures(self) -> None:
+        """Raise a RaceTestError if a schedule has failed."""
+        if not self.failures:
+            return
+        first = self.failures[0]
+        if self.count > first.number:  # so that the test, and its report, see that state
+            self._run(parse_replay(first.replay))
+        own = [lock.name for lock in self.locks if len(lock.users) > 1 and lock.name]
+        hints = [
+            f"each actor has its own {name}, as instances have; instances=False shares it"
+            for name in own
+        ]
+        raise RaceTestError(self.failures, hints) from first.error
 
     def check_raced(self) -> None:
         """Raise an AssertionError if there was nothing to interleave."""

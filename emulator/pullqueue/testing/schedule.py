@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,17 +21,25 @@ from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
 from pullqueue.engine.store import Lease
-from pullqueue.push.dispatcher import Dispatcher, RunningAttempt
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.tasks import Task
 from pullqueue.testing.arguments import SelectQueues
 from pullqueue.testing.clock import sleeping
-from pullqueue.testing.describing import describe_request
+from pullqueue.testing.handlers import PushTasks, Refusal
 from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
+from pullqueue.testing.memory import Memory
 from pullqueue.testing.points import Point, current_actor
+from pullqueue.testing.points.footprint import CHANGED, TIME_MOVES, Footprint
 from pullqueue.testing.sender import Sender
-from pullqueue.testing.steps import REPLAY_DIFFERS, TIME, Choice, RacingActor, Step
-from pullqueue.text import shorten
+from pullqueue.testing.steps import (
+    REPLAY_DIFFERS,
+    TIME,
+    TIME_KEY,
+    Choice,
+    Lock,
+    Pending,
+    RacingActor,
+    Step,
+)
 
 _CHECK_SECONDS = 0.5
 _BLOCKED_CHECKS = 4
@@ -47,85 +55,14 @@ _END_SECONDS = 5.0
 _READS = frozenset({"fetch_statistics", "get_task", "list_tasks"})
 
 
-class Refusal(BaseException):
-    """what the test has passed is wrong; `.error` says why"""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-class PushTasks:
-    """The push tasks of a schedule; each attempt is an actor."""
-
-    def __init__(self, emulator: Emulator, sender: Sender, queues: SelectQueues) -> None:
-        self._emulator = emulator
-        self._sender = sender
-        self._queues = queues
-        self._dispatcher = Dispatcher(emulator, rates=False)
-        self._running: dict[RunningAttempt, int] = {}
-        """Those that have started and whose deadline, in microseconds, has not passed."""
-        self.first_error: Exception | None = None
-        """The first exception of a handler."""
-
-    def due(self) -> Iterator[tuple[object, str, Callable[[], str], str]]:
-        """Yield those that can start now: which attempt, its name, its work, its first step."""
-        running = self._dispatcher.counts
-        for queue in self._queues():
-            slots = queue.settings.effective_concurrent_requests - running[queue.name]
-            for task in self._dispatcher.startable(queue, slots):
-                attempt = task.retry_count + 1
-                name = f'task "{task.name}"' + (f", attempt {attempt}" if attempt > 1 else "")
-                key = queue.name, task.name, attempt
-                beginning = f"begins: {describe_request(task.request, task.payload)}"
-                yield key, name, partial(self._attempt, task), beginning
-
-    def next_usec(self) -> int | None:
-        """Return when time alone makes one due."""
-        times = (self._dispatcher.next_usec(queue) for queue in self._queues())
-        return min((usec for usec in times if usec is not None), default=None)
-
-    def end_overdue(self) -> Iterator[str]:
-        """End the attempts whose deadline has passed; their handlers go on, as in production."""
-        now_usec = self._emulator.now_usec()
-        for running, deadline_usec in list(self._running.items()):
-            if now_usec >= deadline_usec:
-                del self._running[running]
-                reason = running.request.late
-                ended = self._dispatcher.finish(running, PushResponse(None, reason=reason))
-                yield f'ends task "{running.task.name}": {reason}, {ended.outcome}'
-
-    def _attempt(self, task: Task) -> str:
-        try:
-            self._sender.check(task, self._emulator.queue(task.queue_name).settings)
-        except ValueError as error:
-            raise Refusal(error) from None
-        running = self._dispatcher.start(task)
-        if running is None:
-            return "is gone"
-        deadline_usec = duration_usec(running.request.deadline_seconds)
-        self._running[running] = self._emulator.now_usec() + deadline_usec
-        response = self._dispatcher.send(running, self._sender)
-        if self._running.pop(running, None) is None:
-            return "responds after its deadline"
-        attempt = self._dispatcher.finish(running, response)
-        status = attempt.reason if attempt.status is None else f"status {attempt.status}"
-        raised = ""
-        if attempt.error is not None:
-            text = shorten(f"{type(attempt.error).__name__}: {attempt.error}", limit=100)
-            raised = f" ({text})"
-            self.first_error = self.first_error or attempt.error
-        return f"responds: {status}{raised}, {attempt.outcome}"
-
-
 @dataclass(eq=False, kw_only=True)
 class Schedule:
     """One run of all actors."""
 
     emulator: Emulator
     clock: MovableClock
-    functions: Sequence[tuple[str, Callable[[], object]]]
-    """What the actors of the test do, by their names."""
+    functions: Sequence[tuple[str, str, Callable[[], object]]]
+    """The names of the actors of the test, and of their functions, and what they do."""
     sender: Sender
     queues: SelectQueues
     """Those whose push tasks are sent."""
@@ -134,6 +71,7 @@ class Schedule:
     is_replay: bool
     moves_time: bool
     max_calls: int
+    memory: Memory
     choices: list[Choice] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     error: BaseException | None = None
@@ -144,16 +82,15 @@ class Schedule:
     """False if an actor has begun, or time has moved, before another actor was over."""
 
     def __post_init__(self) -> None:
-        self.tasks = PushTasks(self.emulator, self.sender, self.queues)
+        self.tasks = PushTasks(self.emulator, self.sender, self.queues, self.note)
         self._context = copy_context()
         self._due: dict[object, RacingActor] = {}
         """The actors of tasks that were due at some time, and have not begun."""
         self._numbers = 0
-        self.actors = [self._new_actor(name, work) for name, work in self.functions]
+        self.actors = [self._new_actor(name, work, key=key) for name, key, work in self.functions]
         """Those that can begin, or have begun; of the tasks only these."""
         self._mutex = threading.RLock()
         self._ended = threading.Event()
-        self._preempted: str | None = None
         self._progress = 0
         self._is_stuck = False
         """True if all actors are blocked, so that their threads never end."""
@@ -173,6 +110,7 @@ class Schedule:
             if actor.thread is not None:
                 actor.thread.join(max(0, end - monotonic()))
             actor.has_ended = True  # threads that it has started may not
+        self._conclude()
 
     def _wait_for_end(self) -> None:
         """Wait until the schedule has ended, and let others go on where one is blocked."""
@@ -202,7 +140,11 @@ class Schedule:
         actor = point.actor
         if not isinstance(actor, RacingActor):
             return call_next()
-        self._wait(actor, point.what)
+        footprint = point.footprint
+        pending = Pending(actor.key, point.place or point.what, footprint)
+        self._wait(actor, self._repeated(point), pending)
+        if self.choices:
+            self.choices[-1].calls |= footprint
         result: object = None
         try:
             result = call_next()
@@ -231,17 +173,35 @@ class Schedule:
         actor.wakes_usec = self.clock.now_usec() + duration_usec(seconds)
         changes = self._changes
         polls = seconds <= 0 and actor.idle_at.get("sleep") == changes
-        self._wait(actor, "sleep" if polls else "", can_go_on=False)
+        self._wait(actor, "sleep" if polls else "", None, can_go_on=False)
         actor.wakes_usec, actor.idle_at = None, {"sleep": changes} if seconds <= 0 else {}
         self._record(actor, f"has slept {timedelta(seconds=seconds)}")
 
-    def _wait(self, actor: RacingActor, call: str, *, can_go_on: bool = True) -> None:
+    def wait_for_lock(self, actor: RacingActor, lock: Lock, seconds: float) -> bool:
+        """Let others go on until an actor can acquire a lock; return False if the time is over."""
+        actor.lock = lock
+        if seconds >= 0:
+            actor.wakes_usec = self.clock.now_usec() + duration_usec(seconds)
+        self._record(actor, "waits for a lock")
+        self._wait(actor, "", None, can_go_on=False)
+        actor.lock = actor.wakes_usec = None
+        return lock.is_free
+
+    @staticmethod
+    def _repeated(point: Point) -> str:
+        """Return what is called if it is a lease, which an actor may repeat in vain."""
+        is_lease = isinstance(point.call, QueueCall) and point.call.verb in LEASE_VERBS
+        return point.what if is_lease else ""
+
+    def _wait(
+        self, actor: RacingActor, call: str, pending: Pending | None, *, can_go_on: bool = True
+    ) -> None:
         """Return when an actor may make its next call, or end it."""
         gate = threading.Lock()
         gate.acquire()
         with self._mutex:
             self._progress += 1
-            actor.next_call = call
+            actor.next_call, actor.pending = call, pending
             actor.gates.append(gate)
             if self._ended.is_set():
                 gate.release()
@@ -280,8 +240,9 @@ class Schedule:
                     self._hand_over(None)
 
     def _record(self, actor: RacingActor, what: Point | str, result: object = None) -> None:
-        preempted, self._preempted = self._preempted, None
-        self.steps.append(Step(actor.name, what, result, preempted))
+        preempted, actor.preempts = actor.preempts, None
+        request, actor.request = actor.request, ""
+        self.steps.append(Step(actor.name, what, result, preempted, request))
 
     def _consider(self, actor: RacingActor, point: Point, result: object) -> None:
         """Note whether a call has changed anything, or was a lease in vain."""
@@ -289,7 +250,7 @@ class Schedule:
         if verb in _READS:
             return
         if verb in LEASE_VERBS and isinstance(result, Lease) and not result.tasks:
-            actor.idle_at[point.what] = self._changes
+            actor.idle_at[actor.next_call] = self._changes
             actor.idle_steps += 1
             return
         self._changes += 1
@@ -307,6 +268,8 @@ class Schedule:
         if chosen is None:
             if all(actor.is_over for actor in self.actors):
                 self._end(None)
+            elif not any(actor.is_blocked for actor in self.actors):
+                self._end_blocked()  # by locks of the test
             return  # or else some are blocked
         self.current = chosen
         if chosen.thread is not None:
@@ -323,7 +286,6 @@ class Schedule:
             )
             return
         self._note_overlap()
-        self._record(chosen, chosen.beginning)
         context = self._context.copy()  # and not that of whoever has had the turn
         chosen.thread = threading.Thread(
             target=context.run, args=(self._work, chosen), name=chosen.name, daemon=True
@@ -333,21 +295,54 @@ class Schedule:
 
     def _choose(self, current: RacingActor | None) -> RacingActor | None:
         """Return who goes on; None: nobody can."""
+        self._conclude()
+        before = current
         while options := self._options():
             number = current.number if current and current.number in options else None
             chosen = self._planned(options)
+            if chosen is None and before is not None and before.number in options:
+                chosen = before.number  # also after time has moved
             if chosen is None:
-                chosen = next(iter(options)) if number is None else number
-            choice = Choice(tuple(options), chosen, number)
+                chosen = next(iter(options))
+            choice = self._choice(options, chosen, number)
             self.choices.append(choice)
             actor = options[chosen]
             if actor is not None:
-                is_preempted = current is not None and choice.preempts(chosen)
-                self._preempted = current.name if current and is_preempted else None
+                if actor is not current:
+                    is_preempted = current is not None and choice.preempts(chosen)
+                    actor.preempts = current.name if current and is_preempted else None
                 return actor
             self._move_time()
             current = None
         return None
+
+    def _choice(
+        self, options: dict[int, RacingActor | None], chosen: int, current: int | None
+    ) -> Choice:
+        there = {a.number: a for a in (*self.actors, *options.values()) if a is not None}
+        alive = [a for a in there.values() if not a.is_over]
+        others = {a.key for a in alive if a.number != current} | self.tasks.retried
+        return Choice(
+            {number: actor.key if actor else TIME_KEY for number, actor in options.items()},
+            chosen,
+            current,
+            {a.number: a.pending for a in alive if a.gates and a.pending},
+            frozenset(others),
+            frozenset(a.key for a in there.values()),
+            is_waiting=any(a.number not in options for a in alive),
+        )
+
+    def _conclude(self) -> None:
+        """Note what the last turn has changed beside its call."""
+        if self.choices:
+            choice = self.choices[-1]
+            if choice.chosen != TIME and self.memory.has_changed(choice.turn):
+                choice.effects |= CHANGED
+
+    def note(self, footprint: Footprint) -> None:
+        """Note what the current turn reads and writes beside its call."""
+        if self.choices:
+            self.choices[-1].effects |= footprint
 
     def _planned(self, options: dict[int, RacingActor | None]) -> int | None:
         index = len(self.choices)
@@ -369,8 +364,10 @@ class Schedule:
         """Return who can go on, by number; the first goes on where nothing is planned."""
         now_usec = self.clock.now_usec()
         waiting = [actor for actor in self.actors if actor.thread is None or actor.gates]
-        asleep = [actor for actor in waiting if (actor.wakes_usec or 0) > now_usec]
-        ready = [a for a in waiting if a not in asleep and not a.waits_for_change(self._changes)]
+        polling = [actor for actor in waiting if actor.lock is None]
+        awake = [actor for actor in waiting if not actor.is_asleep(now_usec)]
+        asleep = [a for a in waiting if a not in awake and a.wakes_usec is not None]
+        ready = [actor for actor in awake if not actor.waits_for_change(self._changes)]
         ready += self._due_tasks()
         ready.sort(key=lambda actor: actor.wakes_usec is not None)  # a sleep lets others go on
         options: dict[int, RacingActor | None] = {actor.number: actor for actor in ready}
@@ -378,14 +375,14 @@ class Schedule:
         if options:
             if event is not None or (asleep and self.moves_time):
                 options[TIME] = None
-        elif event is None and waiting and all(a.idle_steps > IDLE_STEPS for a in waiting):
-            for actor in waiting:
+        elif event is None and polling and all(a.idle_steps > IDLE_STEPS for a in polling):
+            for actor in polling:
                 actor.has_ended = True
                 options[actor.number] = actor
         elif asleep or (event is not None and (waiting or self.tasks.next_usec() is not None)):
             options[TIME] = None
-        elif waiting:  # to lease in vain once more
-            first = min(waiting, key=lambda actor: actor.idle_steps)
+        elif polling:  # to lease in vain once more
+            first = min(polling, key=lambda actor: actor.idle_steps)
             options[first.number] = first
         return options
 
@@ -403,17 +400,18 @@ class Schedule:
 
     def _due_tasks(self) -> list[RacingActor]:
         due: list[RacingActor] = []
-        for key, name, work, beginning in self.tasks.due():
-            actor = self._due.get(key)
+        for task in self.tasks.due():
+            actor = self._due.get(task.attempt)
             if actor is None or actor.thread is not None:
-                actor = self._due[key] = self._new_actor(name, work, beginning=beginning)
+                actor = self._new_actor(task.name, task.work, key=task.key, request=task.request)
                 actor.is_task = True
+                self._due[task.attempt] = actor
             due.append(actor)
         return due
 
     def _new_actor(self, name: str, work: Callable[[], object], **options: str) -> RacingActor:
         self._numbers += 1
-        return RacingActor(name, self._numbers, work, **options)
+        return RacingActor(name, self._numbers, work, schedule=self, **options)
 
     def _note_overlap(self) -> None:
         if any(actor.thread is not None and not actor.is_over for actor in self.actors):
@@ -427,6 +425,7 @@ class Schedule:
         event = self._next_event_usec(is_needed=True)
         times += [] if event is None else [event]
         target_usec = min(usec for usec in times if usec > now_usec)
+        self.note(TIME_MOVES)
         reached = self.clock.move_to_usec(target_usec)
         self._changes += 1
         moved = timedelta(microseconds=target_usec - now_usec)
@@ -451,7 +450,10 @@ class Schedule:
             self._hand_over(None)
             if is_stuck and self.current is None and not self._ended.is_set():
                 self._is_stuck = True
-                self._end(AssertionError("\n".join(["all actors are blocked:", *self._stacks()])))
+                self._end_blocked()
+
+    def _end_blocked(self) -> None:
+        self._end(AssertionError("\n".join(["all actors are blocked:", *self._stacks()])))
 
     def _stacks(self) -> list[str]:
         frames = sys._current_frames()  # noqa: SLF001 - documented

@@ -6,17 +6,20 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled
 from pullqueue.testing.points import Actor, Point
+from pullqueue.testing.points.footprint import NOTHING, READ, Footprint
 from pullqueue.text import quoted
 
 TIME = 0
-"""The number of the actor that moves the clock."""
+TIME_KEY = "time"
+"""The number and the key of the actor that moves the clock."""
 
 REPLAY_DIFFERS = (
     "setup, the actors or the code under test have changed, or setup does not reset everything "
@@ -25,17 +28,76 @@ REPLAY_DIFFERS = (
 """Why a replay does not fit."""
 
 
-class Choice(NamedTuple):
-    """Who could go on at one time, and who did."""
+class Pending(NamedTuple):
+    """The next call of an actor that waits before it."""
 
-    options: tuple[int, ...]
+    key: str
+    """Of the actor."""
+    place: object
+    """Where the call is made; its calls there have the same effects beside the call itself."""
+    footprint: Footprint
+
+
+@dataclass(eq=False, slots=True)
+class Choice:
+    """Who could go on at one time, who did, and what that has read and written."""
+
+    options: dict[int, str]
+    """The actors that could go on, by number, with their keys."""
     chosen: int
     current: int | None
     """Who reached a point, and can go on; None: who ran before has ended, or waits."""
+    pending: dict[int, Pending]
+    """The next calls of the actors that wait, as far as they are known."""
+    others: frozenset[str]
+    """The keys of those that are not over, without the current one."""
+    known: frozenset[str]
+    """The keys of all that are, or were, there."""
+    is_waiting: bool
+    """True if an actor sleeps, or is blocked, so that others can make it go on."""
+    calls: Footprint = READ
+    """What the chosen actor has called until the next choice."""
+    effects: Footprint = NOTHING
+    """What it has read and written beside that: an attempt has ended, or the memory is changed."""
 
     def preempts(self, option: int) -> bool:
         """Return whether an option takes the turn from an actor that could go on."""
         return self.current in self.options and option not in (self.current, TIME)
+
+    def moves_time(self, option: int) -> bool:
+        """Return whether an option moves the clock although an actor could go on."""
+        return option == TIME and len(self.options) > 1
+
+    @property
+    def turn(self) -> tuple[str, object]:
+        """Who goes on, and from which call of the app; the first call is made as it begins."""
+        pending = self.pending.get(self.chosen)
+        return self.options[self.chosen], pending and pending.place
+
+    @property
+    def footprint(self) -> Footprint:
+        """All that the chosen actor has read and written."""
+        return self.calls | self.effects
+
+
+class Lock(Protocol):
+    """What an actor can wait for."""
+
+    @property
+    def is_free(self) -> bool:
+        """True if who waits for it can acquire it."""
+
+
+class Turns(Protocol):
+    """What decides whose turn it is."""
+
+    current: RacingActor | None
+
+    def note(self, footprint: Footprint) -> None:
+        """Note what the current turn reads and writes beside its call."""
+
+    def wait_for_lock(self, actor: RacingActor, lock: Lock, seconds: float) -> bool:
+        """Return when an actor can acquire a lock; False: the time is over."""
 
 
 class RacingActor(Actor):
@@ -47,15 +109,24 @@ class RacingActor(Actor):
         number: int,
         work: Callable[[], object],
         *,
-        beginning: str = "begins",
+        key: str = "",
+        request: str = "",
+        schedule: Turns | None = None,
     ) -> None:
         super().__init__(name, HandlerKilled)
         self.number = number
         self.work = work
-        self.beginning = beginning
-        """Its first step."""
+        self.key = key or name
+        """What its attempts, or the copies of a function, have in common."""
+        self.request = request
+        """What its first step shows beside the call: the request that is handled."""
+        self.schedule = schedule
+        self.lock: Lock | None = None
+        """What it waits for."""
         self.is_task = False
         """True if it is the handler of a push task."""
+        self.preempts: str | None = None
+        """From whom it has just taken the turn."""
         self.thread: threading.Thread | None = None
         """None: it has not begun."""
         self.is_over = False
@@ -67,14 +138,33 @@ class RacingActor(Actor):
         """When its sleep ends."""
         self.next_call = ""
         """What it does when it gets the turn."""
+        self.pending: Pending | None = None
+        """The same, if it is a call."""
         self.idle_at: dict[str, int] = {}
         """By call, such as a lease in vain or a sleep of no time: the number of changes then."""
         self.idle_steps = 0
+
+    def note(self, footprint: Footprint) -> None:
+        """Note what it reads and writes beside its calls."""
+        if self.schedule is not None and self.schedule.current is self:
+            self.schedule.note(footprint)
+
+    def wait_for(self, lock: Lock, seconds: float) -> bool:
+        """Return when it can acquire a lock; False: the time is over; less than 0 is forever."""
+        return self.schedule is not None and self.schedule.wait_for_lock(self, lock, seconds)
 
     @property
     def is_blocked(self) -> bool:
         """True if it has begun, and is neither over nor at a point."""
         return self.thread is not None and not self.is_over and not self.gates
+
+    def is_asleep(self, now_usec: int) -> bool:
+        """Return whether it sleeps, or waits for a lock that is not free."""
+        if self.lock is not None and self.lock.is_free:
+            return False
+        if self.wakes_usec is None:
+            return self.lock is not None
+        return self.wakes_usec > now_usec
 
     def waits_for_change(self, changes: int) -> bool:
         """Return whether it would lease in vain again, or polls."""
@@ -90,9 +180,12 @@ class Step(NamedTuple):
     result: object = None
     preempted: str | None = None
     """From whom it took the turn."""
+    request: str = ""
+    """What it handles, in its first step."""
 
     def __str__(self) -> str:
-        text = f"{self.actor}: {self.what}{_describe_result(self.result)}"
+        what = f"{self.request}: {self.what}" if self.request else self.what
+        text = f"{self.actor}: {what}{_describe_result(self.result)}"
         return f"{text}   <- preempts {self.preempted}" if self.preempted else text
 
 
@@ -113,9 +206,9 @@ _MOST_CHOICES = 100_000
 _RUN = re.compile(r"(\d+)(?:x(\d+))?")
 
 
-def format_replay(choices: Iterable[Choice]) -> str:
+def format_replay(choices: Iterable[int]) -> str:
     """Return the choices of a schedule as text, such as `1x3 2 0 1x2`."""
-    runs = [(number, len(list(run))) for number, run in groupby(each.chosen for each in choices)]
+    runs = [(number, len(list(run))) for number, run in groupby(choices)]
     return " ".join(f"{number}x{count}" if count > 1 else str(number) for number, count in runs)
 
 

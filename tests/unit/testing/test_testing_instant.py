@@ -117,11 +117,9 @@ def test_a_replay_sees_the_time_that_its_schedule_saw(emulator: Emulator, diary:
             )
         return caught.value
 
-    first = run()
-    late = diary.clock.now() - EVENING
-    cast("ManualClock | ProcessClock", diary.clock).return_to_usec(
-        round(EVENING.timestamp() * 1_000_000)
-    )
+    first, late = run(), seen[-1] - EVENING
+    clock = cast("ManualClock | ProcessClock", diary.clock)
+    clock.return_to_usec(round(EVENING.timestamp() * 1_000_000))
     assert run(replay=first.replay).schedule == first.schedule
     assert seen[-1] - EVENING == late
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -18,15 +17,15 @@ from pullqueue.testing import (
 )
 
 
-def test_actors_that_are_blocked_by_each_other(emulator: Emulator, queue: Queue) -> None:
-    """A deadlock is reported with the stack of each thread."""
-    locks = [threading.Lock(), threading.Lock()]
+def lock_both(emulator: Emulator, locks: list[threading.Lock]) -> RaceTestError:
+    """Race two actors that acquire two locks, each in another order."""
+    queue = emulator.queue("work")
 
     def setup() -> None:
         locks[:] = [threading.Lock(), threading.Lock()]
 
     def lock(first: int, second: int) -> None:
-        with suppress(RuntimeError), locks[first]:  # which the test releases at the end
+        with locks[first]:
             queue.fetch_statistics()
             with locks[second]:
                 pass
@@ -39,36 +38,78 @@ def test_actors_that_are_blocked_by_each_other(emulator: Emulator, queue: Queue)
 
     with pytest.raises(RaceTestError, match="all actors are blocked:") as caught:
         race_test(emulator, forwards, backwards, setup=setup, check=lambda: True)
+    return caught.value
 
-    text = str(caught.value)
+
+def test_actors_that_are_blocked_by_each_other(emulator: Emulator) -> None:
+    """A deadlock is reported with the stack of each thread; neither has made conflicting calls."""
+    text = str(lock_both(emulator, []))
+
+    assert "forwards: waits for a lock" in text
     assert "forwards is blocked:" in text
     assert "backwards is blocked:" in text
     assert "with locks[second]:" in text
-    locks[0].release()  # so that both threads end
 
 
-def test_a_blocked_actor_goes_on_after_the_one_that_blocks_it(
-    emulator: Emulator, queue: Queue
-) -> None:
-    lock = threading.Lock()
-    done: list[int] = []
+def test_a_lock_of_the_test_is_shared(emulator: Emulator, queue: Queue) -> None:
+    """The one that has it goes on when the other waits for it, without a delay."""
+    lock = threading.RLock()
+    done = [0]
 
     def work() -> None:
-        with lock:
+        with lock, lock:
+            value = done[0]
             queue.fetch_statistics()
-            done.append(1)
+            done[0] = value + 1
 
-    # The first reaches its call with the lock; then the turn is taken from it.
-    with suppress(RaceTestError):
-        number = race_test(
-            emulator,
-            work,
-            setup=done.clear,
-            check=lambda: len(done) == 2,
-            copies=2,
-            replay="1 2 1 2",
-        )
-    assert number == 1
+    def setup() -> None:
+        done[0] = 0
+
+    result = race_test(emulator, work, setup=setup, check=lambda: done == [2], copies=2)
+
+    assert result > 2
+    assert result.is_complete
+    assert lock.acquire(blocking=False)
+
+
+def test_a_lock_of_the_test_is_waited_for_as_long_as_its_timeout(
+    emulator: Emulator, queue: Queue
+) -> None:
+    lock = threading.Semaphore(1)
+    results: set[str] = set()
+
+    def keep() -> None:
+        with lock:
+            time.sleep(60)  # noqa: TID251 - moves the clock
+            queue.fetch_statistics()
+
+    def try_to() -> None:
+        if lock.acquire(timeout=10):
+            lock.release()
+            results.add("acquired")
+        else:
+            results.add("late")
+
+    race_test(emulator, keep, try_to, setup=lambda: None, check=lambda: True)
+
+    assert results == {"acquired", "late"}
+
+
+def test_an_actor_that_waits_for_another_is_blocked(emulator: Emulator, queue: Queue) -> None:
+    """Nothing says so at once, as it does for a lock: it reaches no call for two seconds."""
+    ready = threading.Event()
+
+    def wait() -> None:
+        ready.wait()
+        queue.fetch_statistics()
+
+    def get_ready() -> None:
+        queue.fetch_statistics()
+        ready.set()
+
+    race_test(
+        emulator, wait, get_ready, setup=ready.clear, check=ready.is_set, schedules=1, clock=False
+    )
 
 
 def test_an_actor_that_is_busy_is_not_stuck(emulator: Emulator, queue: Queue) -> None:

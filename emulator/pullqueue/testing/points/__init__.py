@@ -303,7 +303,7 @@ def _calling_place(*, is_hook: bool = False) -> Place | None:
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
         if module == "pullqueue.testing.crash":
             break  # it runs the actor, in the thread of the test
-        if _is_of_app(code.co_filename, module):
+        if is_of_app(code.co_filename, module):
             place = Place(code.co_filename, frame.f_lineno, code.co_name)
             if not is_hook:
                 break
@@ -313,7 +313,8 @@ def _calling_place(*, is_hook: bool = False) -> Place | None:
 
 
 @cache
-def _is_of_app(file: str, module: str) -> bool:
+def is_of_app(file: str, module: str) -> bool:
+    """Return whether a module is neither of a library nor of Python, by its file and its name."""
     path = Path(file)
     return not (
         module.partition(".")[0] in ("google", "pullqueue", "pytest_pullqueue")

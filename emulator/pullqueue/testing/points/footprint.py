@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pullqueue.engine.interceptors import QueueCall
+    from pullqueue.tasks import Task
 
 Path: TypeAlias = tuple[str, ...]
 """What is read or written, such as `("queue", "mails", "task", "x")` or `("sql", "orders")`; a
@@ -30,6 +31,8 @@ class Footprint:
         return _conflict(self, other)
 
     def __or__(self, other: Footprint) -> Footprint:
+        if other is NOTHING or other == self:
+            return self
         return Footprint(self.reads | other.reads, self.writes | other.writes)
 
 
@@ -39,14 +42,21 @@ NOTHING: Final = Footprint()
 
 CLOCK: Final[Path] = ("clock",)
 """The time of the emulator."""
+_MEMORY: Final[Path] = ("memory",)
+"""What the app and the test keep in memory: whoever goes on can read it."""
+READ: Final = Footprint(reads=frozenset({_MEMORY}))
+CHANGED: Final = Footprint(writes=frozenset({_MEMORY}))
+TIME_MOVES: Final = Footprint(writes=frozenset({CLOCK, ("queue",)}))
+"""That of a move of the clock, by which leases end, and tasks become due."""
 
 
 @lru_cache(maxsize=65_536)
 def _conflict(one: Footprint, other: Footprint) -> bool:
-    return _overlap(one.writes, other.reads | other.writes) or _overlap(one.reads, other.writes)
+    return overlap(one.writes, other.reads | other.writes) or overlap(one.reads, other.writes)
 
 
-def _overlap(some: Iterable[Path], others: Iterable[Path]) -> bool:
+def overlap(some: Iterable[Path], others: Iterable[Path]) -> bool:
+    """Return whether one of some paths includes one of the others, or is included in it."""
     return any(a[: len(b)] == b[: len(a)] for a in some for b in others)
 
 
@@ -71,6 +81,11 @@ def footprint_of_queue_call(call: QueueCall) -> Footprint:
     if verb in ("delete_tasks", "modify_task_lease") and all(names):
         return Footprint(frozenset({CLOCK}), tasks)
     return Footprint(writes=frozenset({queue}))
+
+
+def task_footprint(task: Task) -> Footprint:
+    """Return the footprint of what starts and ends an attempt to send a task."""
+    return Footprint(writes=frozenset({("queue", task.queue_name, "task", task.name)}))
 
 
 def _listed(tasks: object) -> Iterable[object]:

@@ -1,0 +1,160 @@
+"""Locks of threads in `race_test`: each actor is an instance of the app, with locks of its own.
+
+So a lock of the app keeps back the threads of its actor only. A lock of the test is shared, and who
+waits for it is known at once, while other locks, such as those of a library, block threads.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from pullqueue.testing.clock import replace_everywhere
+from pullqueue.testing.memory import Memory
+from pullqueue.testing.points import Actor, current_actor
+from pullqueue.testing.points.footprint import Footprint
+from pullqueue.testing.steps import RacingActor
+
+_FACTORIES: tuple[Callable[[], Any], ...] = (threading.Lock, threading.RLock)
+"""Python's own; not names of this module, which are replaced as those of others."""
+_KINDS: tuple[Any, ...] = (*(type(make()) for make in _FACTORIES), threading.Semaphore)
+
+
+class InstanceLock:
+    """A lock of which each actor has its own."""
+
+    def __init__(self, make: Callable[[], Any], name: str = "") -> None:
+        """`make` makes one; `name` is where the app has it."""
+        self.name = name
+        self.users: set[str] = set()
+        """The actors that have used it."""
+        self._make = make
+        self._locks: WeakKeyDictionary[Actor, Any] = WeakKeyDictionary()
+        self._of_test = make()
+
+    @property
+    def _own(self) -> Any:  # noqa: ANN401 - one of the types of locks
+        actor = current_actor()
+        if actor is None:
+            return self._of_test
+        if actor not in self._locks:
+            self.users.add(actor.name)
+            self._locks[actor] = self._make()
+        return self._locks[actor]
+
+    def __enter__(self) -> bool:
+        return bool(self._own.__enter__())
+
+    def __exit__(self, *error: object) -> None:
+        self._own.__exit__(*error)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the lock
+        return getattr(self._own, name)
+
+
+class SharedLock:
+    """A lock that all actors share."""
+
+    _numbers: ClassVar = count()
+
+    def __init__(self, lock: Any) -> None:  # noqa: ANN401 - one of the types of locks
+        self._lock = lock
+        self._acquired = 0
+        self._footprint = Footprint(writes=frozenset({("lock", str(next(self._numbers)))}))
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the lock
+        return getattr(self._lock, name)
+
+    @property
+    def is_free(self) -> bool:
+        """True if an actor that waits for it can acquire it."""
+        if isinstance(self._lock, _KINDS[1]):  # its owner could acquire it again
+            return not self._acquired
+        if not self._lock.acquire(blocking=False):
+            return False
+        self._lock.release()
+        return True
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as that of a lock
+        """Acquire it, and return whether that was possible."""
+        actor = current_actor()
+        if isinstance(actor, RacingActor):
+            actor.note(self._footprint)
+            while not self._lock.acquire(blocking=False):
+                if not blocking or not actor.wait_for(self, timeout):
+                    return False
+        elif not self._lock.acquire(blocking, timeout):
+            return False
+        self._acquired += 1
+        return True
+
+    def release(self) -> None:
+        """Release it."""
+        actor = current_actor()
+        if isinstance(actor, RacingActor):
+            actor.note(self._footprint)
+        self._lock.release()
+        self._acquired -= 1
+
+
+@contextmanager
+def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLock]]:
+    """Replace the locks of app and test in the block, and those that they make in it.
+
+    Unless actors are `instances`, all of them are shared. Yields those that are not.
+    """
+    of_instances: list[InstanceLock] = []
+
+    def raced(lock: Any, *, of_app: bool, name: str = "") -> Any:  # noqa: ANN401 - of either class
+        if not (of_app and instances):
+            return SharedLock(lock)
+        of_instances.append(InstanceLock(_maker(lock), name))
+        return of_instances[-1]
+
+    def factory(make: Callable[[], Any]) -> Callable[[], Any]:
+        def lock() -> Any:  # noqa: ANN401 - of whichever class
+            module = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - documented
+            of_app = memory.is_of_app(module)
+            return make() if of_app is None else raced(make(), of_app=of_app)
+
+        return lock
+
+    made: dict[int, Any] = {}
+    found = list(memory.find(_KINDS))
+    for reference in found:
+        lock = reference.value
+        if id(lock) not in made:
+            made[id(lock)] = raced(lock, of_app=reference.is_global, name=reference.path)
+        reference.replace(made[id(lock)])
+    factories = {make: factory(make) for make in _FACTORIES}
+    replace_everywhere({id(make): raced for make, raced in factories.items()})
+    try:
+        yield of_instances
+    finally:
+        replace_everywhere({id(raced): make for make, raced in factories.items()})
+        for reference in found:
+            reference.restore()
+
+
+def _maker(lock: Any) -> Callable[[], Any]:  # noqa: ANN401 - one of the types of locks
+    """Return what makes locks like one."""
+    if not isinstance(lock, threading.Semaphore):
+        return _FACTORIES[isinstance(lock, _KINDS[1])]
+    permits = 0
+    while lock.acquire(blocking=False):
+        permits += 1
+    for _ in range(permits):
+        lock.release()
+    kind = type(lock)
+    return lambda: kind(permits)

@@ -1,0 +1,127 @@
+"""What `race_test` and `crash_test` have tried, and how schedules have failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from pullqueue.text import counted
+
+_FIRST_STEPS = 20
+_STEPS_SHOWN = 100
+"""Maximum number of steps in a message; those after the first 20 are left out before the last."""
+_OTHERS_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RaceFailure:
+    """A schedule that leads to a wrong state."""
+
+    number: int
+    """Which of the schedules it was, the first being 1."""
+    schedule: tuple[str, ...]
+    """The steps, in order: who, what, from which line of the app, and the outcome."""
+    replay: str
+    """Repeats exactly this schedule: `race_test(..., replay=...)`."""
+    error: BaseException
+    """What `check` or an actor raised, or which actors are blocked."""
+    state: str
+    """The state of the queues after that, with their events."""
+    is_sequential: bool
+    """True if the actors ran one after the other."""
+
+    @property
+    def kind(self) -> str:
+        """What went wrong, in one line; values in further lines differ from run to run."""
+        return f"{type(self.error).__name__}: {self.error}".partition("\n")[0]
+
+    def report(self) -> str:
+        """Return the whole schedule, the error, the queues, and how to repeat it."""
+        lines = self._steps()
+        left_out = len(lines) - _STEPS_SHOWN
+        if left_out > 1:
+            lines[_FIRST_STEPS : -_STEPS_SHOWN + _FIRST_STEPS] = [f"  ... {left_out} more steps"]
+        lines += f"{type(self.error).__name__}: {self.error}".splitlines()
+        lines += self.state.splitlines()
+        lines.append(f'repeat this schedule with race_test(..., replay="{self.replay}")')
+        if any(step.startswith("time: ends ") for step in self.schedule):
+            lines.append("clock=False leaves out that a handler passes its deadline")
+        return "\n".join(lines)
+
+    def summary(self) -> str:
+        """Return where the schedule switches to another actor, the error, and how to repeat it."""
+        switches = [
+            line
+            for line, step in zip(self._steps(), self.schedule, strict=True)
+            if " <- preempts " in step or step.startswith("time:")
+        ]
+        repeat = f'  repeat it with race_test(..., replay="{self.replay}")'
+        return "\n".join([f"schedule {self.number}: {self.kind}", *switches, repeat])
+
+    def _steps(self) -> list[str]:
+        return [f"  {number}. {step}" for number, step in enumerate(self.schedule, start=1)]
+
+
+_NO_RACE = " with the actors one after the other, so their calls do not race"
+
+
+class RaceTestError(AssertionError):
+    """an order of calls leads to a wrong state"""
+
+    def __init__(self, failures: Sequence[RaceFailure], hints: Sequence[str] = ()) -> None:
+        first, *others = failures
+        self.failures = tuple(failures)
+        """The simplest schedule of each way to fail; those in which time moves are last."""
+        self.schedule = first.schedule
+        """The steps of the first: who, what, from which line of the app, and the outcome."""
+        self.replay = first.replay
+        """Repeats exactly the first: `race_test(..., replay=...)`."""
+        self.error = first.error
+        """What `check` or an actor raised in the first, or which actors are blocked."""
+        hint = _NO_RACE if first.is_sequential else ""
+        parts = [f"race_test: schedule {first.number} leads to a wrong state{hint}", first.report()]
+        if others:
+            parts.append("\nothers fail in other ways:")
+            parts += [other.summary() for other in others[:_OTHERS_SHOWN]]
+        super().__init__("\n".join([*parts, *hints]))
+
+
+class RaceResult(int):
+    """How many schedules were run, and whether these are all orders that can differ."""
+
+    is_complete: bool
+    """True if no order is left that can differ, up to `preemptions`; False: it was a sample."""
+    estimate: int
+    """About how many there are."""
+    seen: tuple[str, ...]
+    """The services and databases whose calls were points."""
+    shared: tuple[str, ...]
+    """The globals of the app's modules that actors have changed, which instances do not share."""
+
+    def __new__(
+        cls,
+        count: int,
+        *,
+        is_complete: bool,
+        estimate: int = 0,
+        seen: Sequence[str] = (),
+        shared: Sequence[str] = (),
+    ) -> Self:
+        """Make the result of some schedules."""
+        result = super().__new__(cls, count)
+        result.is_complete = is_complete
+        result.estimate = max(count, estimate)
+        result.seen = tuple(seen)
+        result.shared = tuple(shared)
+        return result
+
+    def __repr__(self) -> str:
+        if self.is_complete:
+            tried = f"all {counted(int(self), 'order')} that can differ"
+        else:
+            tried = f"{int(self):,} of about {self.estimate:,} orders, a sample"
+        seen = f" of calls to {', '.join(self.seen)}" if self.seen else ""
+        return f"{tried}{seen}"
+
+    __str__ = __repr__

@@ -1,0 +1,369 @@
+"""Which schedules `race_test` runs, and in which order.
+
+They are run by the number of their preemptions (iterative context bounding, M. Musuvathi and
+S. Qadeer, PLDI 2007), first those in which time does not pass while an actor could go on. Each run
+follows a plan to its end, and then avoids preemptions; whoever could have gone on instead, from
+there on, begins another plan.
+
+Orders that cannot differ are left out. Of the schedules that differ only in the order of calls that
+do not conflict, the one is run that preempts as late as possible, so a preemption is needed only
+
+- before a call that conflicts with what another actor is known to do. That is what it has done in
+  any run until now, so plans that were left out are looked at again when more becomes known;
+- and its end, only after another actor has made a call that conflicts with that call.
+
+Where nobody can go on without a switch, actors that do not conflict with the first, also not by
+others, need not be tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple, TypeVar
+
+from pullqueue.testing.points.footprint import (
+    EVERYTHING,
+    NOTHING,
+    READ,
+    TIME_MOVES,
+    Footprint,
+    Path,
+    overlap,
+)
+from pullqueue.testing.steps import TIME, TIME_KEY, Choice, Pending
+
+_K = TypeVar("_K")
+
+MOVES = 2
+"""How many times, at most, time moves in a schedule while an actor could go on."""
+_CACHES = frozenset({("memcache",)})
+"""Services in which lost updates are less likely to be faults."""
+
+
+class Plan(NamedTuple):
+    """How a schedule begins: as an earlier one, but for its last choice."""
+
+    earlier: tuple[Choice, ...]
+    length: int
+    last: int
+    rank: int = 0
+    """How likely a fault is: first 0, before an actor writes what it has used before; last 2,
+    before a call to a cache."""
+    is_paid: bool = False
+    """True if it has the level of schedules in which time moves once more than in it."""
+
+    def choices(self) -> list[int]:
+        """Return its choices."""
+        if not self.length:
+            return []
+        return [*(choice.chosen for choice in self.earlier[: self.length - 1]), self.last]
+
+
+class Level(NamedTuple):
+    """How complicated a schedule is."""
+
+    moves: int
+    """How many times time moves while an actor could go on."""
+    preemptions: int
+
+
+class Knowledge:
+    """What actors are known to read and write."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Increases with what is known."""
+        self._footprints: dict[str, Footprint] = {TIME_KEY: TIME_MOVES}
+        """By the key of an actor: all that it has done."""
+        self._effects: dict[tuple[str, object], Footprint] = {}
+        """By key and place: what follows a call there, beside the call itself."""
+
+    def learn(self, choices: Iterable[Choice]) -> None:
+        """Learn from a run."""
+        for choice in choices:
+            key = choice.options[choice.chosen]
+            self._add(self._footprints, key, choice.footprint)
+            if choice.effects is not NOTHING:
+                self._add(self._effects, choice.turn, choice.effects)
+
+    def _add(self, known: dict[_K, Footprint], key: _K, footprint: Footprint) -> None:
+        before = known.get(key, NOTHING)
+        after = before | footprint
+        if after != before:
+            known[key] = after
+            self.version += 1
+
+    def of(self, keys: Iterable[str]) -> Iterator[Footprint]:
+        """Yield what some actors do."""
+        return (self._footprints.get(key, NOTHING) for key in keys)
+
+    def absent(self, keys: frozenset[str]) -> Iterator[str]:
+        """Yield the keys of tasks that there are in other schedules."""
+        return (key for key in self._footprints if key not in keys and key != TIME_KEY)
+
+    def of_call(self, pending: Pending | None) -> Footprint:
+        """Return what a call can read and write, with what follows it."""
+        if pending is None:
+            return EVERYTHING
+        return READ | pending.footprint | self._effects.get((pending.key, pending.place), NOTHING)
+
+
+class Outcome(NamedTuple):
+    """What came of a schedule."""
+
+    choices: tuple[Choice, ...]
+    has_failed: bool
+    """True if its failure is of another kind than those before."""
+    is_race: bool
+    """False if its actors ran one after the other."""
+
+
+_MORE = 20
+"""How many more schedules are run after the first that fails, to find other failures: so many of
+the same kind, and so many in which time moves more often."""
+_MORE_SECONDS = 1.0
+"""How long these take at most, unless it has taken longer to find the first."""
+
+_NOT_NEEDED, _NEEDED, _NEEDED_IF_TIME_MOVES = range(3)
+_RANKS = 3
+
+
+@dataclass(eq=False, kw_only=True)
+class Search:
+    """The schedules of one `race_test`."""
+
+    run: Callable[[Plan], Outcome]
+    seconds: Callable[[], float]
+    """Returns how long it has taken until now."""
+    preemptions: int
+    schedules: int
+    most_seconds: float
+    seed: int
+    reduce: bool
+    """Leave out orders that cannot differ."""
+    moves: int = MOVES
+    count: int = 0
+    """Number of schedules that were run."""
+    knowledge: Knowledge = field(default_factory=Knowledge)
+
+    def __post_init__(self) -> None:
+        self._random = Random(self.seed)  # noqa: S311 - nothing secret
+        self._plans: dict[Level, tuple[deque[Plan], ...]] = {
+            Level(moves, preemptions): tuple(deque() for _ in range(_RANKS))
+            for moves in range(self.moves + 1)
+            for preemptions in range(self.preemptions + 1)
+        }
+        self._plans[Level(0, 0)][0].append(Plan((), 0, 0))
+        self._made: Counter[tuple[Level, Level]] = Counter()
+        """How many plans of the second level schedules of the first have led to."""
+        self._left_out: list[tuple[Plan, Level, Level]] = []
+        """Plans that nothing needs, as far as is known."""
+        self._known = 0
+        """The version of the knowledge at which they were left out."""
+        self._ends: dict[Level, tuple[int, float]] = {}
+        """How many schedules, and seconds, there may be when another level is to be run."""
+        self._counts = dict.fromkeys(self._plans, 0)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if no order that can differ is left, within the numbers of preemptions and moves."""
+        return not any(map(self._has_plans, self._plans))
+
+    @property
+    def estimate(self) -> int:
+        """About how many schedules there are, those that were run included."""
+        left: dict[Level, float] = {}
+        rates: dict[tuple[int, int], float] = {}
+        for level, plans in self._plans.items():
+            number = float(sum(map(len, plans)))
+            for parent in (*left, level):
+                step = level.moves - parent.moves, level.preemptions - parent.preemptions
+                if self._counts[parent]:
+                    rates[step] = self._made[parent, level] / self._counts[parent]
+                number += left.get(parent, 0) * rates.get(step, 0)
+            left[level] = number / max(0.05, 1 - rates.get((0, 0), 0))
+        return self.count + round(sum(left.values()))
+
+    def explore(self) -> None:
+        """Run schedules until one fails, all were run, or the budget is used up."""
+        while (level := self._next_level()) is not None:
+            if self._explore(level):
+                self._look_for_others(level)
+                return
+
+    def _explore(self, level: Level) -> bool:
+        """Run a schedule, and return whether it fails."""
+        plan = self._take(level)
+        outcome = self.run(plan)
+        self.count += 1
+        self._counts[level] += 1
+        self.knowledge.learn(outcome.choices)
+        self._branch(plan, outcome.choices, level)
+        if self._known != self.knowledge.version:
+            self._known = self.knowledge.version
+            left_out, self._left_out = self._left_out, []
+            for other in left_out:
+                self._add(*other)
+        return outcome.has_failed and outcome.is_race
+
+    def _look_for_others(self, first: Level) -> None:
+        """Look for failures of other kinds than that of the first schedule that fails."""
+        most_seconds = self.seconds() + max(_MORE_SECONDS, self.seconds())
+        for more_moves in (False, True):
+            end = self.count + _MORE
+            levels = [each for each in self._plans if (each.moves > first.moves) is more_moves]
+            while self.count < end and self.seconds() < most_seconds:
+                level = next(filter(self._has_plans, levels), None)
+                if level is None:
+                    break
+                self._explore(level)
+
+    def _has_plans(self, level: Level) -> bool:
+        return any(self._plans[level])
+
+    def _next_level(self) -> Level | None:
+        """Return the first level with plans that has not used up its part of the budget.
+
+        Each gets half of what is left, and the last all of it.
+        """
+        if self.count >= self.schedules or (self.count and self.seconds() >= self.most_seconds):
+            return None
+        with_plans = [*filter(self._has_plans, self._plans)]
+        for level in with_plans:
+            if level not in self._ends:
+                part = 1 if level == max(self._plans) else 2
+                now = self.seconds()
+                self._ends[level] = (
+                    self.count - (self.count - self.schedules) // part,
+                    now + (self.most_seconds - now) / part,
+                )
+            most, most_seconds = self._ends[level]
+            if self.count < most and self.seconds() < most_seconds:
+                return level
+        self._ends = {}
+        return self._next_level() if with_plans else None
+
+    def _take(self, level: Level) -> Plan:
+        plans = next(filter(None, self._plans[level]))
+        end = self._ends.get(level, (self.schedules, 0))[0]
+        if self.count + len(plans) > end:  # a sample
+            plans.rotate(-self._random.randrange(len(plans)))
+        return plans.popleft()
+
+    # -- what else can be run --------------------------------------------------------------------
+
+    def _branch(self, plan: Plan, made: tuple[Choice, ...], level: Level) -> None:
+        """Add how else a schedule could have gone on after its plan."""
+        start = max(plan.length - 1, 0)
+        choices = (*plan.earlier[:start], *made[start:])
+        ranks = _ranks(choices)
+        for index in reversed(range(plan.length, len(choices))):
+            choice = choices[index]
+            for option in choice.options:
+                if option == choice.chosen:
+                    continue
+                moves = choice.moves_time(option)
+                is_paid = plan.is_paid and not moves
+                needed = Level(
+                    level.moves + (moves and not plan.is_paid),
+                    level.preemptions + choice.preempts(option),
+                )
+                self._add(Plan(choices, index + 1, option, ranks[index], is_paid), needed, level)
+
+    def _add(self, plan: Plan, level: Level, parent: Level) -> None:
+        """Add a plan to those to be run, if it is within the bounds and needed."""
+        if level not in self._plans:
+            return
+        need = self._need(plan) if self.reduce else _NEEDED
+        if need == _NEEDED_IF_TIME_MOVES and not plan.is_paid:
+            paid = Level(level.moves + 1, level.preemptions)
+            plan, level, need = plan._replace(is_paid=True), paid, paid in self._plans
+        if need:
+            self._plans[level][plan.rank].append(plan)
+            self._made[parent, level] += 1
+        else:
+            self._left_out.append((plan, level, parent))
+
+    def _need(self, plan: Plan) -> int:
+        """Return whether a plan can lead to anything that the others do not."""
+        choice, known = plan.earlier[plan.length - 1], self.knowledge
+        is_time = plan.last == TIME
+        if choice.current is None and (is_time or choice.is_waiting):
+            return _NEEDED
+        if not is_time and self._is_premature(plan):
+            return _NOT_NEEDED
+        others = [*choice.others, *known.absent(choice.known)]
+        if not is_time and self._is_in_conflict(plan, others):
+            return _NEEDED
+        # An attempt that time has ended is retried at the same time.
+        retried = [] if choice.current is None else [choice.options[choice.current]]
+        if not self._is_in_conflict(plan, [*others, *retried, TIME_KEY]):
+            return _NOT_NEEDED
+        return _NEEDED if is_time else _NEEDED_IF_TIME_MOVES
+
+    def _beginning(self, plan: Plan) -> Iterator[Footprint]:
+        """Yield what who is to be stopped has done, if that is only to begin; it could be later."""
+        number = plan.earlier[plan.length - 1].current
+        before = plan.earlier[: plan.length - 1]
+        last = next((choice for choice in reversed(before) if choice.chosen == number), None)
+        if last is not None and number not in last.pending:
+            yield last.footprint
+
+    def _is_premature(self, plan: Plan) -> bool:
+        """Return whether an actor goes on before anything was done for which it was stopped."""
+        stopped = next(
+            (
+                index
+                for index in range(plan.length - 2, -1, -1)
+                if plan.earlier[index].current == plan.last
+            ),
+            None,
+        )
+        if stopped is None or any(
+            choice.chosen == plan.last for choice in plan.earlier[stopped : plan.length - 1]
+        ):
+            return False
+        call = self.knowledge.of_call(plan.earlier[stopped].pending.get(plan.last))
+        since = plan.earlier[stopped : plan.length - 1]
+        return not any(call.conflicts_with(choice.footprint) for choice in since)
+
+    def _is_in_conflict(self, plan: Plan, others: Iterable[str]) -> bool:
+        """Return whether others conflict with the call of who is to be stopped.
+
+        Where nobody is: whether who is to go on conflicts with the first, or with one that does.
+        """
+        choice = plan.earlier[plan.length - 1]
+        if choice.current is not None:
+            known = [*self.knowledge.of(others)]
+            call = self.knowledge.of_call(choice.pending.get(choice.current))
+            stopped = [call, *self._beginning(plan)]
+            return all(any(map(each.conflicts_with, known)) for each in stopped)
+        first = choice.options[choice.chosen]
+        left = {key: next(self.knowledge.of([key])) for key in others}
+        connected, new = {first}, [first]
+        while new:
+            done = next(self.knowledge.of([new.pop()]))
+            new += [key for key, footprint in left.items() if done.conflicts_with(footprint)]
+            left = {key: footprint for key, footprint in left.items() if key not in new}
+            connected |= {*new}
+        return choice.options[plan.last] in connected
+
+
+def _ranks(choices: Iterable[Choice]) -> list[int]:
+    """Return how likely a fault is where each choice is made otherwise."""
+    used: defaultdict[int, set[Path]] = defaultdict(set)
+    ranks: list[int] = []
+    for choice in choices:
+        call = choice.pending.get(choice.current or TIME)
+        ranks.append(_rank(call.footprint, used[choice.current or TIME]) if call else 0)
+        used[choice.chosen] |= choice.calls.reads | choice.calls.writes
+    return ranks
+
+
+def _rank(call: Footprint, used: set[Path]) -> int:
+    if all(path[:1] in _CACHES for path in call.reads | call.writes):
+        return 2
+    return 0 if overlap(call.writes, used) else 1

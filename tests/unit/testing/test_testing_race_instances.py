@@ -1,0 +1,161 @@
+"""Actors of `race_test` are instances: what modules of the app keep in memory is not shared."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pullqueue import Emulator, Queue
+from pullqueue.testing import RaceTestError, race_test
+
+Load = Callable[[str], Any]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
+    """Import a module of an app from its source."""
+
+    def load(source: str) -> Any:
+        (tmp_path / "an_app.py").write_text(source)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "an_app", raising=False)
+        return import_module("an_app")
+
+    yield load
+    sys.modules.pop("an_app", None)
+
+
+COUNTING = """
+import threading
+
+lock = threading.{kind}()
+queue = None
+value = 0
+
+
+def reset():
+    global value
+    value = 0
+
+
+def count():
+    global value
+    with lock:
+        read = value
+        queue.fetch_statistics()
+        value = read + 1
+"""
+
+
+@pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore"])
+def test_each_actor_has_its_own_lock_of_the_app(
+    emulator: Emulator, queue: Queue, load: Load, kind: str
+) -> None:
+    """An update that only a lock keeps is lost in two instances, but not in one."""
+    app = load(COUNTING.format(kind=kind))
+    app.queue, lock = queue, app.lock
+    run = partial(
+        race_test, emulator, app.count, setup=app.reset, check=lambda: app.value == 2, copies=2
+    )
+
+    with pytest.raises(RaceTestError) as caught:
+        run()
+    assert "each actor has its own an_app.lock, as instances have" in str(caught.value)
+    assert run(instances=False).is_complete
+    assert app.lock is lock
+
+
+def test_a_lock_that_the_app_makes_later_is_its_own_as_well(
+    emulator: Emulator, queue: Queue, load: Load
+) -> None:
+    app = load("import threading\n\ndef make():\n    return threading.Lock()\n")
+    made: list[Any] = []
+    seen: list[int] = []
+
+    def work() -> None:
+        with made[0]:
+            seen.append(1)
+            queue.fetch_statistics()
+            seen.append(-1)
+
+    def setup() -> None:
+        made[:] = [app.make()]
+        seen.clear()
+
+    with pytest.raises(RaceTestError, match="check returned False"):
+        race_test(emulator, work, setup=setup, check=lambda: seen == [1, -1, 1, -1], copies=2)
+
+
+DEDUPE = """
+seen = set()
+names = []
+
+
+def work(queue, print_label):
+    for task in queue.lease_tasks(60, 1):
+        if task.name not in seen:
+            seen.add(task.name)
+            print_label(task)
+        queue.delete_tasks(task)
+"""
+
+
+def test_a_green_that_depends_on_memory_of_the_app_says_so(
+    emulator: Emulator, queue: Queue, load: Load
+) -> None:
+    """Two instances would not share the set, so each would print the label."""
+    app = load(DEDUPE)
+    printed: list[str] = []
+
+    def setup() -> None:
+        app.seen.clear()
+        printed.clear()
+        queue.add(name="one")
+
+    def worker() -> None:
+        app.work(queue, lambda task: printed.append(task.name))
+
+    options: dict[str, Any] = {"setup": setup, "check": lambda: printed == ["one"], "copies": 2}
+    with pytest.warns(UserWarning, match=r"race_test: actors change an_app\.seen, which instances"):
+        result = race_test(emulator, worker, **options)
+    assert result.shared == ("an_app.seen",)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert race_test(emulator, worker, **options, instances=False).shared == ()
+
+
+def test_what_is_made_once_is_not_shared_state(
+    emulator: Emulator, queue: Queue, load: Load
+) -> None:
+    """A module that caches a client changes it in the first schedule only."""
+    app = load(
+        "client = None\n\ndef work(queue):\n    global client\n"
+        "    client = client or object()\n    queue.purge()\n"
+    )
+    result = race_test(
+        emulator, partial(app.work, queue), copies=2, setup=queue.add, check=lambda: True
+    )
+    assert result.shared == ()
+
+
+def test_locks_of_libraries_are_left_alone(emulator: Emulator, queue: Queue) -> None:
+    before = threading.Lock
+    made: list[Any] = []
+
+    def work() -> None:
+        made.append(threading.Condition())
+        queue.purge()
+
+    race_test(emulator, work, copies=2, setup=queue.add, check=lambda: True, schedules=2)
+
+    assert threading.Lock is before
+    assert not any("pullqueue" in repr(condition) for condition in made)

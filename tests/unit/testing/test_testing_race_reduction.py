@@ -1,0 +1,180 @@
+"""Orders that are left out by `race_test` lead to the same states as those that are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.errors import PullQueueError
+from pullqueue.push.request import PushRequest
+from pullqueue.testing import RaceResult, race_test
+
+YAML = """\
+queue:
+- name: work
+  mode: pull
+- name: pushed
+  rate: 5/s
+  retry_parameters:
+    task_retry_limit: 1
+- name: other
+  rate: 5/s
+"""
+
+
+class Operation(NamedTuple):
+    """What an actor does at one time; the call is a point, and memory is not."""
+
+    call: str
+    name: str
+    memory: str
+
+    def __repr__(self) -> str:
+        return f"Operation({self.call!r}, {self.name!r}, {self.memory!r})"
+
+
+operations = st.builds(
+    Operation,
+    st.sampled_from(["add", "add", "get", "delete", "look", "pull", "lease", "change", "none"]),
+    st.sampled_from("abc"),
+    st.sampled_from(["", "", "", "", "write", "read"]),
+)
+programs = st.lists(st.lists(operations, min_size=1, max_size=3), min_size=2, max_size=3).filter(
+    lambda program: any(operation.call != "none" for actor in program for operation in actor)
+)
+
+
+class Program:
+    """Actors that call queues and use memory, and everything that they have seen."""
+
+    def __init__(self, actors: list[list[Operation]], *, handlers: bool) -> None:
+        self.clock = ManualClock()
+        self.emulator = Emulator.from_text(YAML, clock=self.clock)
+        self.actors = actors
+        self.handlers = handlers
+        self.memory: list[str] = []
+        self.kept = SimpleNamespace(seen={}, states=set())
+        """What is kept for the test, and is not compared after each turn."""
+
+    def setup(self) -> None:
+        """Begin with a task in each queue."""
+        self.memory.clear()
+        self.kept.seen = {}
+        for queue in self.emulator.queues:
+            if queue.name != "default":
+                queue.add(name="a")
+        if self.handlers:
+            for number in range(len(self.actors)):
+                self.emulator.queue("pushed").add(name=f"handler{number}")
+
+    def act(self, number: int, who: str) -> None:
+        """Do what an actor does; what it sees is part of the state, as it could act on it."""
+        seen = self.kept.seen.setdefault(who, [])
+        for operation in self.actors[number]:
+            with suppress(PullQueueError):
+                seen.append(self.call(operation))
+            if operation.memory == "write":
+                self.memory.append(who)
+            elif operation.memory == "read":
+                seen.append(tuple(self.memory))
+
+    def call(self, operation: Operation) -> object:
+        """Make a call, and return what is seen of its result."""
+        pushed, pull = self.emulator.queue("other"), self.emulator.queue("work")
+        calls: dict[str, Callable[[], object]] = {
+            "add": lambda: pushed.add(name=operation.name).name,
+            "get": lambda: pushed.get_task(operation.name).name,
+            "delete": lambda: tuple(pushed.delete_tasks(operation.name)),
+            "look": lambda: pushed.fetch_statistics().tasks,
+            "pull": lambda: pull.add(name=operation.name).name,
+            "lease": lambda: tuple(task.name for task in pull.lease_tasks(60, 1)),
+            "change": lambda: pull.delete_tasks(operation.name)[0].value,
+            "none": lambda: None,
+        }
+        return calls[operation.call]()
+
+    @bypass_interceptors()
+    def check(self) -> None:
+        """Note the state; push tasks are sent in any order, whenever they were added."""
+        tasks = []
+        for queue in self.emulator.queues:
+            names = [(task.name, task.retry_count) for task in queue.list_tasks(100)]
+            tasks.append((queue.name, tuple(sorted(names) if queue.is_push else names)))
+        seen = tuple(sorted((who, tuple(results)) for who, results in self.kept.seen.items()))
+        self.kept.states.add((tuple(tasks), tuple(self.memory), seen))
+
+    def race(self, **options: Any) -> tuple[RaceResult, set[object]]:
+        """Run the schedules, and return the states to which they lead."""
+        self.kept.states = set()
+
+        def send(request: PushRequest) -> int:
+            number = int(request.task_name.removeprefix("handler") or 0)
+            self.act(number, f"{request.task_name} {request.attempt}")
+            return 200
+
+        def actor(number: int) -> Callable[[], None]:
+            def function() -> None:
+                self.act(number, str(number))
+
+            function.__name__ = f"actor{number}"
+            return function
+
+        actors = [] if self.handlers else [actor(number) for number in range(len(self.actors))]
+        if self.handlers:
+            options |= {"send": send, "queues": ["pushed"]}
+        run: Callable[..., RaceResult] = race_test
+        result = run(
+            self.emulator,
+            *actors,
+            setup=self.setup,
+            check=self.check,
+            schedules=100_000,
+            **options,
+        )
+        return result, self.kept.states
+
+
+def compare(program: list[list[Operation]], **options: Any) -> None:
+    """Check that the search leads to the same states with the reduction and without it."""
+    handlers = options.pop("handlers", False)
+    all_orders, expected = Program(program, handlers=handlers).race(reduce=False, **options)
+    result, states = Program(program, handlers=handlers).race(**options)
+    assert all_orders.is_complete
+    assert result.is_complete
+    assert states == expected
+    assert result <= all_orders
+
+
+LOST_UPDATE = [[Operation("look", "a", "read"), Operation("none", "a", "write")]] * 2
+READS = [[Operation("look", "a", ""), Operation("add", "b", "")], [Operation("look", "a", "")] * 2]
+
+
+@given(programs, st.integers(0, 2))
+@settings(max_examples=40)
+@example(LOST_UPDATE, 2)
+@example(READS, 1)
+def test_functions_lead_to_the_same_states(
+    program: list[list[Operation]], preemptions: int
+) -> None:
+    compare(program, preemptions=preemptions, clock=False)
+
+
+@given(programs.filter(lambda program: sum(map(len, program)) <= 5), st.integers(0, 1))
+@settings(max_examples=20)
+def test_functions_and_time_lead_to_the_same_states(
+    program: list[list[Operation]], preemptions: int
+) -> None:
+    compare(program, preemptions=preemptions)
+
+
+@given(programs.filter(lambda program: sum(map(len, program)) <= 5), st.integers(0, 2))
+@settings(max_examples=20)
+def test_handlers_lead_to_the_same_states(program: list[list[Operation]], preemptions: int) -> None:
+    compare(program, preemptions=preemptions, handlers=True, clock=False)
