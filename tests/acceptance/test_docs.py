@@ -14,13 +14,14 @@ import pytest
 import yaml
 from documents import blocks_of, run_document
 from markdown_it import MarkdownIt
+from programs import program
 
 from pullqueue.api.auth import ACCEPTED_SCOPES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
-SHOWN = {"python", "console", "yaml", "toml", "ini", "json", "text", "xml", "http"}
+SHOWN = {"python", "console", "js", "yaml", "toml", "ini", "json", "text", "xml", "http"}
 README = ROOT / "README.md"
 DOCUMENTS = [*PAGES, README, ROOT / "CONTRIBUTING.md"]
 INSTALLING = re.compile(r"(python -m )?pip install|git clone|cd |docker |sudo |pre-commit install")
@@ -43,6 +44,8 @@ def name_of(page: Path) -> str:
 @pytest.mark.parametrize("page", [p for p in [*PAGES, README] if blocks_of(p)], ids=name_of)
 def test_every_block_of_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     """Files, Python, tests and commands, in the order of the page."""
+    if any(block.language == "js" for block in blocks_of(page)):
+        program("node", package="nodejs")
     run_document(page, tmp_path)
 
 

@@ -142,7 +142,13 @@ def _deliver_until(state: ServerState, clock: ManualClock, target_usec: int) -> 
     if delivery is None:
         clock.move_to_usec(target_usec)
         return
-    state.wake()
+    with state.delivering():
+        _pass_time(state, delivery, clock, target_usec)
+
+
+def _pass_time(
+    state: ServerState, delivery: Delivery, clock: ManualClock, target_usec: int
+) -> None:
     end = perf_counter() + _DELIVERY_SECONDS
     while settle_delivery(state, delivery, end):
         if clock.now_usec() >= target_usec or perf_counter() >= end:

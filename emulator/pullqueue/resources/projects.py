@@ -35,7 +35,11 @@ class NewProject(Model):
 
     name: str
     clock: Annotated[
-        ClockKind, Meta(description="machine: that of the machine; manual: it is moved.")
+        ClockKind,
+        Meta(
+            description="machine: that of the machine. manual: it is moved, and push tasks are "
+            "sent by POST /run, and POST /clock with deliver, only."
+        ),
     ] = "machine"
     now: Annotated[
         Maybe[Time], Meta(description="Start of a manual clock. Default: 2026-01-01T00:00:00Z.")

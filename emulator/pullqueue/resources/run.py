@@ -14,6 +14,7 @@ from pullqueue.faults.declaration import Faults
 from pullqueue.observe.request_log import Request
 from pullqueue.resources.clock import next_delivery_usec, settle_delivery
 from pullqueue.resources.operations import operation
+from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model
 
@@ -51,8 +52,7 @@ class Run(Model):
 def run_tasks(state: ServerState, body: NewRun) -> Run:
     """Run push tasks until none is due, or none is left, and return the attempts."""
     clock = state.emulator.clock
-    state.wake()
-    if state.delivery is None or not state.delivery.is_started:
+    if state.delivery is None or not state.url:
         raise ApiError("this server does not deliver push tasks", rpc_code="FAILED_PRECONDITION")
     if body.until == "empty" and not isinstance(clock, ManualClock):
         raise ApiError(
@@ -61,17 +61,11 @@ def run_tasks(state: ServerState, body: NewRun) -> Run:
             rpc_code="FAILED_PRECONDITION",
         )
     before = state.requests.origin(Interface.CONTROL).request or 0
-    end = perf_counter() + _SECONDS
     with Faults(state.emulator) as faults:
         if body.lose_response:
             faults.lose_response("attempt", times=1, per_task=True)
-        done = settle_delivery(state, state.delivery, end)
-        while done and body.until == "empty" and isinstance(clock, ManualClock) and _is_left(state):
-            next_usec = next_delivery_usec(state, state.delivery.enforced_rate)
-            if next_usec == LAST_USEC:
-                break  # what is left waits for an address, or is paused
-            clock.move_to_usec(next_usec)
-            done = settle_delivery(state, state.delivery, end)
+        with state.delivering():
+            done = _run(state, state.delivery, to_end=body.until == "empty")
     state.activity.record("ran the push tasks")
     attempts = [
         each
@@ -79,6 +73,19 @@ def run_tasks(state: ServerState, body: NewRun) -> Run:
         if each.number > before and each.interface is Interface.PUSH
     ]
     return Run(attempts=attempts, done=done)
+
+
+def _run(state: ServerState, delivery: Delivery, *, to_end: bool) -> bool:
+    """Send what is due, and with `to_end` what is due later; False: that takes longer."""
+    end, clock = perf_counter() + _SECONDS, state.emulator.clock
+    done = settle_delivery(state, delivery, end)
+    while done and to_end and isinstance(clock, ManualClock) and _is_left(state):
+        next_usec = next_delivery_usec(state, delivery.enforced_rate)
+        if next_usec == LAST_USEC:
+            break  # what is left waits for an address, or is paused
+        clock.move_to_usec(next_usec)
+        done = settle_delivery(state, delivery, end)
+    return done
 
 
 def _is_left(state: ServerState) -> bool:

@@ -92,7 +92,8 @@ class Delivery:
         self._stopping = threading.Event()
         self._abandoning = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
-        self.is_started = False
+        self.is_started = self.is_held = False
+        """Whether it runs; and whether it starts no attempts, until that is set to False."""
         self._renewed = self._closed_idle = perf_counter()
         self._started: dict[str, float] = {}
         """When an attempt of each queue was last started."""
@@ -204,7 +205,7 @@ class Delivery:
             was_idle = not self._dispatcher.counts
             try:
                 self._look_after()
-                wait_seconds = self._start_due()
+                wait_seconds = self._poll_seconds if self.is_held else self._start_due()
                 self._problems.pop("", None)
             except Exception as error:  # noqa: BLE001 - the thread goes on, whatever happens
                 self._report("", "push tasks cannot be delivered", error)

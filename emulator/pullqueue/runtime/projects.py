@@ -10,7 +10,7 @@ from typing import Final
 from pullqueue.address import DEFAULT_PROJECT
 from pullqueue.api.errors import ApiError
 from pullqueue.api.resources import Project
-from pullqueue.clock import Clock
+from pullqueue.clock import Clock, ManualClock
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.push.addresses import PushAddresses
@@ -142,6 +142,9 @@ class Projects:
             push_to=None if own.delivery is None else PushAddresses(list(own.push_to)),
             acl=own.acl,
         )
+        if state.delivery is not None:
+            # A test says when: between an add and a run it sets faults, and looks at tasks.
+            state.delivery.is_held = isinstance(clock, ManualClock)
         state.url, state.own_ports, state.token = own.url, own.own_ports, own.token
         state.signer.issuer = own.signer.issuer
         self._others[name], self.is_single = state, False

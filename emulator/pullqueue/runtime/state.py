@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from time import perf_counter
 
@@ -130,6 +131,20 @@ class ServerState:
             delivery = self._make_delivery()
             if self.url:
                 delivery.start(own_ports=self.own_ports)
+
+    @contextmanager
+    def delivering(self) -> Iterator[None]:
+        """Send push tasks in the block, of a project that otherwise sends none, too."""
+        delivery = self.delivery
+        is_held = delivery is not None and delivery.is_held
+        if delivery is not None:
+            delivery.is_held = False
+        self.wake()
+        try:
+            yield
+        finally:
+            if delivery is not None:
+                delivery.is_held = is_held
 
     def wake(self) -> None:
         """Look for due push tasks now, in a thread that starts when it is first needed."""

@@ -246,6 +246,20 @@ class TestRun:
         assert control.get("/clock").body["now"] == "2026-01-01T00:00:00+00:00"
         assert app.paths() == ["/fails/2"] * 3 + ["/later"]
 
+    def test_nothing_is_sent_before_the_run(
+        self, app: PushApp, server: Server, control: ControlClient, project: str
+    ) -> None:
+        """A test sets faults and looks at tasks in between, whatever the time of the machine."""
+        control.post(f"/queues/push/tasks{project}", TASKS)
+        control.post(f"/queues/push/tasks{project}", {"tasks": [{"request": {"url": "/c"}}]})
+        control.post("/queues/push/tasks", {"tasks": [{"request": {"url": "/own"}}]})
+        until(lambda: app.paths() == ["/own"])
+        assert control.get(f"/queues/push{project}").body["queue"]["available"] == 3
+
+        control.post(f"/run{project}", {})
+
+        assert sorted(app.paths()) == ["/a", "/b", "/c", "/own"]
+
     def test_a_run_of_what_is_due_moves_no_clock(
         self, app: PushApp, control: ControlClient, project: str
     ) -> None:
