@@ -72,7 +72,7 @@ class ResetRequest(Model):
     clock: Annotated[
         Maybe[ClockKind],
         Meta(
-            description="Give the project this clock, which may be at an earlier time. Of the "
+            description="Clock that the project gets, which may be at an earlier time. Of the "
             "server's own project only a manual clock can be set to another start."
         ),
     ] = UNSET

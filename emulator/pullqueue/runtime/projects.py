@@ -87,7 +87,7 @@ class Projects:
             return self._add(name, clock, config)
 
     def delete(self, name: str) -> None:
-        """End a project with all that it has; attempts under way are forgotten.
+        """End a project with all that it has; attempts under way leave no trace.
 
         Raises:
             ApiError: there is none, or it is the server's own.
@@ -101,7 +101,7 @@ class Projects:
         _end(state)
 
     def replace(self, state: ServerState, clock: Clock | None) -> ServerState:
-        """Make a project anew, with its queues of queue.yaml and another clock.
+        """Replace a project by an empty one with its queues of queue.yaml and another clock.
 
         Raises:
             ApiError: it is the server's own, or was deleted.

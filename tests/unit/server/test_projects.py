@@ -162,7 +162,7 @@ def test_the_servers_own_project_stays(control: ControlClient) -> None:
         ({}, "2031-01-01T00:00:00+00:00", True),
     ],
 )
-def test_a_reset_gives_a_project_another_clock(
+def test_a_reset_replaces_the_clock_of_a_project(
     server: Server, control: ControlClient, body: dict[str, Any], now: str | None, *, manual: bool
 ) -> None:
     """Time may go back, since nothing is left that could see it."""
