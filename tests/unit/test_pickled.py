@@ -199,7 +199,7 @@ def argument_of(opcode: pickletools.OpcodeInfo, chance: random.Random) -> bytes:
     return len(text).to_bytes(width.get(size, 4), "little") + text
 
 
-def made_up(chance: random.Random) -> bytes:
+def generated(chance: random.Random) -> bytes:
     """Return a pickle of opcodes by chance, most of which have the operands that they need."""
     made, depth, marks = b"\x80\x02", 0, 0
     for _ in range(chance.randrange(1, 100)):
@@ -220,7 +220,7 @@ def test_no_bytes_are_an_error() -> None:
     described = 0
     for _ in range(100_000 if LONG else 5_000):
         kind = chance.random()
-        changed = bytearray(made_up(chance) if kind < 0.5 else chance.choice(seeds))
+        changed = bytearray(generated(chance) if kind < 0.5 else chance.choice(seeds))
         for _ in range(chance.randrange(6)):
             changed[chance.randrange(1, len(changed))] = chance.randrange(256)
         if kind > 0.9:
