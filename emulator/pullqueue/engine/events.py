@@ -108,15 +108,6 @@ class Event(NamedTuple):
         return None if self.until_usec is None else from_usec(self.until_usec)
 
 
-class AttemptEvent(NamedTuple):
-    """The start or the end of an attempt to send one of the tasks of a queue."""
-
-    usec: int
-    kind: EventKind
-    status: int | None = None
-    """The status of an attempt that has ended; 0: there was no response."""
-
-
 class ClientLeases(NamedTuple):
     """How many tasks of a queue are in the hands of a client, which leased or renewed them last."""
 
@@ -135,7 +126,7 @@ class Operation(NamedTuple):
     kind: EventKind
     names: tuple[str, ...]
     retry_counts: tuple[int, ...]
-    until_usec: int | None
+    until_usec: int | None = None
     result: AttemptResult | None = None
     origin: Origin | None = None
 
@@ -154,8 +145,6 @@ _retry_count = attrgetter("retry_count")
 MINUTE_USEC = 60 * USEC_PER_SECOND
 _FLOW_MINUTES = 24 * 60
 """How many minutes with events are counted at least; those of recorded operations always are."""
-
-
 _RECENT_USEC = 5 * MINUTE_USEC
 _OLD_KEPT = 10_000
 """How many events are kept, if older ones are among them: what a busy queue fills of the memory is

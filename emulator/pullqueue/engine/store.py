@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pullqueue.clock import Clock, from_usec
-from pullqueue.engine.events import AttemptEvent, ClientLeases, Event, EventKind, Flow
+from pullqueue.engine.events import ClientLeases, Event, EventKind, Flow, Operation
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.limits import Limits
@@ -259,8 +259,8 @@ class TaskStore(ABC):
         """
         return Claim.KEPT
 
-    def last_attempts(self, queue_name: str, *, limit: int) -> list[AttemptEvent]:  # noqa: ARG002 - see below
-        """Return the latest events of attempts, also of other processes, oldest first.
+    def last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:  # noqa: ARG002 - see below
+        """Return the latest starts and ends of attempts, also of other processes, oldest first.
 
         A store that ends with its process returns none: whoever sends its tasks knows them.
         """

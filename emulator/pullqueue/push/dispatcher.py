@@ -7,34 +7,33 @@ several threads.
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from time import perf_counter
 from typing import TypeVar, cast
-from weakref import WeakKeyDictionary
 
-from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.attempts import finish_attempt, renew_attempt, start_attempt
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors, call_deadline
-from pullqueue.engine.queue import Queue, walk
+from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import Claim
-from pullqueue.errors import PullQueueError, QueueError, TaskError
-from pullqueue.push.rate import TokenBucket, is_overload
+from pullqueue.errors import QueueError, TaskError
+from pullqueue.push.attempt import Attempt, RunningAttempt
+from pullqueue.push.rate import Rates
 from pullqueue.push.request import (
-    PushRequest,
     PushResponse,
     Send,
     effective_request,
     push_request,
 )
-from pullqueue.push.retry import conclude, interrupted_for_good, start
+from pullqueue.push.retry import interrupted_for_good, start
+from pullqueue.push.scan import Scan
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task, TaskState
 
@@ -43,75 +42,11 @@ _log = logging.getLogger("pullqueue.push")
 _A = TypeVar("_A")
 """An address, in whatever form the caller has it."""
 
-_PAGE = 200
-"""Tasks that are read at once where some of them wait for more than their eta."""
-
-_EVENTS_REPLAYED = 2000
-"""Enough to know the tokens and the rate: a bucket has 500 tokens, at most."""
-
-_buckets: WeakKeyDictionary[Emulator, dict[str, TokenBucket]] = WeakKeyDictionary()
-"""The tokens of an emulator's queues, from one dispatcher to the next."""
-
 
 def make_due(queue: Queue, task: Task) -> None:
     """Make a push task due at once; one that is running is left alone."""
     if task.state_at(queue.now_usec()) in (TaskState.SCHEDULED, TaskState.RETRYING):
         renew_attempt(queue, task, lease_seconds=0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class Attempt:
-    """One attempt to send a push task, after it has ended."""
-
-    task: Task
-    """The task as it was sent; its eta is that for which the attempt was scheduled."""
-    request: PushRequest
-    """What was sent."""
-    status: int | None
-    """The status of the response; None: there was none."""
-    error: Exception | None
-    """The exception that the app's handler raised."""
-    reason: str | None
-    """Why there was no response, or which fault answered."""
-    body: bytes
-    """The beginning of the response's body: in a test up to 64 KB."""
-    outcome: str
-    """`succeeded`, `will retry` or `exhausted`; `dropped` if the task was deleted, or started
-    again by another server, meanwhile, so that the response changes nothing.
-    """
-
-    def __repr__(self) -> str:
-        return (
-            f"Attempt({self.request.method} {self.request.url}, task={self.task.name!r}, "
-            f"number={self.number}, status={self.status}, outcome={self.outcome!r})"
-        )
-
-    @property
-    def number(self) -> int:
-        """The number of the attempt; the first is 1."""
-        return self.request.attempt
-
-    @property
-    def started(self) -> datetime:
-        """When it started, as an aware datetime (UTC)."""
-        return from_usec(self.task.attempts.dispatched_usec or 0)
-
-
-class RunningAttempt:
-    """An attempt that has started and has not been finished."""
-
-    def __init__(self, queue: Queue, task: Task, request: PushRequest, *, leased: float) -> None:
-        self.queue = queue
-        self.task = task
-        """The task as it was started; its eta is the end of its lease."""
-        self.request = request
-        self.lock = threading.Lock()
-        """Of its lease: whoever renews or finishes it."""
-        self.leased = leased
-        """When its lease was made or renewed last, by `perf_counter`."""
-        self.is_finished = False
-        self.by_call = False
-        """True if it was started past its eta, by RunTask or by a person."""
 
 
 class Dispatcher:
@@ -141,17 +76,17 @@ class Dispatcher:
         not known. `signer` makes the tokens that tasks ask for.
         """
         self._emulator = emulator
-        self._rates = rates
-        self._throttle = throttle
+        self._rates = (
+            Rates(emulator, throttle=throttle, late_seconds=late_seconds) if rates else None
+        )
         self._lease_seconds = lease_seconds
-        self._late_seconds = late_seconds
         self._app_host = app_host
         self._signer = signer or TokenSigner()
         self._lock = threading.Lock()
         self._running: dict[tuple[str, str], RunningAttempt] = {}
         self._reserved: set[tuple[str, str]] = set()
         """The tasks whose attempts start at once, in other threads."""
-        self._scans: dict[str, _Scan] = {}
+        self._scans: dict[str, Scan] = {}
 
     @property
     def running(self) -> list[RunningAttempt]:
@@ -177,7 +112,7 @@ class Dispatcher:
         limit = min(limit, self.allowance(queue))
         if limit <= 0:
             return []
-        scan = self._scans.setdefault(queue.name, _Scan())
+        scan = self._scans.setdefault(queue.name, Scan())
         return scan.find(queue, limit, find_address=find_address, is_running=self._is_running)
 
     def look_again(self) -> None:
@@ -189,7 +124,8 @@ class Dispatcher:
         queue = self._emulator.queue(task.queue_name)
         with self._lock:
             self._reserved.add((task.queue_name, task.name))
-            self._bucket(queue).take()
+            if self._rates is not None:
+                self._rates.take(queue)
 
     def release(self, task: Task) -> None:
         """End the reservation of an attempt that could not start; nothing, if it has started."""
@@ -197,18 +133,17 @@ class Dispatcher:
         with self._lock:
             if key in self._reserved:
                 self._reserved.discard(key)
-                _buckets[self._emulator][task.queue_name].refund()
+                if self._rates is not None:
+                    self._rates.refund(task.queue_name)
 
     @bypass_interceptors()
     def next_usec(self, queue: Queue) -> int | None:
         """Return when time alone permits more tasks of a queue to start; None: never."""
         if not is_dispatched(queue):
             return None
-        now_usec = self._emulator.now_usec()
-        token_usec = now_usec
-        if self._rates:
-            with self._lock:
-                token_usec = self._bucket(queue).next_usec(now_usec)
+        token_usec = now_usec = self._emulator.now_usec()
+        if self._rates is not None:
+            token_usec = self._rates.next_usec(queue)
         times = []
         if token_usec > now_usec and queue.list_tasks(1, state=TaskState.AVAILABLE):
             times.append(token_usec)
@@ -220,16 +155,13 @@ class Dispatcher:
     def claim(self, queue: Queue) -> Claim:
         """Claim a queue; a new claim has the tokens and the rate that the one before has left."""
         claim = queue.store.claim_dispatch(queue.name)
-        if claim is Claim.NEW:
-            bucket = self._restored_bucket(queue)
-            with self._lock:
-                _buckets.setdefault(self._emulator, {})[queue.name] = bucket
+        if claim is Claim.NEW and self._rates is not None:
+            self._rates.restore(queue)
         return claim
 
     def enforced_rate(self, queue: Queue) -> float:
         """Return how many tasks of a queue may start in a second, on average."""
-        with self._lock:
-            return self._bucket(queue).rate
+        return math.inf if self._rates is None else self._rates.per_second(queue)
 
     def start(self, task: Task) -> RunningAttempt | None:
         """Start an attempt to send a task; None: it was changed or deleted meanwhile, or it is
@@ -238,7 +170,7 @@ class Dispatcher:
         queue = self._emulator.queue(task.queue_name)
         attempts = interrupted_for_good(task, queue.settings, self._emulator.now_usec())
         if attempts is None:
-            return self._start(task, takes_token=self._rates)
+            return self._start(task, self._rates)
         with suppress(TaskError, QueueError):
             finish_attempt(queue, task, attempts=attempts, backoff_seconds=None)
             _log.warning(
@@ -251,7 +183,7 @@ class Dispatcher:
         state = task.state_at(self._emulator.now_usec())
         if state is TaskState.RUNNING or self._is_running(task):
             return None
-        running = self._start(task, takes_token=False)
+        running = self._start(task)
         if running is not None:
             running.by_call = True
         return running
@@ -288,70 +220,25 @@ class Dispatcher:
             response = PushResponse(response, reason=reason)
         return response._replace(fault=next(iter(triggered), None))
 
-    def renew(self, running: RunningAttempt) -> bool:
-        """Lease the task of an attempt for as long again; False if it has ended or was lost."""
-        with running.lock:
-            if running.is_finished:
-                return False
-            lease_seconds = self._lease_seconds or running.request.deadline_seconds
-            try:
-                task = renew_attempt(running.queue, running.task, lease_seconds=lease_seconds)
-            except (TaskError, QueueError):
-                return False
-            running.task = running.task._replace(eta_usec=task.eta_usec)
-            return True
-
     def finish(self, running: RunningAttempt, response: PushResponse) -> Attempt:
-        """Apply the end of an attempt to its task."""
-        queue = running.queue
-        with running.lock:
-            running.is_finished = True
-            attempts, backoff_seconds = conclude(
-                running.task,
-                response,
-                settings=queue.settings,
-                now_usec=self._emulator.now_usec(),
-                by_call=running.by_call,
-            )
-            try:
-                finish_attempt(
-                    queue, running.task, attempts=attempts, backoff_seconds=backoff_seconds
-                )
-                outcome = "exhausted" if backoff_seconds is None else "will retry"
-                outcome = "succeeded" if attempts.succeeded else outcome
-            except (TaskError, QueueError):
-                outcome = "dropped"
+        """Apply the end of an attempt to its task, and to the rate of its queue."""
+        attempt = running.finish(response, now_usec=self._emulator.now_usec())
         self._ended(running)
-        if self._throttle:
-            with self._lock:
-                is_http_target = running.task.require_request().is_http_target
-                self._bucket(queue).adapt(response.status, is_http_target=is_http_target)
-        scheduled_usec = attempts.schedule_usec or 0
-        return Attempt(
-            task=running.task._replace(eta_usec=scheduled_usec),
-            request=running.request,
-            status=response.status,
-            error=response.error,
-            reason=response.reason,
-            body=response.body,
-            outcome=outcome,
-        )
+        if self._rates is not None:
+            is_http_target = attempt.task.require_request().is_http_target
+            self._rates.adapt(running.queue, response.status, is_http_target=is_http_target)
+        return attempt
 
     def abandon(self, running: RunningAttempt) -> None:
         """End an attempt whose result is not known: its task is due again, as after a crash."""
-        with running.lock:
-            running.is_finished = True
-            try:
-                # The lease ends by itself where the store does not respond.
-                with suppress(PullQueueError):
-                    renew_attempt(running.queue, running.task, lease_seconds=0)
-            finally:
-                self._ended(running)
+        try:
+            running.release()
+        finally:
+            self._ended(running)
 
     def lose(self, running: RunningAttempt) -> None:
         """End an attempt whose result cannot be stored: its task is due when its lease ends."""
-        with running.lock:
-            running.is_finished = True
+        running.lose()
         self._ended(running)
 
     def _ended(self, running: RunningAttempt) -> None:
@@ -360,7 +247,8 @@ class Dispatcher:
             if self._running.get(key) is running:
                 del self._running[key]
 
-    def _start(self, task: Task, *, takes_token: bool) -> RunningAttempt | None:
+    def _start(self, task: Task, rates: Rates | None = None) -> RunningAttempt | None:
+        """Start an attempt, which takes a token of `rates` unless it was reserved."""
         queue = self._emulator.queue(task.queue_name)
         lease_seconds = self._lease_seconds or task.require_request().deadline_seconds
         # Before the start: it can fail.
@@ -374,11 +262,13 @@ class Dispatcher:
         request = push_request(
             started, queue.settings, authorization=authorization, app_host=self._app_host
         )
-        running = RunningAttempt(queue, started, request, leased=leased)
+        running = RunningAttempt(
+            queue, started, request, lease_seconds=lease_seconds, leased=leased
+        )
         with self._lock:
             key = (queue.name, task.name)
-            if takes_token and key not in self._reserved:
-                self._bucket(queue).take()
+            if rates is not None and key not in self._reserved:
+                rates.take(queue)
             self._running[key] = running
             self._reserved.discard(key)
         return running
@@ -392,94 +282,10 @@ class Dispatcher:
         """Return how many attempts of a queue may start now, if it has tasks."""
         if not is_dispatched(queue):
             return 0
-        if not self._rates:
+        if self._rates is None:
             return sys.maxsize
         slots = queue.settings.effective_concurrent_requests - self.counts[queue.name]
-        now_usec = self._emulator.now_usec()
-        with self._lock:
-            tokens = self._bucket(queue).count(now_usec, late_seconds=self._late_seconds)
-        return min(tokens, slots)
-
-    def _bucket(self, queue: Queue) -> TokenBucket:
-        buckets = _buckets.setdefault(self._emulator, {})
-        bucket = buckets.get(queue.name)
-        if bucket is None:
-            bucket = buckets[queue.name] = self._restored_bucket(queue)
-        else:
-            bucket.configure(queue.settings)
-        return bucket
-
-    @bypass_interceptors()
-    def _restored_bucket(self, queue: Queue) -> TokenBucket:
-        bucket = TokenBucket(queue.settings, self._emulator.now_usec())
-        events = []
-        if self._throttle:
-            events = queue.store.last_attempts(queue.name, limit=_EVENTS_REPLAYED)
-        # An event does not say what its task calls: the tasks of a queue all do the same.
-        slows = any(is_overload(each.status, is_http_target=True) for each in events)
-        first = queue.list_tasks(1) if slows else []
-        bucket.replay(
-            events,
-            is_complete=len(events) < _EVENTS_REPLAYED,
-            is_http_target=any(
-                task.request is not None and task.request.is_http_target for task in first
-            ),
-        )
-        return bucket
-
-
-class _Scan:
-    """Finds the due tasks of a queue that can be sent, past many that wait for something else."""
-
-    def __init__(self) -> None:
-        self._waiting: tuple[int, int] | None = None
-        """Eta and sequence: all due tasks up to here wait, but for those added there later."""
-        self._swept: tuple[int, int] | None = None
-        """Those up to here were looked at once more, to find such tasks."""
-
-    def find(
-        self,
-        queue: Queue,
-        limit: int,
-        *,
-        find_address: Callable[[Task], _A | None],
-        is_running: Callable[[Task], bool],
-    ) -> list[tuple[Task, _A]]:
-        """Return up to `limit` tasks that can be sent, with their addresses."""
-        found: list[tuple[Task, _A]] = []
-        only_waiting = True
-        for task in self._due(queue, limit):
-            address = find_address(task)
-            if address is not None:
-                only_waiting = False
-                if not is_running(task):
-                    found.append((task, address))
-                    if len(found) == limit:
-                        return found
-            elif only_waiting:
-                self._waiting = task[:2]
-        if self._waiting is not None:
-            swept = self._sweep(queue, find_address)
-            found += [each for each in swept if not is_running(each[0])]
-        return found[:limit]
-
-    def _due(self, queue: Queue, limit: int) -> Iterator[Task]:
-        """Yield the due tasks after those that wait; at first no more than are needed are read."""
-        page = queue.list_tasks(limit, state=TaskState.AVAILABLE, after=self._waiting)
-        yield from page
-        if len(page) == limit:
-            yield from walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=page[-1][:2])
-
-    def _sweep(
-        self, queue: Queue, find_address: Callable[[Task], _A | None]
-    ) -> list[tuple[Task, _A]]:
-        """Look at the next of the tasks that wait, and return those that do not."""
-        page = queue.list_tasks(_PAGE, state=TaskState.AVAILABLE, after=self._swept)
-        below = [task for task in page if self._waiting and task[:2] <= self._waiting]
-        found = [(t, address) for t in below if (address := find_address(t)) is not None]
-        if not found:  # otherwise look at the same once more, when these have started
-            self._swept = below[-1][:2] if len(below) == _PAGE else None
-        return found
+        return min(self._rates.count(queue), slots)
 
 
 def _without_response(fault: Exception, lost: PushResponse | None = None) -> PushResponse:

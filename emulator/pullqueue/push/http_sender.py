@@ -156,10 +156,10 @@ class _Connection:
         parts = [head, h11.Data(request.body), h11.EndOfMessage()]
         data = b"".join(self._http.send(part) or b"" for part in parts)
         self._socket.settimeout(_left(deadline))
-        if is_valid is not None and not is_valid():
-            return PushResponse(None, reason="it is no longer valid")
         # A server may respond, and close the connection, before it has read the body.
         with suppress(BrokenPipeError, ConnectionResetError):
+            if is_valid is not None and not is_valid():  # nothing is between this and the sending
+                return PushResponse(None, reason="it is no longer valid")
             self._socket.sendall(data)
         events = self._events(deadline)
         response = next(event for event in events if isinstance(event, h11.Response))

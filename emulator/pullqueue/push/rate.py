@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from math import ceil
+from weakref import WeakKeyDictionary
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
-from pullqueue.engine.events import AttemptEvent, EventKind
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.events import EventKind, Operation
+from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.engine.queue import Queue
 from pullqueue.tasks import is_success
 
 _SLOWER = 0.5
@@ -16,6 +21,11 @@ _SLOWEST_RATE = 1.0
 """Tasks a second to which statuses slow a queue down, at most."""
 _ALMOST_ONE = 1 - 1e-9
 """A token, less what is lost when parts of it are added up."""
+_EVENTS_REPLAYED = 2000
+"""Enough to know the tokens and the rate: a bucket has 500 tokens, at most."""
+
+_buckets: WeakKeyDictionary[Emulator, dict[str, TokenBucket]] = WeakKeyDictionary()
+"""The tokens of an emulator's queues, from one dispatcher to the next."""
 
 
 class TokenBucket:
@@ -70,7 +80,7 @@ class TokenBucket:
         return now_usec + ceil((1 - self._tokens) / self.rate * USEC_PER_SECOND)
 
     def replay(
-        self, events: Sequence[AttemptEvent], *, is_complete: bool, is_http_target: bool
+        self, events: Sequence[Operation], *, is_complete: bool, is_http_target: bool
     ) -> None:
         """Become what the attempts of a queue have left, by their events, oldest first.
 
@@ -81,12 +91,13 @@ class TokenBucket:
         self._now_usec = events[0].usec
         if not is_complete:
             self._tokens = 0
-        for usec, kind, status in events:
-            if kind is EventKind.ATTEMPT_STARTED:
-                self.count(usec)
+        for each in events:
+            if each.kind is EventKind.ATTEMPT_STARTED:
+                self.count(each.usec)
                 # Below 0 it was not empty at first, or more could start after a delay.
                 self._tokens = max(0, self._tokens - 1)
             else:
+                status = None if each.result is None else each.result.status
                 self.adapt(status, is_http_target=is_http_target)
 
     def adapt(self, status: int | None, *, is_http_target: bool) -> None:
@@ -98,6 +109,88 @@ class TokenBucket:
                 self._throttle = max(self._throttle * _SLOWER, _SLOWEST_RATE / self._full_rate)
         elif is_success(status):
             self._throttle = min(self._throttle * _FASTER, 1.0)
+
+
+class Rates:
+    """The tokens of the queues of an emulator, from one dispatcher to the next; thread-safe."""
+
+    def __init__(self, emulator: Emulator, *, throttle: bool, late_seconds: float) -> None:
+        """Begin with those that a dispatcher of the emulator has left.
+
+        `throttle`: apply what slows queues down, and count the attempts that the store has
+        recorded, as those of a server before this one. `late_seconds`: see `TokenBucket.count`.
+        """
+        self._emulator = emulator
+        self._throttle = throttle
+        self._late_seconds = late_seconds
+        self._buckets = _buckets.setdefault(emulator, {})
+        self._lock = threading.Lock()
+
+    def count(self, queue: Queue) -> int:
+        """Return how many attempts of a queue may start now."""
+        now_usec = self._emulator.now_usec()
+        with self._lock:
+            return self._bucket(queue).count(now_usec, late_seconds=self._late_seconds)
+
+    def next_usec(self, queue: Queue) -> int:
+        """Return when the next attempt of a queue may start, which may be now."""
+        now_usec = self._emulator.now_usec()
+        with self._lock:
+            return self._bucket(queue).next_usec(now_usec)
+
+    def per_second(self, queue: Queue) -> float:
+        """Return how many attempts of a queue may start in a second, on average."""
+        with self._lock:
+            return self._bucket(queue).rate
+
+    def take(self, queue: Queue) -> None:
+        """Take a token of a queue."""
+        with self._lock:
+            self._bucket(queue).take()
+
+    def refund(self, queue_name: str) -> None:
+        """Put a token back that was not used."""
+        with self._lock:
+            self._buckets[queue_name].refund()
+
+    def adapt(self, queue: Queue, status: int | None, *, is_http_target: bool) -> None:
+        """Apply the status of an attempt to the rate of a queue."""
+        if self._throttle:
+            with self._lock:
+                self._bucket(queue).adapt(status, is_http_target=is_http_target)
+
+    def restore(self, queue: Queue) -> None:
+        """Begin with what the attempts have left that the store has recorded."""
+        bucket = self._restored(queue)
+        with self._lock:
+            self._buckets[queue.name] = bucket
+
+    def _bucket(self, queue: Queue) -> TokenBucket:
+        bucket = self._buckets.get(queue.name)
+        if bucket is None:
+            bucket = self._buckets[queue.name] = self._restored(queue)
+        else:
+            bucket.configure(queue.settings)
+        return bucket
+
+    @bypass_interceptors()
+    def _restored(self, queue: Queue) -> TokenBucket:
+        bucket = TokenBucket(queue.settings, self._emulator.now_usec())
+        events = []
+        if self._throttle:
+            events = queue.store.last_attempts(queue.name, limit=_EVENTS_REPLAYED)
+        # An event does not say what its task calls: the tasks of a queue all do the same.
+        statuses = {each.result.status for each in events if each.result is not None}
+        slows = any(is_overload(status, is_http_target=True) for status in statuses)
+        first = queue.list_tasks(1) if slows else []
+        bucket.replay(
+            events,
+            is_complete=len(events) < _EVENTS_REPLAYED,
+            is_http_target=any(
+                task.request is not None and task.request.is_http_target for task in first
+            ),
+        )
+        return bucket
 
 
 def is_overload(status: int | None, *, is_http_target: bool) -> bool:

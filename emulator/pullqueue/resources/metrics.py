@@ -47,7 +47,7 @@ def _of_queues(state: ServerState) -> list[str]:
     if delivery is not None:
         attempts: list[_Sample] = [
             ({"queue": name, "status": status}, count)
-            for (name, status), count in delivery.counts.copy().items()
+            for (name, status), count in delivery.attempts.counts.copy().items()
         ]
         rates: list[_Sample] = [
             ({"queue": queue.name}, delivery.enforced_rate(queue))

@@ -1,40 +1,28 @@
-"""The delivery of push tasks by a server: a thread that starts attempts, and others that send."""
+"""The delivery of push tasks by a server: the thread that looks which may be sent now."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from queue import SimpleQueue
 from time import perf_counter
 
 from pullqueue.address import SplitUrl, known_app_host
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.events import Interface, Origin
-from pullqueue.engine.interceptors import (
-    Caller,
-    Touched,
-    bypass_interceptors,
-    called_by,
-    current_origin,
-)
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Claim
-from pullqueue.errors import PullQueueError, TransientError
+from pullqueue.errors import TransientError
 from pullqueue.observe.request_log import RequestLog
 from pullqueue.push.addresses import KEPT, PushAddresses
-from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt, is_dispatched
-from pullqueue.push.http_sender import HttpSender
-from pullqueue.push.request import PushRequest, PushResponse, Send, send_following
+from pullqueue.push.dispatcher import Dispatcher, is_dispatched
 from pullqueue.push.tokens import TokenSigner
+from pullqueue.runtime.attempts import RENEWAL_SECONDS, THREADS, Attempts, Problems
 from pullqueue.tasks import Task
 
-THREADS = 64
-"""Maximum number of attempts at the same time."""
 _INTERVAL_SECONDS = 0.002
 """Between two looks for due tasks: no queue sends more than 500 tasks a second."""
 _POLL_SECONDS = 0.1
@@ -42,16 +30,12 @@ _SHARED_POLL_SECONDS = 0.25
 """Interval of the looks for due tasks, in a store that other servers use as well."""
 _LEASE_SECONDS = 15.0
 """How long the task of an attempt is leased: after a crash it runs again that much later."""
-_RENEWAL_SECONDS = 3.0
-"""Interval at which the leases of running attempts are renewed, and the claims of their queues."""
 _LATE_SECONDS = 0.25
 """How late a look for due tasks can be, on a busy machine, without a loss of rate."""
 _ACTIVE_SECONDS = 2.0
 """How long after an attempt the next one of its queue starts to the millisecond."""
 _LOGGED = 1_000
 """Reasons to keep tasks of which it is known that they were logged."""
-_NOT_SENT = "answered by a fault, not sent"
-"""Replaces the address of an attempt that did not reach the app."""
 
 _log = logging.getLogger("pullqueue.push")
 
@@ -73,10 +57,7 @@ class Delivery:
     ) -> None:
         """Send to addresses, with tokens of `signer`; record each attempt among the requests."""
         self.addresses = addresses
-        self.counts: Counter[tuple[str, int]] = Counter()
-        """Ended attempts by queue and status; 0: there was no response."""
         self._emulator = emulator
-        self._requests = requests
         self._dispatcher = Dispatcher(
             emulator,
             throttle=True,
@@ -86,11 +67,13 @@ class Delivery:
             app_host=known_app_host(),
             signer=signer,
         )
-        self._sender = HttpSender()
-        self._pool = _Pool(THREADS)
+        self._problems = Problems()
+        """Under the names of queues; those of all queues under ""."""
         self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._abandoning = threading.Lock()
+        self.attempts = Attempts(
+            self._dispatcher, requests, addresses, self._problems, on_end=self.wake
+        )
+        self._stopping = self.attempts.stopping
         self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
         self.is_started = self.is_held = False
         """Whether it runs; and whether it starts no attempts, until that is set to False."""
@@ -103,13 +86,11 @@ class Delivery:
         self._is_settled = False
         """True if the last look found nothing to start, and no attempt was running."""
         self._logged: set[tuple[str, str]] = set()
-        self._problems: dict[str, str] = {}
-        """What was logged last of each queue that cannot be delivered; of all: of the name ""."""
 
     def start(self, *, own_ports: Iterable[int] = ()) -> None:
         """Begin to send tasks, but none to `own_ports` of this machine: those of this server."""
         self.is_started = True
-        self._sender.own_ports = frozenset(own_ports)
+        self.attempts.refuse(own_ports)
         self._warn_of_targets()
         self._thread.start()
 
@@ -135,42 +116,14 @@ class Delivery:
 
     def stop_starting(self) -> None:
         """Start no more attempts."""
-        is_first = not self._stopping.is_set()
-        self._stopping.set()
+        self.attempts.stop_starting()
         self._wake.set()
-        if is_first and (count := len(self._dispatcher.running)):
-            _log.info("waiting for running attempts to end: %d", count)
 
     def stop(self, end: float) -> None:
-        """Wait for the attempts under way until a time by `perf_counter`, and end the others.
-
-        The tasks of those that do not end in time are due again.
-        """
+        """Wait for the attempts under way until a time by `perf_counter`, and end the others."""
         if self._thread.is_alive():
             self._thread.join(max(0, end - perf_counter()))
-        while self._dispatcher.running and (left := end - perf_counter()) > 0:
-            self._pool.ended.wait(min(left, _POLL_SECONDS))
-            self._pool.ended.clear()
-        with self._abandoning:
-            interrupted = self._dispatcher.running
-            for running in interrupted:
-                _log.warning(
-                    'attempt %d of task "%s" of queue "%s" is interrupted, and its task due again',
-                    running.request.attempt,
-                    running.request.task_name,
-                    running.request.queue_name,
-                )
-            self._sender.close()
-            for running in interrupted:
-                self._dispatcher.abandon(running)
-
-    def run_now(self, task: Task, address: SplitUrl) -> bool:
-        """Start an attempt of a task, past its eta, rate and pause; False: one is running."""
-        by = f", run by {current_origin().who}"
-        started = self._start(task, address, self._dispatcher.run_now, by)
-        if started is not None:
-            self._pool.run(self._attempt, *started)
-        return started is not None
+        self.attempts.stop(end)
 
     def enforced_rate(self, queue: Queue) -> float:
         """Return how many tasks of a queue may start in a second."""
@@ -206,9 +159,9 @@ class Delivery:
             try:
                 self._look_after()
                 wait_seconds = self._poll_seconds if self.is_held else self._start_due()
-                self._problems.pop("", None)
+                self._problems.solved("")
             except Exception as error:  # noqa: BLE001 - the thread goes on, whatever happens
-                self._report("", "push tasks cannot be delivered", error)
+                self._problems.report("", "push tasks cannot be delivered", error)
             with self._looking:
                 self._is_settled = was_idle and wait_seconds > 0
                 self._looks_ended = self._looks_begun
@@ -218,16 +171,6 @@ class Delivery:
     def _poll_seconds(self) -> float:
         return _SHARED_POLL_SECONDS if self._emulator.is_shared else _POLL_SECONDS
 
-    def _report(self, queue_name: str, problem: str, error: Exception) -> None:
-        """Log why tasks cannot be delivered: once, however long that does not change."""
-        if self._problems.get(queue_name) == str(error):
-            return
-        self._problems[queue_name] = str(error)
-        if isinstance(error, PullQueueError):
-            _log.warning("%s: %s", problem, error)
-        else:
-            _log.error("%s", problem, exc_info=error)
-
     @contextmanager
     def _reporting(self, queue: Queue) -> Iterator[None]:
         """Log what goes wrong with one queue in the block: the others do not wait for it."""
@@ -236,7 +179,7 @@ class Delivery:
         except TransientError:  # of the store: it is that of all queues
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is
-            self._report(
+            self._problems.report(
                 queue.name, f'push tasks of queue "{queue.name}" cannot be delivered', error
             )
 
@@ -245,13 +188,13 @@ class Delivery:
         now = perf_counter()
         if now - self._closed_idle >= _POLL_SECONDS:
             self._closed_idle = now
-            self._sender.close_idle()
-        if now - self._renewed >= _RENEWAL_SECONDS:
+            self.attempts.close_idle()
+        if now - self._renewed >= RENEWAL_SECONDS:
             self._renewed = now
             attempts = self._dispatcher.running
             for running in attempts:
-                self._dispatcher.renew(running)
-            # Others that share the store count no attempts of this server.
+                running.renew()
+            # Others that share the store count no attempts of this server, so it keeps its claims.
             for queue in {running.queue.name: running.queue for running in attempts}.values():
                 self._dispatcher.claim(queue)
 
@@ -268,7 +211,7 @@ class Delivery:
             with self._reporting(queue):
                 limit = _share(queue.name, busy, [each.name for each in queues])
                 busy[queue.name] += self._start_due_of(queue, limit)
-                self._problems.pop(queue.name, None)
+                self._problems.solved(queue.name)
         return 0 if busy.total() > before else self._wait_seconds(queues)
 
     def _start_due_of(self, queue: Queue, limit: int) -> int:
@@ -283,9 +226,7 @@ class Delivery:
                 return started + self._start_due_of(queue, limit - started)
             if self._stopping.is_set() or claim is Claim.REFUSED:
                 break
-            # In another thread: beside busy workers each use of the store waits for its turn.
-            self._dispatcher.reserve(task)
-            self._pool.run(self._start_in_turn, task, address)
+            self.attempts.start(task, address)
             started += 1
             self._started[queue.name] = perf_counter()
         return started
@@ -301,115 +242,6 @@ class Delivery:
                     left = (next_usec - self._emulator.now_usec()) / USEC_PER_SECOND
                     wait_seconds = min(wait_seconds, max(left, 0.001))
         return wait_seconds
-
-    def _start_in_turn(self, task: Task, address: SplitUrl) -> None:
-        """Start an attempt that was reserved, and carry it out."""
-        started = None
-        try:
-            if not self._stopping.is_set():
-                started = self._start(task, address, self._dispatcher.start)
-            self._problems.pop(f"start {task.queue_name}", None)
-        except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
-            problem = f'push tasks of queue "{task.queue_name}" cannot be started'
-            self._report(f"start {task.queue_name}", problem, error)
-            self._stopping.wait(_POLL_SECONDS)  # it would be tried again at once
-        finally:
-            self._dispatcher.release(task)
-        if started is not None:
-            self._attempt(*started)
-        self._wake.set()
-
-    def _start(
-        self,
-        task: Task,
-        address: SplitUrl,
-        start: Callable[[Task], RunningAttempt | None],
-        by: str = "",
-    ) -> tuple[RunningAttempt, SplitUrl, Origin] | None:
-        """Start an attempt; return what `_attempt` needs, or None if it was not started.
-
-        `by` is added to the address in the history of the task.
-        """
-        origin = self._requests.origin(Interface.PUSH, str(address))
-        with called_by(Caller(origin._replace(client=f"{address}{by}"))):
-            running = start(task)
-        return None if running is None else (running, address, origin)
-
-    def _attempt(self, running: RunningAttempt, address: SplitUrl, origin: Origin) -> None:
-        """Send a task that was started, and apply the result."""
-        began = perf_counter()
-        sent: list[PushRequest] = []
-        is_lost = False
-
-        def is_own() -> bool:
-            """Return False where this process was frozen, and another one has sent the task."""
-            nonlocal is_lost
-            age_seconds = perf_counter() - running.leased
-            is_lost = age_seconds > _RENEWAL_SECONDS and not self._dispatcher.renew(running)
-            return not is_lost
-
-        def find_sender(request: PushRequest) -> Send | None:
-            is_redirected = request.target != running.request.target
-            where = self.addresses.find_url(request.url) if is_redirected else address
-            if where is None:
-                return None
-            return partial(self._sender.send, address=where, is_valid=is_own)
-
-        def send(request: PushRequest) -> PushResponse:
-            sent.append(request)
-            return send_following(request, find_sender)
-
-        try:
-            response = self._dispatcher.send(running, send)
-            if is_lost:
-                self._dispatcher.lose(running)
-                return
-            if response.status is None and self._stopping.is_set():
-                self._dispatcher.abandon(running)
-                return
-            if not sent:
-                origin = origin._replace(client=_NOT_SENT)
-            with called_by(Caller(origin)):
-                attempt = self._dispatcher.finish(running, response)
-        except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
-            # Its lease ends: if the same happens again, it does not at once.
-            self._dispatcher.lose(running)
-            if isinstance(error, PullQueueError):
-                _log.warning("the result of an attempt cannot be stored: %s", error)
-            else:
-                _log.exception("the result of an attempt cannot be stored")
-            return
-        finally:
-            self._wake.set()
-        self._record(attempt, response, origin, perf_counter() - began)
-
-    def _record(
-        self, attempt: Attempt, response: PushResponse, origin: Origin, seconds: float
-    ) -> None:
-        request = attempt.request
-        status = response.status or 0
-        self.counts[request.queue_name, status] += 1
-        touched = Touched()
-        touched.add(request.queue_name, [request.task_name])
-        method = f"attempt {attempt.number}"
-        self._requests.record_sent(
-            request, response, method=method, seconds=seconds, origin=origin, touched=touched
-        )
-        is_power_of_2 = attempt.number & (attempt.number - 1) == 0
-        if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
-            what = [f"status {status}"] if status else []
-            what += [response.summary] if response.summary else []
-            _log.warning(
-                'attempt %d of task "%s" of queue "%s" failed (%s %s %s: %s): %s',
-                attempt.number,
-                request.task_name,
-                request.queue_name,
-                request.method,
-                request.url,
-                _NOT_SENT if origin.client == _NOT_SENT else f"at {origin.client}",
-                ": ".join(what) or "no response",
-                "it is exhausted" if attempt.outcome == "exhausted" else "it will be retried",
-            )
 
     def _find_address(self, task: Task) -> SplitUrl | None:
         """Return where a task is sent; None: it is kept, which is logged once for each queue."""
@@ -447,36 +279,3 @@ def _share(name: str, busy: Counter[str], names: list[str]) -> int:
     own = max(1, THREADS // 2 // len(names))
     reserved = sum(max(0, own - busy[other]) for other in names if other != name)
     return max(0, min(free, max(own - busy[name], free - reserved)))
-
-
-class _Pool:
-    """Threads that are started when they are needed, and end with the process."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._threads = 0
-        self._waiting = 0
-        """Jobs that no thread has begun, less the threads that wait for one."""
-        self.ended = threading.Event()
-        """Set whenever a job has ended."""
-
-    def run(self, job: Callable[..., None], *arguments: object) -> None:
-        """Run a job in one of the threads, as soon as one has time."""
-        with self._lock:
-            self._waiting += 1
-            if self._waiting > 0 and self._threads < self._size:
-                self._threads += 1
-                self._waiting -= 1
-                threading.Thread(target=self._work, name="pullqueue attempt", daemon=True).start()
-        self._jobs.put(partial(job, *arguments))
-
-    def _work(self) -> None:
-        while True:
-            try:
-                self._jobs.get()()
-            finally:
-                with self._lock:
-                    self._waiting -= 1
-                self.ended.set()

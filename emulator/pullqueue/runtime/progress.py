@@ -23,7 +23,7 @@ from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.push.addresses import KEPT
 from pullqueue.push.request import effective_request, find_target
-from pullqueue.runtime.delivery import THREADS
+from pullqueue.runtime.attempts import THREADS
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Model, Time, iso_usec
 from pullqueue.tasks import AttemptRecord, Task, TaskState, count_tasks, result_text

@@ -116,7 +116,7 @@ class ServerState:
             raise InvalidTaskError(
                 f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {address}'
             )
-        return self.delivery.run_now(task, address)
+        return self.delivery.attempts.run_now(task, address)
 
     def deliver_to(self, addresses: Iterable[str]) -> None:
         """Send push tasks to other addresses from now on, each `[TARGET=]URL`; none: keep them.

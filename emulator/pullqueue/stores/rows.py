@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from pullqueue.config.model import QueueSettings
-from pullqueue.engine.events import AttemptEvent, EventKind, LeaseStep, Operation, Origin
+from pullqueue.engine.events import EventKind, LeaseStep, Operation, Origin
 from pullqueue.engine.store import QueueRecord
 from pullqueue.errors import InternalError
 from pullqueue.tasks import AttemptRecord, AttemptResult, HttpRequest, NewTask, Task
@@ -155,13 +155,6 @@ def decode_operation(row: Row) -> Operation:
         result=None if status is None else AttemptResult(status, reason, fault),
         origin=None if origin is None else _decode_origin(origin),
     )
-
-
-@_decoding
-def decode_attempt(row: Row) -> AttemptEvent:
-    """Return the start or the end of an attempt of a row with its fields, in their order."""
-    usec, kind, status = row
-    return AttemptEvent(usec, decode_kind([kind]), status)
 
 
 @_decoding

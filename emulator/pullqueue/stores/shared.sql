@@ -177,8 +177,8 @@ SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, faul
 WHERE queue = :queue AND kind IN ('leased', 'extended') ORDER BY id DESC
 
 -- name: last_attempts
--- When attempts started and ended, the latest first.
-SELECT usec, kind, status FROM events WHERE queue = :queue
+-- The operations that start and end attempts, the latest first.
+SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events WHERE queue = :queue
     AND kind IN ('attempt started', 'attempt succeeded', 'attempt failed')
 ORDER BY id DESC LIMIT :rows
 

@@ -15,7 +15,6 @@ from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import (
     MINUTE_USEC,
-    AttemptEvent,
     ClientLeases,
     Event,
     EventKind,
@@ -35,7 +34,6 @@ from pullqueue.engine.store import (
 )
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import (
-    decode_attempt,
     decode_kind,
     decode_lease_step,
     decode_operation,
@@ -157,10 +155,10 @@ class SqlReader(TaskStore, Generic[S]):
             now_usec = session.now_usec
         return collect_events(_latest(operations, self._limits.events_kept), now_usec, task_name)
 
-    def last_attempts(self, queue_name: str, *, limit: int) -> list[AttemptEvent]:
+    def last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:
         with self._reading() as session:
             rows = session.rows("last_attempts", queue=queue_name, rows=limit)
-        return [decode_attempt(row) for row in reversed(rows)]
+        return [decode_operation(row) for row in reversed(rows)]
 
     def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
         with self._reading() as session:

@@ -10,7 +10,7 @@ import sys
 from pullqueue.clock import MovableClock
 from pullqueue.faults.declaration import Faults
 from pullqueue.faults.fault import Fault
-from pullqueue.push.dispatcher import Attempt
+from pullqueue.push.attempt import Attempt
 from pullqueue.push.request import PushRequest
 from pullqueue.testing.assertions import (
     UNTAGGED,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from pullqueue.clock import duration_usec
 from pullqueue.engine.emulator import Emulator
-from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt
+from pullqueue.push.attempt import Attempt, RunningAttempt
+from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.request import PushResponse
 from pullqueue.tasks import Task
 from pullqueue.testing.arguments import SelectQueues

@@ -18,7 +18,8 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import ClockError, DeadlineExceededError, TaskError
 from pullqueue.faults.declaration import Faults
-from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched, make_due
+from pullqueue.push.attempt import Attempt
+from pullqueue.push.dispatcher import Dispatcher, is_dispatched, make_due
 from pullqueue.push.request import PushResponse
 from pullqueue.push.retry import find_retry
 from pullqueue.push.wsgi_sender import environ_restored

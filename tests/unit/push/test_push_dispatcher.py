@@ -15,7 +15,8 @@ from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import TransientError
 from pullqueue.faults.declaration import Faults
-from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt
+from pullqueue.push.attempt import Attempt, RunningAttempt
+from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.stores import open_store
 from pullqueue.tasks import HttpRequest, NewTask, Task, TaskState
@@ -330,10 +331,10 @@ class TestOutcomes:
         running = started(dispatcher, other, "a")
         clock.advance(20)
 
-        assert dispatcher.renew(running)
+        assert running.renew()
         assert other.get_task("a").eta == clock.now() + timedelta(seconds=30)
         assert dispatcher.finish(running, OK).outcome == "succeeded"
-        assert not dispatcher.renew(running)
+        assert not running.renew()
 
     def test_a_lost_lease_is_not_renewed(self, emulator: Emulator, other: Queue) -> None:
         """The task was deleted meanwhile."""
@@ -342,7 +343,7 @@ class TestOutcomes:
         running = started(dispatcher, other, "a")
         other.delete_tasks("a")
 
-        assert not dispatcher.renew(running)
+        assert not running.renew()
 
     @pytest.mark.parametrize(("throttle", "rate"), [(True, 1), (False, 2)])
     def test_status_503_slows_its_queue_down(

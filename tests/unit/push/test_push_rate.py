@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pullqueue.config.model import QueueSettings, Rate
-from pullqueue.engine.events import AttemptEvent, EventKind
+from pullqueue.engine.events import EventKind, Operation
 from pullqueue.push.rate import TokenBucket
+from pullqueue.tasks import AttemptResult
 
 SECOND = 1_000_000
 
@@ -21,7 +22,15 @@ def settings(rate: float | None = None, unit: str = "s", **options: Any) -> Queu
     return QueueSettings(name="web", rate=given_rate, **options)
 
 
-def attempted(bucket: TokenBucket, steps: list[tuple[int, int]]) -> list[AttemptEvent]:
+def event(
+    usec: int, kind: EventKind = EventKind.ATTEMPT_STARTED, status: int | None = None
+) -> Operation:
+    """Return the start or the end of an attempt, as a store records it."""
+    result = None if status is None else AttemptResult(status)
+    return Operation(usec, kind, ("t",), (1,), result=result)
+
+
+def attempted(bucket: TokenBucket, steps: list[tuple[int, int]]) -> list[Operation]:
     """Start attempts as fast as a bucket permits, each with a status, and return their events."""
     events = []
     now_usec = 0
@@ -31,8 +40,8 @@ def attempted(bucket: TokenBucket, steps: list[tuple[int, int]]) -> list[Attempt
             bucket.take()
             bucket.adapt(status, is_http_target=False)
             kind = EventKind.ATTEMPT_SUCCEEDED if status == 200 else EventKind.ATTEMPT_FAILED
-            events.append(AttemptEvent(now_usec, EventKind.ATTEMPT_STARTED))
-            events.append(AttemptEvent(now_usec, kind, status))
+            events.append(event(now_usec))
+            events.append(event(now_usec, kind, status))
     return events
 
 
@@ -140,7 +149,7 @@ def test_what_slows_a_queue_depends_on_its_targets(
 ) -> None:
     """Documented of both: 503 of App Engine, 429 or 5xx of external targets."""
     for is_http_target, rate in ((False, app_engine_rate), (True, http_rate)):
-        events = [] if status is None else [AttemptEvent(0, EventKind.ATTEMPT_FAILED, status)]
+        events = [] if status is None else [event(0, EventKind.ATTEMPT_FAILED, status)]
         bucket, restored = TokenBucket(settings(10), 0), TokenBucket(settings(10), 0)
         bucket.adapt(status, is_http_target=is_http_target)
         restored.replay(events, is_complete=True, is_http_target=is_http_target)
@@ -226,7 +235,7 @@ def test_events_without_the_first_restore_no_more_tokens_than_there_were(
 def test_a_replay_leaves_no_fewer_tokens_than_none(starts: int, next_second: int) -> None:
     """What started beyond them was permitted: after a delay, or by tokens that are not known."""
     bucket = TokenBucket(settings(1, bucket_size=5), 0)
-    events = [AttemptEvent(0, EventKind.ATTEMPT_STARTED)] * starts
+    events = [event(0)] * starts
 
     bucket.replay(events, is_complete=True, is_http_target=False)
 

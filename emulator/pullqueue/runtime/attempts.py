@@ -1,0 +1,264 @@
+"""The attempts of a server: threads that start, send and record them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from queue import SimpleQueue
+from time import perf_counter
+
+from pullqueue.address import SplitUrl
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.interceptors import Caller, Touched, called_by, current_origin
+from pullqueue.errors import PullQueueError
+from pullqueue.observe.request_log import RequestLog
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.attempt import Attempt, RunningAttempt
+from pullqueue.push.dispatcher import Dispatcher
+from pullqueue.push.http_sender import HttpSender
+from pullqueue.push.request import PushRequest, PushResponse, Send, send_following
+from pullqueue.tasks import Task
+
+THREADS = 64
+"""Maximum number of attempts at the same time."""
+RENEWAL_SECONDS = 3.0
+"""Interval at which the leases of running attempts are renewed."""
+_POLL_SECONDS = 0.1
+_NOT_SENT = "answered by a fault, not sent"
+"""Replaces the address of an attempt that did not reach the app."""
+
+_log = logging.getLogger("pullqueue.push")
+
+
+class Problems:
+    """Logs what keeps going wrong: once, as long as it does not change."""
+
+    def __init__(self) -> None:
+        self._logged: dict[str, str] = {}
+
+    def report(self, key: str, problem: str, error: Exception) -> None:
+        """Log an error, unless it was logged last under a key."""
+        if self._logged.get(key) == str(error):
+            return
+        self._logged[key] = str(error)
+        if isinstance(error, PullQueueError):
+            _log.warning("%s: %s", problem, error)
+        else:
+            _log.error("%s", problem, exc_info=error)
+
+    def solved(self, key: str) -> None:
+        """Log the next error under a key, whatever it is."""
+        self._logged.pop(key, None)
+
+
+class Attempts:
+    """Carries out the attempts of a dispatcher, each in a thread, and records them."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        requests: RequestLog,
+        addresses: PushAddresses,
+        problems: Problems,
+        *,
+        on_end: Callable[[], None],
+    ) -> None:
+        """Send to addresses; `on_end` is called when an attempt has ended, or has not started."""
+        self.counts: Counter[tuple[str, int]] = Counter()
+        """Ended attempts by queue and status; 0: there was no response."""
+        self._dispatcher = dispatcher
+        self._requests = requests
+        self._addresses = addresses
+        self._problems = problems
+        self._on_end = on_end
+        self._sender = HttpSender()
+        self._pool = _Pool(THREADS)
+        self.stopping = threading.Event()
+        """Set when no more attempts are started."""
+        self._abandoning = threading.Lock()
+
+    def refuse(self, own_ports: Iterable[int]) -> None:
+        """Send nothing to these ports of this machine."""
+        self._sender.own_ports = frozenset(own_ports)
+
+    def close_idle(self) -> None:
+        """Close the connections that were not used for some time."""
+        self._sender.close_idle()
+
+    def start(self, task: Task, address: SplitUrl) -> None:
+        """Start an attempt that may start now, and carry it out."""
+        # In another thread: beside busy workers each use of the store waits for its turn.
+        self._dispatcher.reserve(task)
+        self._pool.run(self._start_in_turn, task, address)
+
+    def run_now(self, task: Task, address: SplitUrl) -> bool:
+        """Start an attempt of a task, past its eta, rate and pause; False: one is running."""
+        by = f", run by {current_origin().who}"
+        started = self._begin(task, address, self._dispatcher.run_now, by)
+        if started is not None:
+            self._pool.run(self._attempt, *started)
+        return started is not None
+
+    def stop_starting(self) -> None:
+        """Start no more attempts."""
+        is_first = not self.stopping.is_set()
+        self.stopping.set()
+        if is_first and (count := len(self._dispatcher.running)):
+            _log.info("waiting for running attempts to end: %d", count)
+
+    def stop(self, end: float) -> None:
+        """Wait for the attempts under way until a time by `perf_counter`, and end the others.
+
+        The tasks of those that do not end in time are due again.
+        """
+        while self._dispatcher.running and (left := end - perf_counter()) > 0:
+            self._pool.ended.wait(min(left, _POLL_SECONDS))
+            self._pool.ended.clear()
+        with self._abandoning:
+            interrupted = self._dispatcher.running
+            for running in interrupted:
+                _log.warning(
+                    'attempt %d of task "%s" of queue "%s" is interrupted, and its task due again',
+                    running.request.attempt,
+                    running.request.task_name,
+                    running.request.queue_name,
+                )
+            self._sender.close()
+            for running in interrupted:
+                self._dispatcher.abandon(running)
+
+    def _start_in_turn(self, task: Task, address: SplitUrl) -> None:
+        """Start an attempt that was reserved, and carry it out."""
+        started = None
+        try:
+            if not self.stopping.is_set():
+                started = self._begin(task, address, self._dispatcher.start)
+            self._problems.solved(f"start {task.queue_name}")
+        except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
+            problem = f'push tasks of queue "{task.queue_name}" cannot be started'
+            self._problems.report(f"start {task.queue_name}", problem, error)
+            self.stopping.wait(_POLL_SECONDS)  # it would be tried again at once
+        finally:
+            self._dispatcher.release(task)
+        if started is not None:
+            self._attempt(*started)
+        self._on_end()
+
+    def _begin(
+        self,
+        task: Task,
+        address: SplitUrl,
+        start: Callable[[Task], RunningAttempt | None],
+        by: str = "",
+    ) -> tuple[RunningAttempt, SplitUrl, Origin] | None:
+        """Start an attempt; return what `_attempt` needs, or None if it was not started.
+
+        `by` is added to the address in the history of the task.
+        """
+        origin = self._requests.origin(Interface.PUSH, str(address))
+        with called_by(Caller(origin._replace(client=f"{address}{by}"))):
+            running = start(task)
+        return None if running is None else (running, address, origin)
+
+    def _attempt(self, running: RunningAttempt, address: SplitUrl, origin: Origin) -> None:
+        """Send a task that was started, and apply the result."""
+        began = perf_counter()
+        sent: list[PushRequest] = []
+        is_own = partial(running.is_own, renewed_within=RENEWAL_SECONDS)
+
+        def find_sender(request: PushRequest) -> Send | None:
+            is_redirected = request.target != running.request.target
+            where = self._addresses.find_url(request.url) if is_redirected else address
+            if where is None:
+                return None
+            return partial(self._sender.send, address=where, is_valid=is_own)
+
+        def send(request: PushRequest) -> PushResponse:
+            sent.append(request)
+            return send_following(request, find_sender)
+
+        try:
+            response = self._dispatcher.send(running, send)
+            if running.is_lost:
+                self._dispatcher.lose(running)
+                return
+            if response.status is None and self.stopping.is_set():
+                self._dispatcher.abandon(running)
+                return
+            if not sent:
+                origin = origin._replace(client=_NOT_SENT)
+            with called_by(Caller(origin)):
+                attempt = self._dispatcher.finish(running, response)
+        except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
+            # Its lease ends: if the same happens again, it does not at once.
+            self._dispatcher.lose(running)
+            if isinstance(error, PullQueueError):
+                _log.warning("the result of an attempt cannot be stored: %s", error)
+            else:
+                _log.exception("the result of an attempt cannot be stored")
+            return
+        finally:
+            self._on_end()
+        self._record(attempt, origin, perf_counter() - began)
+
+    def _record(self, attempt: Attempt, origin: Origin, seconds: float) -> None:
+        request, response = attempt.request, attempt.response
+        status = response.status or 0
+        self.counts[request.queue_name, status] += 1
+        touched = Touched()
+        touched.add(request.queue_name, [request.task_name])
+        method = f"attempt {attempt.number}"
+        self._requests.record_sent(
+            request, response, method=method, seconds=seconds, origin=origin, touched=touched
+        )
+        is_power_of_2 = attempt.number & (attempt.number - 1) == 0
+        if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
+            what = [f"status {status}"] if status else []
+            what += [response.summary] if response.summary else []
+            _log.warning(
+                'attempt %d of task "%s" of queue "%s" failed (%s %s %s: %s): %s',
+                attempt.number,
+                request.task_name,
+                request.queue_name,
+                request.method,
+                request.url,
+                _NOT_SENT if origin.client == _NOT_SENT else f"at {origin.client}",
+                ": ".join(what) or "no response",
+                "it is exhausted" if attempt.outcome == "exhausted" else "it will be retried",
+            )
+
+
+class _Pool:
+    """Threads that are started when they are needed, and end with the process."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._waiting = 0
+        """Jobs that no thread has begun, less the threads that wait for one."""
+        self.ended = threading.Event()
+        """Set whenever a job has ended."""
+
+    def run(self, job: Callable[..., None], *arguments: object) -> None:
+        """Run a job in one of the threads, as soon as one has time."""
+        with self._lock:
+            self._waiting += 1
+            if self._waiting > 0 and self._threads < self._size:
+                self._threads += 1
+                self._waiting -= 1
+                threading.Thread(target=self._work, name="pullqueue attempt", daemon=True).start()
+        self._jobs.put(partial(job, *arguments))
+
+    def _work(self) -> None:
+        while True:
+            try:
+                self._jobs.get()()
+            finally:
+                with self._lock:
+                    self._waiting -= 1
+                self.ended.set()
