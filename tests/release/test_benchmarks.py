@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 RATIO = re.compile(r"(\d+\.\d\d)(?: +([<>])= ([\d.]+))?( MISSED)?$")
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m benchmarks` in the checkout."""
-    command = [sys.executable, "-m", "benchmarks", *arguments]
+def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProcess[str]:
+    """Run `python -m benchmarks`, or one of its modules, in the checkout."""
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -41,3 +41,12 @@ def test_an_unknown_suite_is_refused() -> None:
 
     assert done.returncode == 2
     assert "unknown suite `engines`: choose from engine, rest, push, stores, lint" in done.stderr
+
+
+def test_a_soak_sends_requests_of_all_kinds() -> None:
+    """Those that are refused, too; how the memory grows is not judged in seconds."""
+    done = run("--minutes", "0.05", module="benchmarks.soak")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    statuses = re.findall(r"(\d+): ", done.stdout.splitlines()[-2])
+    assert statuses == ["200", "204", "404"]

@@ -178,7 +178,8 @@ class RequestLog:
         self._requests: dict[int, Request] = {}
         """By number, in the order in which they ended."""
         self._of_queue: defaultdict[str, dict[int, None]] = defaultdict(dict)
-        """The numbers of the requests on each queue, in the same order."""
+        """The numbers of the requests on each queue, in the same order. Failed ones on queues of
+        which nothing else is recorded are under "": a client can make up any number of names."""
         self._unanswered: dict[tuple[str, str], int] = {}
         """By queue and client, the last attempt, if it got no response."""
         self._with_bodies: dict[int, None] = {}
@@ -301,7 +302,9 @@ class RequestLog:
         if request.interface is Interface.PUSH and request.queue:
             self._join_unanswered(request)
         kept[request.number] = request
-        self._of_queue[request.queue][request.number] = None
+        is_queue = request.interface is Interface.PUSH or not is_failure(request.status)
+        name = request.queue if is_queue or request.queue in self._of_queue else ""
+        self._of_queue[name][request.number] = None
         self._bytes += request.memory
         if request.headers or request.body.data or request.response.data:
             with_bodies[request.number] = None
@@ -336,10 +339,10 @@ class RequestLog:
         dropped = self._requests.pop(number)
         self._bytes -= dropped.memory
         self._with_bodies.pop(number, None)
-        of_queue = self._of_queue[dropped.queue]
-        del of_queue[number]
-        if not of_queue:
-            del self._of_queue[dropped.queue]
+        name = dropped.queue if number in self._of_queue.get(dropped.queue, ()) else ""
+        del self._of_queue[name][number]
+        if not self._of_queue[name]:
+            del self._of_queue[name]
 
     def latest(self) -> list[Request]:
         """Return the latest requests that have ended, the one that began last first."""

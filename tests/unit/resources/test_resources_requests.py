@@ -8,6 +8,7 @@ import gzip
 import json
 import tracemalloc
 from base64 import b64decode
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -240,6 +241,29 @@ def test_the_log_does_not_grow_where_bodies_are_small(emulator: Emulator) -> Non
         tracemalloc.stop()
 
     assert max(sizes[2:]) - min(sizes[1:]) < 100_000
+
+
+def test_queues_that_a_client_makes_up_have_no_share(emulator: Emulator) -> None:
+    """Their requests are dropped before those of queues that are there, and as soon as others."""
+    log = RequestLog(emulator, ActivityLog(emulator))
+
+    def record(queue: str, status: int = 200) -> None:
+        log.record(Request(verb="GET", path="/x", queue=queue, status=status, milliseconds=0))
+
+    record("pull")
+    for number in range(10_000):
+        record(f"unknown-{number}", 404)
+    record("pull", 404)
+    record("push")
+
+    kept = [each.queue for each in log.latest()]
+    assert (len(kept), kept.count("pull"), kept[:2], kept[-1]) == (
+        *(10_000, 2, ["push", "pull"], "pull"),
+    )
+    assert len(log.latest_of("pull", last=timedelta(minutes=1))) == 2
+    log.clear()
+    record("pull", 404)
+    assert [each.queue for each in log.latest()] == ["pull"]
 
 
 def test_names_that_a_client_makes_up_are_recorded_in_part(
