@@ -14,7 +14,14 @@ from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
 with warnings.catch_warnings():
     # These modules of the SDK warn while they are imported.
     warnings.simplefilter("ignore")
-    from google.appengine.api import datastore, memcache, module_testutil, queueinfo
+    from google.appengine.api import (
+        datastore,
+        datastore_errors,
+        mail,
+        memcache,
+        module_testutil,
+        queueinfo,
+    )
     from google.appengine.datastore import datastore_rpc
     from google.appengine.ext import deferred, ndb, testbed
     from google.appengine.runtime import default_api_stub
@@ -22,9 +29,11 @@ with warnings.catch_warnings():
 __all__ = [
     "call",
     "datastore",
+    "datastore_errors",
     "datastore_rpc",
     "default_api_stub",
     "deferred",
+    "mail",
     "memcache",
     "module_testutil",
     "ndb",

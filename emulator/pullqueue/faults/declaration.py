@@ -34,8 +34,8 @@ from pullqueue.clock import duration_usec, movable_clock
 from pullqueue.engine.interceptors import VERBS, QueueCall
 from pullqueue.engine.store import Lease
 from pullqueue.errors import ClockError, DeadlineExceededError, PullQueueError, TransientError
-from pullqueue.faults.effects import ErrorSource, Lapse, advance, make_error
-from pullqueue.faults.fault import CallNext, Effect, Fault
+from pullqueue.faults.effects import ErrorSource, Lapse, advance, check_service_fault, make_error
+from pullqueue.faults.fault import CallNext, Effect, Fault, ServiceCall
 from pullqueue.text import did_you_mean, quoted
 
 if TYPE_CHECKING:
@@ -191,10 +191,15 @@ class Faults:
         mean the same: apps that use the SDK get the SDK's exception, callers of the REST API its
         status. An `attempt` gets no response, or a response with a `status`; nothing is sent.
 
+        With the fixture `pullqueue_sdk`, `call` can be one to a bundled service, such as
+        `"datastore_v3.Commit"`. `error` is then an error of the SDK, by default a timeout.
+
         Raises:
             ValueError: the call does not exist, has no status, or `when` is not valid.
             TypeError: `error` is neither pullqueue's nor the SDK's.
         """
+        if "." in call:
+            return self._fail_service("fail", call, error, when)
         make_error(error)
         _check_call(call)
         if status is None:
@@ -217,10 +222,14 @@ class Faults:
     ) -> Fault:
         """Carry out the call and raise an error nevertheless: the response is lost.
 
+        `call` and `error` are as in `fail`.
+
         Raises:
             ValueError: the call does not exist, or `when` is not valid.
             TypeError: `error` is neither pullqueue's nor the SDK's.
         """
+        if "." in call:
+            return self._fail_service("lose_response", call, error, when)
         make_error(error)
 
         def effect(intercepted: QueueCall, call_next: CallNext) -> object:
@@ -281,6 +290,18 @@ class Faults:
         fault.before_call = lapse.before_call
         return fault
 
+    def _fail_service(self, method: str, call: str, error: object, when: When) -> Fault:
+        """Set a fault in calls to a bundled service, after which the SDK raises an error."""
+        source = None if error in (TransientError, DeadlineExceededError) else error
+        check_service_fault(call, source)
+
+        def effect(intercepted: ServiceCall, call_next: CallNext) -> object:
+            intercepted.fail(source, is_lost=method == "lose_response")
+            return call_next()
+
+        arguments = {"call": call} if source is None else {"call": call, "error": source}
+        return self._set(method, arguments, when, effect)
+
     def clear(self) -> None:
         """Remove all faults that were set here."""
         for fault in self.active:
@@ -295,15 +316,19 @@ class Faults:
     def _set(
         self, method: str, arguments: Mapping[str, object], when: When, effect: Effect
     ) -> Fault:
-        _check_call(arguments.get("call", CALLS[0]))
+        call = str(arguments.get("call", CALLS[0]))
+        if not (is_of_service := "." in call):
+            _check_call(call)
         for name in when.keys() - WHEN.keys():
             raise TypeError(f"{method}() has no argument `{name}`: use one of {', '.join(WHEN)}")
         for name in _OF_TASKS:
             if name in when and arguments.get("call") not in _CALLS_OF_TASKS:
-                call = arguments.get("call", "a lease")
+                other = arguments.get("call", "a lease")
                 raise ValueError(
-                    f"{name} is for faults of attempt and add, not of {call}: remove it"
+                    f"{name} is for faults of attempt and add, not of {other}: remove it"
                 )
+        if "queues" in when and is_of_service:
+            raise ValueError(f"queues is for faults of calls to queues, not of {call}: remove it")
         if "queues" in when:
             when["queues"] = self._names_of(when["queues"])
         for name, value in when.items():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock
 from pullqueue.engine.interceptors import QueueCall
@@ -18,6 +19,7 @@ from pullqueue.errors import (
     TaskError,
 )
 from pullqueue.faults.fault import CallNext
+from pullqueue.text import quoted
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -62,6 +64,23 @@ def _instance(kind: type[PullQueueError], message: str, queue_name: str) -> Pull
     if issubclass(kind, QueueError):
         return kind(message, queue_name=queue_name)
     return kind(message)
+
+
+def check_service_fault(call: str, error: object) -> None:
+    """Check that a call to a bundled service can fail with an error; None is the default.
+
+    Raises:
+        ValueError: the SDK is not used, or there is no such call.
+        TypeError: it is not an error of the SDK.
+    """
+    rpcs: Any = sys.modules.get("pullqueue.sdk.rpcs")
+    if rpcs is None:
+        raise ValueError(
+            f"{quoted(call)} is a call to a service of App Engine's SDK, which this test does not "
+            "use: add the fixture pullqueue_sdk"
+        )
+    rpcs.check_service_call(call)
+    rpcs.make_service_error(call.partition(".")[0], error)
 
 
 def advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 from weakref import WeakKeyDictionary
 
 from pullqueue.engine.interceptors import LEASE_VERBS, Interceptors, QueueCall, touched
@@ -23,8 +25,24 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # a failed test is shown at its own line
 
 CallNext = Callable[[], object]
-Effect = Callable[[QueueCall, CallNext], object]
-"""What a fault does to a call on which it triggers; it may carry the call out, or not."""
+Effect = Callable[[Any, CallNext], object]
+"""What a fault does to a call to a queue or a service; it may carry the call out, or not."""
+
+
+class ServiceCall(Protocol):
+    """A call to a bundled service."""
+
+    @property
+    def service(self) -> str:
+        """The name of the service, such as `datastore_v3`."""
+
+    @property
+    def method(self) -> str:
+        """What is called, such as `Commit`."""
+
+    def fail(self, error: object = None, *, is_lost: bool = False) -> None:
+        """Make it fail when it is carried out; `is_lost`: after that."""
+
 
 _SETTING = threading.Lock()
 _numbers: WeakKeyDictionary[Emulator, count[int]] = WeakKeyDictionary()
@@ -60,6 +78,8 @@ class Fault:
         """Called before each call of the app, whether or not the fault triggers on it."""
         self._title = title
         verb = str(arguments.get("call", "lease_tasks"))
+        self.is_of_service = "." in verb
+        """True if calls to a bundled service are affected, such as `datastore_v3.Commit`."""
         self._verbs = LEASE_VERBS if verb == "lease_tasks" else frozenset({verb})
         self._queues = when.get("queues")
         self._times = when.get("times")
@@ -112,6 +132,10 @@ class Fault:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
+    def triggers_on_service(self, call: ServiceCall) -> bool:
+        """Count a call to a service, and return True if the fault triggers on it."""
+        return f"{call.service}.{call.method}" in self._verbs and self._counts(None)
+
     def triggers_on(self, call: QueueCall) -> bool:
         """Count a call, and return True if the fault triggers on it."""
         if call.verb not in self._verbs:
@@ -126,6 +150,9 @@ class Fault:
             ):
                 return False
             task = tuple(subjects) if self._per_task else None
+        return self._counts(task)
+
+    def _counts(self, task: object) -> bool:
         with self._lock:
             self.calls += 1
             self._calls_of[task] += 1
@@ -166,17 +193,28 @@ class _FaultChain:
 
     def __init__(self, interceptors: Interceptors) -> None:
         self._interceptors = interceptors
+        self._services = ExitStack()
+        """Ends that calls to services are intercepted."""
         self.faults: tuple[Fault, ...] = ()
 
     def add(self, fault: Fault) -> None:
         if not self.faults:
             self._interceptors.add(self)
+        if fault.is_of_service and not any(other.is_of_service for other in self.faults):
+            rpcs = sys.modules["pullqueue.sdk.rpcs"]  # loaded where the call was checked
+            self._services.enter_context(rpcs.intercepted(self._of_service))
         self.faults = (*self.faults, fault)
 
     def remove(self, fault: Fault) -> None:
         self.faults = tuple(other for other in self.faults if other is not fault)
+        if not any(other.is_of_service for other in self.faults):
+            self._services.close()
         if not self.faults:
             self._interceptors.remove(self)
+
+    def _of_service(self, call: ServiceCall, call_next: CallNext) -> object:
+        first = next((fault for fault in self.faults if fault.triggers_on_service(call)), None)
+        return call_next() if first is None else first.effect(call, call_next)
 
     def __call__(self, call: QueueCall, call_next: CallNext) -> object:
         faults = self.faults

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 from unittest.mock import patch
 
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_rpc, apiproxy_stub_map
-from pullqueue.text import counted
+from pullqueue.sdk.service_errors import make_service_error
+from pullqueue.text import counted, did_you_mean, quoted
 
 Intercept: TypeAlias = Callable[["ServiceCall", Callable[[], object]], object]
 """Takes a call and what carries it out, which returns the exception of a call that failed, or None;
@@ -29,12 +30,27 @@ what `Intercept` raises is raised where the call is made.
 class ServiceCall:
     """One call to a bundled service."""
 
-    __slots__ = ("method", "request", "service")
+    __slots__ = ("failure", "is_lost", "method", "request", "service")
 
     def __init__(self, service: str, method: str, request: Any) -> None:
         self.service = service
         self.method = method
         self.request = request
+        self.failure: Exception | None = None
+        """What the app gets instead of a result."""
+        self.is_lost = False
+        """True if only the result is lost: the call is carried out nevertheless."""
+
+    def fail(self, error: object = None, *, is_lost: bool = False) -> None:
+        """Make the call fail when it is carried out; `is_lost`: after that.
+
+        `error` is an error of the SDK, or the class of one; None is a timeout.
+
+        Raises:
+            TypeError: it is not.
+        """
+        self.failure = make_service_error(self.service, error)
+        self.is_lost = is_lost
 
     def __str__(self) -> str:
         describe = _DETAILS.get(self.service)
@@ -70,7 +86,11 @@ def _make_call(rpc: Any) -> None:
     call = ServiceCall(rpc.package, rpc.call, rpc.request)
 
     def carry_out() -> object:
+        if call.failure is not None and not call.is_lost:
+            rpc.stub = _FailingStub(call.failure)
         rpc._SendRequestAndFinish()
+        if call.is_lost:
+            rpc._exception = call.failure
         return rpc.exception  # which is raised where the app asks for the result
 
     call_next: Callable[[], object] = carry_out
@@ -80,7 +100,41 @@ def _make_call(rpc: Any) -> None:
     done.set_result(None)
 
 
+class _FailingStub:
+    """Carries nothing out."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def MakeSyncCall(self, *_: object) -> NoReturn:
+        """Raise the error."""
+        raise self._error
+
+
 _patch = patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", _make_call)
+
+
+def check_service_call(name: str) -> None:
+    """Check a call such as `datastore_v3.Commit`: its service has a stub, which knows it.
+
+    Raises:
+        ValueError: it does not.
+    """
+    service, _, method = name.partition(".")
+    stub = apiproxy_stub_map.apiproxy.GetStub(service)
+    if stub is None:
+        raise ValueError(
+            f"{quoted(name)} is of a service that has no stub in this test: set it up first, with "
+            f"pullqueue_services = {service}, or with the SDK's testbed"
+        )
+    known = sorted(n.removeprefix(_CALLS) for n in dir(stub) if n.startswith(_CALLS))
+    if known and method not in known:
+        calls = [f"{service}.{each}" for each in known]
+        raise ValueError(f"there is no call {quoted(name)}: {did_you_mean(name, calls)}")
+
+
+_CALLS = "_Dynamic_"
+"""The beginning of the names of the methods by which a stub of Google answers calls."""
 
 
 def flush_memcache() -> None:

@@ -22,7 +22,7 @@ from pullqueue.testing.assertions import (
     assert_leased,
 )
 from pullqueue.testing.clock import FixtureClock, exhaust
-from pullqueue.testing.crash import Crash, CrashFailure, CrashTestError, crash_test
+from pullqueue.testing.crash import crash_test
 from pullqueue.testing.describing import describe
 from pullqueue.testing.draining import drain, drain_async
 from pullqueue.testing.emulating import Emulation, emulation
@@ -37,7 +37,15 @@ from pullqueue.testing.live_server import LiveServer
 from pullqueue.testing.points import point
 from pullqueue.testing.race import race_test
 from pullqueue.testing.record import record_calls
-from pullqueue.testing.results import RaceFailure, RaceResult, RaceTestError
+from pullqueue.testing.results import (
+    Crash,
+    CrashFailure,
+    CrashResult,
+    CrashTestError,
+    RaceFailure,
+    RaceResult,
+    RaceTestError,
+)
 from pullqueue.testing.running import run_task, run_tasks
 
 __all__ = [
@@ -45,6 +53,7 @@ __all__ = [
     "Attempt",
     "Crash",
     "CrashFailure",
+    "CrashResult",
     "CrashTestError",
     "Emulation",
     "Fault",

@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import DeadlineExceededError
+from pullqueue.errors import DeadlineExceededError, TransientError
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import (
     SelectQueues,
@@ -37,96 +36,11 @@ from pullqueue.testing.points import (
     current_actor,
     loaded_rpcs,
 )
+from pullqueue.testing.results import WORKER, Crash, CrashFailure, CrashResult, CrashTestError
 from pullqueue.testing.sender import App, Sender, SendFunction
 
-
-class Crash(Enum):
-    """What happens to a worker or a handler at one of its calls."""
-
-    BEFORE = "killed before call"
-    """The call is not made."""
-    AFTER = "killed after call"
-    """The call is carried out, and the worker or handler does nothing more."""
-    ANSWER_LOST = "answer lost of call"
-    """A queue carries the call out, but the caller gets a DeadlineExceededError, and may go on."""
-    RESPONSE_LOST = "response lost"
-    """A handler has returned, but its response is lost, so that its task is retried."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CrashFailure:
-    """A crash that leads to a wrong state."""
-
-    crash: Crash
-    actor: str
-    """The worker, or the attempt whose handler it was."""
-    call_number: int
-    """Which of its calls, the first being 1; 0 where the response is lost."""
-    calls: tuple[str, ...]
-    """Its calls up to the crash, that one included, with the lines of the app that made them."""
-    error: BaseException
-    """What `check`, or whatever took over, raised."""
-    state: str
-    """The state of the queues after that, with their events."""
-
-    def __str__(self) -> str:
-        return self.report()
-
-    @property
-    def title(self) -> str:
-        """What happened, and at which call."""
-        at = f" {self.call_number}, {self.calls[-1]}" if self.call_number else ""
-        return f"{self.crash.value}{at}"
-
-    def has_cause_of(self, other: CrashFailure) -> bool:
-        """Return whether another crash, at the same call or the one before, has the same result."""
-        if not (self.call_number and other.call_number and self.actor == other.actor):
-            return False
-        is_near = 0 <= self.call_number - other.call_number <= 1
-        # Below the first line pytest shows values, such as ids, which differ from run to run.
-        first, second = (_error_text(each.error).partition("\n")[0] for each in (self, other))
-        return is_near and first == second
-
-    def report(self, others: Sequence[CrashFailure] = ()) -> str:
-        """Return the crash as text; `others` are those that have the same cause."""
-        lines = [f"{self.title}, in {self.actor}:" if self.actor != _WORKER else f"{self.title}:"]
-        lines.append("  calls until then:" if self.calls else "  it has made no calls")
-        lines += [f"    {n}. {call}" for n, call in enumerate(self.calls, start=1)]
-        lines += _indented(_error_text(self.error))
-        if others:
-            lines.append("  the same error after:")
-            lines += [f"    {other.title}" for other in others]
-        return "\n".join([*lines, *_indented(self.state)])
-
-
-def _error_text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in text.splitlines()]
-
-
-def _by_cause(failures: Iterable[CrashFailure]) -> list[list[CrashFailure]]:
-    """Return the failures, those of crashes at neighbouring calls that have one cause together."""
-    groups: list[list[CrashFailure]] = []
-    for failure in failures:
-        if groups and failure.has_cause_of(groups[-1][-1]):
-            groups[-1].append(failure)
-        else:
-            groups.append([failure])
-    return groups
-
-
-class CrashTestError(AssertionError):
-    """crashes of the worker or of a handler lead to a wrong state; `.failures` has them"""
-
-    def __init__(self, failures: list[CrashFailure], crashes: int) -> None:
-        self.failures = failures
-        count = f"{len(failures)} of {crashes} crash{'' if crashes == 1 else 'es'}"
-        head = f"crash_test: {count} {'leads' if len(failures) == 1 else 'lead'} to a wrong state"
-        reports = [first.report(others) for first, *others in _by_cause(failures)]
-        super().__init__("\n\n".join([head, *reports]))
+if TYPE_CHECKING:
+    from pullqueue.sdk.rpcs import ServiceCall
 
 
 def crash_test(
@@ -140,8 +54,9 @@ def crash_test(
     deferred: bool = False,
     queues: Iterable[Queue | str] | None = None,
     services: bool = True,
+    errors: bool = False,
     max_calls: int = 1000,
-) -> int:
+) -> CrashResult:
     """Check that a worker, or an app's handlers, survive a crash at any of their calls.
 
     For each crash the queues are emptied, `setup` fills them (and resets the app), and the worker
@@ -157,13 +72,16 @@ def crash_test(
     crash of each attempt. An exception of a handler is status 500, as in production; in the run
     without a crash it is raised.
 
+    With `errors`, each call fails, too, in a run of its own: nothing was done, and the caller gets
+    an error; of a queue a `TransientError`, of a service the SDK's timeout. Calls to services that
+    change something also lose their answers.
+
     With `services`, calls to other bundled services, such as the datastore, count as well if App
     Engine's SDK uses the emulator. A transaction that was open is rolled back. Each run begins at
     the time at which the test has called, and memcache is empty when `setup` is called.
 
-    Return the number of crashes. Calls of whoever was killed have no effect, so what it does
-    while it ends (`finally`), or in threads, also after the test, does not change queues and
-    services.
+    Return the number of crashes. Calls of whoever was killed have no effect, so what it does while
+    it ends (`finally`), or in threads, also after the test, does not change queues and services.
 
     Raises:
         CrashTestError: after some crashes `check` fails, or whatever took over does.
@@ -178,6 +96,7 @@ def crash_test(
     """
     check_is_emulator(emulator)
     check_flag(services, "services")
+    check_flag(errors, "errors")
     sender = Sender(app, send, deferred=deferred)
     if worker is None and not sender.is_set:
         raise TypeError(
@@ -195,11 +114,12 @@ def crash_test(
         worker=worker or _no_worker,
         make_driver=partial(Driver, emulator, sender, selected, max_calls=max_calls),
         queues=selected,
+        errors=errors,
     )
     failures = trial.failures(modes, services=services)
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
-    return trial.crashes
+    return CrashResult(trial.crashes)
 
 
 class _Plan(NamedTuple):
@@ -218,6 +138,8 @@ class _CrashTrial(Trial):
     make_driver: Callable[..., Driver]
     """Makes one with the options of the test."""
     queues: SelectQueues
+    errors: bool
+    """Calls fail as well."""
     crashes: int = 0
     """Number of crashes until now."""
 
@@ -237,7 +159,7 @@ class _CrashTrial(Trial):
             self._run(injector, errors="raise")
         if injector.refusal is not None:
             raise injector.refusal
-        planned = list(injector.planned())
+        planned = list(injector.planned(errors=self.errors))
         if not planned:
             raise AssertionError("crash_test: the worker makes no call to a queue")
         error = self.verify()
@@ -272,8 +194,8 @@ class _CrashTrial(Trial):
         try:
             self._run(injector, errors="retry")
         except Exception:
-            # A lost answer is an error to the worker, which may end it like a crash.
-            if injector.plan.crash is not Crash.ANSWER_LOST or injector.crashed != injector.worker:
+            # The worker has got an error, which may end it like a crash.
+            if injector.plan.crash not in _ERRORS or injector.crashed != injector.worker:
                 raise
 
     @bypass_interceptors()
@@ -333,7 +255,7 @@ def _no_worker() -> None:
     """Do nothing: no pull queue is emptied."""
 
 
-_WORKER = "the worker"
+_ERRORS = (Crash.ANSWER_LOST, Crash.ERROR)
 
 _INSTEAD = {
     QueueMode.PULL: "it left pull tasks only; pass the worker that leases them",
@@ -359,19 +281,22 @@ class _CrashInjector:
     attempts: list[Actor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.worker = Actor(_WORKER, WorkerKilled)
+        self.worker = Actor(WORKER, WorkerKilled)
         self.current = self.worker
         """Whose handler runs, or else the worker."""
         self._counting = threading.Lock()
 
-    def planned(self) -> Iterator[_Plan]:
+    def planned(self, *, errors: bool) -> Iterator[_Plan]:
         """Yield the crashes that are possible in a run like this one."""
         for number, point in enumerate(self.points, start=1):
             yield _Plan(Crash.BEFORE, number)
             if not isinstance(point.call, str):  # of `point`, before something that is not seen
                 yield _Plan(Crash.AFTER, number)
-            if point.is_of_queue:
+            can_fail = errors and hasattr(point.call, "fail")
+            if point.is_of_queue or (can_fail and point.footprint.writes):
                 yield _Plan(Crash.ANSWER_LOST, number)
+            if can_fail or (errors and point.is_of_queue):
+                yield _Plan(Crash.ERROR, number)
         for number in range(1, len(self.attempts) + 1):
             yield _Plan(Crash.RESPONSE_LOST, number)
 
@@ -406,6 +331,11 @@ class _CrashInjector:
             return call_next()
         if crash is Crash.BEFORE:
             actor.end()
+        if crash in _ERRORS and not point.is_of_queue:
+            cast("ServiceCall", point.call).fail(is_lost=crash is Crash.ANSWER_LOST)
+            return call_next()
+        if crash is Crash.ERROR:
+            raise TransientError(f"{point} has failed")
         call_next()
         if crash is Crash.AFTER:
             actor.end()

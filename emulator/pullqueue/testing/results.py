@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Self
 
 from pullqueue.text import counted
 
+WORKER = "the worker"
+"""The name of the worker of a `crash_test`."""
 _FIRST_STEPS = 20
 _STEPS_SHOWN = 100
 """Maximum number of steps in a message; those after the first 20 are left out before the last."""
@@ -69,6 +72,8 @@ _NO_RACE = " with the actors one after the other, so their calls do not race"
 class RaceTestError(AssertionError):
     """an order of calls leads to a wrong state"""
 
+    __module__ = "pullqueue.testing"  # as tests name it
+
     def __init__(self, failures: Sequence[RaceFailure], hints: Sequence[str] = ()) -> None:
         first, *others = failures
         self.failures = tuple(failures)
@@ -85,6 +90,103 @@ class RaceTestError(AssertionError):
             parts.append("\nothers fail in other ways:")
             parts += [other.summary() for other in others[:_OTHERS_SHOWN]]
         super().__init__("\n".join([*parts, *hints]))
+
+
+class Crash(Enum):
+    """What happens to a worker or a handler at one of its calls."""
+
+    BEFORE = "killed before call"
+    """The call is not made."""
+    AFTER = "killed after call"
+    """The call is carried out, and the worker or handler does nothing more."""
+    ANSWER_LOST = "answer lost of call"
+    """The call is carried out, but the caller gets an error, and may go on."""
+    ERROR = "error of call"
+    """The call is not carried out, and the caller gets an error, and may go on."""
+    RESPONSE_LOST = "response lost"
+    """A handler has returned, but its response is lost, so that its task is retried."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CrashFailure:
+    """A crash that leads to a wrong state."""
+
+    crash: Crash
+    actor: str
+    """The worker, or the attempt whose handler it was."""
+    call_number: int
+    """Which of its calls, the first being 1; 0 where the response is lost."""
+    calls: tuple[str, ...]
+    """Its calls up to the crash, that one included, with the lines of the app that made them."""
+    error: BaseException
+    """What `check`, or whatever took over, raised."""
+    state: str
+    """The state of the queues after that, with their events."""
+
+    def __str__(self) -> str:
+        return self.report()
+
+    @property
+    def title(self) -> str:
+        """What happened, and at which call."""
+        at = f" {self.call_number}, {self.calls[-1]}" if self.call_number else ""
+        return f"{self.crash.value}{at}"
+
+    def has_cause_of(self, other: CrashFailure) -> bool:
+        """Return whether another crash, at the same call or the one before, has the same result."""
+        if not (self.call_number and other.call_number and self.actor == other.actor):
+            return False
+        is_near = 0 <= self.call_number - other.call_number <= 1
+        # Below the first line pytest shows values, such as ids, which differ from run to run.
+        first, second = (_error_text(each.error).partition("\n")[0] for each in (self, other))
+        return is_near and first == second
+
+    def report(self, others: Sequence[CrashFailure] = ()) -> str:
+        """Return the crash as text; `others` are those that have the same cause."""
+        lines = [f"{self.title}, in {self.actor}:" if self.actor != WORKER else f"{self.title}:"]
+        lines.append("  calls until then:" if self.calls else "  it has made no calls")
+        lines += [f"    {n}. {call}" for n, call in enumerate(self.calls, start=1)]
+        lines += _indented(_error_text(self.error))
+        if others:
+            lines.append("  the same error after:")
+            lines += [f"    {other.title}" for other in others]
+        return "\n".join([*lines, *_indented(self.state)])
+
+
+def _error_text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
+
+
+def _by_cause(failures: Iterable[CrashFailure]) -> list[list[CrashFailure]]:
+    """Return the failures, those of crashes at neighbouring calls that have one cause together."""
+    groups: list[list[CrashFailure]] = []
+    for failure in failures:
+        if groups and failure.has_cause_of(groups[-1][-1]):
+            groups[-1].append(failure)
+        else:
+            groups.append([failure])
+    return groups
+
+
+class CrashTestError(AssertionError):
+    """crashes of the worker or of a handler lead to a wrong state; `.failures` has them"""
+
+    __module__ = "pullqueue.testing"  # as tests name it
+
+    def __init__(self, failures: list[CrashFailure], crashes: int) -> None:
+        self.failures = failures
+        count = f"{len(failures)} of {crashes} crash{'' if crashes == 1 else 'es'}"
+        head = f"crash_test: {count} {'leads' if len(failures) == 1 else 'lead'} to a wrong state"
+        reports = [first.report(others) for first, *others in _by_cause(failures)]
+        super().__init__("\n\n".join([head, *reports]))
+
+
+class CrashResult(int):
+    """How many crashes there were."""
 
 
 class RaceResult(int):

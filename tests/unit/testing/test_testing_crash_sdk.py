@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from google.appengine.api import datastore_errors
 from places import place, without_places
 from sdk_calls import deferred, ndb, sdk_testbed
 
-from pullqueue import Emulator, Queue
+from pullqueue import Emulator, PullQueueError, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.sdk.imports import taskqueue
 from pullqueue.tasks import HttpRequest
@@ -225,3 +228,76 @@ def test_a_dead_handler_does_not_use_services_after_the_test(
         thread.join()
 
     assert Account.get_by_id("from the dead") is None
+
+
+class Swallow:
+    """A handler that ignores what goes wrong, and then is done."""
+
+    def __init__(self, pushed: Queue) -> None:
+        self.pushed = pushed
+
+    def setup(self) -> None:
+        ndb.Key(Account, "one").delete()
+        self.pushed.add(name="order")
+
+    def send(self, _: PushRequest) -> int:
+        with contextlib.suppress(datastore_errors.Timeout):
+            Account(id="one").put()
+        return 200
+
+    def check(self) -> None:
+        assert ndb.Key(Account, "one").get() is not None
+
+
+def test_an_error_of_a_service_that_a_handler_ignores(emulator: Emulator, pushed: Queue) -> None:
+    """It is killed in vain, since it does nothing else; only an error shows what is lost."""
+    app = Swallow(pushed)
+    run = partial(crash_test, emulator, send=app.send, setup=app.setup, check=app.check)
+    before = run()
+
+    with pytest.raises(CrashTestError) as caught:
+        run(errors=True)
+
+    (failure,) = caught.value.failures
+    assert failure.crash is Crash.ERROR
+    put = "datastore_v3.Put 1 entity of kind Account"
+    assert failure.title.startswith("error of call ")
+    assert without_places(failure.calls)[-1] == put
+    assert int(str(caught.value).split(" of ")[1].split()[0]) > before
+
+
+def test_a_handler_that_fails_with_a_service_survives(emulator: Emulator, pushed: Queue) -> None:
+    """Its task is retried, so errors of reads and writes, and lost answers, change nothing."""
+    app = App(pushed)
+
+    def send(request: PushRequest) -> int:
+        if request.url == "/charge":
+            app.charge()
+        else:
+            app.ship()
+        return 200
+
+    run = partial(crash_test, emulator, send=send, setup=app.setup, check=app.check)
+    assert run(errors=True) > run()
+
+
+def test_an_error_of_a_queue_that_a_worker_ignores(emulator: Emulator, queue: Queue) -> None:
+    """The next task is never added, and the one before it is deleted."""
+
+    def setup() -> None:
+        queue.add(name="one")
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            if task.name == "one":
+                with contextlib.suppress(PullQueueError):
+                    queue.add(name="two")
+            queue.delete_tasks(task)
+
+    def check() -> None:
+        assert {event.task_name for event in queue.events()} == {"one", "two"}
+
+    crash_test(emulator, work, setup=setup, check=check)
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, work, setup=setup, check=check, errors=True)
+    assert {failure.crash for failure in caught.value.failures} == {Crash.ERROR}

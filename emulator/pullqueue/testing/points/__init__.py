@@ -188,12 +188,8 @@ class Trial:
                 stack.enter_context(emulator.interceptors.installed(self._intercept))
                 _trials.append(self)
                 stack.callback(_trials.remove, self)
-                if emulator_of_sdk() is emulator:
-                    # Loads what `loaded_rpcs` returns, too.
-                    from pullqueue.sdk.rpcs import intercepted  # noqa: PLC0415 - the SDK is loaded
-
-                    if services:
-                        stack.enter_context(intercepted(self.at_point))
+                if services and emulator_of_sdk() is emulator:
+                    stack.enter_context(loaded_rpcs().intercepted(self.at_point))
                 try:
                     yield
                 finally:

@@ -1,0 +1,168 @@
+"""Faults in calls to App Engine's bundled services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sdk_calls import datastore_errors, mail, memcache, ndb, sdk_testbed
+
+from pullqueue import Emulator, TransientError
+from pullqueue.push.request import PushRequest
+from pullqueue.sdk.imports import apiproxy_errors
+from pullqueue.testing import Faults, RaceTestError, describe, race_test
+
+
+class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed
+    """An account."""
+
+    value = ndb.IntegerProperty(default=0)
+
+
+@pytest.fixture
+def faults(emulator: Emulator) -> Iterator[Faults]:
+    """Faults, in a test with a datastore, memcache and mail."""
+    with sdk_testbed(emulator) as bed, Faults(emulator) as faults:
+        bed.init_mail_stub()
+        yield faults
+
+
+def test_a_put_fails_and_nothing_is_done(faults: Faults) -> None:
+    fault = faults.fail("datastore_v3.Put", after=1, times=1)
+
+    Account(id="one").put()
+    with pytest.raises(datastore_errors.Timeout, match="injected by a fault"):
+        Account(id="two").put()
+    Account(id="three").put()
+
+    assert {key.id() for key in Account.query().fetch(keys_only=True)} == {"one", "three"}
+    assert (fault.calls, fault.hits) == (3, 1)
+    assert str(fault) == 'fail("datastore_v3.Put", after=1, times=1): triggered on 1 of 3 calls'
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        datastore_errors.InternalError,
+        datastore_errors.InternalError("out of order"),
+        apiproxy_errors.CapabilityDisabledError,
+        apiproxy_errors.OverQuotaError("too much"),
+    ],
+)
+def test_an_error_is_what_the_app_catches(
+    faults: Faults, error: Exception | type[Exception]
+) -> None:
+    faults.fail("datastore_v3.Put", error)
+
+    kind = error if isinstance(error, type) else type(error)
+    message = "injected by a fault" if isinstance(error, type) else str(error)
+    with pytest.raises(kind, match=message):
+        Account().put()
+
+
+def test_ndb_repeats_a_transaction_that_fails_to_commit(faults: Faults) -> None:
+    """The error passes through ndb as production's does: by its code."""
+    runs: list[None] = []
+
+    @ndb.transactional(retries=2)  # type: ignore[untyped-decorator]
+    def store() -> None:
+        runs.append(None)
+        Account(id="one").put()
+
+    fault = faults.fail("datastore_v3.Commit", datastore_errors.TransactionFailedError, times=2)
+    store()
+    assert (len(runs), fault.hits) == (3, 2)
+
+    faults.fail("datastore_v3.Commit", datastore_errors.TransactionFailedError)
+    with pytest.raises(datastore_errors.TransactionFailedError):
+        store()
+
+
+def test_the_answer_of_a_commit_is_lost(faults: Faults) -> None:
+    faults.lose_response("datastore_v3.Commit")
+
+    with pytest.raises(datastore_errors.Timeout):
+        ndb.transaction(lambda: Account(id="one").put())
+
+    assert ndb.Key(Account, "one").get(use_cache=False) is not None
+
+
+def test_memcache_and_mail_fail_as_they_do(faults: Faults) -> None:
+    """Memcache's client hides errors; that of mail does not."""
+    memcache.set("one", 1)
+    faults.fail("memcache.Get")
+    assert memcache.get("one") is None
+
+    faults.fail("mail.Send", mail.Error("no"))
+    with pytest.raises(mail.Error, match="no"):
+        mail.send_mail("a@example.com", "b@example.com", "subject", "body")
+
+
+def test_a_fault_is_removed_and_the_first_one_triggers(faults: Faults) -> None:
+    first = faults.fail("datastore_v3.Put", datastore_errors.InternalError)
+    faults.fail("datastore_v3.Put", datastore_errors.Timeout)
+    with pytest.raises(datastore_errors.InternalError):
+        Account().put()
+    first.remove()
+    with pytest.raises(datastore_errors.Timeout):
+        Account().put()
+
+    faults.clear()
+    Account().put()
+    assert faults.active == []
+
+
+def test_faults_of_services_are_shown(emulator: Emulator, faults: Faults) -> None:
+    faults.fail("datastore_v3.Put", datastore_errors.Timeout)
+    assert 'fault fail("datastore_v3.Put", Timeout): triggered on 0 of 0' in describe(emulator)
+
+
+def test_a_fault_applies_in_race_test(emulator: Emulator, faults: Faults) -> None:
+    faults.fail("datastore_v3.Put", times=1)
+
+    def setup() -> None:
+        emulator.queue("pushed").add(name="one")
+
+    def send(_: PushRequest) -> int:
+        Account(id="one").put()
+        return 200
+
+    def check() -> None:
+        assert not emulator.queue("pushed").events()[2].status
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, setup=setup, check=check, send=send)
+    assert any("datastore_v3.Put 1 entity of kind Account" in s for s in caught.value.schedule)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("datastore_v3.Comit", None, 'there is no call "datastore_v3.Comit": did you mean'),
+        ("data.Commit", None, '"data.Commit" is of a service that has no stub in this test: set'),
+        ("datastore_v3.", None, 'there is no call "datastore_v3."'),
+    ],
+)
+def test_calls_that_do_not_exist(faults: Faults, call: str, error: object, message: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is checked below
+        faults.fail(call)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("error", [OSError, ValueError("no"), InterruptedError])
+def test_errors_of_others_are_refused(faults: Faults, error: type[Exception]) -> None:
+    with pytest.raises(TypeError, match="is not an error of App Engine's SDK: use one, such as"):
+        faults.fail("datastore_v3.Put", error)
+
+
+def test_an_error_that_needs_a_code_is_refused_as_a_class(faults: Faults) -> None:
+    with pytest.raises(TypeError, match="ApplicationError has a code: pass an error"):
+        faults.fail("datastore_v3.Put", apiproxy_errors.ApplicationError)
+
+
+@pytest.mark.parametrize("options", [{"queues": ["work"]}, {"url": "/a"}, {"per_task": True}])
+def test_options_of_queues_and_tasks_are_refused(
+    faults: Faults, options: dict[str, object]
+) -> None:
+    with pytest.raises(ValueError, match=r"not of datastore_v3\.Put: remove it"):
+        faults.fail("datastore_v3.Put", TransientError, **options)  # type: ignore[arg-type] # wrong
