@@ -282,12 +282,11 @@ def test_dashes_of_the_command(execute: Execute) -> None:
     assert output == "['-x', '--', '--port']\n"
 
 
-def test_nothing_is_run_without_a_queue_yaml(folder: Path) -> None:
-    done = run_pullqueue("exec", "--", "touch", "ran")
+def test_nothing_is_run_without_the_queue_yaml_that_is_named(folder: Path) -> None:
+    done = run_pullqueue("exec", "queue.yaml", "--", "touch", "ran")
 
     assert done.exit_code == 3
-    assert "there is neither queue.yaml nor queue.yml" in done.stderr
-    assert "name a file, as in `pullqueue exec path/to/queue.yaml`, or" in done.stderr
+    assert 'cannot read "queue.yaml": no such file' in done.stderr
     assert list(folder.iterdir()) == []
 
 

@@ -12,6 +12,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -254,16 +255,30 @@ class TestRefusals:
             "queue.yaml:3:9",
         ]
 
-    def test_a_folder_without_queue_yaml_is_named(self, folder: Path) -> None:
+    def test_a_file_that_is_named_must_be_there(self, folder: Path) -> None:
         (folder / "queue.yaml").unlink()
-        done, _ = serve_here()
+        done, _ = serve_here("queue.yaml")
 
         assert (done.exit_code, done.stdout) == (3, "")
-        assert done.stderr == (
-            f'pullqueue: there is neither queue.yaml nor queue.yml in "{folder}": name a file, '
-            "as in `pullqueue serve path/to/queue.yaml`, or, for an app that needs only the queue "
-            "`default`, write `queue: []` to queue.yaml\n"
-        )
+        assert done.stderr == 'pullqueue: cannot read "queue.yaml": no such file or directory\n'
+
+    def test_without_a_file_the_queues_are_those_that_are_created(self, folder: Path) -> None:
+        """A server for producers on Cloud Tasks needs none; there is none to reload."""
+        (folder / "queue.yaml").unlink()
+
+        with serving(folder=folder) as served:
+            queues = call(f"{served.url}/_emulator/queues")["queues"]
+            location = f"{served.url}/v2/projects/p/locations/l/queues"
+            made = call(location, "POST", {"name": "projects/p/locations/l/queues/made"})
+            with pytest.raises(HTTPError) as unknown:
+                call(f"{location}/unknown")
+            with pytest.raises(HTTPError) as reload:
+                call(f"{served.url}/_emulator/reload", "POST")
+
+        assert [queue["name"] for queue in queues] == ["default"]
+        assert made["name"].endswith("/made")
+        assert 'unknown\\" was not created: the queues are' in unknown.value.read().decode()
+        assert "not started from a queue.yaml" in reload.value.read().decode()
 
     @pytest.mark.parametrize(
         ("option", "message"),

@@ -84,14 +84,17 @@ class EmulatorOptions:
             UsageError: there is no address for cron jobs.
             StoreError: the store, or the folder of the data, cannot be used.
         """
+        from pullqueue.config.model import QueueConfig  # noqa: PLC0415 - the same
         from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
         from pullqueue.runtime.config_file import ConfigFile  # noqa: PLC0415 - when it runs
         from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
         from pullqueue.stores import open_store  # noqa: PLC0415 - the same
 
         path = self.queue_yaml or found_file()
-        file = ConfigFile(path, profile=self.profile, keep_created=self.keep_created)
-        cron, config = self._cron_jobs(), file.read()
+        cron, file, config = self._cron_jobs(), None, QueueConfig(queues=(), file="")
+        if path is not None:
+            file = ConfigFile(path, profile=self.profile, keep_created=self.keep_created)
+            config = file.read()
         clock = ManualClock(SystemClock().now()) if self.clock == "manual" else SystemClock()
         services = self._services(clock)
         with closing(services):
@@ -107,7 +110,8 @@ class EmulatorOptions:
                 for name, tasks in emulator.unlisted_tasks.items():
                     say(
                         f"warning: the store has {count_tasks(tasks)} of queue {quoted(name)}, "
-                        f"which is not in {config.file}: add the queue to use or purge them",
+                        f"which is not in {config.file or 'a queue.yaml'}: add the queue to use or "
+                        "purge them",
                         err=True,
                     )
                 yield Server(

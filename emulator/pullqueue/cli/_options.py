@@ -17,7 +17,7 @@ from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._output import AS_JSON
 from pullqueue.cli._words import Choice
 from pullqueue.cli.connection import Json, server_url
-from pullqueue.errors import ConfigFileError, StoreError
+from pullqueue.errors import StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
 from pullqueue.services import SERVICES, parse_services
 from pullqueue.text import SECONDS_PER_UNIT, format_span, quoted
@@ -377,17 +377,6 @@ def emulator_options(command: Command) -> Command:
     return command
 
 
-def found_file() -> Path:
-    """Return the queue.yaml of the current folder.
-
-    Raises:
-        ConfigFileError: it has none.
-    """
-    for name in _FILE_NAMES:
-        if Path(name).is_file():
-            return Path(name)
-    raise ConfigFileError(
-        f'there is neither {" nor ".join(_FILE_NAMES)} in "{Path.cwd()}": name a file, as in '
-        f"`{click.get_current_context().command_path} path/to/queue.yaml`, or, for an app that "
-        "needs only the queue `default`, write `queue: []` to queue.yaml"
-    )
+def found_file() -> Path | None:
+    """Return the queue.yaml of the current folder, if it has one."""
+    return next((path for path in map(Path, _FILE_NAMES) if path.is_file()), None)

@@ -196,7 +196,7 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
         if queues
     ]
     queues = ", ".join(counts) or 'only the queue "default"'
-    say(f"{emulator.config.file}: {queues}")
+    say(f"{emulator.config.file or 'No queue.yaml'}: {queues}")
     for queue in (*pull, *push):
         say(f"  {queue.name}{_notes(queue, acl=acl)}")
     if pull:

@@ -420,5 +420,6 @@ class Emulator:
         if close:
             hint = f"did you mean {quoted(close)}?"
         elif not names:
-            hint = "it has no queues"
-        return f"queue {quoted(name)} is not in {self._config.file}: {hint}"
+            hint = "it has none: Cloud Tasks can create it by CreateQueue"
+        missing = f"is not in {self._config.file}" if self._config.file else "was not created"
+        return f"queue {quoted(name)} {missing}: {hint}"
