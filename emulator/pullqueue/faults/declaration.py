@@ -17,10 +17,8 @@ from typing import (
     Any,
     Final,
     Literal,
-    NamedTuple,
     Self,
     TypeAlias,
-    TypedDict,
     Unpack,
     get_origin,
     get_type_hints,
@@ -36,6 +34,7 @@ from pullqueue.engine.store import Lease
 from pullqueue.errors import ClockError, DeadlineExceededError, PullQueueError, TransientError
 from pullqueue.faults.effects import ErrorSource, Lapse, advance, check_service_fault, make_error
 from pullqueue.faults.fault import CallNext, Effect, Fault, ServiceCall
+from pullqueue.faults.when import When, Wire
 from pullqueue.text import did_you_mean, quoted
 
 if TYPE_CHECKING:
@@ -84,13 +83,6 @@ _RULES: Final[Mapping[str, str]] = {"status": "the status of a failed attempt is
 """What is reported of an option, where the type in JSON does not say why."""
 
 
-class Wire(NamedTuple):
-    """How an option is written in JSON."""
-
-    type: Any
-    meta: Meta
-
-
 Call: TypeAlias = Annotated[str, Wire(Literal[CALLS], Meta(description="Call to affect."))]
 Error: TypeAlias = Annotated[
     ErrorSource,
@@ -113,40 +105,6 @@ Seconds: TypeAlias = Annotated[
     float | timedelta,
     Wire(float, Meta(ge=0, description="Latency in seconds, by the manual clock. Default: 1.")),
 ]
-Queues: TypeAlias = Annotated[
-    Iterable["Queue | str"],
-    Wire(list[str], Meta(min_length=1, description="Affect calls on these queues. Default: all.")),
-]
-
-
-class When(TypedDict, total=False):
-    """The calls on which a fault triggers: every call of that name, unless these narrow it."""
-
-    queues: Queues
-    times: Annotated[
-        int,
-        Meta(ge=1, description="Maximum number of times the fault triggers. Default: no limit."),
-    ]
-    after: Annotated[int, Meta(ge=0, description="Number of calls that succeed first. Default: 0.")]
-    every: Annotated[int, Meta(ge=1, description="Trigger on every Nth call only. Default: 1.")]
-    probability: Annotated[
-        float, Meta(gt=0, le=1, description="Probability of triggering on each call. Default: 1.")
-    ]
-    seed: Annotated[int, Meta(description="Seed of the random sequence. Default: 0.")]
-    url: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            description="Affect attempts and adds of tasks whose path matches this pattern, such "
-            "as /mail/*. Default: any.",
-        ),
-    ]
-    per_task: Annotated[
-        bool,
-        Meta(description="Count times, after and every for each task on its own. Default: false."),
-    ]
-
-
 _OF_TASKS: Final = ("url", "per_task")
 """The options that select tasks: of calls that are about known tasks."""
 _CALLS_OF_TASKS: Final = ("attempt", "add")

@@ -19,7 +19,7 @@ from pullqueue.tasks import default_url
 
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
-    from pullqueue.faults.declaration import When
+    from pullqueue.faults.when import When
     from pullqueue.tasks import NewTask
 
 __tracebackhide__ = True  # a failed test is shown at its own line
