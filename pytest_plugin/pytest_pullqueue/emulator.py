@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -19,6 +20,7 @@ from pullqueue.errors import ConfigFileError, StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.stores import open_store
 from pullqueue.testing.emulating import emulated, queue_config, read_config
+from pullqueue.testing.progress import written_by
 from pullqueue.testing.running import first_responses_lost
 from pytest_pullqueue.reports import EMULATOR, WHY_NO_QUEUES
 from pytest_pullqueue.settings import MARKER, Settings
@@ -50,9 +52,21 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         if settings.lose_first_response:
             stack.enter_context(first_responses_lost(emulator))
+        stack.enter_context(written_by(partial(_write_line, item.config)))
         item.stash[EMULATOR] = emulator
         stack.callback(item.stash.__delitem__, EMULATOR)
         yield emulator
+
+
+def _write_line(config: pytest.Config, line: str) -> None:
+    """Write a line of a test that takes long, though what tests write is captured."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    if terminal is None:  # a worker of pytest-xdist
+        return
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        terminal.ensure_newline()
+        terminal.write_line(line)
 
 
 def _configuration(item: pytest.Item, settings: Settings) -> QueueConfig:

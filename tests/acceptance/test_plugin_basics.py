@@ -277,3 +277,19 @@ def test_each_name_for_annotations_leads_to_its_class() -> None:
         assert getattr(pytest_pullqueue, name).__name__ == name
     with pytest.raises(AttributeError, match=r'^module "pytest_pullqueue" has no attribute "x"$'):
         pytest_pullqueue.x  # noqa: B018
+
+
+def test_lines_are_shown_while_a_test_runs(pytester: pytest.Pytester) -> None:
+    """Though pytest captures what tests write."""
+    pytester.makepyfile(
+        """
+        from pullqueue.testing.progress import Stopwatch
+
+        def test_long(pullqueue_emulator):
+            times = iter([0.0, 30.0])
+            Stopwatch(lambda: next(times)).report(lambda: "half done")
+        """
+    )
+    result = pytester.runpytest()
+    result.stdout.fnmatch_lines(["*half done (30 s)"])
+    result.assert_outcomes(passed=1)

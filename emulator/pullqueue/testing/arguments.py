@@ -105,10 +105,11 @@ def check_seconds(value: object, name: str) -> None:
         raise ValueError(f"{name} is {quoted(value)}: use a number above 0")
 
 
-def check_errors(value: object) -> None:
+def check_errors(value: object, *, allowed: tuple[str, ...] = get_args(Errors)) -> None:
     """Raise a ValueError unless `errors` has one of its values."""
-    if value not in get_args(Errors):
-        raise ValueError(f'errors is {quoted(value)}: use "raise", "strict" or "retry"')
+    if value not in allowed:
+        *others, last = map(quoted, allowed)
+        raise ValueError(f"errors is {quoted(value)}: use {', '.join(others)} or {last}")
 
 
 def check_flag(value: object, name: str) -> None:

@@ -36,6 +36,7 @@ from pullqueue.testing.points import (
     current_actor,
     loaded_rpcs,
 )
+from pullqueue.testing.progress import Stopwatch
 from pullqueue.testing.results import WORKER, Crash, CrashFailure, CrashResult, CrashTestError
 from pullqueue.testing.sender import App, Sender, SendFunction
 
@@ -146,7 +147,12 @@ class _CrashTrial(Trial):
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
         with _old_objects_left_out(), self.observing(services=services):
-            found = map(self.crash, self.without_crash(modes))
+            stopwatch = Stopwatch()
+            plans = self.without_crash(modes)
+            found = []
+            for number, plan in enumerate(plans):
+                stopwatch.report(partial(_progress, number, len(plans)))
+                found.append(self.crash(plan))
             return [failure for failure in found if failure is not None]
 
     def without_crash(self, modes: tuple[QueueMode, ...]) -> list[_Plan]:
@@ -233,6 +239,10 @@ class _CrashTrial(Trial):
             self.running = None
         if injector.worker.has_ended:
             injector.drop_dead()
+
+
+def _progress(number: int, count: int) -> str:
+    return f"crash_test: {number:,} of {count:,} crashes"
 
 
 @contextmanager

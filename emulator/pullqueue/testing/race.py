@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from time import perf_counter
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -20,6 +19,7 @@ from pullqueue.faults.fault import find_faults
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.testing.arguments import (
     check_actor,
+    check_errors,
     check_flag,
     check_is_emulator,
     check_maximum,
@@ -32,6 +32,7 @@ from pullqueue.testing.handlers import Refusal
 from pullqueue.testing.locks import InstanceLock, raced_locks
 from pullqueue.testing.memory import Memory
 from pullqueue.testing.points import Trial
+from pullqueue.testing.progress import Stopwatch
 from pullqueue.testing.results import RaceFailure, RaceResult, RaceTestError
 from pullqueue.testing.schedule import Schedule
 from pullqueue.testing.search import MOVES, Outcome, Plan, Search
@@ -41,9 +42,6 @@ from pullqueue.text import counted
 
 RaceFunction: TypeAlias = "Callable[[], object] | Callable[[], Awaitable[object]]"
 """What an actor does; a coroutine function runs in an event loop of its own thread."""
-
-_CLOCKS = (perf_counter,)
-"""The machine's own, which is not replaced here where a test has frozen time."""
 
 
 def race_test(
@@ -65,6 +63,7 @@ def race_test(
     clock: bool = True,
     instances: bool = True,
     services: bool = True,
+    errors: Literal["raise", "retry"] = "raise",
     max_calls: int = 1000,
 ) -> RaceResult:
     """Check what workers and handlers do to each other, in every order of their calls.
@@ -80,7 +79,8 @@ def race_test(
     `services`, to another bundled service if App Engine's SDK uses the emulator; then any actor can
     go on. For each such schedule the queues are emptied, `setup` fills them (and resets the app),
     the actors run until all have ended, and `check` is called: it raises, or returns False, if the
-    state is wrong. An exception of a function fails the test; one of a handler is status 500.
+    state is wrong. An exception of a handler is status 500. One of a function fails the test; with
+    `errors="retry"` its leases expire, and it is called again, as a worker in production.
 
     First come the schedules in which time does not move while an actor can go on, without
     preemptions, then with one, up to `preemptions`; to take the turn from an actor that could go on
@@ -119,6 +119,7 @@ def race_test(
     check_maximum(preemptions, "preemptions", least=0)
     check_maximum(seed, "seed", least=0)
     check_seconds(seconds, "seconds")
+    check_errors(errors, allowed=("raise", "retry"))
     for name, value in (("clock", clock), ("instances", instances), ("reduce", reduce)):
         check_flag(value, name)
     check_flag(services, "services")
@@ -139,6 +140,7 @@ def race_test(
             sender=sender,
             queues=selected,
             moves_time=clock,
+            restarts=errors == "retry",
             max_calls=max_calls,
         ),
     )
@@ -154,7 +156,7 @@ def race_test(
             return RaceResult(1, is_complete=False)
         search = Search(
             run=race.run,
-            seconds=_stopwatch(),
+            stopwatch=Stopwatch(),
             preemptions=preemptions,
             schedules=schedules,
             most_seconds=seconds,
@@ -178,13 +180,6 @@ def _of_memory(shared: Iterable[str]) -> str:
         f"actors change {', '.join(shared)}, which instances of production do not share; pass "
         "instances=False if the actors are threads of one process"
     )
-
-
-def _stopwatch() -> Callable[[], float]:
-    """Return what returns how many seconds of real time have passed."""
-    (clock,) = _CLOCKS
-    start = clock()
-    return lambda: clock() - start
 
 
 def _named(

@@ -7,15 +7,13 @@ no thread wait for another.
 
 from __future__ import annotations
 
-import sys
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from time import monotonic, process_time
+from time import monotonic
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
@@ -23,6 +21,7 @@ from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
 from pullqueue.engine.store import Lease
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import SelectQueues
+from pullqueue.testing.blocking import stacks, wait_for_end
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.handlers import PushTasks, Refusal
 from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
@@ -40,17 +39,13 @@ from pullqueue.testing.steps import (
     RacingActor,
     Step,
 )
-
-_CHECK_SECONDS = 0.5
-_BLOCKED_CHECKS = 4
-"""An actor that reaches no point during this many checks is blocked."""
-_IDLE_CPU_SECONDS = 0.002
-_BUSY_CPU_SECONDS = 10.0
-"""If nobody else can go on, an actor is stuck if the process uses less CPU time than the first
-between checks, or if the actor has used more than the second."""
+from pullqueue.text import shorten
 
 _END_SECONDS = 5.0
 """How long a schedule that has failed waits for the threads of its actors to end."""
+
+_FAILED = object()
+"""What a function has returned that has raised, and is started again."""
 
 _READS = frozenset({"fetch_statistics", "get_task", "list_tasks"})
 
@@ -72,6 +67,8 @@ class Schedule:
     moves_time: bool
     max_calls: int
     memory: Memory
+    restarts: bool
+    """A function that raises is started again, when its leases have expired."""
     choices: list[Choice] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     error: BaseException | None = None
@@ -102,7 +99,7 @@ class Schedule:
         with self._mutex:
             self._hand_over(None)
         try:
-            self._wait_for_end()
+            wait_for_end(self._ended, lambda: self._progress, self._go_on_without_blocked)
         finally:  # also where the test is interrupted
             self._end(None)
         end = monotonic() + (0 if self._is_stuck else _END_SECONDS)
@@ -111,27 +108,6 @@ class Schedule:
                 actor.thread.join(max(0, end - monotonic()))
             actor.has_ended = True  # threads that it has started may not
         self._conclude()
-
-    def _wait_for_end(self) -> None:
-        """Wait until the schedule has ended, and let others go on where one is blocked."""
-        progress, cpu_seconds = -1, 0.0
-        quiet = idle = 0
-        busy_seconds = 0.0
-        checked = monotonic()
-        while not self._ended.wait(_CHECK_SECONDS):
-            is_late = monotonic() - checked > 1.5 * _CHECK_SECONDS
-            checked = monotonic()
-            used, cpu_seconds = process_time() - cpu_seconds, process_time()
-            is_quiet, progress = progress == self._progress, self._progress
-            quiet = quiet + 1 if is_quiet else 0
-            if used >= _IDLE_CPU_SECONDS:
-                idle = 0
-            elif not is_late:  # or else the machine is too busy to run this process
-                idle += 1
-            busy_seconds = busy_seconds + used if is_quiet else 0.0
-            if quiet and quiet % _BLOCKED_CHECKS == 0:
-                is_stuck = idle >= _BLOCKED_CHECKS or busy_seconds > _BUSY_CPU_SECONDS
-                self._go_on_without_blocked(progress, is_stuck=is_stuck)
 
     # -- what the threads of actors call -----------------------------------------------------------
 
@@ -224,7 +200,9 @@ class Schedule:
         """Do the work of an actor, in a thread of its own."""
         try:
             with actor.acting(), sleeping(self.clock, partial(self.sleep, actor)):
-                result = actor.work()
+                result = self._work_once(actor)
+                while result is _FAILED:
+                    result = self._work_once(actor)
             if isinstance(result, str):
                 self._record(actor, result)
         except WorkerInterrupt:
@@ -238,6 +216,20 @@ class Schedule:
                 actor.is_over = True
                 if self.current is actor or self.current is None:
                     self._hand_over(None)
+
+    def _work_once(self, actor: RacingActor) -> object:
+        """Return what an actor returns; if it fails, wait until it can be started again."""
+        try:
+            return actor.work()
+        except Exception as error:
+            if actor.is_task or actor.has_ended or not self.restarts:
+                raise
+            text = shorten(f"{type(error).__name__}: {error}", limit=100)
+            self._record(actor, f"raises {text}, and is started again")
+            actor.wakes_usec = actor.lease_end_usec
+            self._wait(actor, "", None, can_go_on=False)
+            actor.wakes_usec, actor.lease_end_usec = None, 0
+            return _FAILED
 
     def _record(self, actor: RacingActor, what: Point | str, result: object = None) -> None:
         preempted, actor.preempts = actor.preempts, None
@@ -254,6 +246,8 @@ class Schedule:
             actor.idle_steps += 1
             return
         self._changes += 1
+        if isinstance(result, Lease):
+            actor.lease_end_usec = max(task.eta_usec for task in result.tasks)
         if point.is_of_queue:
             actor.idle_at, actor.idle_steps = {}, 0
 
@@ -443,7 +437,7 @@ class Schedule:
 
     # -- actors that are blocked outside their points ----------------------------------------------
 
-    def _go_on_without_blocked(self, progress: int, *, is_stuck: bool) -> None:
+    def _go_on_without_blocked(self, progress: int, is_stuck: bool) -> None:  # noqa: FBT001 - as it is called
         with self._mutex:
             if progress != self._progress:  # it has just gone on
                 return
@@ -453,14 +447,4 @@ class Schedule:
                 self._end_blocked()
 
     def _end_blocked(self) -> None:
-        self._end(AssertionError("\n".join(["all actors are blocked:", *self._stacks()])))
-
-    def _stacks(self) -> list[str]:
-        frames = sys._current_frames()  # noqa: SLF001 - documented
-        lines = []
-        for actor in self.actors:
-            frame = frames.get(actor.thread.ident or 0) if actor.thread else None
-            if not actor.is_over and frame is not None:
-                stack = "".join(traceback.format_stack(frame)).rstrip().splitlines()
-                lines += [f"{actor.name} is blocked:", *(f"  {line}" for line in stack)]
-        return lines
+        self._end(AssertionError("\n".join(["all actors are blocked:", *stacks(self.actors)])))

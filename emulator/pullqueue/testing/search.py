@@ -33,6 +33,7 @@ from pullqueue.testing.points.footprint import (
     Path,
     overlap,
 )
+from pullqueue.testing.progress import Stopwatch
 from pullqueue.testing.steps import TIME, TIME_KEY, Choice, Pending
 
 _K = TypeVar("_K")
@@ -136,8 +137,7 @@ class Search:
     """The schedules of one `race_test`."""
 
     run: Callable[[Plan], Outcome]
-    seconds: Callable[[], float]
-    """Returns how long it has taken until now."""
+    stopwatch: Stopwatch
     preemptions: int
     schedules: int
     most_seconds: float
@@ -190,9 +190,13 @@ class Search:
     def explore(self) -> None:
         """Run schedules until one fails, all were run, or the budget is used up."""
         while (level := self._next_level()) is not None:
+            self.stopwatch.report(self._progress)
             if self._explore(level):
                 self._look_for_others(level)
                 return
+
+    def _progress(self) -> str:
+        return f"race_test: {self.count:,} of about {self.estimate:,} orders, none of which fails"
 
     def _explore(self, level: Level) -> bool:
         """Run a schedule, and return whether it fails."""
@@ -211,11 +215,11 @@ class Search:
 
     def _look_for_others(self, first: Level) -> None:
         """Look for failures of other kinds than that of the first schedule that fails."""
-        most_seconds = self.seconds() + max(_MORE_SECONDS, self.seconds())
+        most_seconds = self.stopwatch() + max(_MORE_SECONDS, self.stopwatch())
         for more_moves in (False, True):
             end = self.count + _MORE
             levels = [each for each in self._plans if (each.moves > first.moves) is more_moves]
-            while self.count < end and self.seconds() < most_seconds:
+            while self.count < end and self.stopwatch() < most_seconds:
                 level = next(filter(self._has_plans, levels), None)
                 if level is None:
                     break
@@ -229,19 +233,19 @@ class Search:
 
         Each gets half of what is left, and the last all of it.
         """
-        if self.count >= self.schedules or (self.count and self.seconds() >= self.most_seconds):
+        if self.count >= self.schedules or (self.count and self.stopwatch() >= self.most_seconds):
             return None
         with_plans = [*filter(self._has_plans, self._plans)]
         for level in with_plans:
             if level not in self._ends:
                 part = 1 if level == max(self._plans) else 2
-                now = self.seconds()
+                now = self.stopwatch()
                 self._ends[level] = (
                     self.count - (self.count - self.schedules) // part,
                     now + (self.most_seconds - now) / part,
                 )
             most, most_seconds = self._ends[level]
-            if self.count < most and self.seconds() < most_seconds:
+            if self.count < most and self.stopwatch() < most_seconds:
                 return level
         self._ends = {}
         return self._next_level() if with_plans else None

@@ -136,6 +136,8 @@ class RacingActor(Actor):
         self.calls = 0
         self.wakes_usec: int | None = None
         """When its sleep ends."""
+        self.lease_end_usec = 0
+        """When its last lease ends."""
         self.next_call = ""
         """What it does when it gets the turn."""
         self.pending: Pending | None = None

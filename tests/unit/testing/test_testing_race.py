@@ -110,6 +110,53 @@ def test_an_actor_that_raises(emulator: Emulator, queue: Queue) -> None:
     assert not {"fail", "wait"} & {thread.name for thread in threading.enumerate()}
 
 
+def test_a_worker_that_raises_is_started_again(emulator: Emulator, ledger: Ledger) -> None:
+    """Its lease ends first, so that it can lease the task again, unless the other one has."""
+    runs: list[str] = []
+
+    def setup() -> None:
+        runs.clear()
+        ledger.setup()
+
+    def fail_once() -> None:
+        runs.append("run")
+        for task in ledger.queue.lease_tasks(60, 1):
+            if runs == ["run"]:
+                raise OSError("in conflict with another worker")
+            ledger.queue.delete_tasks(task)
+
+    def run(**options: Any) -> int:
+        return race_test(
+            emulator,
+            fail_once,
+            setup=setup,
+            check=lambda: not ledger.queue.list_tasks(1),
+            **options,
+        )
+
+    with pytest.raises(RaceTestError, match="OSError: in conflict"):
+        run(copies=2)
+    assert run(copies=2, errors="retry") > 2
+    with pytest.raises(AssertionError, match="there is only one actor"):
+        run(errors="retry", clock=False)
+
+
+def test_a_worker_that_always_raises_is_an_error(emulator: Emulator, queue: Queue) -> None:
+    def fail() -> None:
+        raise OSError("no")
+
+    with pytest.raises(RaceTestError, match="fail has made 20 calls; if this is not an endless"):
+        race_test(
+            emulator,
+            fail,
+            queue.purge,
+            setup=queue.add,
+            check=lambda: True,
+            errors="retry",
+            max_calls=20,
+        )
+
+
 def test_a_thread_of_an_actor_changes_nothing_after_the_test(
     emulator: Emulator, queue: Queue
 ) -> None:

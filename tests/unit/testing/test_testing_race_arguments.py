@@ -34,6 +34,11 @@ def test_nothing_to_run_is_an_error(emulator: Emulator) -> None:
         ({"preemptions": -1}, ValueError, "preemptions is -1: use a whole number, 0 or more"),
         ({"clock": 1}, TypeError, "clock is 1: use True or False"),
         ({"services": None}, TypeError, "services is None: use True or False"),
+        ({"seconds": 0}, ValueError, "seconds is 0: use a number above 0"),
+        ({"seconds": float("nan")}, ValueError, "seconds is nan: use a number above 0"),
+        ({"reduce": 1}, TypeError, "reduce is 1: use True or False"),
+        ({"instances": None}, TypeError, "instances is None: use True or False"),
+        ({"errors": "strict"}, ValueError, 'errors is "strict": use "raise" or "retry"'),
         ({"seed": "x"}, ValueError, 'seed is "x": use a whole number, 0 or more'),
         (
             {"queues": ["pushed"]},

@@ -1,0 +1,56 @@
+"""Actors of `race_test` that are blocked outside their points, such as by a lock of a library."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic, process_time
+
+from pullqueue.testing.steps import RacingActor
+
+_CHECK_SECONDS = 0.5
+_BLOCKED_CHECKS = 4
+"""An actor that reaches no point during this many checks is blocked."""
+_IDLE_CPU_SECONDS = 0.002
+_BUSY_CPU_SECONDS = 10.0
+"""If nobody else can go on, an actor is stuck if the process uses less CPU time than the first
+between checks, or if the actor has used more than the second."""
+
+
+def wait_for_end(
+    ended: threading.Event, progress: Callable[[], int], go_on: Callable[[int, bool], None]
+) -> None:
+    """Wait until a schedule has ended, and call `go_on` where nothing makes `progress`.
+
+    It gets the progress at which that is, and whether the actor can be stuck.
+    """
+    before, cpu_seconds = -1, 0.0
+    quiet = idle = 0
+    busy_seconds = 0.0
+    checked = monotonic()
+    while not ended.wait(_CHECK_SECONDS):
+        is_late = monotonic() - checked > 1.5 * _CHECK_SECONDS
+        checked = monotonic()
+        used, cpu_seconds = process_time() - cpu_seconds, process_time()
+        is_quiet, before = before == progress(), progress()
+        quiet = quiet + 1 if is_quiet else 0
+        if used >= _IDLE_CPU_SECONDS:
+            idle = 0
+        elif not is_late:  # or else the machine is too busy to run this process
+            idle += 1
+        busy_seconds = busy_seconds + used if is_quiet else 0.0
+        if quiet and quiet % _BLOCKED_CHECKS == 0:
+            go_on(before, idle >= _BLOCKED_CHECKS or busy_seconds > _BUSY_CPU_SECONDS)
+
+
+def stacks(actors: Iterable[RacingActor]) -> Iterator[str]:
+    """Yield where the actors are that are not over."""
+    frames = sys._current_frames()  # noqa: SLF001 - documented
+    for actor in actors:
+        frame = frames.get(actor.thread.ident or 0) if actor.thread else None
+        if not actor.is_over and frame is not None:
+            stack = "".join(traceback.format_stack(frame)).rstrip().splitlines()
+            yield f"{actor.name} is blocked:"
+            yield from (f"  {line}" for line in stack)
