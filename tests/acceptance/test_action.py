@@ -155,8 +155,8 @@ def test_several_files_are_planned_each_with_its_own_title(runner: Runner) -> No
     committed("a/queue.yaml", "b/queue.yaml", text=GOOD)
     write("b/queue.yaml", f"{GOOD}- name: mail\n  rate: 5/s\n")
     assert runner.run(plan="a/queue.yaml\nb/queue.yaml\n", against="HEAD") == 0
-    assert "### What a deployment of a/queue.yaml changes" in runner.summary
-    assert "### What a deployment of b/queue.yaml changes" in runner.summary
+    assert "### What a deployment of `a/queue.yaml` changes" in runner.summary
+    assert "### What a deployment of `b/queue.yaml` changes" in runner.summary
     assert runner.outputs["changes"] == "true"
 
 

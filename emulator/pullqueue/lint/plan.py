@@ -179,10 +179,21 @@ def read_deployed(data: bytes, *, file: str) -> dict[str, DeployedQueue]:
             f"{file}: not a JSON array of queues: write it with "
             "`gcloud beta tasks queues list --location=LOCATION --format=json`"
         )
-    return dict(_deployed(item, f"{file}: [{index}]") for index, item in enumerate(document))
+    places: dict[str, None] = {}
+    states: dict[str, DeployedQueue] = {}
+    for index, item in enumerate(document):
+        place, name, state = _deployed(item, f"{file}: [{index}]")
+        states[name], places[place] = state, None
+        if len(places) > 1:
+            raise DeployedError(
+                f"{file} has queues of {' and '.join(places)}: a queue.yaml is for one of them, so "
+                "list that one, with --project and --location"
+            )
+    return states
 
 
-def _deployed(item: Any, where: str) -> tuple[str, DeployedQueue]:  # noqa: ANN401 - JSON
+def _deployed(item: Any, where: str) -> tuple[str, str, DeployedQueue]:  # noqa: ANN401 - JSON
+    """Return the project and location of a queue, its name and its state."""
     name = item.get("name") if isinstance(item, dict) else None
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
@@ -201,7 +212,8 @@ def _deployed(item: Any, where: str) -> tuple[str, DeployedQueue]:  # noqa: ANN4
         values["task_retry_limit"] = UNLIMITED
     is_pull = item.get("type") == "PULL" or "pullTarget" in item
     mode = QueueMode.PULL if is_pull else QueueMode.PUSH
-    return match[2], DeployedQueue(mode, item.get("state") in _STOPPED, values)
+    place = match[0].partition("/queues/")[0]
+    return place, match[2], DeployedQueue(mode, item.get("state") in _STOPPED, values)
 
 
 def _at(item: Any, path: str) -> Any:  # noqa: ANN401 - JSON

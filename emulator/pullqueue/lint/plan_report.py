@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -55,7 +56,11 @@ class FilePlan(NamedTuple):
     @property
     def title(self) -> str:
         """What the plan is about."""
-        return f"What a deployment of {self.file} changes, compared with {self.compared}"
+        return self.title_with(self.file, self.compared)
+
+    def title_with(self, file: str, compared: str) -> str:
+        """Return the title with names as a format writes them."""
+        return f"What a deployment of {file} changes, compared with {compared}"
 
 
 def _first(plan: QueuePlan) -> Action | None:
@@ -125,7 +130,8 @@ def _comment(plans: Sequence[FilePlan], warning: str) -> str:
 
 def _markdown(report: FilePlan, warning: str) -> str:
     plan = report.plan
-    lines = [f"### {report.title}", ""]
+    title = report.title_with(_literal(report.file), _literal(report.compared))
+    lines = [f"### {title}", ""]
     if report.problems:
         return "\n".join([*lines, "**Not valid, no plan**:", "", *_code(report.problems), ""])
     if report.note:
@@ -145,6 +151,14 @@ def _markdown(report: FilePlan, warning: str) -> str:
         lines.append("")
     prefix = "**Plan**" if plan.has_changes else "**No changes**"
     return "\n".join([*lines, f"{prefix}: {_summary(plan)}."]) + "\n"
+
+
+def _literal(name: str) -> str:
+    """Return a name as Markdown's code, in which nothing is a link, a mention or HTML."""
+    text = escaped(name)
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    space = " " if "`" in text else ""
+    return f"{fence}{space}{text}{space}{fence}"
 
 
 def _code(problems: Sequence[Finding]) -> list[str]:

@@ -33,6 +33,8 @@ _PLACES: dict[Path | None, str] = {
 """Where the elements of each level belong."""
 _NUMBERS = ("integer", "number")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_WHOLE = re.compile("0|[1-9][0-9]{0,14}")
+"""A number that is the same as text, as an integer and as a double."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./@+-]*")
 
 
@@ -241,7 +243,7 @@ def _written(key: str, text: str) -> str:
     if not text or (value_kinds().get(key) in _NUMBERS and _NUMBER.fullmatch(text)):
         return text
     if key == "total_storage_limit" and _NUMBER.fullmatch(text):
-        return text if text == str(int(float(text))) else json.dumps(text)
+        return text if _WHOLE.fullmatch(text) else json.dumps(text)
     if _PLAIN.fullmatch(text):
         scalar = Scalar(start=0, end=0, text=text)
         assign_type(scalar)

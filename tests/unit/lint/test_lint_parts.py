@@ -253,7 +253,17 @@ def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "written"), [("120M", "120M"), ("0100", '"0100"'), ("1.5", '"1.5"'), ("a b", '"a b"')]
+    ("limit", "written"),
+    [
+        ("120M", "120M"),
+        ("0", "0"),
+        ("0100", '"0100"'),
+        ("1.5", '"1.5"'),
+        ("9" * 15, "9" * 15),
+        ("9" * 16, f'"{"9" * 16}"'),
+        ("9" * 400, f'"{"9" * 400}"'),
+        ("a b", '"a b"'),
+    ],
 )
 def test_values_are_quoted_where_yaml_would_read_others(limit: str, written: str) -> None:
     """A value is written so that YAML reads it as it is."""

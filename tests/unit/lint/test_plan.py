@@ -17,6 +17,7 @@ from pullqueue.config import loads
 from pullqueue.lint.convert import Place, convert_view
 from pullqueue.lint.loading import load_view
 from pullqueue.lint.plan import DeployedError, QueuePlan, deployed_queues, make_plan, read_deployed
+from pullqueue.lint.plan_report import REPORTERS, FilePlan
 
 PARENT = "projects/my-app/locations/us-central1/queues"
 RETRY = {"maxAttempts": -1, "minBackoff": "0.100s", "maxBackoff": "3600s", "maxDoublings": 16}
@@ -187,6 +188,10 @@ def test_what_convert_writes_changes_nothing_if_it_is_deployed(queues: list[Any]
         ("[1]", "[0].name must be"),
         (json.dumps([{**MAIL, "name": f"{PARENT}/a|b"}]), "[0].name must be"),
         (
+            json.dumps([MAIL, {**MAIL, "name": "projects/p/locations/other/queues/mail"}]),
+            "/locations/other: a queue.yaml is for one of them, so list that one, with --project",
+        ),
+        (
             json.dumps([{**MAIL, "rateLimits": {"maxDispatchesPerSecond": "5"}}]),
             '[0].rateLimits.maxDispatchesPerSecond must be a number, but is "5"',
         ),
@@ -317,6 +322,26 @@ def test_the_repair_of_an_invalid_file_is_not_compared(folder: Path) -> None:
         done = run_pullqueue("plan", "--against", "HEAD", "--format", output_format)
         assert done.exit_code == 0
         assert "not compared with" in done.stdout
+
+
+@pytest.mark.parametrize("output_format", ["github", "gitlab"])
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("queue.yaml", "`queue.yaml`"),
+        ("@all [x](http://evil) <img src=x>.yaml", "`@all [x](http://evil) <img src=x>.yaml`"),
+        ("a`b``c.yaml", "``` a`b``c.yaml ```"),
+        ("a\n# b.yaml", "`a\\n# b.yaml`"),
+    ],
+)
+def test_a_name_of_a_file_is_only_a_name_in_a_comment(
+    output_format: str, name: str, shown: str
+) -> None:
+    """A pull request chooses it, and the comment is written by a bot with more rights."""
+    report = REPORTERS[output_format]([FilePlan(name, name)])
+
+    title = f"### What a deployment of {shown} changes, compared with {shown}"
+    assert report.splitlines()[1] == title
 
 
 def test_a_removed_file_deploys_nothing(folder: Path) -> None:
