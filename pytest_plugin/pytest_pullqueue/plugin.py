@@ -141,7 +141,7 @@ def pullqueue_emulator(
     with emulator_of_test(request.node, _pullqueue_settings, ProcessClock()) as emulator:
         yield emulator
         if _pullqueue_settings.left_tasks == "fail":
-            check_left(request.node, emulator)
+            check_left(request.node, emulator, _pullqueue_settings.left_tasks_ignore)
 
 
 @pytest.fixture
@@ -174,11 +174,13 @@ def _pullqueue_sdk_loaded() -> None:
 
 @pytest.fixture
 def pullqueue_sdk(
-    _pullqueue_sdk_loaded: None, pullqueue_emulator: Emulator
+    _pullqueue_sdk_loaded: None, _pullqueue_settings: Settings, pullqueue_emulator: Emulator
 ) -> Iterator[EmulatorStub]:
     """App Engine's SDK on the test's emulator: `google.appengine.api.taskqueue` uses its queues.
 
-    Returns the stub, for suites that inspect it. What was installed before is restored. Warnings
+    With `pullqueue_services = datastore_v3 memcache` in the ini file, or `services` of the marker,
+    these have Google's stubs, each of them empty. Returns the stub of the queues, for suites that
+    inspect it. What was installed before is restored. Warnings
     of the SDK's own modules are ignored during the test.
     """
     from pullqueue import sdk  # noqa: PLC0415
@@ -186,8 +188,9 @@ def pullqueue_sdk(
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         try:
-            stub = stack.enter_context(sdk.install(pullqueue_emulator))
-        except sdk.SdkInUseError as error:
+            services = _pullqueue_settings.services
+            stub = stack.enter_context(sdk.install(pullqueue_emulator, services=services))
+        except (sdk.SdkInUseError, ValueError) as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         warnings.filterwarnings("ignore", module=r"google\.appengine\.")
         yield stub

@@ -30,12 +30,15 @@ INI_OPTIONS = {
     "pullqueue_strict_faults": "true: fail tests that pass although a fault never triggered",
     "pullqueue_lose_first_response": "true: the first response of each push task is lost",
     "pullqueue_left_tasks": "fail: fail tests that pass and leave due tasks; ignore (the default)",
+    "pullqueue_left_tasks_ignore": "queues whose tasks tests may leave, such as: default mails",
+    "pullqueue_services": "services with Google's stubs in pullqueue_sdk, such as: datastore_v3",
 }
 _CHOICES = {
     "profile": ("gcloud", "sdk"),
     "freezer": ("auto", "freezegun", "time-machine"),
     "left_tasks": ("ignore", "fail"),
 }
+_NAMES = ("left_tasks_ignore", "services")
 _WHERE = f"@pytest.mark.{MARKER}"
 
 
@@ -79,6 +82,12 @@ class Settings:
     """Whether the first response of each push task is lost, so that `run_tasks` runs it twice."""
     left_tasks: str = "ignore"
     """Whether a test that passes fails at teardown if it leaves due tasks: `"fail"` if so."""
+    left_tasks_ignore: tuple[str, ...] = ()
+    """The names of queues whose tasks it may leave, as a list, or in one string."""
+    services: tuple[str, ...] = ()
+    """The services of App Engine's SDK that have Google's stubs in `pullqueue_sdk`, each of them
+    empty: `"datastore_v3 memcache"`, or a list.
+    """
 
 
 _DEFAULTS = {f.name: f.default for f in fields(Settings) if f.name != "config_base"}
@@ -174,6 +183,8 @@ def _checked(where: str, name: str, value: object) -> object:
         raise SettingsError(f"{wrong}use True or False")
     if name == "start":
         return _time(where, value)
+    if name in _NAMES:
+        return _names(wrong, value)
     if name == "config" and not _is_config_source(value):
         raise SettingsError(f"{wrong}pass a path, the text of a queue.yaml, or a QueueConfig")
     if name in _CHOICES and value not in _CHOICES[name]:
@@ -183,6 +194,14 @@ def _checked(where: str, name: str, value: object) -> object:
     ):
         raise SettingsError(f"{wrong}use a string")
     return value
+
+
+def _names(wrong: str, value: object) -> tuple[str, ...]:
+    """Return names that are listed, or written in one string, with spaces or commas in between."""
+    names = value.replace(",", " ").split() if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise SettingsError(f"{wrong}use a list of names, or a string")
+    return tuple(names)
 
 
 def _quoted(value: object) -> str:

@@ -261,7 +261,7 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
         "in a fixture of a wider scope use `with pullqueue.testing.emulation(": 1,
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead": 1,
         "set `pullqueue_freezer = time-machine` in the ini file": 1,
-        "set up the SDK's testbed with the stubs that it needs": 2,
+        "add it to the ini option, pullqueue_services": 2,
         "taskqueue has no stub in this test: use the fixture pullqueue_sdk": 2,
     }.items():
         assert sum(hint in line for line in result.outlines) == tests

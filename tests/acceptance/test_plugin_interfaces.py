@@ -493,3 +493,99 @@ def test_a_test_that_leaves_due_tasks_fails(run: Run, pytester: pytest.Pytester)
             '  available "unsent" *',
         ]
     )
+
+
+def test_queues_whose_tasks_a_test_may_leave(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini(
+        """
+        [pytest]
+        pullqueue_left_tasks = fail
+        pullqueue_left_tasks_ignore = default, unknown
+        """
+    )
+
+    result = run("""
+        import pytest
+
+        def test_ignored(pullqueue_emulator):
+            pullqueue_emulator.queue("default").add()
+
+        def test_another(pullqueue_emulator):
+            pullqueue_emulator.queue("default").add()
+            pullqueue_emulator.queue("pull-queue").add()
+
+        @pytest.mark.pullqueue(left_tasks_ignore=["pull-queue"])
+        def test_marked(pullqueue_emulator):
+            pullqueue_emulator.queue("pull-queue").add()
+
+        @pytest.mark.pullqueue(left_tasks_ignore=3)
+        def test_wrong(pullqueue_emulator):
+            pass
+    """)
+
+    result.assert_outcomes(passed=3, errors=2)
+    result.stdout.fnmatch_lines(["left_tasks: *", 'queue "pull-queue": 1 available'])
+    result.stdout.fnmatch_lines(
+        ["*argument left_tasks_ignore is 3: use a list of names, or a string"]
+    )
+    result.stdout.no_fnmatch_line('queue "default"*')
+
+
+SERVICES = """
+    import pytest
+    from google.appengine.api import app_identity, memcache
+    from google.appengine.ext import ndb, testbed
+
+    class Order(ndb.Model):
+        pass
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_empty(pullqueue_sdk, number):
+        assert Order.query().count() == 0
+        assert memcache.get("key") is None
+        Order(id="one").put()
+        memcache.set("key", 1)
+
+    @pytest.mark.pullqueue(project="my-shop")
+    def test_project(pullqueue_sdk):
+        assert Order(id="one").put().app() == "my-shop"
+        assert app_identity.get_application_id() == "my-shop"
+
+    @pytest.mark.pullqueue(services=[])
+    def test_none(pullqueue_sdk):
+        with pytest.raises(AssertionError):
+            Order(id="one").put()
+
+    @pytest.fixture
+    def bed():
+        bed = testbed.Testbed()
+        bed.activate()
+        bed.init_datastore_v3_stub()
+        Order(id="mine").put(use_memcache=False)
+        yield bed
+        bed.deactivate()
+
+    def test_beside_a_testbed(bed, pullqueue_sdk):
+        assert [key.id() for key in Order.query().fetch(keys_only=True)] == ["mine"]
+        assert memcache.set("key", 1)
+
+    def test_before_a_testbed(pullqueue_sdk, bed):
+        assert [key.id() for key in Order.query().fetch(keys_only=True)] == ["mine"]
+        assert memcache.set("key", 1)
+        bed.init_taskqueue_stub()
+
+    @pytest.mark.pullqueue(services="datastore")
+    def test_unknown(pullqueue_sdk):
+        pass
+"""
+
+
+def test_services_of_google_are_set_up_on_request(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\npullqueue_services = datastore_v3 memcache\n")
+
+    result = run(SERVICES)
+
+    result.assert_outcomes(passed=6, errors=1)
+    result.stdout.fnmatch_lines(
+        ['*services: there is no service "datastore": did you mean "datastore_v3"?*']
+    )

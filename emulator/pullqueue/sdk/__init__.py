@@ -49,20 +49,24 @@ class SdkInUseError(PullQueueError):
         self.emulator = emulator
 
 
-def install(emulator: Emulator) -> AbstractContextManager[EmulatorStub]:
+def install(
+    emulator: Emulator, *, services: Iterable[str] = ()
+) -> AbstractContextManager[EmulatorStub]:
     """Make `google.appengine.api.taskqueue` use an emulator's queues inside a `with` block.
 
     The `as` target is the stub, which has the methods of Google's stub: `get_filtered_tasks`,
     `GetTasks`, `SetError` and others. Stubs made meanwhile, as by `testbed.init_taskqueue_stub`,
-    use the same emulator. The previous stub is restored at the end.
+    use the same emulator. The previous stub is restored at the end. `services` are others that get
+    Google's stubs, each of them empty, such as `("datastore_v3", "memcache")`.
 
     Raises:
+        ValueError: there is no such service.
         SdkInUseError: the block is inside that of another emulator.
         SdkMissingError: App Engine's SDK is not installed.
     """
     from pullqueue.sdk.installation import install as installed  # noqa: PLC0415 - imports the SDK
 
-    return installed(emulator)
+    return installed(emulator, services)
 
 
 def connect(address: str | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ from pullqueue.sdk.imports import (
     request_environment,
     taskqueue,
 )
+from pullqueue.sdk.services import registered_stubs, service_stubs
 from pullqueue.sdk.startup import sitecustomize
 from pullqueue.sdk.stub import SERVICE, EmulatorStub, GoogleStub, seconds_of
 
@@ -42,13 +43,14 @@ def emulator_in_use() -> Emulator | None:
 
 
 @contextmanager
-def install(emulator: Emulator) -> Iterator[EmulatorStub]:
+def install(emulator: Emulator, services: Iterable[str]) -> Iterator[EmulatorStub]:
     """Install an emulator inside the block, as `pullqueue.sdk.install` says."""
     if _installed and _installed[-1] is not emulator:
         raise SdkInUseError(_installed[-1])
     with ExitStack() as stack:
         _installed.append(emulator)
         stack.callback(_installed.pop)
+        stack.enter_context(service_stubs(services, emulator))
         stack.enter_context(_stub_map_restored())
         stack.enter_context(_configuration_restored(emulator))
         app_id = _app_id(emulator)
@@ -133,7 +135,7 @@ def _adopting_init(emulator: Emulator) -> Callable[..., None]:
 @contextmanager
 def _stub(emulator: Emulator) -> Iterator[EmulatorStub]:
     """Yield a stub of the emulator: the one that a testbed has registered, or a new one."""
-    registered = _registered_stubs().get(SERVICE)
+    registered = registered_stubs().get(SERVICE)
     if type(registered) is not GoogleStub:
         yield EmulatorStub.over(emulator)
         return
@@ -144,17 +146,11 @@ def _stub(emulator: Emulator) -> Iterator[EmulatorStub]:
         stub.release()
 
 
-def _registered_stubs() -> dict[str, Any]:
-    # There is no public way to see whether a stub is a service's own, nor to remove one.
-    stubs: dict[str, Any] = vars(apiproxy_stub_map.apiproxy)["_APIProxyStubMap__stub_map"]
-    return stubs
-
-
 @contextmanager
 def _stub_map_restored() -> Iterator[None]:
     """Restore the registered stub, and the default one that `wrap_wsgi_app` replaces."""
     stub_map = apiproxy_stub_map.apiproxy
-    stubs = _registered_stubs()
+    stubs = registered_stubs()
     before = stubs.get(SERVICE)
     default = vars(stub_map)["_APIProxyStubMap__default_stub"]
     try:

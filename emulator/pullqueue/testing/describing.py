@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import timedelta
 
 from pullqueue.clock import from_usec
@@ -59,9 +59,12 @@ def describe_rest(emulator: Emulator, message: str, faults: Iterable[str] | None
 
 
 @bypass_interceptors()
-def describe_due(emulator: Emulator) -> str:
-    """Return the state of the queues that have due tasks, which nothing keeps; empty: none has."""
-    due = [queue for queue in emulator.queues if _is_due(queue)]
+def describe_due(emulator: Emulator, ignored: Collection[str] = ()) -> str:
+    """Return the state of the queues that have due tasks, which nothing keeps; empty: none has.
+
+    `ignored` are the names of queues that may have some.
+    """
+    due = [queue for queue in emulator.queues if queue.name not in ignored and _is_due(queue)]
     return "\n".join(line for queue in due for line in describe_queue(queue))
 
 
