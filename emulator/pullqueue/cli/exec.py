@@ -26,6 +26,7 @@ from pullqueue.sdk.environment import variables_for
 from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:
+    from pullqueue.observe.users import User
     from pullqueue.runtime.state import ServerState
 
 _RESPONSE_SECONDS = 5
@@ -75,6 +76,15 @@ def _no_command(ctx: click.Context) -> click.UsageError:
     )
 
 
+def _user(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> User | None:
+    from pullqueue.observe.users import parse_user  # noqa: PLC0415 - imported when it is passed
+
+    try:
+        return None if value is None else parse_user(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command(cls=_Exec)
 @emulator_options
 @click.option(
@@ -92,6 +102,13 @@ def _no_command(ctx: click.Context) -> click.UsageError:
     help="Address of a running server to use; the other options then have no effect. Default: "
     "none, a server is started.",
 )
+@click.option(
+    "--user",
+    metavar="EMAIL[:admin]",
+    callback=_user,
+    help="User of the app in requests of a browser that has not signed in; with :admin, an "
+    "administrator. For apps in Python. Default: nobody.",
+)
 @click.pass_context
 def exec(  # noqa: A001 - the command's name
     ctx: click.Context,
@@ -99,6 +116,7 @@ def exec(  # noqa: A001 - the command's name
     *,
     port: int,
     url: str | None,
+    user: User | None,
     **options: Any,  # noqa: ANN401 - as click passes them
 ) -> int:
     """Run COMMAND with its task queue calls sent to an emulator.
@@ -118,11 +136,13 @@ def exec(  # noqa: A001 - the command's name
             _check_server_of_variable(url)
         _check_unused(url, given)
         _check_server(url, timeout=_RESPONSE_SECONDS)
-        return _run(command, variables_for(url, project=given.project))
-    return _serve_and_run(command, given, port=port)
+        return _run(command, variables_for(url, project=given.project, user=user))
+    return _serve_and_run(command, given, port=port, user=user)
 
 
-def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: int) -> int:
+def _serve_and_run(
+    command: Sequence[str], options: EmulatorOptions, *, port: int, user: User | None
+) -> int:
     """Run a program with a server of its own."""
     hint = _hint_at_default_server()
     from pullqueue.cli._process import set_up_logs  # noqa: PLC0415 - imported when it runs
@@ -135,7 +155,11 @@ def _serve_and_run(command: Sequence[str], options: EmulatorOptions, *, port: in
         for line in filter(None, (hint, hint_at_manual_clock(server))):
             say(line, err=True)
         address = f"{server.host}:{server.port}"
-        variables = variables_for(address, project=options.project, location=options.location)
+        variables = variables_for(
+            address, project=options.project, location=options.location, user=user
+        )
+        if user is not None:
+            server.state.users[user.email] = user
         checks = [partial(_look_for_app, server.state)] if options.push_to else []
         if options.watch and (file := server.state.config_file):
             checks.append(partial(file.check, server.emulator, changes=True, now=False))

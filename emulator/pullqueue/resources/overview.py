@@ -17,6 +17,7 @@ from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.observe.activity import Activity
 from pullqueue.observe.since import SINCE_FORMS, parse_since
+from pullqueue.observe.users import User
 from pullqueue.resources.clock import ClockResource, get_clock
 from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import collect_statistics, shown_queues
@@ -94,6 +95,7 @@ class ServerInfo(Model):
     data: Annotated[
         str | None, Meta(description="Folder of datastore and blobs; null: they are in memory.")
     ]
+    users: Annotated[list[User], Meta(description="Users of the app who are signed in.")]
     started: Annotated[Time, Meta(description="Time of the start, by the machine's clock.")]
     uptime_seconds: float
     version: str
@@ -220,6 +222,7 @@ def get_server(state: ServerState) -> ServerInfo:
         cron_jobs=len(state.cron.states),
         services=state.services,
         data=state.data or None,
+        users=list(state.users.values()),
         started=state.started.isoformat(),
         uptime_seconds=round(state.uptime_seconds, 3),
         version=pullqueue.__version__,

@@ -18,6 +18,7 @@ from pullqueue.errors import InvalidTaskError
 from pullqueue.observe.activity import ActivityLog
 from pullqueue.observe.mail_log import MailLog
 from pullqueue.observe.request_log import RequestLog
+from pullqueue.observe.users import User
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.runtime.config_file import ConfigFile
@@ -64,6 +65,8 @@ class ServerState:
         self.faults = FaultRegistry(emulator)
         self.mails = MailLog()
         """What apps have sent by App Engine's mail service."""
+        self.users: dict[str, User] = {}
+        """Those of the app who are signed in, by e-mail address."""
         self.push_to = PushAddresses() if push_to is None else push_to
         """Where push tasks are sent."""
         self.signer = TokenSigner(lambda email, scopes: self.tokens.issue(email, scopes).text)

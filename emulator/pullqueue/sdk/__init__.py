@@ -107,10 +107,10 @@ def local_request(app: WSGIApplication) -> WSGIApplication:
         SdkMissingError: App Engine's SDK is not installed.
     """
     connect()
-    with_blobs = sitecustomize.serve_blobs(app)
+    served = sitecustomize.with_front_end(app)
 
     def with_ticket(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         environ.setdefault(sitecustomize.TICKET_VARIABLE, sitecustomize.TICKET)
-        return with_blobs(environ, start_response)
+        return served(environ, start_response)
 
     return with_ticket

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_PROJECT
-from pullqueue.sdk.startup import sitecustomize
+from pullqueue.sdk.startup import front_end, sitecustomize
+
+if TYPE_CHECKING:
+    from pullqueue.observe.users import User
 
 BRIDGE_PATH = "/rpc_http"
 """Where the SDK sends its calls to bundled services, at API_HOST and API_PORT."""
@@ -17,7 +21,11 @@ _EMULATOR_VARIABLES = ("CLOUD_TASKS_EMULATOR_HOST", "CLOUDTASKS_EMULATOR_HOST")
 
 
 def variables_for(
-    address: str, *, project: str | None = None, location: str | None = None
+    address: str,
+    *,
+    project: str | None = None,
+    location: str | None = None,
+    user: User | None = None,
 ) -> dict[str, str]:
     """Return the variables that lead a program to the server at `address`, a `host:port`.
 
@@ -26,7 +34,7 @@ def variables_for(
     names the app. Where its values of the id and the project differ, the first counts. Workers
     find the server by PULLQUEUE_EMULATOR_HOST, clients of Cloud Tasks by CLOUD_TASKS_EMULATOR_HOST,
     apps on App Engine's SDK by the others. With `location` the SDK names it in its calls to Cloud
-    Tasks.
+    Tasks. Requests to the app are those of `user`, unless somebody has signed in.
     """
     host, _, port = address.rpartition(":")
     folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
@@ -45,6 +53,7 @@ def variables_for(
         sitecustomize.WANTED_VARIABLE: _wanted_switch(),
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
         **({"LOCATION_ID": location} if location else {}),
+        **({front_end.USER_VARIABLE: user.cookie} if user else {}),
         **_local_app(project),
     }
 

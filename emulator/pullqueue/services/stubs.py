@@ -22,6 +22,7 @@ from pullqueue.sdk.imports import (
     full_app_id,
 )
 from pullqueue.sdk.protocol import DEADLINE_SECONDS
+from pullqueue.sdk.startup.front_end import LOGIN_PATH, LOGOUT_PATH
 from pullqueue.services import BLOBSTORE, MAIL, URLFETCH
 
 if TYPE_CHECKING:
@@ -200,8 +201,16 @@ def _urlfetch(_: Services) -> Any:
     return module.URLFetchServiceStub()
 
 
-def _user(services: Services) -> Any:
-    return _imported("user_service_stub").UserServiceStub(request_data=_request_info(services))
+def _user(_: Services) -> Any:
+    class Info:
+        def get_request_url(self, _request_id: object) -> str:
+            return ""  # a page of the app: with its path alone, it is on the host of the browser
+
+    return _imported("user_service_stub").UserServiceStub(
+        login_url=f"{LOGIN_PATH}?continue=%s",
+        logout_url=f"{LOGOUT_PATH}?continue=%s",
+        request_data=Info(),
+    )
 
 
 def _request_info(services: Services) -> Any:

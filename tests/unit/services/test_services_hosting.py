@@ -187,11 +187,11 @@ def test_a_reset_deletes_the_files(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_the_app_is_where_push_tasks_are_sent(serve: Serve) -> None:
-    """Names of modules, and URLs that the services make, are those of --push-to."""
+    """Names of modules are those of --push-to."""
     port = free_port()
     addresses = [f"http://localhost:{port}", f"worker=http://localhost:{port + 1}"]
     client = Client(serve(push_to=PushAddresses(addresses)).url)
-    modules, users = api("modules.modules_service_pb2"), api("user_service_pb2")
+    modules = api("modules.modules_service_pb2")
 
     names = client.call(
         "modules", "GetModules", modules.GetModulesRequest(), modules.GetModulesResponse()
@@ -202,16 +202,23 @@ def test_the_app_is_where_push_tasks_are_sent(serve: Serve) -> None:
         modules.GetHostnameRequest(module="worker"),
         modules.GetHostnameResponse(),
     )
-    login = client.call(
-        "user",
-        "CreateLoginURL",
-        users.CreateLoginURLRequest(destination_url="/mine"),
-        users.CreateLoginURLResponse(),
-    )
-
     assert list(names.module) == ["default", "worker"]
     assert host.hostname == f"localhost:{port + 1}"
-    assert login.login_url.endswith(f"continue=http%3A//localhost%3A{port}/mine")
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [("/mine?a=1", "/mine%3Fa%3D1"), ("", "/"), ("http://a:80/b", "http%3A//a%3A80/b")],
+)
+def test_login_and_logout_are_pages_of_the_app(client: Client, page: str, expected: str) -> None:
+    """On the host that the browser knows: the URL has none."""
+    users = api("user_service_pb2")
+    for kind in ("login", "logout"):
+        make = f"Create{kind.capitalize()}URL"
+        request = getattr(users, f"{make}Request")(destination_url=page)
+        url = client.call("user", make, request, getattr(users, f"{make}Response")())
+
+        assert getattr(url, f"{kind}_url") == f"/_ah/{kind}?continue={expected}"
 
 
 def upload_url(client: Client, **fields: Any) -> str:

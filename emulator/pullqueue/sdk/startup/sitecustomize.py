@@ -54,7 +54,7 @@ variables: dict[str, str] = {}
 _ADDRESS_VARIABLES = ("API_HOST", "API_PORT")
 
 _API = "google.appengine.api"
-_BLOBS = "blob_middleware"
+_FRONT_END = "front_end"
 _STUB_MAP = "google.appengine.api.apiproxy_stub_map"
 _DEFAULT_STUB = "google.appengine.runtime.default_api_stub"
 _CLOUD_TASKS = "google.appengine.api.taskqueue.cloudtask"
@@ -154,8 +154,8 @@ def verify_own_tokens(id_token: Any) -> None:
     id_token.verify_token = verify_token
 
 
-def serve_blobs(app: WSGIApplication) -> WSGIApplication:
-    """Wrap a WSGI app so that the server stores and serves its blobs."""
+def with_front_end(app: WSGIApplication) -> WSGIApplication:
+    """Wrap a WSGI app so that its users sign in, and its blobs are stored and served."""
     # From Python 3.13 on the threads of a wrapped app begin with an empty environment.
     address = {name: os.environ.get(name) for name in _ADDRESS_VARIABLES}
 
@@ -163,21 +163,21 @@ def serve_blobs(app: WSGIApplication) -> WSGIApplication:
         host, port = (variables.get(name) or address[name] for name in _ADDRESS_VARIABLES)
         return str(host), int(port or 0)
 
-    spec = spec_from_file_location(_BLOBS, Path(__file__).with_name(f"{_BLOBS}.py"))
+    spec = spec_from_file_location(_FRONT_END, Path(__file__).with_name(f"{_FRONT_END}.py"))
     if spec is None or spec.loader is None:
         return app
-    blobs = module_from_spec(spec)
-    spec.loader.exec_module(blobs)
-    wrapped: WSGIApplication = blobs.BlobMiddleware(app, find_address, program_name)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    wrapped: WSGIApplication = module.FrontEnd(app, find_address, program_name)
     return wrapped
 
 
-def _wrap_with_blobs(api: Any) -> None:
-    """Make the SDK's `wrap_wsgi_app` wrap an app so that blobs are stored and served, too."""
+def _wrap_with_front_end(api: Any) -> None:
+    """Make the SDK's `wrap_wsgi_app` add what App Engine's front end does, too."""
     wrap = api.wrap_wsgi_app
 
     def wrap_wsgi_app(app: Any, *args: Any, **kwargs: Any) -> Any:
-        return serve_blobs(wrap(app, *args, **kwargs))
+        return with_front_end(wrap(app, *args, **kwargs))
 
     api.wrap_wsgi_app = update_wrapper(wrap_wsgi_app, wrap)
 
@@ -261,7 +261,7 @@ class _AfterImport(MetaPathFinder):
 
     def __init__(self) -> None:
         self._actions: dict[str, Callable[[], object]] = {
-            _API: lambda: _wrap_with_blobs(sys.modules[_API]),
+            _API: lambda: _wrap_with_front_end(sys.modules[_API]),
             _STUB_MAP: lambda: import_module(_DEFAULT_STUB),
             _DEFAULT_STUB: grant_tickets,
             _CLOUD_TASKS: lambda: use_cloud_tasks(sys.modules[_CLOUD_TASKS]),

@@ -1,4 +1,7 @@
-"""What App Engine's front end does with blobs, for a WSGI app without one.
+"""What App Engine's front end does with users and blobs, for a WSGI app without one.
+
+The login page is the server's. Who has signed in there is in a cookie, from which each request gets
+the headers that name the user.
 
 A form that is sent to an upload URL of the app goes to the server, which stores its files. The app
 gets a form with their keys, at the path that it has named. A response of the app with the header
@@ -10,6 +13,7 @@ Like `sitecustomize` it imports nothing of pullqueue, which need not be installe
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -24,6 +28,16 @@ if TYPE_CHECKING:
 
     _Error = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
 
+LOGIN_PATH = "/_ah/login"
+LOGOUT_PATH = "/_ah/logout"
+"""Where users sign in and out, in the app as at the server."""
+USER_COOKIE = "dev_appserver_login"
+"""The cookie of a user who has signed in, as dev_appserver had it; empty: signed out."""
+USER_VARIABLE = "PULLQUEUE_USER"
+"""The variable with the user of requests without that cookie, in the same form."""
+APP_HOST = "X-Pullqueue-App-Host"
+"""The header by which the server gets the host of the app."""
+
 UPLOAD_PATH = "/_ah/upload/"
 """What the paths of upload URLs begin with, in the app as at the server."""
 BLOB_PATH = "/_ah/blobs/"
@@ -35,10 +49,16 @@ _OF_THE_BLOB = ("content-length", "content-range", "accept-ranges")
 _NO_TYPES = ("", "None", "application/vnd.google.appengine.auto")
 """Types of a response in place of which that of the blob is sent; frameworks write None as text."""
 _BLOCK_BYTES = 1 << 16
+_FORM_BYTES = 1 << 16
+"""Maximum size of the form of the login page."""
+_OF_THE_PAGE = ("content-type", "content-security-policy", "location", "set-cookie")
+_USER = "HTTP_X_APPENGINE_USER_"
+_WITHOUT_USER = ("HTTP_X_APPENGINE_QUEUENAME", "HTTP_X_APPENGINE_CRON", f"{_USER}EMAIL")
+"""Requests of queues and cron have no user, and one that the headers name is not replaced."""
 
 
-class BlobMiddleware:
-    """A WSGI app whose uploads are stored, and whose blobs are served, by a server."""
+class FrontEnd:
+    """A WSGI app whose users sign in, and whose blobs are stored and served, at a server."""
 
     def __init__(
         self,
@@ -50,10 +70,14 @@ class BlobMiddleware:
         self._app = app
         self._address = address
         self._client = client
+        self._default_user = os.environ.get(USER_VARIABLE, "")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Respond to a request."""
         path = environ.get("PATH_INFO", "")
+        if path in (LOGIN_PATH, LOGOUT_PATH):
+            return self._show_login(environ, start_response)
+        self._name_user(environ)
         if environ["REQUEST_METHOD"] == "POST" and path.startswith(UPLOAD_PATH):
             refusal = self._store(environ, path)
             if refusal is not None:
@@ -63,6 +87,36 @@ class BlobMiddleware:
         response = _Response(start_response)
         blocks = self._app(environ, response.start)
         return blocks if response.is_passed_on else self._respond(blocks, response, environ)
+
+    def _show_login(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        """Respond with what the server does to a request of the login page."""
+        host, origin = environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")
+        if origin and urlsplit(origin).netloc != host:
+            start_response("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"this form was sent by a page of another site\n"]
+        names = {"Content-Type": "CONTENT_TYPE", "Cookie": "HTTP_COOKIE"}
+        headers = {name: environ[key] for name, key in names.items() if environ.get(key)}
+        length = min(int(environ.get("CONTENT_LENGTH") or 0), _FORM_BYTES)
+        body = b"".join(_blocks_of(environ["wsgi.input"], length))
+        url = f"{environ['PATH_INFO']}?{environ.get('QUERY_STRING', '')}"
+        headers |= {APP_HOST: host, "Content-Length": str(length)}
+        with self._ask(environ["REQUEST_METHOD"], url, headers, [body]) as response:
+            page = response.read()
+        kept = [each for each in response.getheaders() if each[0].lower() in _OF_THE_PAGE]
+        start_response(f"{response.status} {response.reason}", kept)
+        return [page]
+
+    def _name_user(self, environ: WSGIEnvironment) -> None:
+        """Add the headers that name the user of a request."""
+        environ.setdefault("HTTP_X_APPENGINE_AUTH_DOMAIN", "gmail.com")
+        if any(name in environ for name in _WITHOUT_USER):
+            return
+        email, _, rest = _user_of(environ, self._default_user).partition(":")
+        admin, _, user_id = rest.partition(":")
+        if email:
+            environ[f"{_USER}EMAIL"] = email
+            environ[f"{_USER}ID"] = user_id
+            environ[f"{_USER}IS_ADMIN"] = "1" if admin == "True" else "0"
 
     def _store(self, environ: WSGIEnvironment, path: str) -> tuple[str, bytes] | None:
         """Store an upload and make the request that of the app; return what refuses it."""
@@ -150,6 +204,15 @@ class _Response:
         headers += [each for each in blob.getheaders() if each[0].lower() in served]
         status = self._status if blob.status == 200 else f"{blob.status} {blob.reason}"
         self._start(status, headers)
+
+
+def _user_of(environ: WSGIEnvironment, default: str) -> str:
+    """Return the value of the cookie of a user, or the default if a request has none."""
+    for cookie in environ.get("HTTP_COOKIE", "").split(";"):
+        name, _, value = cookie.strip().partition("=")
+        if name == USER_COOKIE:
+            return str(value).strip('"')
+    return default
 
 
 def _blocks_of(stream: Any, length: int) -> Iterator[bytes]:
