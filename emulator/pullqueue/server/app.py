@@ -50,9 +50,10 @@ _INTERFACES = {
 _WITHOUT_PUSH_TASKS = frozenset({"api", "cloudtasks"})
 """Blueprints after whose calls no push task can be due, or that report it themselves: each report
 costs as much of the processor as a view."""
+_POLICY = "Content-Security-Policy"
 _NOT_A_PAGE = "sandbox; default-src 'none'; frame-ancestors 'none'"
-"""The policy of every response but the console's pages: bytes that others have chosen, such as
-blobs and payloads, must not become a page of the console's origin, which may call all routes.
+"""The policy of every response but pages of the emulator's own, which have theirs: bytes of others,
+such as blobs, must not become a page of the console's origin, which may call all routes.
 """
 _Objects = dict[type, Any]
 """What requests are answered from, by class; `served` of `pullqueue.api.requests` finds it."""
@@ -212,8 +213,8 @@ def _finish(response: Response) -> Response:
     if response.status_code != HTTPStatus.OK:
         response.status = status_line(response.status_code)
     response.headers.add("X-Content-Type-Options", "nosniff")
-    if request.blueprint != "console" or response.mimetype != "text/html":
-        response.headers["Content-Security-Policy"] = _NOT_A_PAGE
+    if response.mimetype != "text/html" or _POLICY not in response.headers:
+        response.headers[_POLICY] = _NOT_A_PAGE
     state = served(ServerState)
     state.requests.record_response(request, response)
     if request.method != "GET" and request.blueprint not in _WITHOUT_PUSH_TASKS:
