@@ -29,12 +29,11 @@ _HINTS = {
         "pullqueue_clock has frozen time with freezegun before the decorator starts time-machine: "
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead"
     ),
-    r"(?s)(?!.*JSON serializable).*\bFakeDate(time)?\b": (
-        "FakeDatetime is freezegun's datetime, which ndb and some databases refuse: set "
-        "`pullqueue_freezer = time-machine` in the ini file, and pip install time-machine"
-    ),
 }
 """What to do about errors of others, by patterns of their messages."""
+
+_FAKE_DATE = re.compile(r"(?s)(?!.*JSON serializable).*\bFakeDate(time)?\b")
+_FAKE_DATE_HINT = "FakeDatetime is freezegun's datetime, which ndb and some databases refuse: "
 
 _NO_STUB = re.compile(
     r"Attempted RPC call without active security ticket|No api proxy found for service \"(\w+)\""
@@ -56,6 +55,8 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         message = "" if error is None else str(error)
         foreign = "" if isinstance(error, AssertionError) else message
         hints = [hint for pattern, hint in _HINTS.items() if re.match(pattern, foreign)]
+        if _FAKE_DATE.match(foreign):
+            hints.append(_FAKE_DATE_HINT + _other_freezer(item))
         if error is not None and (no_stub := _NO_STUB.match(message)):
             hints.append(_stub_hint(error, no_stub[1]))
         if (
@@ -87,13 +88,31 @@ def _is_of_taskqueue(error: BaseException) -> bool:
     return any(_TASKQUEUE in frame.f_globals.get("__name__", "") for frame in frames)
 
 
+def _other_freezer(item: pytest.Item) -> str:
+    """Return how a test that is frozen by freezegun is frozen by time-machine."""
+    names = getattr(item, "fixturenames", ())
+    freezing = sys.modules.get("pullqueue.testing.freezing")
+    is_active = freezing is not None and freezing.active_freezer() == "freezegun"
+    if is_active and "pullqueue_clock" in names and "freezer" not in names:
+        return (
+            "set `pullqueue_freezer = time-machine` in the ini file, and pip install time-machine"
+        )
+    return (
+        "the test freezes time itself, so do that with time-machine (pip install time-machine), or "
+        "use the fixture pullqueue_clock and `pullqueue_freezer = time-machine`"
+    )
+
+
 def _states(item: pytest.Item, message: str) -> Iterator[tuple[str, str]]:
     """Yield name and state of each emulator of a test, without what the message shows."""
     emulator = item.stash.get(EMULATOR, None)
     if emulator is not None:
         from pullqueue.testing.describing import describe_rest  # noqa: PLC0415 - is loaded
+        from pullqueue.testing.freezing import frozen_as_last_seen  # noqa: PLC0415 - is loaded
 
-        yield "pullqueue_emulator", describe_rest(emulator, message)
+        with frozen_as_last_seen(emulator.clock):
+            state = describe_rest(emulator, message)
+        yield "pullqueue_emulator", state
     for number, emulation in enumerate(_emulations(), 1):
         yield f"emulation {number}", emulation.describe(message)
 

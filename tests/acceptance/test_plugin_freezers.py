@@ -215,6 +215,7 @@ def test_time_goes_on_after_a_request_to_a_wrapped_app(
 def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
     """Of pytest, freezers and the SDK, once each."""
     result = run("""
+        import freezegun
         import pytest
         import time_machine as tm
         from datetime import datetime
@@ -240,6 +241,10 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
         def test_assertion(pullqueue_clock):
             assert datetime.now() == 1      # shows a FakeDatetime, too
 
+        @freezegun.freeze_time("2012-01-14")
+        def test_own_freezer(pullqueue_emulator):
+            raise ValueError(f"unsupported type {type(datetime.now())}")
+
         def test_service(pullqueue_sdk):
             stub.Register(stub.DefaultApiStub())    # as wrap_wsgi_app does
             app_identity.get_service_account_name()
@@ -256,12 +261,40 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
             memcache.get("key")
     """)
 
-    result.assert_outcomes(errors=1, failed=7)
+    result.assert_outcomes(errors=1, failed=8)
     for hint, tests in {
         "in a fixture of a wider scope use `with pullqueue.testing.emulation(": 1,
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead": 1,
         "set `pullqueue_freezer = time-machine` in the ini file": 1,
+        "the test freezes time itself, so do that with time-machine": 1,
         "add it to the ini option, pullqueue_services": 2,
         "taskqueue has no stub in this test: use the fixture pullqueue_sdk": 2,
     }.items():
         assert sum(hint in line for line in result.outlines) == tests
+
+
+@pytest.mark.parametrize(
+    "decorator",
+    [
+        'freezegun.freeze_time("2012-01-14 12:00")',
+        'time_machine.travel("2012-01-14 12:00Z", tick=False)',
+    ],
+)
+def test_a_report_shows_the_time_that_the_test_has_seen(run: Run, decorator: str) -> None:
+    """Its own decorator has ended when the report is made; the lease is still shown as current."""
+    result = run(f"""
+        import freezegun
+        import time_machine
+
+        @{decorator}
+        def test_failing(pullqueue_emulator):
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add(name="one")
+            queue.lease_tasks(60, 1)
+            assert False
+    """)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["the time is 2012-01-14T12:00:00+00:00", 'queue "pull-queue": 1 leased']
+    )

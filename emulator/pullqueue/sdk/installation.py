@@ -10,9 +10,10 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+import pullqueue.sdk.rpcs  # noqa: F401 - so that faults and tests find it loaded
 from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
-from pullqueue.sdk import SdkInUseError, rpcs  # noqa: F401 - so that faults find it loaded
+from pullqueue.sdk import SdkInUseError
 from pullqueue.sdk.cloud_tasks import cloud_tasks
 from pullqueue.sdk.environment import PROJECT_VARIABLE, app_variables, first_variable
 from pullqueue.sdk.imports import (

@@ -21,7 +21,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from pullqueue.clock import MovableClock, SystemClock, from_usec, to_usec
+from pullqueue.clock import Clock, MovableClock, SystemClock, from_usec, to_usec
 from pullqueue.errors import ClockError
 
 Freezer: TypeAlias = Literal["freezegun", "time-machine"]
@@ -47,14 +47,25 @@ class ProcessClock(MovableClock):
 
     def __init__(self) -> None:
         self._system = SystemClock()
+        self._frozen_usec: int | None = None
 
     def now_usec(self) -> int:
         """Return the process's time in microseconds since the epoch."""
         freezer = _freezegun_freezer()
         if freezer is None:
-            return self._system.now_usec()
-        # Asked of the freezer itself, which hides the frozen time from code near a thread's start.
-        return to_usec(freezer().replace(tzinfo=UTC))
+            usec = self._system.now_usec()
+            self._frozen_usec = usec if _time_machine_traveller() is not None else None
+        else:
+            # Of the freezer itself, which hides the frozen time from code near a thread's start.
+            usec = self._frozen_usec = to_usec(freezer().replace(tzinfo=UTC))
+        return usec
+
+    @property
+    def last_frozen(self) -> datetime | None:
+        """The time that was last seen here, if it was frozen then and no longer is."""
+        if self._frozen_usec is None or is_frozen():
+            return None
+        return from_usec(self._frozen_usec)
 
     def _move(self, target_usec: int) -> None:
         target = from_usec(target_usec)
@@ -217,6 +228,12 @@ def _real_time() -> float:
     if time_machine is not None and time_machine.escape_hatch.is_travelling():
         return float(time_machine.escape_hatch.time.time())
     return float(freezegun.real_time() if freezegun is not None else time.time())
+
+
+def frozen_as_last_seen(clock: Clock) -> AbstractContextManager[None]:
+    """Freeze time as a clock has last seen it, after a test whose own decorator has frozen it."""
+    last = clock.last_frozen if isinstance(clock, ProcessClock) else None
+    return nullcontext() if last is None else freeze(last)
 
 
 def is_frozen() -> bool:

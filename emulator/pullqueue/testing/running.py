@@ -35,6 +35,7 @@ from pullqueue.testing.arguments import (
 )
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe, describe_payload
+from pullqueue.testing.points import loaded_rpcs
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.text import counted, format_span, quoted
 
@@ -324,6 +325,8 @@ class TaskRunner:
         if is_late:
             response = PushResponse(None, reason=running.request.late, error=response.error)
         attempt = self._dispatcher.finish(running, response)
+        if rpcs := loaded_rpcs():
+            rpcs.clear_cache()  # or the test would not see what a handler in another thread has put
         self.attempts.append(attempt)
         if (attempt.reason or "").startswith(_FIRST_LOST):
             self._make_due(attempt.task)
