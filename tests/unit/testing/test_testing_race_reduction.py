@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
@@ -152,12 +153,13 @@ def compare(program: list[list[Operation]], **options: Any) -> None:
     assert result <= all_orders
 
 
+LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 LOST_UPDATE = [[Operation("look", "a", "read"), Operation("none", "a", "write")]] * 2
 READS = [[Operation("look", "a", ""), Operation("add", "b", "")], [Operation("look", "a", "")] * 2]
 
 
 @given(programs, st.integers(0, 2))
-@settings(max_examples=40)
+@settings(max_examples=20 if not LONG else 500)
 @example(LOST_UPDATE, 2)
 @example(READS, 1)
 def test_functions_lead_to_the_same_states(
@@ -167,14 +169,14 @@ def test_functions_lead_to_the_same_states(
 
 
 @given(programs.filter(lambda program: sum(map(len, program)) <= 5), st.integers(0, 1))
-@settings(max_examples=20)
+@settings(max_examples=10 if not LONG else 200)
 def test_functions_and_time_lead_to_the_same_states(
     program: list[list[Operation]], preemptions: int
 ) -> None:
     compare(program, preemptions=preemptions)
 
 
-@given(programs.filter(lambda program: sum(map(len, program)) <= 5), st.integers(0, 2))
-@settings(max_examples=20)
+@given(programs.filter(lambda program: sum(map(len, program)) <= 4), st.integers(0, 1))
+@settings(max_examples=8 if not LONG else 100)
 def test_handlers_lead_to_the_same_states(program: list[list[Operation]], preemptions: int) -> None:
     compare(program, preemptions=preemptions, handlers=True, clock=False)
