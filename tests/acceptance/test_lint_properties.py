@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from lint_agreement import errors_of, refused_for, schema_agrees
 
@@ -138,6 +138,7 @@ def files(draw: st.DrawFn, values: list[str]) -> str:
 
 
 @given(files([*VALUES, *BOUNDS]))
+@example("application: -1\nqueue:\n- name: a\n  rate: 5/s\n")
 def test_linter_loader_and_schema_agree(text: str) -> None:
     """What the linter calls an error is not loaded, and not allowed by the schema."""
     data = text.encode()

@@ -15,6 +15,8 @@ JSON_TYPE = "application/json; charset=UTF-8"
 """Some clients parse no other content type."""
 
 _FASTEST = 1
+_DELETE = b"\x7f"
+"""The one character of ASCII that Python's json escapes and msgspec does not."""
 
 
 def encode(value: object, *, indented: bool = True) -> bytes:
@@ -23,7 +25,7 @@ def encode(value: object, *, indented: bool = True) -> bytes:
         body = msgspec.json.encode(value)
     except UnicodeEncodeError:  # half a surrogate pair: JSON can express it, UTF-8 cannot
         body = b"\xff"
-    if body.isascii():
+    if body.isascii() and _DELETE not in body:
         return msgspec.json.format(body, indent=1) + b"\n" if indented else body
     value = msgspec.to_builtins(value)
     if indented:

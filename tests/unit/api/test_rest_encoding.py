@@ -19,6 +19,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.dictionaries(st.text(), values))
+@example({"\x7f": None})
 @example({"items": [{"id": '},\n   {"'}, {"tag": "\u2028\ud800", "id": "x"}]})
 def test_what_the_library_writes(value: dict[str, Any]) -> None:
     """Indented by one space at each level, or without a space between the parts.
