@@ -85,7 +85,7 @@ def _recordings() -> Iterator[str]:
     yield ""
     yield "| call | verdict | production | here | witness |"
     yield "|---|---|---|---|---|"
-    order = ["differs", "not covered", "same"]
+    order = ["differs", "not supported", "same"]
     for row in sorted(recordings(), key=lambda row: order.index(row["verdict"])):
         cells = [row["call"], row["verdict"], row["recorded"], row["note"] or "the same"]
         shown = [cell.replace("|", "/").replace("<", "&lt;") for cell in cells]
