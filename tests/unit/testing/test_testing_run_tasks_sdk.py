@@ -13,7 +13,7 @@ from pullqueue.push.request import PushRequest
 from pullqueue.testing import drain, run_task, run_tasks
 
 
-class Order(ndb.Model):  # type: ignore[misc] # the SDK is not typed
+class ChargedOrder(ndb.Model):  # type: ignore[misc] # the SDK is not typed
     """An order."""
 
     charged = ndb.BooleanProperty(default=False)
@@ -21,7 +21,7 @@ class Order(ndb.Model):  # type: ignore[misc] # the SDK is not typed
 
 def charge() -> None:
     """Charge the order."""
-    order = Order.get_by_id("1")
+    order = ChargedOrder.get_by_id("1")
     order.charged = True
     order.put()
 
@@ -43,10 +43,10 @@ def test_the_test_sees_what_a_handler_has_put(
         return 200
 
     with sdk_testbed(emulator):
-        Order(id="1").put()
+        ChargedOrder(id="1").put()
         task = emulator.queue("pushed").add(name="one")
         arguments: dict[Any, list[Any]] = {run_task: [task], drain: [lambda: None]}
 
         run(emulator, *arguments.get(run, []), send=send)
 
-        assert Order.get_by_id("1").charged
+        assert ChargedOrder.get_by_id("1").charged
