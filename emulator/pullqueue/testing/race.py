@@ -35,7 +35,7 @@ from pullqueue.testing.points import Trial
 from pullqueue.testing.progress import Stopwatch
 from pullqueue.testing.results import RaceFailure, RaceResult, RaceTestError
 from pullqueue.testing.schedule import Schedule
-from pullqueue.testing.search import MOVES, Outcome, Plan, Search
+from pullqueue.testing.search import Outcome, Plan, Search
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.testing.steps import REPLAY_DIFFERS, format_replay, parse_replay
 from pullqueue.text import counted
@@ -84,8 +84,8 @@ def race_test(
 
     First come the schedules in which time does not move while an actor can go on, without
     preemptions, then with one, up to `preemptions`; to take the turn from an actor that could go on
-    is one. Then come those in which time moves once, and twice. Orders are left out that cannot
-    differ, since the calls that change places use different tasks, entities or keys, unless
+    is one. Then come those in which time moves, which counts as one, too. Orders are left out that
+    cannot differ, since the calls that change places use different tasks, entities or keys, unless
     `reduce` is False. Where there are more than `schedules`, or they take longer than `seconds`,
     the rest is a sample, drawn with `seed`. The same arguments lead to the same schedules, unless
     the seconds are used up, or an actor has threads of its own that race with each other. `replay`
@@ -162,7 +162,7 @@ def race_test(
             most_seconds=seconds,
             seed=seed,
             reduce=reduce and not any(find_faults(emulator)),
-            moves=MOVES if clock else 0,
+            moves_time=clock,
         )
         search.explore()
         race.raise_failures()

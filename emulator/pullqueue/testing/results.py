@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 from typing import Self
 
 from pullqueue.text import counted
@@ -15,6 +17,8 @@ _FIRST_STEPS = 20
 _STEPS_SHOWN = 100
 """Maximum number of steps in a message; those after the first 20 are left out before the last."""
 _OTHERS_SHOWN = 3
+_MEMCACHE = re.compile(r"([^:]+): memcache\.(\w+)[^(]* (\([^()]+:\d+ in [^()]+\))")
+"""A step in which ndb calls its cache, as it does several times for one entity."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +45,7 @@ class RaceFailure:
 
     def report(self) -> str:
         """Return the whole schedule, the error, the queues, and how to repeat it."""
-        lines = self._steps()
+        lines = self._shown_steps()
         left_out = len(lines) - _STEPS_SHOWN
         if left_out > 1:
             lines[_FIRST_STEPS : -_STEPS_SHOWN + _FIRST_STEPS] = [f"  ... {left_out} more steps"]
@@ -64,6 +68,20 @@ class RaceFailure:
 
     def _steps(self) -> list[str]:
         return [f"  {number}. {step}" for number, step in enumerate(self.schedule, start=1)]
+
+    def _shown_steps(self) -> list[str]:
+        """Return the steps, one line for calls to memcache that a line of the app makes."""
+        lines: list[str] = []
+        numbered = enumerate(map(_MEMCACHE.fullmatch, self.schedule))
+        for made, group in groupby(numbered, key=lambda each: each[1] and each[1].group(1, 3)):
+            steps = list(group)
+            first, last = steps[0][0], steps[-1][0]
+            if made is None or first == last:
+                lines += self._steps()[first : last + 1]
+            else:
+                calls = ", ".join(found[2] for _, found in steps if found)
+                lines.append(f"  {first + 1}-{last + 1}. {made[0]}: memcache: {calls} {made[1]}")
+        return lines
 
 
 _NO_RACE = " with the actors one after the other, so their calls do not race"

@@ -38,8 +38,6 @@ from pullqueue.testing.steps import TIME, TIME_KEY, Choice, Pending
 
 _K = TypeVar("_K")
 
-MOVES = 2
-"""How many times, at most, time moves in a schedule while an actor could go on."""
 _CACHES = frozenset({("memcache",)})
 """Services in which lost updates are less likely to be faults."""
 
@@ -144,7 +142,8 @@ class Search:
     seed: int
     reduce: bool
     """Leave out orders that cannot differ."""
-    moves: int = MOVES
+    moves_time: bool
+    """Time moves also while an actor could go on; each such move counts as a preemption."""
     count: int = 0
     """Number of schedules that were run."""
     knowledge: Knowledge = field(default_factory=Knowledge)
@@ -153,8 +152,8 @@ class Search:
         self._random = Random(self.seed)  # noqa: S311 - nothing secret
         self._plans: dict[Level, tuple[deque[Plan], ...]] = {
             Level(moves, preemptions): tuple(deque() for _ in range(_RANKS))
-            for moves in range(self.moves + 1)
-            for preemptions in range(self.preemptions + 1)
+            for moves in range(self.preemptions + 1 if self.moves_time else 1)
+            for preemptions in range(self.preemptions + 1 - moves)
         }
         self._plans[Level(0, 0)][0].append(Plan((), 0, 0))
         self._made: Counter[tuple[Level, Level]] = Counter()

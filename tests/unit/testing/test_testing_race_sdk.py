@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from places import without_places
+from places import place, without_places
 from sdk_calls import default_api_stub, deferred, memcache, ndb, sdk_testbed
 
 from pullqueue import Emulator, Queue
@@ -171,3 +171,41 @@ def test_deferred_functions_are_actors(emulator: Emulator, pushed: Queue) -> Non
 
     with pytest.raises(RaceTestError, match="assert 1 == 2"):
         race_test(emulator, setup=setup, check=check_visits, deferred=True, clock=False)
+
+
+@pytest.mark.usefixtures("pushed")
+def test_a_deadline_does_not_hide_a_lost_update(emulator: Emulator) -> None:
+    """A handler that counts twice when it is retried fails in another way, and after that."""
+
+    def send(_: PushRequest) -> int:
+        visit()
+        return 200
+
+    def setup() -> None:
+        Counter(id="all").put()
+        for name in ("one", "two"):
+            taskqueue.add(queue_name="pushed", name=name)
+
+    with pytest.raises(RaceTestError) as caught:
+        race_test(emulator, setup=setup, check=check_visits, send=send)
+
+    lost, counted_twice = caught.value.failures
+    assert "assert 1 == 2" in str(lost.error)
+    assert not any(step.startswith("time:") for step in lost.schedule)
+    assert "assert 3 == 2" in str(counted_twice.error)
+    text = str(caught.value)
+    assert f"others fail in other ways:\nschedule {counted_twice.number}: AssertionError: " in text
+    assert any(line.lstrip(" 0123456789.").startswith("time: moves") for line in text.splitlines())
+    assert f'repeat it with race_test(..., replay="{counted_twice.replay}")' in text
+
+
+@pytest.mark.usefixtures("pushed")
+def test_calls_to_memcache_from_one_line_are_one_line_of_the_report(emulator: Emulator) -> None:
+    """All of them are steps, and numbered."""
+    with pytest.raises(RaceTestError) as caught:
+        run(emulator, visit)
+
+    looks = place(visit, "get()")
+    (line,) = (line for line in str(caught.value).splitlines() if "memcache: " in line)
+    assert line == f'  2-3. task "one": memcache: Set, Get {looks}'
+    assert caught.value.schedule[1] == f'task "one": memcache.Set 1 key {looks}'
