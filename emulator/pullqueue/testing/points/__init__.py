@@ -51,6 +51,8 @@ class Actor(Interrupter):
         self.name = name
         self.has_ended = False
         """True once it was ended, after which none of its calls is carried out."""
+        self.thread_id = 0
+        """Of the last thread that has begun to act for it."""
         self._carrying_out = threading.RLock()
 
     def end(self) -> NoReturn:
@@ -83,6 +85,7 @@ class Actor(Interrupter):
 
     def acting(self) -> AbstractContextManager[None]:
         """Make the calls in the block those of this actor, and those of threads it starts."""
+        self.thread_id = threading.get_ident()
         return _acting(self)
 
 
@@ -236,8 +239,8 @@ class Trial:
         if actor is not None:
             actor.check_alive()
         run = self.running
-        if run is not None:
-            actor = actor or run.current
+        if run is not None and actor is None and (actor := run.current) is not None:
+            place = _calling_place(sys._current_frames().get(actor.thread_id))  # noqa: SLF001 - documented
         if run is None or actor is None:
             return call_next()
         point = Point(actor, call, place or _calling_place(is_hook=isinstance(call, str)))
@@ -288,13 +291,15 @@ def loaded_rpcs() -> Any:  # noqa: ANN401 - a module
     return sys.modules.get("pullqueue.sdk.rpcs")
 
 
-def _calling_place(*, is_hook: bool = False) -> Place | None:
+def _calling_place(frame: FrameType | None = None, *, is_hook: bool = False) -> Place | None:
     """Return where the app makes the current call: its innermost frame, if it has one.
+
+    `frame` is the innermost one of the thread that calls; None: of this thread.
 
     With `is_hook` that is a hook of the test, and the place is where the app has called the hook.
     """
     place = None
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
+    frame = frame or sys._getframe(1)  # noqa: SLF001 - documented, of CPython
     while frame is not None:
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
         if module == "pullqueue.testing.crash":
