@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from functools import reduce
+from functools import wraps
 from http import HTTPStatus
-from typing import Any, TypedDict, Unpack
+from inspect import signature
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import click
@@ -32,7 +33,7 @@ OWN = "[pullqueue's own]"
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Function = Callable[..., Any]
 
 
 class FlagsCommand(click.Command):
@@ -52,113 +53,57 @@ class FlagsGroup(FlagsCommand, click.Group):
     command_class = FlagsCommand
 
 
-lease_secs_flag = click.option(
-    "--lease_secs", type=click.IntRange(0), default=30, help="Lease duration in seconds."
-)
-
-
-def api_flags(queue: str) -> Decorator:
-    """Add the flags of `ApiFlags`; `queue` is the default name of the queue."""
-    token = f"Bearer token to send, where the server asks for one. {OWN}"
-    version = click.Choice(["v1beta1", "v1beta2"])
-    options = (
-        click.option("--project_name", "--project", default="default", help="Application id."),
-        click.option("--taskqueue_name", default=queue, help="Queue."),
-        click.option(
-            "--api_host",
-            envvar=ADDRESS_VARIABLE,
-            show_envvar=True,
-            default=DEFAULT_ADDRESS,
-            callback=server_url,
-            help="Server, as URL or HOST:PORT.",
-        ),
-        click.option("--service_version", type=version, default="v1beta2", help="API version."),
-        click.option(
-            "--access_token", envvar="GTASKQUEUE_ACCESS_TOKEN", show_envvar=True, help=token
-        ),
-        click.option("--dump_request/--nodump_request", help="Print every request with its body."),
-        # Accepted and ignored: the emulator needs no key.
-        click.option("--credentials_file", hidden=True, expose_value=False),
-        click.option("--developer_key_file", hidden=True, expose_value=False),
-        click.option("--use_developer_key/--nouse_developer_key", hidden=True, expose_value=False),
-    )
-    return lambda command: reduce(lambda done, option: option(done), reversed(options), command)
-
-
 class ApiError(click.ClickException):
     """the server refused a call, or cannot be reached"""
-
-
-class ApiFlags(TypedDict):
-    """Which queue of which server is meant: the values of the flags of these names."""
-
-    project_name: str
-    taskqueue_name: str
-    api_host: str
-    service_version: str
-    access_token: str | None
-    dump_request: bool
 
 
 class TaskQueueApi:
     """One queue over REST."""
 
-    def __init__(self, **flags: Unpack[ApiFlags]) -> None:
-        """Name the queue."""
-        self._root = flags["api_host"]
+    def __init__(
+        self,
+        *,
+        project_name: str,
+        taskqueue_name: str,
+        api_host: str,
+        service_version: str,
+        access_token: str | None,
+        dump_request: bool,
+    ) -> None:
+        """Name the queue; the parameters are flags."""
         self._path = (
-            f"/taskqueue/{flags['service_version']}/projects/"
-            f"{quote(flags['project_name'], safe='~:')}/taskqueues/"
-            f"{quote(flags['taskqueue_name'], safe='')}"
+            f"/taskqueue/{service_version}/projects/{quote(project_name, safe='~:')}"
+            f"/taskqueues/{quote(taskqueue_name, safe='')}"
         )
-        self._queue = flags["taskqueue_name"]
-        self._dumps = flags["dump_request"]
-        token = flags["access_token"]
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._connection = Connection(self._root, timeout=_TIMEOUT_SECONDS, headers=headers)
+        self._root, self._queue, self._dumps = api_host, taskqueue_name, dump_request
+        headers = {"Authorization": f"Bearer {access_token}"} if access_token else {}
+        self._connection = Connection(api_host, timeout=_TIMEOUT_SECONDS, headers=headers)
 
-    def get_queue(self, *, stats: bool) -> Json:
-        """Return the queue, with its statistics if these are asked for."""
-        return self._call("GET", "", {"getStats": str(stats).lower()})
-
-    def list_tasks(self) -> Json:
-        """Return the first hundred tasks."""
-        return self._call("GET", "/tasks")
-
-    def get_task(self, name: str) -> Json:
-        """Return one task."""
-        return self._call("GET", _task(name))
-
-    def lease(self, *, lease_secs: int, num_tasks: int, tag: str | None = None) -> Json:
+    def lease(self, *, lease_secs: int, num_tasks: int, tag: str | None) -> Json:
         """Lease tasks; with a `tag`, only those."""
-        query: Json = {"leaseSecs": lease_secs, "numTasks": num_tasks}
-        if tag is not None:
-            query |= {"groupByTag": "true", "tag": tag}
-        return self._call("POST", "/tasks/lease", query)
+        tagged: dict[str, object] = {} if tag is None else {"groupByTag": "true", "tag": tag}
+        return self.call("POST", "lease", None, leaseSecs=lease_secs, numTasks=num_tasks, **tagged)
 
     def change_lease(self, task: Json, lease_secs: int) -> Json:
         """Make the lease of a leased task end `lease_secs` from now; 0 releases it."""
         body = {name: task[name] for name in ("id", "leaseTimestamp")} | {"queueName": self._queue}
-        return self._call("POST", _task(task["id"]), {"newLeaseSeconds": lease_secs}, body)
+        return self.call("POST", task["id"], body, newLeaseSeconds=lease_secs)
 
-    def delete(self, name: str) -> None:
-        """Delete one task."""
-        self._call("DELETE", _task(name))
-
-    def _call(
-        self, verb: str, path: str, query: Json | None = None, body: Json | None = None
+    def call(
+        self, verb: str, task: str | None = "", body: Json | None = None, **query: object
     ) -> Json:
-        """Call a method and return its response.
+        """Call a method of a task, of all tasks ("") or of the queue (None); return its response.
 
         Raises:
             ApiError: it is refused, or nothing answers.
         """
-        path = f"{self._path}{path}" + (f"?{urlencode(query)}" if query else "")
+        path = self._path + ("" if task is None else f"/tasks/{quote(task, safe='')}".rstrip("/"))
+        path += f"?{urlencode(query)}" if query else ""
         data = None if body is None else json.dumps(body).encode()
-        url = f"{self._root}{path}"
         if self._dumps:
+            url = f"{self._root}{path}"
             click.echo(f"--request-start--\n{verb} {url}\n{json.dumps(body)}\n--request-end--")
-        _log.debug("%s %s", verb, url)
+        _log.debug("%s %s%s", verb, self._root, path)
         try:
             response = self._connection.send(verb, path, data)
             if response.status >= HTTPStatus.MULTIPLE_CHOICES:
@@ -177,10 +122,6 @@ class TaskQueueApi:
         )
 
 
-def _task(name: str) -> str:
-    return f"/tasks/{quote(name, safe='')}"
-
-
 def _refusal(body: bytes) -> ApiError | None:
     """Return the service's message with its details, if it was the service that responded."""
     try:
@@ -191,7 +132,51 @@ def _refusal(body: bytes) -> ApiError | None:
         return None
 
 
-_task_name_flag = click.option("--task_name", required=True, help="Task.")
+def flags(*rows: tuple[Any, ...]) -> Callable[[Function], Function]:
+    """Add flags: name, type, default, help, and further parameters of click's option."""
+
+    def decorate(command: Function) -> Function:
+        for name, kind, default, text, *more in reversed(rows):
+            keywords = more[0] if more else {}
+            command = click.option(name, type=kind, default=default, help=text, **keywords)(command)
+        return command
+
+    return decorate
+
+
+LEASE_SECS = ("--lease_secs", click.IntRange(0), 30, "Lease duration in seconds.")
+TAG = ("--tag", str, None, f"Lease only tasks with this tag. {OWN}")
+_TASK_NAME = ("--task_name", str, None, "Task.", {"required": True})
+_HOST = {"envvar": ADDRESS_VARIABLE, "show_envvar": True, "callback": server_url}
+_TOKEN = {"envvar": "GTASKQUEUE_ACCESS_TOKEN", "show_envvar": True}
+_IGNORED = {"hidden": True, "expose_value": False}  # the emulator needs no key
+_API_FLAGS: Any = (
+    ("--service_version", click.Choice(["v1beta1", "v1beta2"]), "v1beta2", "API version."),
+    ("--api_host", str, DEFAULT_ADDRESS, "Server, as URL or HOST:PORT.", _HOST),
+    ("--access_token", str, None, f"Bearer token, where the server asks for one. {OWN}", _TOKEN),
+    ("--dump_request/--nodump_request", bool, False, "Print every request with its body."),
+    ("--credentials_file", str, None, None, _IGNORED),
+    ("--developer_key_file", str, None, None, _IGNORED),
+    ("--use_developer_key/--nouse_developer_key", bool, False, None, _IGNORED),
+)
+
+
+def api_flags(queue: str) -> Callable[[Function], Function]:
+    """Add the flags of a `TaskQueueApi`, which the command gets; `queue` is their default."""
+
+    def decorate(command: Function) -> Function:
+        @wraps(command)
+        def function(*args: object, **values: Any) -> None:  # noqa: ANN401 - of flags
+            own = {name: values.pop(name) for name in signature(TaskQueueApi).parameters}
+            command(*args, TaskQueueApi(**own), **values)
+
+        named = flags(("--taskqueue_name", str, queue, "Queue."), *_API_FLAGS)(function)
+        project = click.option(
+            "--project_name", "--project", default="default", help="Application id."
+        )
+        return project(named)
+
+    return decorate
 
 
 def _set_level(_ctx: click.Context, _flag: click.Parameter, level: str | None) -> None:
@@ -199,22 +184,30 @@ def _set_level(_ctx: click.Context, _flag: click.Parameter, level: str | None) -
         logging.basicConfig(level=level)
 
 
-def _queue_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    log_level = click.option(
-        "--log_level",
-        type=click.Choice(["DEBUG", "INFO", "WARNING", "CRITICAL"]),
-        callback=_set_level,
-        expose_value=False,
-        help="What to log on standard error; DEBUG: every call; default: WARNING.",
-    )
-    return api_flags("myqueue")(log_level(command))
+_LEVELS = click.Choice(["DEBUG", "INFO", "WARNING", "CRITICAL"])
+_LEVEL_HELP = "What to log on standard error; DEBUG: every call; default: WARNING."
+_log_level = flags(
+    ("--log_level", _LEVELS, None, _LEVEL_HELP, {"callback": _set_level, "expose_value": False})
+)
+
+
+def _command(*rows: tuple[Any, ...]) -> Callable[[Function], click.Command]:
+    """Make a command of `gtaskqueue` with these flags and those of its queue."""
+
+    def decorate(command: Function) -> click.Command:
+        named = _log_level(api_flags("myqueue")(command))
+        done: click.Command = gtaskqueue.command(flags(*rows)(named))
+        return done
+
+    return decorate
 
 
 @click.group(cls=FlagsGroup, context_settings=CONTEXT)
 @click.version_option(package_name="pullqueue")
-@_queue_flags
+@_log_level
 @click.pass_context
-def gtaskqueue(ctx: click.Context, **_: Unpack[ApiFlags]) -> None:
+@api_flags("myqueue")
+def gtaskqueue(ctx: click.Context, _: TaskQueueApi) -> None:
     """List, lease and delete the tasks of a pull queue over REST.
 
     The flags below may follow the command as well. All flags may have one dash. Google's
@@ -243,50 +236,37 @@ def help_(ctx: click.Context, *, command: str | None) -> None:
     click.echo(group.get_help())
 
 
-@gtaskqueue.command
-@click.option("--get_stats/--noget_stats", help="Show its statistics, too.")
-@_queue_flags
-def getqueue(*, get_stats: bool, **api: Unpack[ApiFlags]) -> None:
+@_command(("--get_stats/--noget_stats", bool, False, "Show its statistics, too."))
+def getqueue(api: TaskQueueApi, *, get_stats: bool) -> None:
     """Show the queue."""
-    _show(TaskQueueApi(**api).get_queue(stats=get_stats))
+    _show(api.call("GET", None, getStats=str(get_stats).lower()))
 
 
-@gtaskqueue.command
-@_queue_flags
-def listtasks(**api: Unpack[ApiFlags]) -> None:
+@_command()
+def listtasks(api: TaskQueueApi) -> None:
     """List the first hundred tasks, without their payloads."""
-    _show(TaskQueueApi(**api).list_tasks())
+    _show(api.call("GET"))
 
 
-@gtaskqueue.command
-@_task_name_flag
-@_queue_flags
-def gettask(*, task_name: str, **api: Unpack[ApiFlags]) -> None:
+@_command(_TASK_NAME)
+def gettask(api: TaskQueueApi, *, task_name: str) -> None:
     """Show one task."""
-    _show(TaskQueueApi(**api).get_task(task_name))
+    _show(api.call("GET", task_name))
 
 
-@gtaskqueue.command
-@lease_secs_flag
-@click.option("--num_tasks", type=click.IntRange(1), default=1, help="Maximum number of tasks.")
-@click.option(
-    "--payload_size_to_display",
-    type=click.IntRange(0),
-    default=2 * 1024 * 1024,
-    help="Number of characters of a payload, in base64, to show.",
+_NUM_TASKS = ("--num_tasks", click.IntRange(1), 1, "Maximum number of tasks.")
+_SHOWN_HELP = "Number of characters of a payload, in base64, to show."
+
+
+@_command(
+    LEASE_SECS,
+    _NUM_TASKS,
+    ("--payload_size_to_display", click.IntRange(0), 2 * 1024 * 1024, _SHOWN_HELP),
+    TAG,
 )
-@click.option("--tag", help=f"Lease only tasks with this tag. {OWN}")
-@_queue_flags
-def leasetask(
-    *,
-    lease_secs: int,
-    num_tasks: int,
-    payload_size_to_display: int,
-    tag: str | None,
-    **api: Unpack[ApiFlags],
-) -> None:
+def leasetask(api: TaskQueueApi, *, payload_size_to_display: int, **lease: Any) -> None:  # noqa: ANN401 - flags
     """Lease tasks and show them with their payloads."""
-    leased = TaskQueueApi(**api).lease(lease_secs=lease_secs, num_tasks=num_tasks, tag=tag)
+    leased = api.lease(**lease)
     for task in leased.get("items", []):
         payload = task.get("payloadBase64", "")
         hidden = len(payload) - payload_size_to_display
@@ -295,22 +275,17 @@ def leasetask(
     _show(leased)
 
 
-@gtaskqueue.command
-@_task_name_flag
-@_queue_flags
-def deletetask(*, task_name: str, **api: Unpack[ApiFlags]) -> None:
+@_command(_TASK_NAME)
+def deletetask(api: TaskQueueApi, *, task_name: str) -> None:
     """Delete one task, leased or not."""
-    TaskQueueApi(**api).delete(task_name)
+    api.call("DELETE", task_name)
 
 
-@gtaskqueue.command
-@click.option("--max_delete", type=click.IntRange(0), default=100, help="Maximum number of tasks.")
-@_queue_flags
-def clear(*, max_delete: int, **flags: Unpack[ApiFlags]) -> None:
+@_command(("--max_delete", click.IntRange(0), 100, "Maximum number of tasks."))
+def clear(api: TaskQueueApi, *, max_delete: int) -> None:
     """Delete tasks of the queue, one after the other, and count them."""
-    api = TaskQueueApi(**flags)
     deleted = 0
-    while deleted < max_delete and (tasks := api.list_tasks().get("items", [])):
+    while deleted < max_delete and (tasks := api.call("GET").get("items", [])):
         gone = sum(_delete(api, task["id"]) for task in tasks[: max_delete - deleted])
         if not gone:
             raise ApiError(f"none of {len(tasks)} tasks can be deleted")
@@ -321,7 +296,7 @@ def clear(*, max_delete: int, **flags: Unpack[ApiFlags]) -> None:
 def _delete(api: TaskQueueApi, name: str) -> bool:
     click.echo(f"Deleting: {name}")
     try:
-        api.delete(name)
+        api.call("DELETE", name)
     except ApiError:
         return False  # a worker was quicker
     return True
