@@ -20,7 +20,7 @@ from pullqueue.errors import ConfigFileError, StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.stores import open_store
 from pullqueue.testing.emulating import emulated, queue_config, read_config
-from pullqueue.testing.progress import written_by
+from pullqueue.testing.exploration.progress import written_by
 from pullqueue.testing.running import first_responses_lost
 from pytest_pullqueue.reports import EMULATOR, WHY_NO_QUEUES
 from pytest_pullqueue.settings import MARKER, Settings

@@ -283,7 +283,7 @@ def test_lines_are_shown_while_a_test_runs(pytester: pytest.Pytester) -> None:
     """Though pytest captures what tests write."""
     pytester.makepyfile(
         """
-        from pullqueue.testing.progress import Stopwatch
+        from pullqueue.testing.exploration.progress import Stopwatch
 
         def test_long(pullqueue_emulator):
             times = iter([0.0, 30.0])

@@ -133,6 +133,17 @@ def imports_of(path: Path) -> set[str]:
     return {name.split(".")[1] for name in names if name.startswith("pullqueue.")}
 
 
+def test_helpers_of_tests_do_not_import_those_that_explore() -> None:
+    """`crash_test` and `race_test` use points and the other helpers, and not the reverse."""
+    testing = SOURCE / "testing"
+    for path in {*modules_of("testing")} - {
+        testing / "__init__.py",
+        *testing.glob("exploration/*"),
+    }:
+        imported = names_imported_by(nodes_of(path))
+        assert not [name for name in imported if "testing.exploration" in name], path
+
+
 def test_every_part_has_a_place_in_the_order() -> None:
     """A new part of the package needs one."""
     parts = {path.stem for path in SOURCE.iterdir() if path.suffix in ("", ".py")}

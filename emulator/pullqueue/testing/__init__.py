@@ -22,10 +22,20 @@ from pullqueue.testing.assertions import (
     assert_leased,
 )
 from pullqueue.testing.clock import FixtureClock, exhaust
-from pullqueue.testing.crash import crash_test
 from pullqueue.testing.describing import describe
 from pullqueue.testing.draining import drain, drain_async
 from pullqueue.testing.emulating import Emulation, emulation
+from pullqueue.testing.exploration.crash import crash_test
+from pullqueue.testing.exploration.race import race_test
+from pullqueue.testing.exploration.results import (
+    Crash,
+    CrashFailure,
+    CrashResult,
+    CrashTestError,
+    RaceFailure,
+    RaceResult,
+    RaceTestError,
+)
 from pullqueue.testing.freezing import ProcessClock, freeze
 from pullqueue.testing.interrupt import (
     HandlerKilled,
@@ -35,17 +45,7 @@ from pullqueue.testing.interrupt import (
 )
 from pullqueue.testing.live_server import LiveServer
 from pullqueue.testing.points import point
-from pullqueue.testing.race import race_test
 from pullqueue.testing.record import record_calls
-from pullqueue.testing.results import (
-    Crash,
-    CrashFailure,
-    CrashResult,
-    CrashTestError,
-    RaceFailure,
-    RaceResult,
-    RaceTestError,
-)
 from pullqueue.testing.running import run_task, run_tasks
 
 __all__ = [

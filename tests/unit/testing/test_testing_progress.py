@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pullqueue.testing.progress import Stopwatch, written_by
+from pullqueue.testing.exploration.progress import Stopwatch, written_by
 
 
 def test_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:

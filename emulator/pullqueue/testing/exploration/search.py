@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, TypeVar
 
+from pullqueue.testing.exploration.progress import Stopwatch
+from pullqueue.testing.exploration.steps import TIME, TIME_KEY, Choice, Pending
 from pullqueue.testing.points.footprint import (
     EVERYTHING,
     NOTHING,
@@ -33,8 +35,6 @@ from pullqueue.testing.points.footprint import (
     Path,
     overlap,
 )
-from pullqueue.testing.progress import Stopwatch
-from pullqueue.testing.steps import TIME, TIME_KEY, Choice, Pending
 
 _K = TypeVar("_K")
 

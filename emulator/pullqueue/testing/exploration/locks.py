@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from pullqueue.testing.clock import replace_everywhere
-from pullqueue.testing.memory import Memory
-from pullqueue.testing.points import Actor, current_actor
+from pullqueue.testing.exploration.memory import Memory
+from pullqueue.testing.exploration.steps import RacingActor
+from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.points.footprint import Footprint
-from pullqueue.testing.steps import RacingActor
 
 _FACTORIES: tuple[Callable[[], Any], ...] = (threading.Lock, threading.RLock)
 """Python's own; not names of this module, which are replaced as those of others."""

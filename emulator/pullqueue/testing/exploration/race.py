@@ -28,16 +28,16 @@ from pullqueue.testing.arguments import (
     selected_queues,
 )
 from pullqueue.testing.describing import describe
-from pullqueue.testing.handlers import Refusal
-from pullqueue.testing.locks import InstanceLock, raced_locks
-from pullqueue.testing.memory import Memory
+from pullqueue.testing.exploration.handlers import Refusal
+from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
+from pullqueue.testing.exploration.memory import Memory
+from pullqueue.testing.exploration.progress import Stopwatch
+from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceTestError
+from pullqueue.testing.exploration.schedule import Schedule
+from pullqueue.testing.exploration.search import Outcome, Plan, Search
+from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, parse_replay
 from pullqueue.testing.points import Trial
-from pullqueue.testing.progress import Stopwatch
-from pullqueue.testing.results import RaceFailure, RaceResult, RaceTestError
-from pullqueue.testing.schedule import Schedule
-from pullqueue.testing.search import Outcome, Plan, Search
 from pullqueue.testing.sender import App, Sender, SendFunction
-from pullqueue.testing.steps import REPLAY_DIFFERS, format_replay, parse_replay
 from pullqueue.text import counted
 
 RaceFunction: TypeAlias = "Callable[[], object] | Callable[[], Awaitable[object]]"

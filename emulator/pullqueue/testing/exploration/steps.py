@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled
-from pullqueue.testing.points import Actor, Point
+from pullqueue.testing.points import Point
+from pullqueue.testing.points.actors import Actor
 from pullqueue.testing.points.footprint import NOTHING, READ, Footprint
 from pullqueue.text import quoted
 

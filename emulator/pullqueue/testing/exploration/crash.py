@@ -28,16 +28,17 @@ from pullqueue.testing.arguments import (
 from pullqueue.testing.clock import FixtureClock
 from pullqueue.testing.describing import describe, describe_request
 from pullqueue.testing.draining import Driver, Worker
-from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
-from pullqueue.testing.points import (
-    Actor,
-    Point,
-    Trial,
-    current_actor,
-    loaded_rpcs,
+from pullqueue.testing.exploration.progress import Stopwatch
+from pullqueue.testing.exploration.results import (
+    WORKER,
+    Crash,
+    CrashFailure,
+    CrashResult,
+    CrashTestError,
 )
-from pullqueue.testing.progress import Stopwatch
-from pullqueue.testing.results import WORKER, Crash, CrashFailure, CrashResult, CrashTestError
+from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
+from pullqueue.testing.points import Point, Trial, loaded_rpcs
+from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.sender import App, Sender, SendFunction
 
 if TYPE_CHECKING:

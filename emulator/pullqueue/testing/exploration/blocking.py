@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from time import monotonic, process_time
 
-from pullqueue.testing.steps import RacingActor
+from pullqueue.testing.exploration.steps import RacingActor
 
 _CHECK_SECONDS = 0.5
 _BLOCKED_CHECKS = 4

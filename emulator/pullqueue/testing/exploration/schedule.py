@@ -21,15 +21,11 @@ from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
 from pullqueue.engine.store import Lease
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import SelectQueues
-from pullqueue.testing.blocking import stacks, wait_for_end
 from pullqueue.testing.clock import sleeping
-from pullqueue.testing.handlers import PushTasks, Refusal
-from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
-from pullqueue.testing.memory import Memory
-from pullqueue.testing.points import Point, current_actor
-from pullqueue.testing.points.footprint import CHANGED, TIME_MOVES, Footprint
-from pullqueue.testing.sender import Sender
-from pullqueue.testing.steps import (
+from pullqueue.testing.exploration.blocking import stacks, wait_for_end
+from pullqueue.testing.exploration.handlers import PushTasks, Refusal
+from pullqueue.testing.exploration.memory import Memory
+from pullqueue.testing.exploration.steps import (
     REPLAY_DIFFERS,
     TIME,
     TIME_KEY,
@@ -39,6 +35,11 @@ from pullqueue.testing.steps import (
     RacingActor,
     Step,
 )
+from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
+from pullqueue.testing.points import Point
+from pullqueue.testing.points.actors import current_actor
+from pullqueue.testing.points.footprint import CHANGED, TIME_MOVES, Footprint
+from pullqueue.testing.sender import Sender
 from pullqueue.text import shorten
 
 _END_SECONDS = 5.0

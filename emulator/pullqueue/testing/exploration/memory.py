@@ -17,7 +17,7 @@ from operator import is_
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from pullqueue.testing.points import is_of_app
+from pullqueue.testing.points.place import is_of_app
 
 _OF_TESTS = ("test_", "tests", "conftest")
 """Beginnings of the names of modules and packages that are not the app's."""

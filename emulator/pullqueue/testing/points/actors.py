@@ -1,0 +1,227 @@
+"""Actors, and which threads and connections are theirs."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, NoReturn
+
+from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
+from pullqueue.testing.patching import Patches
+from pullqueue.testing.points.place import Place, calling_place
+
+_actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
+_inside: ContextVar[bool] = ContextVar("inside", default=False)
+"""True while a call is carried out."""
+
+
+class Actor(Interrupter):
+    """One that makes calls."""
+
+    def __init__(self, name: str, interrupt: type[WorkerInterrupt]) -> None:
+        super().__init__(interrupt)
+        self.name = name
+        self.has_ended = False
+        """True once it was ended, after which none of its calls is carried out."""
+        self.thread_id = 0
+        """Of the last thread that has begun to act for it."""
+        self._carrying_out = threading.RLock()
+
+    def end(self) -> NoReturn:
+        """End the actor at its current call, and at each that it still makes.
+
+        Calls that its other threads have begun are carried out first.
+        """
+        with self._carrying_out:
+            self.has_ended = True
+        super().end()
+
+    def check_alive(self) -> None:
+        """End the actor once more if it has ended."""
+        if self.has_ended:
+            self.end()
+
+    def carry_out(self, call: object, call_next: Callable[[], object]) -> object:
+        """Carry a call out, unless the actor has ended, which waits until the call is made.
+
+        A fetch from the web does not keep the actor from ending: it can lead to another call.
+        """
+        is_of_web = getattr(call, "service", None) == "urlfetch"
+        with nullcontext() if is_of_web else self._carrying_out:
+            self.check_alive()
+            token = _inside.set(True)
+            try:
+                return call_next()
+            finally:
+                _inside.reset(token)
+
+    def acting(self) -> AbstractContextManager[None]:
+        """Make the calls in the block those of this actor, and those of threads it starts."""
+        self.thread_id = threading.get_ident()
+        return _acting(self)
+
+
+@contextmanager
+def _acting(actor: Actor | None) -> Iterator[None]:
+    token = _actor.set(actor)
+    try:
+        yield
+    finally:
+        _actor.reset(token)
+
+
+def current_actor() -> Actor | None:
+    """Return the actor whose thread this is, if any."""
+    return _actor.get()
+
+
+def is_carried_out() -> bool:
+    """Return whether this is part of a call that is carried out."""
+    return _inside.get()
+
+
+def caller(port: str | None) -> tuple[Actor | None, Place | None]:
+    """Return whose thread this is, or who has last sent something from a port, and where."""
+    actor = _actor.get()
+    return _clients.get(port, (None, None)) if actor is None else (actor, None)
+
+
+_lock = threading.RLock()
+threads: dict[object, Actor] = {}
+"""Who has started the threads, and the calls of thread pools, that have not ended."""
+_clients: dict[str | None, tuple[Actor, Place | None]] = {}
+"""Who has last sent something from a port, and where."""
+_left: list[tuple[set[object], ExitStack]] = []
+"""What is over, but for these threads of actors that have ended."""
+
+
+def close_after_dead(stack: ExitStack, earlier: set[object]) -> None:
+    """Close what is over when the last thread of an actor that has ended has ended, too.
+
+    `earlier` are the threads that had begun before it.
+    """
+    with _lock:
+        dead = {thread for thread, actor in threads.items() if actor.has_ended}
+        _left.append((dead - earlier, stack))
+        _close_left()
+
+
+def _close_left() -> None:
+    for left in [each for each in _left if not each[0]]:
+        _left.remove(left)
+        left[1].close()
+
+
+def _begins(thread_or_future: object, actor: Actor) -> None:
+    with _lock:
+        threads[thread_or_future] = actor
+        if actor.has_ended:
+            for left, _ in _left:
+                left.add(thread_or_future)
+
+
+def _has_ended(thread_or_future: object) -> None:
+    with _lock:
+        threads.pop(thread_or_future, None)
+        for left, _ in _left:
+            left.discard(thread_or_future)
+        _close_left()
+
+
+def _follow(patches: Patches) -> None:
+    patches.at_end(_clients.clear)
+    patches.decorate(threading.Thread, "start", _starting)
+    patches.decorate(ThreadPoolExecutor, "submit", _submitting)
+    for name in ("send", "sendall"):
+        patches.decorate(socket.socket, name, _noting)
+    patches.decorate(logging.Logger, "handle", _of_living)
+
+
+following_actors = Patches(_follow)
+"""Notes, in a block, whose threads and connections make calls."""
+
+
+def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    @wraps(start)
+    def start_thread(thread: threading.Thread) -> None:
+        actor, run = _actor.get(), thread.run
+        if actor is None:
+            start(thread)
+            return
+
+        def run_as_actor() -> None:
+            try:
+                with actor.acting():
+                    run()
+            except BaseException:
+                if not actor.has_ended:
+                    raise
+            finally:
+                _has_ended(thread)
+
+        _begins(thread, actor)
+        setattr(thread, "run", run_as_actor)  # noqa: B010 - a method, to mypy
+        try:
+            start(thread)
+        except RuntimeError:
+            _has_ended(thread)
+            raise
+
+    return start_thread
+
+
+def _submitting(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
+    @wraps(submit)
+    def submit_call(
+        pool: ThreadPoolExecutor,
+        function: Callable[..., Any],
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> Future[Any]:
+        actor = _actor.get()
+        with _acting(None):  # threads of the pool are nobody's
+            future = submit(pool, _of(actor, function), *args, **kwargs)
+        if actor is not None:
+            _begins(future, actor)
+            future.add_done_callback(_has_ended)
+        return future
+
+    return submit_call
+
+
+def _noting(send: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(send)
+    def noted(connection: socket.socket, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        actor = _actor.get()
+        if actor is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            _clients[str(connection.getsockname()[1])] = actor, calling_place()
+        return send(connection, *args, **kwargs)
+
+    return noted
+
+
+def _of_living(handle: Callable[..., None]) -> Callable[..., None]:
+    """Drop what the dead log, such as where a framework logs each exception with its traceback."""
+
+    @wraps(handle)
+    def handle_record(logger: logging.Logger, record: logging.LogRecord) -> None:
+        actor = _actor.get()
+        if actor is None or not actor.has_ended:
+            handle(logger, record)
+
+    return handle_record
+
+
+def _of(actor: Actor | None, function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 - as the function
+        with _acting(actor):
+            return function(*args, **kwargs)
+
+    return run

@@ -1,0 +1,56 @@
+"""Where the app's code makes a call."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Where the app's code makes a call."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        path, folder = Path(self.file), Path.cwd()
+        shown = path.relative_to(folder) if path.is_relative_to(folder) else path
+        return f"{shown}:{self.line} in {self.function}"
+
+
+def calling_place(frame: FrameType | None = None, *, is_hook: bool = False) -> Place | None:
+    """Return where the app makes the current call: its innermost frame, if it has one.
+
+    `frame` is the innermost one of the thread that calls; None: of this thread.
+
+    With `is_hook` that is a hook of the test, and the place is where the app has called the hook.
+    """
+    place = None
+    frame = frame or sys._getframe(1)  # noqa: SLF001 - documented, of CPython
+    while frame is not None:
+        code, module = frame.f_code, frame.f_globals.get("__name__", "")
+        if module == "pullqueue.testing.exploration.crash":
+            break  # it runs the actor, in the thread of the test
+        if is_of_app(code.co_filename, module):
+            place = Place(code.co_filename, frame.f_lineno, code.co_name)
+            if not is_hook:
+                break
+            is_hook = False
+        frame = frame.f_back
+    return place
+
+
+@cache
+def is_of_app(file: str, module: str) -> bool:
+    """Return whether a module is neither of a library nor of Python, by its file and its name."""
+    path = Path(file)
+    return not (
+        module.partition(".")[0] in ("google", "pullqueue", "pytest_pullqueue")
+        or path.is_relative_to(Path(os.__file__).parent)  # the standard library
+        or {"site-packages", "dist-packages"} & {*path.parts}
+    )
