@@ -63,7 +63,7 @@ class Settings:
     project: str | None = None
     """The application id that callers of the REST API must name; any by default."""
     location: str | None = None
-    """The location that callers of Cloud Tasks must name; any by default."""
+    """The location that callers of Cloud Tasks must name; any region by default."""
     lease_rate_limit: bool = False
     """Whether more than 10 lease calls a second return no tasks, as in production."""
     acl: bool = False

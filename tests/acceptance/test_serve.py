@@ -268,8 +268,8 @@ class TestRefusals:
 
         with serving(folder=folder) as served:
             queues = call(f"{served.url}/_emulator/queues")["queues"]
-            location = f"{served.url}/v2/projects/p/locations/l/queues"
-            made = call(location, "POST", {"name": "projects/p/locations/l/queues/made"})
+            location = f"{served.url}/v2/projects/p/locations/us-central1/queues"
+            made = call(location, "POST", {"name": "projects/p/locations/us-central1/queues/made"})
             with pytest.raises(HTTPError) as unknown:
                 call(f"{location}/unknown")
             with pytest.raises(HTTPError) as reload:

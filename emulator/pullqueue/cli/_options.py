@@ -302,7 +302,7 @@ _EMULATOR = (
         callback=checked(
             _LOCATION.fullmatch, "location: use letters, digits and hyphens, as in us-central1"
         ),
-        help="The only location that Cloud Tasks accepts. Default: any.",
+        help="The only location that Cloud Tasks accepts. Default: any region of Google Cloud.",
     ),
     # Where tasks and time are.
     click.option(

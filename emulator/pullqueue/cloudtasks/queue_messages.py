@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
-from types import MappingProxyType
 from typing import Any, Final
 
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -15,6 +14,7 @@ from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.http_target_messages import read_http_target, write_http_target
+from pullqueue.cloudtasks.locations import REGION_IDS
 from pullqueue.cloudtasks.messages import (
     LARGEST_INT,
     MAX_SECONDS,
@@ -41,32 +41,6 @@ _DEFAULT_RATE: Final = 500
 _BURST_SECONDS, _MIN_BURST, _MAX_BURST = 0.2, 10, 100
 """The tokens that a new queue holds: what it starts in this time, within these limits. Seen in
 production are 10 with 1 a second and 100 with 500."""
-REGION_IDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "asia-east2": "df",
-        "asia-northeast1": "an",
-        "asia-northeast2": "dt",
-        "asia-northeast3": "du",
-        "asia-south1": "el",
-        "asia-southeast1": "as",
-        "asia-southeast2": "et",
-        "australia-southeast1": "ts",
-        "europe-central2": "lm",
-        "europe-west1": "ew",
-        "europe-west2": "nw",
-        "europe-west3": "ey",
-        "europe-west6": "oa",
-        "northamerica-northeast1": "nn",
-        "southamerica-east1": "rj",
-        "us-central1": "uc",
-        "us-east1": "ue",
-        "us-east4": "uk",
-        "us-west2": "wl",
-        "us-west3": "wm",
-        "us-west4": "wn",
-    }
-)
-"""What App Engine's host names call a location; where it is not known, they name none."""
 
 
 def build_queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> Message:

@@ -1,4 +1,4 @@
-"""The methods on queues and locations."""
+"""The methods on queues."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError
 
-DEFAULT_LOCATION: Final = "us-central1"
-"""The one location that is listed where callers may use any."""
 _MAX_LISTED: Final = 9800
 _POSITION: Final = re.compile(r"[\w.-]{1,500}", re.ASCII)
 """The name of a queue."""
@@ -132,17 +130,6 @@ def purge_queue(call: Call) -> Message:
     return build_queue_message(call, call.queue)
 
 
-def list_locations(call: Call) -> Message:
-    """ListLocations: the one location that is listed."""
-    name = call.name._replace(location=call.emulator.location or DEFAULT_LOCATION)
-    return call.message("ListLocationsResponse", locations=[_location(call, name)])
-
-
-def get_location(call: Call) -> Message:
-    """GetLocation: any location that is asked for."""
-    return _location(call, call.name)
-
-
 def _create(call: Call, name: ResourceName) -> Message:
     message = call.request.queue
     acl = (AclEntry(user_email=call.caller),) if call.caller else None
@@ -216,8 +203,3 @@ def _queue_filter(text: str) -> Callable[[Queue], bool]:
         "pull_target:* or app_engine_http_target:*",
         field="filter",
     )
-
-
-def _location(call: Call, name: ResourceName) -> Message:
-    labels = {"cloud.googleapis.com/region": name.location}
-    return call.message("Location", name=str(name), location_id=name.location, labels=labels)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.resources import Project
-from pullqueue.cloudtasks import access, batches, queues, tasks, texts
+from pullqueue.cloudtasks import access, batches, locations, queues, tasks, texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import (
     CloudTasksError,
@@ -20,14 +20,13 @@ from pullqueue.cloudtasks.errors import (
 )
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import Method
-from pullqueue.cloudtasks.queue_messages import REGION_IDS
 from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.errors import PullQueueError, UnknownQueueError
 
 if TYPE_CHECKING:
     from pullqueue.runtime.state import ServerState
 
-_KNOWN: Final = vars(queues) | vars(tasks) | vars(batches) | vars(access)
+_KNOWN: Final = vars(queues) | vars(tasks) | vars(batches) | vars(access) | vars(locations)
 _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
     {
         method.name: _KNOWN[method.function]
@@ -46,8 +45,6 @@ _ORDINARY: Final = frozenset(
     }
 )
 """Errors that apps expect: they add each task once by its name, and create queues at each start."""
-_WILDCARD: Final = "-"
-"""Other APIs of Google have it for all locations."""
 
 _log = logging.getLogger("pullqueue.server")
 
@@ -143,16 +140,9 @@ class Servicer:
         if not text:
             raise invalid(f"{method.field} is missing", field=method.field)
         name = ResourceName.parse(text, method.resource or "<project>", field=method.field)
-        emulator = self._state.emulator
-        served, location = emulator.project, emulator.location
+        served, location = self._state.emulator.project, self._state.emulator.location
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:
             advice = f'project "{name.project}" is not served here, only "{served}"'
             raise permission_denied(name.project, advice=advice)
-        if name.location == _WILDCARD or (location and name.location not in ("", location)):
-            other = location is not None and name.location in REGION_IDS
-            text = texts.OTHER_LOCATION if other else texts.LOCATION
-            message = text.format(location=name.location, app=location)
-            known = location or queues.DEFAULT_LOCATION
-            advice = f'{method.field} is "{text:.200}": use the location {known}'
-            raise invalid(message, field=method.field, advice=advice)
+        locations.check_location(name, text, method.field, location)
         return name

@@ -6,13 +6,20 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, MADE, PULL, Call, refused
+from cloudtasks_api import LOCATION, MADE, PULL, Call, RestApi, refused
 from werkzeug.test import Client
 
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig
+from pullqueue.server.app import create_app
 
 NOW = "2026-01-01T00:00:00Z"
+LOCATED = (
+    ("ListQueues", "parent", ""),
+    ("GetQueue", "name", "/queues/pull"),
+    ("GetLocation", "name", ""),
+)
+"""Methods, the field that names a location, and what follows it in the name."""
 TEXT = b"queue:\n- name: new\n  mode: pull\n"
 
 
@@ -92,15 +99,26 @@ class TestOtherMethods:
         assert call("PurgeQueue", name=PULL)["purgeTime"] == NOW
         assert emulator.queue("pull").list_tasks() == []
 
-    def test_one_location_is_listed_and_any_can_be_used(self, call: Call, client: Client) -> None:
-        """One is listed, any can be used; Google's definition of their service names v1."""
+    def test_one_location_is_listed_and_any_region_can_be_used(
+        self, call: Call, client: Client
+    ) -> None:
+        """Google's definition of their service of locations names v1."""
         listed = call("ListLocations", name="projects/app")
 
         assert [location["name"] for location in listed["locations"]] == [LOCATION]
         assert client.get("/v1/projects/app/locations").get_json() == listed
-        assert call("GetLocation", name="projects/app/locations/x")["locationId"] == "x"
-        name = "projects/app/locations/x/queues/pull"
+        other = "projects/app/locations/me-west1"
+        assert call("GetLocation", name=other)["locationId"] == "me-west1"
+        name = f"{other}/queues/pull"
         assert call("GetQueue", name=name)["name"] == name
+
+    @pytest.mark.parametrize("location", ["us-central", "us-centra1", "europe-west11", "US-EAST1"])
+    def test_what_is_not_a_region_is_refused(self, call: Call, location: str) -> None:
+        text = rf"Location '{location}' is not a valid location\. Use ListLocations to list valid"
+        for method, field, below in LOCATED:
+            name = f"projects/app/locations/{location}{below}"
+            with refused("INVALID_ARGUMENT", f"{text} locations.*use a region of Google Cloud"):
+                call(method, **{field: name})
 
 
 class TestProjectAndLocation:
@@ -122,17 +140,17 @@ class TestProjectAndLocation:
         with refused("INVALID_ARGUMENT", f"{text} this project is located in us-central1"):
             call("ListQueues", parent="projects/app/locations/europe-west1")
 
-    @pytest.mark.parametrize(
-        ("method", "field", "name"),
-        [
-            ("ListQueues", "parent", "projects/app/locations/us-centra1"),
-            ("GetQueue", "name", "projects/app/locations/us-centra1/queues/pull"),
-            ("GetLocation", "name", "projects/app/locations/us-centra1"),
-        ],
-    )
-    def test_another_location_is_not_valid(
-        self, call: Call, method: str, field: str, name: str
-    ) -> None:
+    def test_another_location_is_not_valid(self, call: Call) -> None:
         text = r"Location 'us-centra1' is not a valid location\. Use ListLocations to list valid "
-        with refused("INVALID_ARGUMENT", f"{text}locations.*use the location us-central1"):
-            call(method, **{field: name})
+        for method, field, below in LOCATED:
+            name = f"projects/app/locations/us-centra1{below}"
+            with refused("INVALID_ARGUMENT", f"{text}locations.*use the location us-central1"):
+                call(method, **{field: name})
+
+
+def test_a_name_that_is_not_a_region_is_a_location_where_the_server_has_it() -> None:
+    emulator = Emulator.from_text("queue:\n- name: pull\n  mode: pull\n", location="here")
+    call = RestApi(Client(create_app(emulator)))
+    name = "projects/app/locations/here/queues/pull"
+
+    assert call("GetQueue", name=name)["name"] == name

@@ -126,10 +126,10 @@ class TestGetQueue:
         "name",
         [
             "projects/app/queues/pull",
-            "projects/app/locations/x/queues/a_b",
-            f"projects/app/locations/x/queues/{'a' * 101}",
-            "projects/a b/locations/x/queues/pull",
-            "projects/app/locations/x/queue/pull",
+            "projects/app/locations/europe-west1/queues/a_b",
+            f"projects/app/locations/europe-west1/queues/{'a' * 101}",
+            "projects/a b/locations/europe-west1/queues/pull",
+            "projects/app/locations/europe-west1/queue/pull",
         ],
     )
     def test_a_malformed_name_is_refused(self, grpc_api: GrpcApi, name: str) -> None:

@@ -152,7 +152,7 @@ def test_calls_that_a_fault_fails_are_listed_with_their_client(control: ControlC
 
 
 def test_a_queue_that_is_changed_by_cloud_tasks_is_an_action(control: ControlClient) -> None:
-    path = "/v2/projects/p/locations/l/queues/push"
+    path = "/v2/projects/p/locations/us-central1/queues/push"
     for verb in ("pause", "resume", "getIamPolicy"):
         control.send("POST", f"{path}:{verb}", {}, {"User-Agent": "gcloud"})
     control.send("POST", f"{path}/tasks", {"task": {"appEngineHttpRequest": {}}})

@@ -77,7 +77,7 @@ def test_a_method_of_cloud_tasks_is_found_by_both_names(
     control: ControlClient, method: str
 ) -> None:
     """That of gRPC, and that of REST."""
-    control.send("POST", "/v2/projects/p/locations/l/queues/pull/tasks", {"task": {}})
+    control.send("POST", "/v2/projects/p/locations/us-central1/queues/pull/tasks", {"task": {}})
 
     found = control.get(f"/requests?method={method}").body["requests"]
     assert [each["method"] for each in found] == ["projects.locations.queues.tasks.create"]
@@ -462,7 +462,7 @@ def test_a_call_has_a_number_at_each_server_that_records_it(emulator: Emulator) 
 
 def test_the_request_that_creates_a_queue_names_it(control: ControlClient) -> None:
     """Whoever asks for a queue that was deleted since gets that reason."""
-    location = "projects/p/locations/here"
+    location = "projects/p/locations/us-central1"
     path = f"{location}/queues/made"
     created = control.send("POST", f"/v2/{location}/queues", {"name": path})
     control.send("DELETE", f"/v2/{path}")

@@ -272,7 +272,9 @@ def test_a_number_out_of_range_is_refused_or_does_no_harm(
             assert control.get("/snapshot").body == saved, path
         else:
             assert control.get("/queues").status == 200, path
-            assert control.send("GET", "/v2/projects/p/locations/l/queues").status == 200, path
+            assert (
+                control.send("GET", "/v2/projects/p/locations/us-central1/queues").status == 200
+            ), path
             control.call("PUT", "/snapshot", saved)
 
 
