@@ -158,7 +158,7 @@ def test_a_queue_of_http_targets_is_delivered_without_an_address(app: PushApp) -
         verbs.insert(emulator.queue("patient"), [task], absolute_urls=True)
         until(lambda: control.queue("patient")["retrying"])
         shown = control.call("GET", "/queues/patient/delivery")["delivery"]
-        listed = run_pullqueue("queues", "patient", "--url", control.url)
+        listed = run_pullqueue("queues", "list", "patient", "--url", control.url)
 
     assert (shown["rate"], shown["enforced_rate"]) == (500, 250)
     assert "kept" not in listed.stdout + listed.stderr
@@ -550,15 +550,15 @@ def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
         control, url = Control(server.url), ("--url", server.url)
         for _ in range(3):
             control.add("web", "/kept", count=100)
-        named = run_pullqueue("deliver", app.url, f"worker={app.url}/worker", *url)
+        named = run_pullqueue("push-to", app.url, f"worker={app.url}/worker", *url)
         until(lambda: app.paths().count("/kept") == 300)
         control.add("worker", "/a")
         until(lambda: "/worker/a" in app.paths())
-        refused = run_pullqueue("deliver", "http://a..b", *url)
+        refused = run_pullqueue("push-to", "http://a..b", *url)
         server.push_to(other.url)
         control.add("worker", "/b")
         until(lambda: other.paths() == ["/b"])
-        kept = run_pullqueue("deliver", "--keep", *url)
+        kept = run_pullqueue("push-to", "--keep", *url)
         done = [action["text"] for action in control.call("GET", "/activity")["activity"]]
         control.add("web", "/c")
         [task] = control.tasks("web")
@@ -579,7 +579,7 @@ def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--keep", "http://a"]])
 def test_deliver_needs_addresses_or_keep(arguments: list[str]) -> None:
-    done = run_pullqueue("deliver", *arguments)
+    done = run_pullqueue("push-to", *arguments)
 
     assert (done.exit_code, done.stdout) == (2, "")
     assert "pass addresses, such as http://localhost:8080, or --keep" in done.stderr

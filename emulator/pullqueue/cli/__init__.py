@@ -25,28 +25,26 @@ from pullqueue.text import describe_os_error, escaped
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Run an emulator": {"serve": ".serve", "exec": ".exec"},
-    "Inspect a running server": {
-        "queues": ".queues",
-        "tasks": ".tasks",
-        "requests": ".requests",
-        "mails": ".mails",
-        "workers": ".workers",
-        "activity": ".operate",
-        "cron": ".cron",
-        "server": ".operate",
-        "wait": ".operate",
+    "Queues, tasks and records of a running server": {
+        "queues": ".client.queues",
+        "tasks": ".client.tasks",
+        "seed": ".client.seed",
+        "snapshot": ".client.snapshot",
+        "requests": ".client.requests",
+        "mails": ".client.mails",
+        "workers": ".client.workers",
+        "activity": ".client.activity",
+        "cron": ".client.cron",
+        "faults": ".client.faults",
+        "clock": ".client.clock",
     },
-    "Change a running server": {
-        "seed": ".seed",
-        "snapshot": ".operate",
-        "pause": ".queues",
-        "resume": ".queues",
-        "reset": ".operate",
-        "reload": ".operate",
-        "clock": ".operate",
-        "deliver": ".operate",
-        "faults": ".faults",
-        "credentials": ".operate",
+    "The running server itself": {
+        "server": ".client.server",
+        "wait": ".client.server",
+        "push-to": ".client.server",
+        "reload": ".client.server",
+        "reset": ".client.server",
+        "credentials": ".client.server",
     },
     "Check queue.yaml": {
         "lint": ".lint",
@@ -61,7 +59,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 _MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 _MEANT: Final[Mapping[str, str]] = {
     "tasks add --delay": "use --countdown",
-    "tasks delete --all": "use `pullqueue tasks purge`",
+    "tasks delete --all": "use `pullqueue queues purge`",
 }
 """What to use instead of options that other commands, or other programs, have."""
 _INTERRUPTED = 130
@@ -79,15 +77,21 @@ class _Commands(Group):
         """Import one command."""
         if cmd_name not in _MODULES:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(_MODULES[cmd_name], __name__), cmd_name)
+        module = import_module(_MODULES[cmd_name], __name__)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands of each section and what they do."""
+        """Write the commands of each section: what they do, or the commands of a group."""
         room = formatter.width - 6 - max(map(len, _MODULES))
         for section, names in _SECTIONS.items():
-            commands = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name, each.get_short_help_str(room)) for name, each in commands if each]
+            rows = []
+            for name in names:
+                command = self.get_command(ctx, name)
+                if isinstance(command, click.Group):
+                    rows.append((name, ", ".join(command.list_commands(ctx))))
+                elif command:
+                    rows.append((name, command.get_short_help_str(room)))
             with formatter.section(section):
                 formatter.write_dl(rows)
 

@@ -1,7 +1,8 @@
-"""What `serve` and `exec` make of the options that both have."""
+"""The options that `serve` and `exec` have, and the server that they make of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ from urllib.parse import quote
 
 import click
 
-from pullqueue.address import DEFAULT_PORT
-from pullqueue.cli._options import found_file
+from pullqueue.address import DEFAULT_PORT, is_host_and_port
+from pullqueue.cli._options import Command, checked
 from pullqueue.cli._output import say
+from pullqueue.cli._words import Choice
 from pullqueue.clock import Clock, ManualClock, SystemClock, from_usec
-from pullqueue.limits import SERVED_TASKS, Limits
-from pullqueue.services import DEFAULT_SERVICES
+from pullqueue.errors import StoreError
+from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
+from pullqueue.services import DEFAULT_SERVICES, SERVICES, parse_services
 from pullqueue.services.hosting import Services
 from pullqueue.tasks import count_tasks
 from pullqueue.text import quoted
@@ -25,6 +28,164 @@ if TYPE_CHECKING:
     from pullqueue.cron.file import CronJob
     from pullqueue.push.addresses import PushAddresses
     from pullqueue.server.lifecycle import Server
+
+_LOCATION = re.compile(r"[A-Za-z0-9-]{2,100}", re.ASCII)
+_PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.ASCII)
+_FILE_NAMES = ("queue.yaml", "queue.yml")
+
+
+def _push_addresses(
+    _ctx: click.Context, _parameter: click.Parameter, options: tuple[str, ...]
+) -> PushAddresses:
+    from pullqueue.push.addresses import PushAddresses  # noqa: PLC0415 - imported when it runs
+
+    try:
+        return PushAddresses(options)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str | None) -> str | None:
+    from pullqueue.stores import open_store  # noqa: PLC0415 - imported when it runs
+
+    try:
+        open_store(url or "memory")
+    except StoreError as error:
+        raise click.BadParameter(str(error)) from error
+    return url
+
+
+def _services(
+    _ctx: click.Context, _parameter: click.Parameter, names: str | None
+) -> frozenset[str] | None:
+    try:
+        return None if names is None else parse_services(names)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_EMULATOR = (
+    # Which queues there are, and what they accept.
+    click.argument("queue_yaml", required=False, type=click.Path(path_type=Path)),
+    click.option(
+        "--profile",
+        default="gcloud",
+        type=Choice(["gcloud", "sdk"]),
+        help="Rules that QUEUE_YAML must follow: those of gcloud, or the more lenient ones of "
+        "the SDK.",
+    ),
+    click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes."),
+    click.option(
+        "--keep-created-queues",
+        "keep_created",
+        is_flag=True,
+        help="Whether a reload of QUEUE_YAML leaves queues of CreateQueue as they are. "
+        "Default: it disables them, as a deployment does.",
+    ),
+    click.option(
+        "--lease-rate-limit/--no-lease-rate-limit",
+        "leases_per_second",
+        default=True,
+        callback=lambda _ctx, _parameter, on: PRODUCTION_LEASES_PER_SECOND if on else None,
+        help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue "
+        "return no tasks, as on App Engine.",
+    ),
+    click.option(
+        "--project",
+        callback=checked(
+            _PROJECT.fullmatch, "project id: use letters, digits and hyphens, such as my-app"
+        ),
+        help="Application id of the queues of QUEUE_YAML. A call that names another one begins a "
+        "project without queues. Default: any id means these queues.",
+    ),
+    click.option(
+        "--strict-project",
+        is_flag=True,
+        help="With --project: refuse calls that name another application id.",
+    ),
+    click.option(
+        "--location",
+        callback=checked(
+            _LOCATION.fullmatch, "location: use letters, digits and hyphens, as in us-central1"
+        ),
+        help="The only location that Cloud Tasks accepts. Default: any region of Google Cloud.",
+    ),
+    # Where tasks and time are.
+    click.option(
+        "--store",
+        metavar="URL",
+        callback=_store_url,
+        help="Where tasks are stored: memory, sqlite:///FILE, or "
+        "postgresql://USER@HOST/DATABASE. Default: memory, or tasks.db in the folder of "
+        "--data.",
+    ),
+    click.option(
+        "--clock",
+        default="system",
+        type=Choice(["system", "manual"]),
+        help="system: the time of this machine. manual: time stops until `pullqueue clock` "
+        "moves it.",
+    ),
+    # App Engine's other services.
+    click.option(
+        "--services",
+        metavar="NAMES",
+        callback=_services,
+        help="App Engine's other services to answer, by Google's stubs: names with commas, all "
+        f"or none. Names: {', '.join(SERVICES)}. Default: all but urlfetch; none with "
+        "--api-upstream.",
+    ),
+    click.option(
+        "--data",
+        metavar="FOLDER",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Where the datastore and blobs are stored, and tasks unless --store is passed. "
+        "Default: in memory.",
+    ),
+    click.option(
+        "--datastore-consistency",
+        "consistency",
+        default="strong",
+        type=Choice(["strong", "eventual"]),
+        help="strong: queries see every write. eventual: those without an ancestor may miss "
+        "the latest.",
+    ),
+    click.option(
+        "--api-upstream",
+        metavar="HOST:PORT",
+        callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
+        help="Server for calls to the services that --services does not name. Default: none.",
+    ),
+    # Where push tasks and cron jobs are sent.
+    click.option(
+        "--push-to",
+        multiple=True,
+        metavar="[TARGET=]URL",
+        callback=_push_addresses,
+        help="Address to which push tasks are sent, such as http://localhost:8080; with "
+        "TARGET, only those with this target. Repeatable. Default: push tasks are kept, not "
+        "delivered.",
+    ),
+    click.option(
+        "--cron",
+        type=click.Path(path_type=Path),
+        metavar="CRON_YAML",
+        help="File of cron jobs: their URLs are requested at the addresses of --push-to when "
+        "they are due. Default: none.",
+    ),
+)
+
+
+def emulator_options(command: Command) -> Command:
+    """Add QUEUE_YAML and the options of an emulator that is started for a command."""
+    for option in reversed(_EMULATOR):
+        command = option(command)
+    return command
+
+
+def _found_file() -> Path | None:
+    """Return the queue.yaml of the current folder, if it has one."""
+    return next((path for path in map(Path, _FILE_NAMES) if path.is_file()), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +251,7 @@ class EmulatorOptions:
         from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
         from pullqueue.stores import open_store  # noqa: PLC0415 - the same
 
-        path = self.queue_yaml or found_file()
+        path = self.queue_yaml or _found_file()
         cron, file, config = self._cron_jobs(), None, QueueConfig(queues=(), file="")
         if path is not None:
             file = ConfigFile(path, profile=self.profile, keep_created=self.keep_created)

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO
 
-from pullqueue.cli._client import FailedError
+from pullqueue.cli.client import FailedError
 from pullqueue.config.files import open_regular, read_stamp
 from pullqueue.errors import ConfigFileError
 from pullqueue.text import describe_os_error, escaped

@@ -27,7 +27,28 @@ class Choice(click.Choice[str]):
 
 
 class Group(click.Group):
-    """Commands; an unknown one is refused with the command that is meant."""
+    """Commands; an unknown one is refused with the command that is meant.
+
+    Without a command, but perhaps with options, the default is run if there is one.
+    """
+
+    def __init__(self, *args: Any, default: str = "list", **attributes: Any) -> None:  # noqa: ANN401 - click's
+        """Take the name of the command that is run if none is named, and what click takes."""
+        super().__init__(*args, **attributes)
+        self._default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Add the default where no command is named."""
+        named = any(arg in self.commands or arg in ctx.help_option_names for arg in args)
+        options_only = not args or args[0].startswith("-")
+        has_default = self._default in self.commands and not ctx.resilient_parsing
+        if has_default and options_only and not named:
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of the commands, in the order of their definition."""
+        return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command.

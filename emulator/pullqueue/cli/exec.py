@@ -17,10 +17,10 @@ from click.core import ParameterSource
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, SplitUrl, is_host_and_port
 from pullqueue.cli import _watcher
-from pullqueue.cli._client import Client, FailedError
-from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
-from pullqueue.cli._options import PORT, checked, emulator_options
+from pullqueue.cli._emulator import EmulatorOptions, emulator_options, hint_at_manual_clock
+from pullqueue.cli._options import PORT, checked
 from pullqueue.cli._output import say
+from pullqueue.cli.client import Client, FailedError
 from pullqueue.cli.serve import report_tasks_left
 from pullqueue.sdk.environment import variables_for
 from pullqueue.text import describe_os_error

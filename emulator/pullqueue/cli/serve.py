@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_PROJECT, is_loopback
-from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
-from pullqueue.cli._options import PORT, checked, emulator_options
+from pullqueue.cli._emulator import EmulatorOptions, emulator_options, hint_at_manual_clock
+from pullqueue.cli._options import PORT, checked
 from pullqueue.cli._output import say
 from pullqueue.cli._port_file import port_file as locked_port_file
 from pullqueue.cli._words import Choice

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
-from pullqueue.cli.connection import (
+from pullqueue.cli.client.connection import (
     BrokenResponseError,
     Connection,
     Json,

@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 
 import click
 
-from pullqueue.cli.connection import Json
+from pullqueue.cli.client.connection import Json
 from pullqueue.gtaskqueue.command import (
     CONTEXT,
     LEASE_SECS,

@@ -43,7 +43,7 @@ def test_tasks_of_a_queue_with_rate_0_are_not_sent_and_the_note_says_why(
     emulator.reconfigure(replace(emulator.config, queues=(*emulator.config.queues, settings)))
 
     assert run("queues").out.splitlines()[-1].endswith("push, not sent: rate is 0")
-    assert run("resume zero pull").err == (
+    assert run("queues resume zero pull").err == (
         'queue "zero" is resumed, but its tasks are not sent: rate is 0; set another rate in '
         "queue.yaml\n"
     )
@@ -60,7 +60,7 @@ def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:
     finish_attempt(queue, failed, attempts=AttemptRecord(1, status=500), backoff_seconds=9)
 
     assert run("queues").out.splitlines()[-1].split()[:5] == ["push", "3", "0", "1", "2"]
-    (shown,) = json.loads(run("queues push --json").out)["queues"]
+    (shown,) = json.loads(run("queues list push --json").out)["queues"]
     states = ("leased", "running", "scheduled", "retrying")
     assert [shown[state] for state in states] == [0, 1, 1, 1]  # as the route has them
 
@@ -73,7 +73,7 @@ def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) ->
     emulator.queue("pull").add()
     run("faults add fail purge")
 
-    paused = run("pause pull other").out.splitlines()
+    paused = run("queues pause pull other").out.splitlines()
     assert [line.split()[0] for line in paused[1:]] == ["pull", "other"]
     assert paused[1].endswith("3      paused, 1 due")
     shown = run("queues")
@@ -84,8 +84,8 @@ def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) ->
         "exhausted tasks: 1 in pull\n"
     )
     assert json.loads(run("queues --json").out)["summary"]["paused"] == ["pull", "other"]
-    assert "paused" not in run("resume pull other").out
-    assert run("pause pull nowhere").status == 1
+    assert "paused" not in run("queues resume pull other").out
+    assert run("queues pause pull nowhere").status == 1
     assert run("queues").err.count("paused") == 0
 
 
@@ -168,10 +168,10 @@ def test_what_happened_since_a_time_is_listed(run: Run, server: Server, clock: M
     clock.move_to(datetime(2026, 1, 2, 23, 59, tzinfo=UTC))
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull"
     http.get(url, timeout=60)
-    run("pause pull")
+    run("queues pause pull")
     clock.advance(90)
     http.get(url, timeout=60)
-    run("resume pull")
+    run("queues resume pull")
 
     for since, found in (
         ("23:59", ["2", "1"]),
@@ -318,7 +318,13 @@ def test_add_takes_the_bytes_of_a_file_as_payload(
 @pytest.mark.parametrize(
     ("order", "question", "done", "left"),
     [
-        ("tasks purge pull", 'Delete 2 tasks of queue "pull"?', "2 deleted", 0),
+        ("queues purge pull", 'Delete 2 tasks of queue "pull"?', "pull: 2 deleted", 0),
+        (
+            "queues purge pull other",
+            'Delete 2 tasks of queues "pull", "other"?',
+            "pull: 2 deleted\nother: 0 deleted",
+            0,
+        ),
         ("tasks delete pull --tag t", 'Delete 2 tasks of queue "pull"?', "2 deleted", 0),
         ("reset", "Delete everything, including 2 tasks?", "everything is deleted: 2 tasks", 0),
         ("snapshot load state.json", "Replace everything, including 2 tasks?", "1 task loaded", 1),
@@ -347,7 +353,7 @@ def test_tasks_are_lost_only_after_yes(
 def test_what_is_not_asked(run: Run) -> None:
     """Where there is nothing to lose no question is asked; faults can be lost, too."""
     assert run("tasks delete pull --tag even") == Done(0, "0 deleted\n", "")
-    assert run("tasks purge pull") == Done(0, "0 deleted\n", "")
+    assert run("queues purge pull") == Done(0, "pull: 0 deleted\n", "")
     assert run("reset") == Done(0, "everything is deleted: 0 tasks\n", "")
     run("faults add empty_leases")
     assert "Delete everything, including 1 fault? [y/N]:" in run("reset", stdin=b"n\n").err
@@ -355,8 +361,8 @@ def test_what_is_not_asked(run: Run) -> None:
 
 def test_queues_lists_all_queues_or_those_that_are_named(run: Run) -> None:
     assert "push" in run("queues").out
-    assert len(run("queues other").out.splitlines()) == 2
-    assert run("queues nope").err.startswith('pullqueue: queue "nope" is not in ')
+    assert len(run("queues list other").out.splitlines()) == 2
+    assert run("queues list nope").err.startswith('pullqueue: queue "nope" is not in ')
     assert json.loads(run("queues --json").out)["queues"][1]["name"] == "other"
 
 
@@ -381,14 +387,23 @@ def test_clock_shows_advances_and_moves_the_time(run: Run) -> None:
     assert "never goes back" in back.err
 
 
-def test_options_of_a_group(run: Run) -> None:
-    """--url and --json before the name of a command count for it, too."""
-    away = run("clock --url 127.0.0.1:9 advance 60")
+@pytest.mark.parametrize(
+    ("alone", "meant"),
+    [
+        ("clock", "clock show"),
+        ("queues --json", "queues list --json"),
+        ("faults", "faults list"),
+        ("cron --json", "cron list --json"),
+        ("tasks --limit 1", "tasks list --limit 1"),
+        ("snapshot", "snapshot --help"),
+    ],
+)
+def test_a_noun_alone_lists(run: Run, alone: str, meant: str) -> None:
+    """With options, too. A group without such a command shows its help."""
+    run("tasks add pull a")
+    done = run(alone)
 
-    assert "no pullqueue responds at http://127.0.0.1:9" in away.err
-    assert run("clock").out.startswith("2026-01-01T00:00:00")
-    assert json.loads(run("clock --json advance 60").out)["manual"] is True
-    assert json.loads(run("faults --json list").out) == {"faults": []}
+    assert (done.out or done.err) == run(meant).out != ""
 
 
 def test_faults_are_set_listed_and_removed(run: Run) -> None:
@@ -486,7 +501,7 @@ def test_a_table_that_is_too_wide(length: int, head: str) -> None:
     """Less useful columns are left out before the name of a queue is cut."""
     name = "q" * length
     with Server(Emulator.from_text(f"queue: [{{name: {name}, mode: pull}}]")) as server:
-        shown = shown_on_terminal("queues", name, "--url", server.url).splitlines()
+        shown = shown_on_terminal("queues", "list", name, "--url", server.url).splitlines()
 
     assert shown[0].removeprefix("QUEUE").strip() == head
     assert max(map(len, shown)) <= 80
@@ -591,8 +606,8 @@ def test_a_queue_shows_what_it_overrides_in_its_tasks(run: Run, emulator: Emulat
     emulator.reconfigure(replace(emulator.config, queues=(settings,)))
 
     text = "host api.example.com, header X-Mine: 7"
-    assert f"push: its HTTP tasks are sent with {text}\n" in run("queues push").err
-    assert json.loads(run("queues push --json").out)["queues"][0]["http_target"] == text
+    assert f"push: its HTTP tasks are sent with {text}\n" in run("queues list push").err
+    assert json.loads(run("queues list push --json").out)["queues"][0]["http_target"] == text
 
 
 def test_a_failed_attempt_is_followed_by_the_next_one(run: Run, emulator: Emulator) -> None:
@@ -605,7 +620,7 @@ def test_a_failed_attempt_is_followed_by_the_next_one(run: Run, emulator: Emulat
 def test_a_task_shows_what_the_app_answered_last(run: Run, server: Server) -> None:
     """All of the response, of which lists of tasks have the first line."""
     with push_app() as app:
-        run("deliver", app.url)
+        run("push-to", app.url)
         for name, path in (("a", "/status/500"), ("b", "/status/200")):
             run("tasks add push --countdown 1h --name", name, "--request", f"POST {path}")
             run("tasks run push", name)
@@ -640,7 +655,7 @@ def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator:
 def test_activity_outlives_a_reset(run: Run) -> None:
     assert run("activity").out == "nothing has happened since the server started\n"
     assert run("activity --since 14:05").out == "nothing has happened since 14:05\n"
-    run("pause pull")
+    run("queues pause pull")
     run("reset --yes")
 
     shown = run("activity").out.splitlines()

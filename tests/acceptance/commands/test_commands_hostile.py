@@ -113,7 +113,7 @@ ANSWER = {
 }
 COMMANDS = [
     "queues",
-    "queues pull",
+    "queues list pull",
     "tasks list pull",
     "tasks list --state exhausted",
     "requests",
@@ -121,7 +121,7 @@ COMMANDS = [
     "mails",
     "mails 1",
     "server",
-    "pause pull",
+    "queues pause pull",
     "tasks get pull a",
     "tasks get pull a --payload",
     "tasks add pull x",
@@ -134,8 +134,8 @@ COMMANDS = [
     "tasks failures",
     "workers",
     "activity",
-    "tasks purge pull --yes",
-    "tasks purge pull",
+    "queues purge pull --yes",
+    "queues purge pull",
     "reload",
     "reset",
     "snapshot save -",
@@ -224,7 +224,7 @@ def test_completion_offers_no_names_with_control_characters(
     queues = [{**_QUEUE, "name": name} for name in ("pull", EVIL, "a\nplain,b")]
     with always_answering({"queues": queues}) as address:
         monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", address)
-        assert offered("queues", "") == ["plain,pull"]
+        assert offered("queues", "list", "") == ["plain,pull"]
 
 
 def test_json_keeps_the_content_of_strings(

@@ -158,11 +158,11 @@ def test_a_value_that_the_server_refuses_is_wrong_usage(run: Run, order: str, me
     [
         ("requests abc", '"abc" is not a valid request number: use one that `pullqueue requests`'),
         ("tasks add push", "pass a PAYLOAD or --file, or for a push task --request"),
-        ("tasks delete pull --all", "there is no option `--all`: use `pullqueue tasks purge`\n"),
+        ("tasks delete pull --all", "there is no option `--all`: use `pullqueue queues purge`\n"),
         ("tasks add pull x --delay 1h", "there is no option `--delay`: use --countdown\n"),
         ("tasks add push --url /mail", 'by --request, as in --request "POST /mail"\n'),
         # These would lead to other routes.
-        ("queues ''", '"" is not a valid name of a queue or task\n'),
+        ("queues list ''", '"" is not a valid name of a queue or task\n'),
         ("tasks list a/b", '"a/b" is not a valid name'),
         ("tasks get pull ''", '"" is not a valid name'),
         ("tasks renew pull a/b", '"a/b" is not a valid name'),
@@ -275,7 +275,7 @@ def test_the_summary_of_each_command_is_whole(run: Run, monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "80")
     shown = [
         run(f"{group} --help").out.partition("--help ")[2].splitlines()
-        for group in ("", "tasks", "faults", "snapshot", "clock")
+        for group in ("", "queues", "tasks", "faults", "snapshot", "cron", "clock")
     ]
 
     assert all(shown)
@@ -303,8 +303,8 @@ def test_help_shows_what_the_option_shows_of_any_command(run: Run) -> None:
     assert sections == [
         "Options:",
         "Run an emulator:",
-        "Inspect a running server:",
-        "Change a running server:",
+        "Queues, tasks and records of a running server:",
+        "The running server itself:",
         "Check queue.yaml:",
         "Shell:",
     ]
@@ -359,7 +359,10 @@ def test_completion_offers_queues_and_tasks_of_the_server(
         ("snapshot sve x", "there is no command `sve`: did you mean `save`?"),
         ("tasks frobnicate", "there is no command `frobnicate`: `pullqueue tasks --help` lists"),
         ("requests --limt 3", "there is no option `--limt`: did you mean `--limit`?"),
-        ("queues --frobnicate", "there is no option `--frobnicate`: `pullqueue queues --help`"),
+        (
+            "queues --frobnicate",
+            "there is no option `--frobnicate`: `pullqueue queues list --help`",
+        ),
         ("tasks list --state exhaust", '"exhaust" does not exist: did you mean "exhausted"?'),
         ("serve --clock manul", '"manul" does not exist: did you mean "manual"?'),
         ("lint --format jso", '"jso" does not exist: did you mean "json"?'),

@@ -12,8 +12,8 @@ from click.exceptions import Exit
 from linting import run_pullqueue
 
 from pullqueue.cli import _port_file
-from pullqueue.cli._client import FailedError
 from pullqueue.cli._port_file import ServerOfFile, port_file
+from pullqueue.cli.client import FailedError
 from pullqueue.errors import ConfigFileError
 from pullqueue.server.lifecycle import Server
 

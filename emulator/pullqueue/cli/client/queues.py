@@ -1,4 +1,4 @@
-"""`pullqueue queues`, `pause` and `resume`: the queues of a running server."""
+"""`pullqueue queues`: list, pause, resume and purge the queues of a running server."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import threading
 
 import click
 
-from pullqueue.cli._client import Client, queue_path
-from pullqueue.cli._options import Duration, complete_queue, server_options
+from pullqueue.cli._options import Duration
 from pullqueue.cli._output import Table, note, show, wants_json, when
-from pullqueue.cli.connection import Json
+from pullqueue.cli._words import Group
+from pullqueue.cli.client import Client, queue_path
+from pullqueue.cli.client._options import complete_queue, server_options, yes_option
+from pullqueue.cli.client._tasks import confirm_deletion
+from pullqueue.cli.client.connection import Json
 from pullqueue.text import format_span
 
 _HEAD = (
@@ -20,7 +23,12 @@ _COLOURS = {"error": "red", "warning": "yellow"}
 _LEFT_OUT = ("LIMIT", "SCHED", "OLDEST", "DONE")
 
 
-@click.command
+@click.group(cls=Group)
+def queues() -> None:
+    """List, pause, resume and purge queues."""
+
+
+@queues.command("list")
 @click.argument("names", nargs=-1, metavar="[QUEUE]...", shell_complete=complete_queue)
 @click.option("--watch", is_flag=True, help="Show them repeatedly, until Ctrl-C.")
 @click.option(
@@ -30,7 +38,7 @@ _LEFT_OUT = ("LIMIT", "SCHED", "OLDEST", "DONE")
     help="Time between two updates of --watch, in seconds.",
 )
 @server_options
-def queues(*, names: tuple[str, ...], watch: bool, interval: float, client: Client) -> None:
+def list_(*, names: tuple[str, ...], watch: bool, interval: float, client: Client) -> None:
     """List all queues, or some, and how many tasks they have.
 
     TASKS are available (AVAIL), leased, or scheduled (SCHED), which means that their eta is in the
@@ -103,7 +111,7 @@ _queues_argument = click.argument(
 )
 
 
-@click.command
+@queues.command
 @_queues_argument
 @server_options
 def pause(*, names: tuple[str, ...], client: Client) -> None:
@@ -111,7 +119,7 @@ def pause(*, names: tuple[str, ...], client: Client) -> None:
     _change(client, names, "pause")
 
 
-@click.command
+@queues.command
 @_queues_argument
 @server_options
 def resume(*, names: tuple[str, ...], client: Client) -> None:
@@ -125,6 +133,19 @@ def resume(*, names: tuple[str, ...], client: Client) -> None:
                 f'queue "{queue["name"]}" is resumed, but its tasks are not sent: rate is 0; set '
                 "another rate in queue.yaml"
             )
+
+
+@queues.command
+@_queues_argument
+@yes_option
+@server_options
+def purge(*, names: tuple[str, ...], yes: bool, client: Client) -> None:
+    """Delete all tasks of queues (asks for confirmation)."""
+    found = [client.get(queue_path(name))["queue"] for name in names]
+    if not yes:
+        confirm_deletion(sum(queue["tasks"] for queue in found), *names)
+    deleted = {name: client.post(queue_path(name, "purge"))["deleted"] for name in names}
+    show({"deleted": deleted}, *(f"{name}: {count} deleted" for name, count in deleted.items()))
 
 
 def _change(client: Client, names: tuple[str, ...], verb: str) -> list[Json]:

@@ -6,18 +6,12 @@ from typing import Any
 
 import click
 
-from pullqueue.cli._client import Client
-from pullqueue.cli._options import (
-    Command,
-    Duration,
-    Number,
-    complete_fault,
-    complete_queue,
-    server_options,
-)
+from pullqueue.cli._options import Command, Duration, Number
 from pullqueue.cli._output import Table, show
 from pullqueue.cli._words import Choice, Group
-from pullqueue.cli.connection import Json
+from pullqueue.cli.client import Client
+from pullqueue.cli.client._options import complete_fault, complete_queue, server_options
+from pullqueue.cli.client.connection import Json
 from pullqueue.faults.declaration import CALLS, KINDS, OPTIONS, build_schema, options_text
 
 _FLAGS = {"url": "task-url"}
@@ -32,23 +26,21 @@ _HELP = "\n\n".join(
 )
 
 
-@click.group(cls=Group, invoke_without_command=True)
-@server_options
-@click.pass_context
-def faults(ctx: click.Context, *, client: Client) -> None:
+@click.group(cls=Group)
+def faults() -> None:
     """List the faults that are set, or set and remove faults.
 
-    TRIGGERED: number of calls on which a fault has triggered, of those that it selects.
     Faults affect the calls of the app through every interface, never these commands or the console.
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_, client=client)
 
 
 @faults.command("list")
 @server_options
 def list_(*, client: Client) -> None:
-    """List the faults that are set, as `faults` alone does."""
+    """List the faults that are set, as `faults` alone does.
+
+    TRIGGERED: number of calls on which a fault has triggered, of those that it selects.
+    """
     answer = client.get("/faults")
     show(answer, _table(answer["faults"]))
 

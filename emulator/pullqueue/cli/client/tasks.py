@@ -9,16 +9,7 @@ from time import monotonic
 
 import click
 
-from pullqueue.cli._client import Client, queue_path, without_none
-from pullqueue.cli._options import (
-    Duration,
-    complete_queue,
-    complete_tag,
-    queue_argument,
-    server_options,
-    since_option,
-    task_argument,
-)
+from pullqueue.cli._options import Duration
 from pullqueue.cli._output import (
     STDIN,
     Table,
@@ -28,8 +19,18 @@ from pullqueue.cli._output import (
     when,
     write_bytes,
 )
-from pullqueue.cli._task_changes import delete, purge, release, renew, requeue
-from pullqueue.cli._tasks import (
+from pullqueue.cli._words import Choice, Group
+from pullqueue.cli.client import Client, queue_path, without_none
+from pullqueue.cli.client._options import (
+    complete_queue,
+    complete_tag,
+    queue_argument,
+    server_options,
+    since_option,
+    task_argument,
+)
+from pullqueue.cli.client._task_changes import delete, release, renew, requeue
+from pullqueue.cli.client._tasks import (
     CUT,
     FAILED,
     event_line,
@@ -42,8 +43,7 @@ from pullqueue.cli._tasks import (
     state_option,
     task_table,
 )
-from pullqueue.cli._words import Choice, Group
-from pullqueue.cli.connection import Json
+from pullqueue.cli.client.connection import Json
 from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import result_text, why_in_use
@@ -354,5 +354,5 @@ def _none_in(client: Client, queue: str, *, matching: bool) -> str:
     )
 
 
-for _change in (renew, release, delete, requeue, purge):
+for _change in (renew, release, delete, requeue):
     tasks.add_command(_change)

@@ -6,13 +6,14 @@ from base64 import b64decode
 
 import click
 
-from pullqueue.cli._options import Command, Duration, complete_tag, complete_task
-from pullqueue.cli._output import Table, preview, when
+from pullqueue.cli._options import Command, Duration
+from pullqueue.cli._output import Table, confirm, preview, when
 from pullqueue.cli._words import Choice
-from pullqueue.cli.connection import Json
+from pullqueue.cli.client._options import complete_tag, complete_task
+from pullqueue.cli.client.connection import Json
 from pullqueue.limits import Limits
-from pullqueue.tasks import result_text
-from pullqueue.text import format_span
+from pullqueue.tasks import count_tasks, result_text
+from pullqueue.text import format_span, quoted
 
 _LIMITS = Limits()
 FAILED = "attempt failed"
@@ -40,6 +41,13 @@ state_option = click.option(
     type=Choice(["available", "leased", "scheduled", "running", "retrying", "exhausted"]),
     help="Only tasks in this state.",
 )
+
+
+def confirm_deletion(count: int, *queues: str) -> None:
+    """Ask before tasks of queues are deleted."""
+    if count:
+        noun = "queue" if len(queues) == 1 else "queues"
+        confirm(f"Delete {count_tasks(count)} of {noun} {', '.join(map(quoted, queues))}?")
 
 
 def filter_options(command: Command) -> Command:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from pullqueue.cli._client import Client
-from pullqueue.cli._options import server_options
 from pullqueue.cli._output import Table, show, when
-from pullqueue.cli.connection import Json
+from pullqueue.cli.client import Client
+from pullqueue.cli.client._options import server_options
+from pullqueue.cli.client.connection import Json
 from pullqueue.text import format_span
 
 _HEAD = (

@@ -6,18 +6,18 @@ import re
 
 import click
 
-from pullqueue.cli._client import Client, queue_path
-from pullqueue.cli._options import (
-    checked,
+from pullqueue.cli._options import checked
+from pullqueue.cli._output import Table, note, show, when
+from pullqueue.cli._words import Choice
+from pullqueue.cli.client import Client, queue_path
+from pullqueue.cli.client._options import (
     complete_client,
     complete_queue,
     number_argument,
     server_options,
     since_option,
 )
-from pullqueue.cli._output import Table, note, show, when
-from pullqueue.cli._words import Choice
-from pullqueue.cli.connection import Json
+from pullqueue.cli.client.connection import Json
 from pullqueue.engine.events import RECORDED
 from pullqueue.text import closest
 

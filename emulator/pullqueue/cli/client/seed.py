@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.cli._client import Client, FailedError, RefusedError, queue_path
-from pullqueue.cli._options import server_options
 from pullqueue.cli._output import note, read_content, show
+from pullqueue.cli.client import Client, FailedError, RefusedError, queue_path
+from pullqueue.cli.client._options import server_options
 from pullqueue.error_codes import EXIT_REFUSED
 from pullqueue.limits import MIB
 from pullqueue.tasks import count_tasks
 
 if TYPE_CHECKING:
-    from pullqueue.cli._seed import Seed
+    from pullqueue.cli.client._seed import Seed
 
 _BATCH = 100
 _BATCH_BYTES = 8 * MIB
@@ -51,7 +51,7 @@ def seed(*, file: Path, client: Client) -> int:
     not valid, nothing is added. Tasks whose names are in use are left out; the exit status is then
     1.
     """  # noqa: D301 - the mark is click's
-    from pullqueue.cli._seed import parse_seeds  # noqa: PLC0415 - imports YAML
+    from pullqueue.cli.client._seed import parse_seeds  # noqa: PLC0415 - imports YAML
 
     hidden = not sys.stderr.isatty()
     # All are read and checked before the first is sent; batches are for one queue each.

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from pullqueue.cli._output import STDIN
-from pullqueue.cli.connection import Json
+from pullqueue.cli.client.connection import Json
 from pullqueue.clock import duration_usec
 from pullqueue.config.document import Mapping, Node, Sequence, Source
 from pullqueue.config.findings import Reports, UnreadableError

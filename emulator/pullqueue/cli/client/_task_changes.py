@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import click
 
-from pullqueue.cli._client import Client, queue_path, without_none
-from pullqueue.cli._options import (
+from pullqueue.cli._output import note, show
+from pullqueue.cli.client import Client, queue_path, without_none
+from pullqueue.cli.client._options import (
     complete_queue,
     queue_argument,
     server_options,
     task_argument,
     yes_option,
 )
-from pullqueue.cli._output import confirm, note, show
-from pullqueue.cli._tasks import (
+from pullqueue.cli.client._tasks import (
+    confirm_deletion,
     filter_options,
     names_argument,
     seconds_option,
     state_option,
     task_table,
 )
-from pullqueue.cli.connection import Json
-from pullqueue.tasks import count_tasks
+from pullqueue.cli.client.connection import Json
 
 
 @click.command
@@ -77,12 +77,12 @@ def delete(
     """Delete tasks of QUEUE, by name or by options.
 
     Leased tasks are deleted as well. Asks for confirmation if no tasks are named. To delete all
-    tasks, use `tasks purge`. The exit status is 1 if a named task does not exist.
+    tasks, use `queues purge`. The exit status is 1 if a named task does not exist.
     """
     chosen = _chosen(names, options)
     if not names and not yes:
         total = client.get(queue_path(queue, "tasks"), limit=1, **chosen)["total"]
-        _confirm_deletion(total, queue)
+        confirm_deletion(total, queue)
     return _change(client, [queue], "deleted", action="delete", **chosen)
 
 
@@ -104,23 +104,6 @@ def requeue(
     chosen = _chosen(names, {"all": all_ or None, **options})
     queues = [queue] if queue else list(client.get("/summary")["exhausted"])
     return _change(client, queues, "requeued", action="requeue", **chosen)
-
-
-@click.command
-@queue_argument
-@yes_option
-@server_options
-def purge(*, queue: str, yes: bool, client: Client) -> None:
-    """Delete all tasks of QUEUE (asks for confirmation)."""
-    if not yes:
-        _confirm_deletion(client.get(queue_path(queue))["queue"]["tasks"], queue)
-    answer = client.post(queue_path(queue, "purge"))
-    show(answer, f"{answer['deleted']} deleted")
-
-
-def _confirm_deletion(count: int, queue: str) -> None:
-    if count:
-        confirm(f'Delete {count_tasks(count)} of queue "{queue}"?')
 
 
 def _chosen(names: tuple[str, ...], options: Json) -> Json:

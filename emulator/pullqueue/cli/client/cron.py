@@ -6,27 +6,23 @@ import threading
 
 import click
 
-from pullqueue.cli._client import Client
-from pullqueue.cli._options import server_options
 from pullqueue.cli._output import Table, show, when
 from pullqueue.cli._words import Group
-from pullqueue.cli.connection import Json
+from pullqueue.cli.client import Client
+from pullqueue.cli.client._options import server_options
+from pullqueue.cli.client.connection import Json
 from pullqueue.error_codes import EXIT_REFUSED
 
 _POLL_SECONDS = 0.05
 _HEAD = ("NUMBER", "JOB", "URL", "SCHEDULE", "NEXT (UTC)", "LAST (UTC)", "STATUS")
 
 
-@click.group(cls=Group, invoke_without_command=True)
-@server_options
-@click.pass_context
-def cron(ctx: click.Context, *, client: Client) -> None:
+@click.group(cls=Group)
+def cron() -> None:
     """List the cron jobs of the server, or run one.
 
     They are those of the file that its option --cron names.
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_, client=client)
 
 
 @cron.command("list")

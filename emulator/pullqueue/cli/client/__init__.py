@@ -1,4 +1,4 @@
-"""The control routes of a running server, as the commands call them."""
+"""The commands that call a running server; its control routes, as they call them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.cli.connection import BrokenResponseError, Connection, Json, NoResponseError
+from pullqueue.cli.client.connection import BrokenResponseError, Connection, Json, NoResponseError
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_USAGE, advice_in
 
 _TIMEOUT_SECONDS = 60.0

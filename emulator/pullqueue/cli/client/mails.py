@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from pullqueue.cli._client import Client
-from pullqueue.cli._options import number_argument, server_options
 from pullqueue.cli._output import Table, note, show, when
-from pullqueue.cli.connection import Json
+from pullqueue.cli.client import Client
+from pullqueue.cli.client._options import number_argument, server_options
+from pullqueue.cli.client.connection import Json
 
 _HEAD = ("NUMBER", "TIME (UTC)", "FROM", "TO", "SUBJECT", "FILES")
 _ADMINISTRATORS = "administrators"
