@@ -18,6 +18,8 @@ DEFAULT_PORT = 8124
 DEFAULT_ADDRESS = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
 DEFAULT_PROJECT = "my-app"
 """The application id where none is given."""
+DEFAULT_LOCATION = "us-central1"
+"""The location of Cloud Tasks where none is given."""
 
 LARGEST_PORT = 65_535
 _DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -78,6 +78,8 @@ class Limits(NamedTuple):
 
 QUEUE_NAME = "[A-Za-z0-9-]{1,100}"
 """The pattern of a queue's name (Cloud Tasks, which deploys queue.yaml)."""
+LOCATION_NAME = "[A-Za-z0-9-]{1,100}"
+"""The pattern of a location's name (ours: longer than any is)."""
 RATE_PER_SECOND = 500
 """Largest `rate` of a push queue, in tasks a second (guide)."""
 BUCKET_SIZE = 500

@@ -79,6 +79,8 @@ class RequestToken(NamedTuple):
     """The audience of an OIDC token, or the scope of an OAuth token; empty: the URL."""
 
 
+LOCATED = "@"
+"""What separates the name of a queue from its location, where that is not the server's."""
 DEFAULT_DEADLINE_SECONDS = 600.0
 
 
@@ -320,7 +322,12 @@ def is_success(status: int | None) -> bool:
 
 def default_url(queue_name: str) -> str:
     """Return the URL of the push tasks of a queue that name none."""
-    return f"/_ah/queue/{queue_name}"
+    return f"/_ah/queue/{queue_id(queue_name)}"
+
+
+def queue_id(queue_name: str) -> str:
+    """Return the name of a queue without its location: `orders` of `orders@europe-west1`."""
+    return queue_name.partition(LOCATED)[0]
 
 
 def count_tasks(count: int) -> str:

@@ -108,7 +108,8 @@ _EMULATOR = (
         callback=checked(
             _LOCATION.fullmatch, "location: use letters, digits and hyphens, as in us-central1"
         ),
-        help="The only location that Cloud Tasks accepts. Default: any region of Google Cloud.",
+        help="Location of the queues, and the only one that Cloud Tasks accepts. Default: any "
+        "region of Google Cloud; each has queues of its own, and those of QUEUE_YAML.",
     ),
     # Where tasks and time are.
     click.option(

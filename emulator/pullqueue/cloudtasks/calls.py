@@ -14,7 +14,7 @@ from pullqueue.cloudtasks.methods import LOCATION, QUEUE, TASK, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.limits import QUEUE_NAME
+from pullqueue.limits import LOCATION_NAME, QUEUE_NAME
 
 if TYPE_CHECKING:
     from pullqueue.runtime.state import ServerState
@@ -23,7 +23,7 @@ _SHOWN_CHARACTERS: Final = 200
 """How much of a name that is not valid is repeated in a message."""
 _PARTS: Final = {
     "project": "[A-Za-z0-9.:~-]{1,100}",
-    "location": "[A-Za-z0-9-]{1,100}",
+    "location": LOCATION_NAME,
     "queue": QUEUE_NAME,
     "task": "[A-Za-z0-9_-]{1,500}",
 }
@@ -135,7 +135,7 @@ class Call:
             UnknownQueueError: there is none.
             InvalidQueueModeError: it is a pull queue, and the version has none.
         """
-        queue = self.emulator.queue(self.name.queue)
+        queue = self.emulator.queue(self.emulator.name_at(self.name.location, self.name.queue))
         if not self.shows(queue) and not self.method.any_mode:
             raise queue.wrong_mode(f"{self.version.name} does not have these, use v2beta2")
         return queue

@@ -138,7 +138,7 @@ def _handler(find_service: FindService, method: Method) -> Callable[[bytes, Any]
         request = Request(
             agent=agent,
             method=method.method_id,
-            queue=method.read_queue_name(message),
+            queue=service.queue_name(*method.read_queue(message)),
             verb="POST",
             path=f"/{method.service}/{method.name}",
             client=unquote(context.peer()).partition(":")[2],

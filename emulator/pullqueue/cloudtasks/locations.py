@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from pullqueue.address import DEFAULT_LOCATION
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.text import closest
 
-DEFAULT_LOCATION: Final = "us-central1"
-"""The one location that is listed where callers may use any."""
 REGION_IDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "asia-east2": "df",

@@ -86,10 +86,11 @@ class Method(NamedTuple):
         """Return the name of the resource in a request."""
         return str(reduce(getattr, self.field.split("."), request))
 
-    def read_queue_name(self, request: Message) -> str:
-        """Return the name of the queue that a request is about; empty if it is not about one."""
+    def read_queue(self, request: Message) -> tuple[str, str]:
+        """Return the location and the id of the queue that a request is about, or empty texts."""
         path = request.queue.name if self.name == "CreateQueue" else self.read_resource(request)
-        return f"{path}/////".split("/")[5]
+        _, _, _, location, _, queue, *_ = f"{path}/////".split("/")
+        return location, queue
 
     @property
     def function(self) -> str:

@@ -34,6 +34,7 @@ from pullqueue.config.model import (
 )
 from pullqueue.engine.queue import Queue
 from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, RATE_PER_SECOND, Limits
+from pullqueue.tasks import queue_id
 
 _MAX_NANOS: Final = 999_999_999
 _MAX_TOMBSTONE_SECONDS: Final = 9 * 86_400
@@ -45,7 +46,7 @@ production are 10 with 1 a second and 100 with 500."""
 
 def build_queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> Message:
     """Return a queue; `paths` are the fields wanted, all but the statistics when None."""
-    message = call.message("Queue", name=str(call.name._replace(queue=queue.name)))
+    message = call.message("Queue", name=str(call.name._replace(queue=queue_id(queue.name))))
     settings = queue.settings
     write = _write_pull_settings if settings.is_pull else _write_push_settings
     write(call, message, settings)

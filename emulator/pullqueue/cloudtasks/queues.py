@@ -30,6 +30,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError
+from pullqueue.tasks import queue_id
 
 _MAX_LISTED: Final = 9800
 _POSITION: Final = re.compile(r"[\w.-]{1,500}", re.ASCII)
@@ -44,23 +45,24 @@ _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 
 
 def list_queues(call: Call) -> Message:
-    """ListQueues: a page of queues, in the order of their names."""
+    """ListQueues: a page of the queues of a location, in the order of their names."""
     size, start = parse_page(call.request, _POSITION, most=_MAX_LISTED)
     after = start[0] if start else ""
     passes = _queue_filter(call.request.filter)
     paths = _read_paths(call)
-    queues = sorted(
-        (
-            queue
-            for queue in call.emulator.queues
-            if queue.name > after and passes(queue) and call.shows(queue) and not _is_unused(queue)
-        ),
-        key=lambda queue: queue.name,
-    )
+    found = {
+        queue_id(queue.name): queue
+        for queue in call.emulator.queues
+        if call.emulator.name_at(call.name.location, queue_id(queue.name)) == queue.name
+        and passes(queue)
+        and call.shows(queue)
+        and not _is_unused(queue)
+    }
+    queues = [found[name] for name in sorted(found) if name > after]
     response = call.message("ListQueuesResponse")
     response.queues.extend(build_queue_message(call, queue, paths) for queue in queues[:size])
     if len(queues) > size:
-        response.next_page_token = encode_page_token(queues[size - 1].name)
+        response.next_page_token = encode_page_token(queue_id(queues[size - 1].name))
     return response
 
 
@@ -134,18 +136,22 @@ def _create(call: Call, name: ResourceName) -> Message:
     message = call.request.queue
     acl = (AclEntry(user_email=call.caller),) if call.caller else None
     tombstone_seconds = getattr(call.emulator.limits, call.version.tombstone_limit)
-    new = QueueSettings(name=name.queue, mode=_read_mode(message), acl=acl)
+    call = replace(call, name=name)
+    new = QueueSettings(
+        name=call.emulator.name_at(name.location, name.queue, creates=True),
+        mode=_read_mode(message),
+        acl=acl,
+    )
     settings = read_queue_settings(call, message, new)
     if settings.tombstone_seconds is None:
         settings = replace(settings, tombstone_seconds=tombstone_seconds)
-    call = replace(call, name=name)
     for queue in call.emulator.queues:
-        if queue.name == name.queue and _is_implicit(queue) and not settings.is_pull:
+        if queue.name == settings.name and _is_implicit(queue) and not settings.is_pull:
             return build_queue_message(call, call.emulator.update_queue(settings))
     try:
         return build_queue_message(call, call.emulator.create_queue(settings))
     except QueueNameInUseError as error:
-        exists = any(queue.name == name.queue for queue in call.emulator.queues)
+        exists = any(queue.name == settings.name for queue in call.emulator.queues)
         raise CloudTasksError(
             texts.QUEUE_EXISTS if exists else texts.QUEUE_DELETED,
             rpc_code="ALREADY_EXISTS" if exists else call.version.deleted_queue_code,

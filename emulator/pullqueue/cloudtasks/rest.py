@@ -154,8 +154,9 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
     pattern = re.sub("<(.*?)>", r"{\1}", method.resource)
 
     def view(**parts: str) -> Response:
-        g.logged = {"method": method.method_id, "queue": parts.get("queue", "")}
         service = served(CloudTasks).service
+        queue = service.queue_name(parts.get("location", ""), parts.get("queue", ""))
+        g.logged = {"method": method.method_id, "queue": queue}
         token = request.args.get("access_token") or request.args.get("oauth_token")
         g.caller = service.authenticate(
             token or bearer_text(request.headers.get("Authorization", ""))
@@ -170,7 +171,7 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
         else:
             message = _message(method, name)
         if method.name == "CreateQueue":
-            g.logged["queue"] = method.read_queue_name(message)
+            g.logged["queue"] = service.queue_name(*method.read_queue(message))
         if of_firebase:
             firebase.set_url(message, parts)
         # Before the call: one that is refused changes nothing.

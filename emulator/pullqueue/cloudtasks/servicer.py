@@ -76,6 +76,10 @@ class Servicer:
         """Return the time of the emulator."""
         return self._state.emulator.clock.now()
 
+    def queue_name(self, location: str, queue: str) -> str:
+        """Return the name that the emulator has for a queue of a location; empty for none."""
+        return queue and self._state.emulator.name_at(location, queue)
+
     def call(self, method: Method, request: Message, *, caller: str | None) -> Message:
         """Carry out one call.
 

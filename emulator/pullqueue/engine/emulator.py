@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pullqueue import config as queue_yaml
+from pullqueue.address import DEFAULT_LOCATION
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
 from pullqueue.engine import task_errors, validation
 from pullqueue.engine.interceptors import CallLog, Interceptors
@@ -20,6 +21,7 @@ from pullqueue.engine.settings_validation import check_settings
 from pullqueue.engine.store import CronRun, QueueContents, QueueRecord, StoreFactory
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
 from pullqueue.limits import Limits
+from pullqueue.tasks import LOCATED
 from pullqueue.text import closest, quoted
 
 if TYPE_CHECKING:
@@ -154,13 +156,30 @@ class Emulator:
             raise UnknownQueueError(self._unknown(name), queue_name=name)
         return queue
 
+    def name_at(self, location: str, queue_name: str, *, creates: bool = False) -> str:
+        """Return the name that the queue of a location of Cloud Tasks has here.
+
+        In the emulator's location, or without one in us-central1, it is the same; in another one
+        `orders@europe-west1`. But without a location, the queues of queue.yaml are in each one that
+        has none of its own by their name; so is `default`, unless a call `creates` one.
+        """
+        if location in ("", self.location or DEFAULT_LOCATION):
+            return queue_name
+        located = f"{queue_name}{LOCATED}{location}"
+        self._follow()
+        queue = self._queues.get(queue_name)
+        if queue is None or located in self._queues:
+            return located
+        everywhere = self._in_file if creates else self._listed
+        return queue_name if queue_name in everywhere else located
+
     def reconfigure(self, config: QueueConfig, *, disable_created: bool = False) -> None:
         """Apply another configuration.
 
         Queues are added and changed, and resumed unless `resume_paused_queues` is false; one that
         is no longer listed is disabled and keeps its tasks until it is listed again. Queues made at
-        run time are left alone, or disabled, as a deployment of queue.yaml does it: until they are
-        resumed.
+        run time are left alone, or disabled, as a deployment of queue.yaml does it with those of
+        its location: until they are resumed.
         """
         resume = config.resume_paused_queues is not False
         self._configure(config, resume=resume, disable_created=disable_created)
@@ -323,6 +342,7 @@ class Emulator:
         with self._lock:
             records = self._store.queue_records()
             self._config, self._listed = config, listed
+            self._in_file = frozenset(settings.name for settings in config.queues)
             for name, record in records.items():
                 if name in listed:
                     if record.deleted_usec is not None or record.settings is not None:
@@ -331,7 +351,11 @@ class Emulator:
                     elif record.paused and resume:
                         self._store.change_queue_record(name, paused=False)
             for name, queue in self._queues.items():
-                if not queue.is_runtime or name in listed or disable_created:
+                if (
+                    not queue.is_runtime
+                    or name in listed
+                    or (disable_created and LOCATED not in name)
+                ):
                     queue.is_disabled = name not in listed
                 if name in listed:
                     self._configured(listed[name])
@@ -412,7 +436,7 @@ class Emulator:
         if record is not None and record.deleted_usec is not None:
             return f"queue {quoted(name)} was deleted"
         close = closest(str(name), self._queues, cutoff=0.6)
-        implicit = self._listed.keys() - {settings.name for settings in self._config.queues}
+        implicit = self._listed.keys() - self._in_file
         names = sorted(self._queues.keys() - implicit)
         listed = ", ".join(map(quoted, names[:_NAMES_LISTED]))
         more = len(names) - _NAMES_LISTED

@@ -26,13 +26,13 @@ from pullqueue.errors import (
     TooManyTasksError,
     is_expected_error,
 )
-from pullqueue.limits import QUEUE_NAME, Limits
-from pullqueue.tasks import HttpRequest, NewTask, Task
+from pullqueue.limits import LOCATION_NAME, QUEUE_NAME, Limits
+from pullqueue.tasks import LOCATED, HttpRequest, NewTask, Task
 from pullqueue.text import quoted
 
 __tracebackhide__ = is_expected_error
 
-_is_queue_name = re.compile(QUEUE_NAME).fullmatch
+_is_queue_name = re.compile(f"{QUEUE_NAME}({LOCATED}{LOCATION_NAME})?").fullmatch
 _LARGEST_COUNT = 2**63 - 1
 """The largest number that every store can be asked for."""
 _is_task_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
@@ -113,7 +113,7 @@ def with_request(task: NewTask, request: HttpRequest) -> NewTask:
 
 
 def queue_name(name: str) -> str:
-    """Return the name of a queue that is to be made, if it is valid.
+    """Return the name of a queue that is to be made, with a location or not, if it is valid.
 
     Raises:
         InvalidQueueNameError: it is not.

@@ -19,7 +19,7 @@ from pullqueue.config.model import QueueSettings
 from pullqueue.engine.request_validation import METHODS_WITH_BODY
 from pullqueue.limits import KIB
 from pullqueue.push.http_target import override
-from pullqueue.tasks import HttpRequest, Task
+from pullqueue.tasks import HttpRequest, Task, queue_id
 from pullqueue.text import shorten
 
 APP_ENGINE_USER_AGENT = "AppEngine-Google; (+http://code.google.com/appengine)"
@@ -321,7 +321,7 @@ def _service_headers(task: Task, prefix: str) -> dict[str, str]:
     eta_usec = task.eta_usec if attempts.schedule_usec is None else attempts.schedule_usec
     seconds, usec = divmod(eta_usec, USEC_PER_SECOND)
     headers = {
-        "QueueName": task.queue_name,
+        "QueueName": queue_id(task.queue_name),
         "TaskName": task.name,
         "TaskRetryCount": str(task.retry_count - 1),
         "TaskExecutionCount": str(attempts.executions),
