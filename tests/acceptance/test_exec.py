@@ -73,6 +73,27 @@ def test_the_server_is_gone_with_it(execute: Execute) -> None:
         urlopen(f"http://{address}/_emulator/clock", timeout=60)
 
 
+def test_cloud_tasks_is_served_over_grpc(execute: Execute) -> None:
+    """At a port of its own; the program's gRPC logs as it is set."""
+    program = (
+        "import grpc, json, os, urllib.request as http\n"
+        "from google.cloud.tasks_v2 import CloudTasksClient\n"
+        "from google.cloud.tasks_v2.services.cloud_tasks import transports\n"
+        "server = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/server'\n"
+        "channel = grpc.insecure_channel(json.load(http.urlopen(server))['grpc'])\n"
+        "transport = transports.CloudTasksGrpcTransport(channel=channel)\n"
+        "tasks = CloudTasksClient(transport=transport)\n"
+        "parent = 'projects/my-app/locations/us-central1'\n"
+        "made = tasks.create_queue(parent=parent, queue={'name': f'{parent}/queues/made'})\n"
+        "print(made.state.name, os.environ.get('GRPC_VERBOSITY'))\n"
+    )
+
+    status, output, errors = execute("--grpc-port", "0", *python(program))
+
+    assert (status, output) == (0, "RUNNING None\n"), errors
+    assert re.search(r"^gRPC listening on 127\.0\.0\.1:\d+$", errors, re.MULTILINE)
+
+
 def test_its_file_is_reloaded(execute: Execute) -> None:
     """On request, and with --watch whenever it changes; the profile is shown."""
     program = (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -71,7 +72,7 @@ def running(
 def npm_packages(folder: Path, scratch: Path) -> Path:
     """Return where the clients that a folder's package.json lists are installed; install them."""
     installed = folder / "node_modules"
-    if not installed.exists():
+    if not _has_all(installed):
         shutil.copy(folder / "package.json", scratch)
         flags = (
             "--no-audit",
@@ -84,9 +85,16 @@ def npm_packages(folder: Path, scratch: Path) -> Path:
             [program("npm", package="npm"), "install", *flags], cwd=scratch, check=True, timeout=300
         )
         # Another process of the same test run may have been faster.
-        with suppress(OSError):
+        if not _has_all(installed):
+            shutil.rmtree(installed, ignore_errors=True)  # of an older list
             shutil.move(scratch / "node_modules", installed)
     return installed
+
+
+def _has_all(installed: Path) -> bool:
+    """Return whether all packages that are listed beside a folder are in it."""
+    listed = json.loads(installed.with_name("package.json").read_text("utf-8"))["dependencies"]
+    return all((installed / name).exists() for name in listed)
 
 
 def go_program(source: Path, folder: Path, package: str, *, debian: str) -> Path:

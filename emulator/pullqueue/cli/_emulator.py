@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,7 +14,7 @@ from urllib.parse import quote
 import click
 
 from pullqueue.address import DEFAULT_PORT, is_host_and_port
-from pullqueue.cli._options import Command, checked
+from pullqueue.cli._options import PORT, Command, checked
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
 from pullqueue.clock import Clock, ManualClock, SystemClock, from_usec
@@ -157,6 +158,11 @@ _EMULATOR = (
         callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
         help="Server for calls to the services that --services does not name. Default: none.",
     ),
+    click.option(
+        "--grpc-port",
+        type=PORT,
+        help="Port of Cloud Tasks over gRPC; 0 picks a free one. Default: not served.",
+    ),
     # Where push tasks and cron jobs are sent.
     click.option(
         "--push-to",
@@ -207,6 +213,7 @@ class EmulatorOptions:
     data: Path | None
     consistency: str
     api_upstream: str | None
+    grpc_port: int | None
     push_to: PushAddresses
     cron: Path | None
 
@@ -252,6 +259,9 @@ class EmulatorOptions:
         from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
         from pullqueue.stores import open_store  # noqa: PLC0415 - the same
 
+        if self.grpc_port is not None:
+            # Else gRPC's core writes lines of its own to the error stream.
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         path = self.queue_yaml or _found_file()
         cron, file, config = self._cron_jobs(), None, QueueConfig(queues=(), file="")
         if path is not None:
@@ -280,6 +290,7 @@ class EmulatorOptions:
                     emulator,
                     services=services,
                     api_upstream=self.api_upstream,
+                    grpc_port=self.grpc_port,
                     config_file=file,
                     push_to=self.push_to,
                     cron=cron,

@@ -136,7 +136,7 @@ def exec(  # noqa: A001 - the command's name
             _check_server_of_variable(url)
         _check_unused(url, given)
         _check_server(url, timeout=_RESPONSE_SECONDS)
-        return _run(command, variables_for(url, project=given.project, user=user))
+        return _run(command, os.environ | variables_for(url, project=given.project, user=user))
     return _serve_and_run(command, given, port=port, user=user)
 
 
@@ -144,13 +144,15 @@ def _serve_and_run(
     command: Sequence[str], options: EmulatorOptions, *, port: int, user: User | None
 ) -> int:
     """Run a program with a server of its own."""
-    hint = _hint_at_default_server()
+    hint, environment = _hint_at_default_server(), dict(os.environ)
     from pullqueue.cli._process import set_up_logs  # noqa: PLC0415 - imported when it runs
 
     set_up_logs(log_format="text", log_level="warning")
     options.push_to.await_app()
     with options.make_server(port=port) as server, server:
         say(f"pullqueue listening on {server.url}", err=True)
+        if server.grpc_address:
+            say(f"gRPC listening on {server.grpc_address}", err=True)
         say(f"pullqueue console: {server.url}/console/", err=True)
         for line in filter(None, (hint, hint_at_manual_clock(server))):
             say(line, err=True)
@@ -163,7 +165,7 @@ def _serve_and_run(
         checks = [partial(_look_for_app, server.state)] if options.push_to else []
         if options.watch and (file := server.state.config_file):
             checks.append(partial(file.check, server.emulator, changes=True, now=False))
-        status = _run(command, variables, checks)
+        status = _run(command, environment | variables, checks)
         if options.store_url == "memory":
             report_tasks_left(server.emulator)
     return status
@@ -196,6 +198,7 @@ def _check_unused(url: str, options: EmulatorOptions) -> None:
         (options.data is not None, "data", own),
         (options.services is not None, "services", own),
         (options.clock != "system", "clock", own),
+        (options.grpc_port is not None, "grpc-port", "has ports of its own"),
     ):
         if is_passed:
             raise click.UsageError(
@@ -240,16 +243,15 @@ def _check_server_of_variable(address: str) -> None:
 
 def _run(
     command: Sequence[str],
-    variables: Mapping[str, str],
+    environment: Mapping[str, str],
     checks: Sequence[Callable[[], None]] = (),
 ) -> int:
-    """Run a program with more variables, to its end, and return the exit status to end with.
+    """Run a program with an environment, to its end, and return the exit status to end with.
 
     `checks` are called before it starts, and at intervals meanwhile.
     """
     for check in checks:
         check()
-    environment = os.environ | dict(variables)
     with _ForwardedSignals() as signals:
         try:
             process = subprocess.Popen(command, env=environment)  # noqa: S603 - the user's

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Callable
@@ -62,11 +61,6 @@ class _Serve(click.Command):
     "--port", default=DEFAULT_PORT, type=PORT, help="Port to listen on; 0 picks a free one."
 )
 @click.option(
-    "--grpc-port",
-    type=PORT,
-    help="Port of Cloud Tasks over gRPC; 0 picks a free one. Default: not served.",
-)
-@click.option(
     "--auth",
     default="off",
     type=Choice(["off", "acl"]),
@@ -122,7 +116,6 @@ class ServeOptions(EmulatorOptions):
 
     host: str
     port: int
-    grpc_port: int | None
     auth: str
     max_tasks: int
     host_names: tuple[str, ...]
@@ -139,14 +132,11 @@ def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
     """Serve until a signal stops the server; report its port once it listens."""
     from pullqueue.cli import _process  # noqa: PLC0415 - imported when it runs
 
-    # Else gRPC's core writes lines of its own to the error stream.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _process.set_up_logs(log_format=options.log_format, log_level=options.log_level)
     making = options.make_server(
         max_tasks=options.max_tasks,
         host=options.host,
         port=options.port,
-        grpc_port=options.grpc_port,
         acl=options.acl,
         host_names=options.host_names,
     )

@@ -27,12 +27,18 @@ from typing import (
 import msgspec
 from msgspec import Meta
 
-from pullqueue import errors
 from pullqueue.clock import duration_usec, movable_clock
 from pullqueue.engine.interceptors import VERBS, QueueCall
 from pullqueue.engine.store import Lease
-from pullqueue.errors import ClockError, DeadlineExceededError, PullQueueError, TransientError
-from pullqueue.faults.effects import ErrorSource, Lapse, advance, check_service_fault, make_error
+from pullqueue.errors import ClockError, DeadlineExceededError, TransientError
+from pullqueue.faults.effects import (
+    ERRORS,
+    ErrorSource,
+    Lapse,
+    advance,
+    check_service_fault,
+    make_error,
+)
 from pullqueue.faults.fault import CallNext, Effect, Fault, ServiceCall
 from pullqueue.faults.when import When, Wire
 from pullqueue.text import did_you_mean, quoted
@@ -64,20 +70,6 @@ CALL_OF_METHOD: Final[Mapping[str, str]] = {
     "list": "list_tasks",
 }
 """The calls of the methods of Cloud Tasks, then of REST, that have another name."""
-ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
-    kind.__name__: kind
-    for kind in (
-        errors.TransientError,
-        errors.InternalError,
-        errors.DeadlineExceededError,
-        errors.RateLimitExceededError,
-        errors.OverQuotaError,
-        errors.TaskLeaseExpiredError,
-        errors.QueueDisabledError,
-    )
-}
-"""The errors that have a name outside of Python."""
-
 
 _RULES: Final[Mapping[str, str]] = {"status": "the status of a failed attempt is 300 to 599"}
 """What is reported of an option, where the type in JSON does not say why."""
@@ -89,8 +81,8 @@ Error: TypeAlias = Annotated[
     Wire(
         Literal[tuple(ERRORS)],
         Meta(
-            description="Error that the call raises. Default: TransientError; "
-            "DeadlineExceededError for lose_response."
+            description="Error that the call raises, or a status of gRPC that means one. Default: "
+            "TransientError; DeadlineExceededError for lose_response."
         ),
     ),
 ]
@@ -145,16 +137,17 @@ class Faults:
     ) -> Fault:
         """Raise an error instead of carrying the call out.
 
-        `error` is an error of pullqueue or of App Engine's SDK, or the class of one. Both names
-        mean the same: apps that use the SDK get the SDK's exception, callers of the REST API its
-        status. An `attempt` gets no response, or a response with a `status`; nothing is sent.
+        `error` is an error of pullqueue, of App Engine's SDK or of Google's clients
+        (`google.api_core.exceptions`), the class of one, or a status of gRPC such as "UNAVAILABLE".
+        All names mean the same: apps that use the SDK get the SDK's exception, callers of an API
+        its status. An `attempt` gets no response, or a response with a `status`; nothing is sent.
 
         With the fixture `pullqueue_sdk`, `call` can be one to a bundled service, such as
         `"datastore_v3.Commit"`. `error` is then an error of the SDK, by default a timeout.
 
         Raises:
             ValueError: the call does not exist, has no status, or `when` is not valid.
-            TypeError: `error` is neither pullqueue's nor the SDK's.
+            TypeError: `error` is not one of these.
         """
         if "." in call:
             return self._fail_service("fail", call, error, when)
@@ -184,7 +177,7 @@ class Faults:
 
         Raises:
             ValueError: the call does not exist, or `when` is not valid.
-            TypeError: `error` is neither pullqueue's nor the SDK's.
+            TypeError: `error` is not one of these.
         """
         if "." in call:
             return self._fail_service("lose_response", call, error, when)

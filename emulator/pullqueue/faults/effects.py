@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from pullqueue import errors
 from pullqueue.clock import USEC_PER_SECOND, MovableClock
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.store import Lease
@@ -19,30 +20,57 @@ from pullqueue.errors import (
     TaskError,
 )
 from pullqueue.faults.fault import CallNext
-from pullqueue.text import quoted
+from pullqueue.text import did_you_mean, quoted
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
-ErrorSource = Exception | type[Exception]
-"""An error of pullqueue or of App Engine's SDK, or the class of one."""
+ErrorSource = Exception | type[Exception] | str
+"""An error of pullqueue, of App Engine's SDK or of Google's clients, the class of one, or a status
+of gRPC."""
+ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.TransientError,
+        errors.InternalError,
+        errors.DeadlineExceededError,
+        errors.RateLimitExceededError,
+        errors.OverQuotaError,
+        errors.TaskLeaseExpiredError,
+        errors.QueueDisabledError,
+    )
+} | {
+    "UNAVAILABLE": errors.TransientError,
+    "INTERNAL": errors.InternalError,
+    "DEADLINE_EXCEEDED": errors.DeadlineExceededError,
+    "RESOURCE_EXHAUSTED": errors.RateLimitExceededError,
+}
+"""The errors that have a name outside of Python: that of the class, or the status of gRPC."""
 
 _SDK = "google.appengine."
+_CLIENTS = "google.api_core."
 
 
 def make_error(source: object, queue_name: str = "") -> Exception:
     """Return an error, or make one of a class with the attributes that the class needs.
 
     An error of the SDK becomes pullqueue's of the same name, which every interface can translate;
-    one that has none stays as it is.
+    one that has none stays as it is. One of Google's clients becomes that of its status.
 
     Raises:
-        TypeError: it is neither pullqueue's nor the SDK's.
+        ValueError: there is no error of this status.
+        TypeError: it is an error of others.
     """
+    if isinstance(source, str):
+        if source not in ERRORS:
+            raise ValueError(f"there is no error {quoted(source)}: {did_you_mean(source, ERRORS)}")
+        source = ERRORS[source]
     if isinstance(source, PullQueueError):
         return source
     if isinstance(source, type) and issubclass(source, PullQueueError):
         return _instance(source, f"{source.__doc__} (injected by a fault)", queue_name)
     kind = source if isinstance(source, type) else type(source)
+    if kind.__module__.startswith(_CLIENTS) and (status := getattr(kind, "grpc_status_code", None)):
+        return make_error(status.name, queue_name)
     same_name = next((known for known in ERROR_CODES if known.__name__ == kind.__name__), None)
     if not (issubclass(kind, Exception) and kind.__module__.startswith(_SDK)):
         example = "TransientError" if same_name is None else kind.__name__

@@ -13,7 +13,6 @@ from pullqueue.clock import MovableClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ClockError, PullQueueError
 from pullqueue.faults.declaration import (
-    ERRORS,
     KINDS,
     OPTIONS,
     WHEN,
@@ -82,8 +81,6 @@ class FaultRegistry:
             raise ClockError(
                 f"{kind.name} moves the clock, and this one is the system's: {MANUAL_CLOCK}"
             )
-        if "error" in options:
-            options["error"] = ERRORS[options["error"]]
         try:
             fault = kind.set_in(Faults(self._emulator), **options)
         except ValueError as error:  # of options that do not go together

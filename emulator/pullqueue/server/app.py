@@ -59,6 +59,8 @@ _Objects = dict[type, Any]
 """What requests are answered from, by class; `served` of `pullqueue.api.requests` finds it."""
 _NAMED_PROJECT = re.compile(r"/(?:taskqueue/v1beta[12]|v1|v2|v2beta[23])/projects/([^/]+)")
 _OWN_PATHS = ("/_emulator", "/console")
+_PROJECTS_PATH = "/_emulator/projects"
+"""Its routes are about all projects; clients that add the parameter `project` to each call may."""
 _UNKNOWN_KEY = "pullqueue.unknown_project"
 """In the environment: the error for a parameter `project` that names none."""
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
@@ -129,7 +131,8 @@ class Application:
 
     def _state_of(self, environ: WSGIEnvironment) -> ServerState:
         path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
-        if "project=" in query and path.startswith(_OWN_PATHS):
+        is_of_one = path.startswith(_OWN_PATHS) and not path.startswith(_PROJECTS_PATH)
+        if is_of_one and "project=" in query:
             [name] = parse_qs(query).get("project", [""])[-1:]
             try:
                 return self.projects.get(name)

@@ -16,7 +16,8 @@ from push_app import push_app, until
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.config.model import HttpTarget, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.attempts import finish_attempt, start_attempt
-from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
+from pullqueue.faults.declaration import CALLS, KINDS
+from pullqueue.faults.effects import ERRORS
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust, run_tasks

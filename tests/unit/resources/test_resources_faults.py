@@ -42,7 +42,8 @@ def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.Mon
 def test_faults_trigger_on_calls_of_the_app_alone(control: ControlClient, server: Server) -> None:
     """Never on those of the control routes; they can be removed."""
     control.post("/queues/pull/tasks", {"tasks": [{}]})
-    first = control.post("/faults", {"kind": "fail", "call": "lease_tasks", "times": 1}).body
+    fault = {"kind": "fail", "call": "lease_tasks", "error": "UNAVAILABLE", "times": 1}
+    first = control.post("/faults", fault).body
     control.post("/faults", {"kind": "empty_leases", "queues": ["limited"]})
     url = f"{server.url}{QUEUE}/tasks/lease?leaseSecs=0&numTasks=1"
 
@@ -50,7 +51,7 @@ def test_faults_trigger_on_calls_of_the_app_alone(control: ControlClient, server
     triggered = requests.post(url, timeout=60)
     after = requests.post(url, timeout=60)
 
-    assert first["fault"]["error"] == "TransientError"
+    assert first["fault"]["error"] == "UNAVAILABLE"
     assert len(own.body["tasks"]) == 1
     assert (triggered.status_code, after.status_code) == (503, 200)
     listed = control.get("/faults").body["faults"]

@@ -87,6 +87,14 @@ def test_a_project_has_queues_tasks_and_a_clock_of_its_own(
         assert not any("made" in each["name"] for each in own)
 
 
+def test_routes_of_projects_may_name_one(control: ControlClient) -> None:
+    """As a client does that adds the parameter to each call, the first one too."""
+    made = control.post("/projects?project=one", {"name": "one"})
+    ended = control.call("DELETE", "/projects/one?project=one", None)
+
+    assert (made.status, ended.body) == (200, {"deleted": "one"})
+
+
 def test_faults_and_requests_are_those_of_a_project(server: Server, control: ControlClient) -> None:
     control.post("/projects", {"name": "one", "queue_yaml": FILE})
     control.post("/faults?project=one", {"kind": "fail", "call": "add"})

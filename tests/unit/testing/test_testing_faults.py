@@ -10,6 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.api_core.exceptions import (
+    DeadlineExceeded,
+    InternalServerError,
+    PermissionDenied,
+    ResourceExhausted,
+    ServiceUnavailable,
+    Unauthorized,
+)
 
 from pullqueue import (
     ClockError,
@@ -23,6 +31,7 @@ from pullqueue import (
     OverQuotaError,
     PullQueueError,
     Queue,
+    RateLimitExceededError,
     TaskLeaseExpiredError,
     TombstonedTaskError,
     TransientError,
@@ -499,7 +508,7 @@ def test_a_misspelt_condition_is_refused(faults: Faults) -> None:
         (Faults.fail, OSError, "TransientError"),
         (Faults.fail, KeyError("x"), "TransientError"),
         (Faults.fail, type("InternalError", (Exception,), {}), "InternalError"),
-        (Faults.lose_response, "TransientError", "TransientError"),
+        (Faults.lose_response, Unauthorized, "TransientError"),
     ],
 )
 def test_an_error_that_no_interface_translates_is_refused(
@@ -510,6 +519,41 @@ def test_an_error_that_no_interface_translates_is_refused(
         TypeError, match=rf" is not an error of pullqueue or of .* such as pullqueue\.{name}$"
     ):
         set_fault(faults, "add", error)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        ("UNAVAILABLE", TransientError),
+        (ServiceUnavailable, TransientError),
+        (ServiceUnavailable("busy"), TransientError),  # type: ignore[no-untyped-call]
+        ("INTERNAL", InternalError),
+        (InternalServerError, InternalError),
+        ("DEADLINE_EXCEEDED", DeadlineExceededError),
+        (DeadlineExceeded, DeadlineExceededError),
+        ("RESOURCE_EXHAUSTED", RateLimitExceededError),
+        (ResourceExhausted, RateLimitExceededError),
+        ("OverQuotaError", OverQuotaError),
+    ],
+)
+def test_an_error_is_named_as_clients_of_cloud_tasks_know_it(
+    emulator: Emulator, faults: Faults, error: Any, raised: type[Exception]
+) -> None:
+    """By the status of gRPC, or by the class of Google's clients."""
+    faults.fail("add", error)
+
+    with pytest.raises(raised, match="injected by a fault") as excinfo:
+        emulator.queue("work").add()
+
+    assert type(excinfo.value) is raised
+
+
+@pytest.mark.parametrize("error", ["UNAVAILBLE", PermissionDenied])
+def test_a_status_that_no_fault_has_is_refused(faults: Faults, error: Any) -> None:
+    name = error if isinstance(error, str) else "PERMISSION_DENIED"
+
+    with pytest.raises(ValueError, match=rf'^there is no error "{name}": (did you|use one of)'):
+        faults.fail("add", error)
 
 
 def test_a_class_that_needs_arguments(faults: Faults) -> None:
