@@ -16,8 +16,7 @@ from pullqueue.lint.fixes import fix_text
 from pullqueue.lint.options import Arguments
 from pullqueue.lint.queue_xml import QueueXmlError, convert_xml
 from pullqueue.lint.report import FileReport, RunReport
-from pullqueue.lint.reporters.ci import report_github
-from pullqueue.lint.reporters.sarif import report_sarif
+from pullqueue.lint.reporters.data import report_github, report_sarif
 from pullqueue.lint.reporters.text import report_full
 from pullqueue.lint.search import find_inputs
 

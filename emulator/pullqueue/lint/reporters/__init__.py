@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 FORMATS = {
     "full": "text",
     "concise": "text",
-    "json": "data",
-    "jsonl": "data",
-    "github": "ci",
-    "gitlab": "ci",
-    "junit": "ci",
-    "sarif": "sarif",
+    **dict.fromkeys(("json", "jsonl", "github", "gitlab", "junit", "sarif"), "data"),
 }
 """The module of each format, imported when it is asked for."""
 
