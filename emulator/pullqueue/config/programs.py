@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pullqueue.config.dialects import level_with, meant_key
 from pullqueue.config.document import Mapping, Node, Pair, Place, Scalar, Sequence
+from pullqueue.config.schema import level_with, meant_key
 from pullqueue.text import shorten
 
 _TOP_KEY = re.compile(r"^[\"']?([A-Za-z_][\w.-]*)[\"']?[ \t]*:(?=\s|$)", re.MULTILINE)

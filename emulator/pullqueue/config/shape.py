@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from jsonschema import Draft202012Validator, ValidationError, validators
 from jsonschema.protocols import Validator
 
-from pullqueue.config.dialects import value_kinds
 from pullqueue.config.document import (
     Mapping,
     Node,
@@ -26,7 +25,7 @@ from pullqueue.config.document import (
     Sequence,
 )
 from pullqueue.config.findings import Fix, Report
-from pullqueue.config.schema import Schema, queue_schema
+from pullqueue.config.schema import Schema, queue_schema, value_kinds
 from pullqueue.config.values import as_boolean, as_integer, as_number
 
 CONVERTERS: dict[str, Callable[[Scalar], float | None]] = {

@@ -7,10 +7,10 @@ import re
 from yaml import YAMLError
 from yaml.error import Mark
 
-from pullqueue.config.dialects import QUEUE, TOP, all_keys, level_with
 from pullqueue.config.document import Place, Source
 from pullqueue.config.findings import Edit, Fix, Report
 from pullqueue.config.programs import queue_xml_hint
+from pullqueue.config.schema import QUEUE, TOP, all_keys, level_with
 
 _XML = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*[ \t]*(<[?!A-Za-z][^\r\n]*)")
 _LEADING = re.compile(r"^[ \t]*(?:-[ \t]+)*", re.MULTILINE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pullqueue.config.dialects import ACL_ENTRY, QUEUE, RETRY, TOP, keys_at, value_kinds
 from pullqueue.config.document import Path
 from pullqueue.config.findings import InvalidQueueConfigError, Severity
 from pullqueue.config.model import (
@@ -14,6 +13,7 @@ from pullqueue.config.model import (
     QueueSettings,
     RetryParameters,
 )
+from pullqueue.config.schema import ACL_ENTRY, QUEUE, RETRY, TOP, keys_at, value_kinds
 from pullqueue.config.settings import PROFILES, Settings
 from pullqueue.config.shape import CONVERTERS
 from pullqueue.config.values import parse_age_limit, parse_rate, parse_storage_limit

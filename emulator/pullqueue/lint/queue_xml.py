@@ -9,7 +9,8 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
-from pullqueue.config.dialects import (
+from pullqueue.config.document import Path, Scalar
+from pullqueue.config.schema import (
     ACL_ENTRY,
     QUEUE,
     RETRY,
@@ -18,7 +19,6 @@ from pullqueue.config.dialects import (
     level_with,
     value_kinds,
 )
-from pullqueue.config.document import Path, Scalar
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.tree import assign_type
 from pullqueue.text import shorten

@@ -13,13 +13,17 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 from unittest.mock import patch
 
 from pullqueue.sdk import DATASTORE
-from pullqueue.sdk.imports import apiproxy_rpc, apiproxy_stub_map
-from pullqueue.sdk.service_errors import make_service_error
+from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc, apiproxy_stub_map
 from pullqueue.text import counted, did_you_mean, quoted
+
+_TIMEOUT = 5
+"""The code of the datastore's errors; its module is imported only by apps that use it."""
+_SDK = "google.appengine."
+_EXAMPLE = "google.appengine.runtime.apiproxy_errors.DeadlineExceededError"
 
 Intercept: TypeAlias = Callable[["ServiceCall", Callable[[], object]], object]
 """Takes a call and what carries it out, which returns the exception of a call that failed, or None;
@@ -49,13 +53,53 @@ class ServiceCall:
         Raises:
             TypeError: it is not.
         """
-        self.failure = make_service_error(self.service, error)
+        self.failure = _service_error(self.service, error)
         self.is_lost = is_lost
 
     def __str__(self) -> str:
         describe = _DETAILS.get(self.service)
         details = describe(self.request) if describe else ""
         return " ".join(filter(None, (f"{self.service}.{self.method}", details)))
+
+
+def _service_error(service: str, source: object = None) -> Exception:
+    """Return the error with which a call to a service fails, of an error or of its class.
+
+    An error of the datastore's own classes becomes the code from which the SDK makes it, so that
+    it passes through ndb as production's does. None is a timeout.
+
+    Raises:
+        TypeError: it is not an error of App Engine's SDK.
+    """
+    details = "injected by a fault"
+    if source is None:
+        if service == DATASTORE:
+            return _application_error(_TIMEOUT, details)
+        return cast("Exception", apiproxy_errors.DeadlineExceededError(details))
+    kind = source if isinstance(source, type) else type(source)
+    if not (issubclass(kind, Exception) and kind.__module__.startswith(_SDK)):
+        raise TypeError(
+            f"{quoted(source)} is not an error of App Engine's SDK: use one, such as {_EXAMPLE}"
+        )
+    code = _datastore_code(kind)
+    if code is not None:
+        return _application_error(code, details if source is kind else str(source))
+    if source is not kind:
+        return cast("Exception", source)
+    if kind is apiproxy_errors.ApplicationError:
+        raise TypeError("ApplicationError has a code: pass an error, ApplicationError(CODE)")
+    return kind(details)
+
+
+def _application_error(code: int, details: str) -> Exception:
+    return cast("Exception", apiproxy_errors.ApplicationError(code, details))
+
+
+def _datastore_code(kind: type[Exception]) -> int | None:
+    """Return the code of a class of the datastore's errors; None: it is another."""
+    rpc: Any = sys.modules.get("google.appengine.datastore.datastore_rpc")
+    classes: dict[int, type[Exception]] = getattr(rpc, "_DATASTORE_EXCEPTION_CLASSES", {})
+    return next((code for code, known in classes.items() if known is kind), None)
 
 
 _intercepts: tuple[Intercept, ...] = ()

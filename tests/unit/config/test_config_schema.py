@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from pullqueue.config.dialects import QUEUE, keys_at
-from pullqueue.config.schema import published, queue_schema
+from pullqueue.config.schema import QUEUE, keys_at, published, queue_schema
 from pullqueue.config.settings import Settings
 from pullqueue.lint.check import check
 

@@ -24,8 +24,8 @@ from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cloudtasks.versions import V2
-from pullqueue.config.dialects import QUEUE, RETRY, TOP, keys_at
 from pullqueue.config.model import QueueConfig, QueueSettings
+from pullqueue.config.schema import QUEUE, RETRY, TOP, keys_at
 from pullqueue.lint.convert import WRITERS, Place, convert_view, hcl_string
 from pullqueue.lint.deployment import FIELDS, LOST, deployed_values
 from pullqueue.lint.loading import load_view

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from pullqueue.config.dialects import (
+from pullqueue.config.document import Mapping, Pair, Path, Scalar, Sequence, describe
+from pullqueue.config.edits import delete_pair, rename_key
+from pullqueue.config.findings import Edit, Fix, Report, Severity
+from pullqueue.config.schema import (
     ACL_ENTRY,
     CLOUD_TASKS,
     LEVEL_NAMES,
@@ -19,9 +22,6 @@ from pullqueue.config.dialects import (
     meant_key,
     schema_at,
 )
-from pullqueue.config.document import Mapping, Pair, Path, Scalar, Sequence, describe
-from pullqueue.config.edits import delete_pair, rename_key
-from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.shape import UnknownKey, Violation
 from pullqueue.config.view import Section, View
 from pullqueue.lint.rules.base import UNSAFE, Rule, edit_fix

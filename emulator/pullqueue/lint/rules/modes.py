@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pullqueue.config.dialects import QUEUE, push_keys, schema_at
 from pullqueue.config.document import Pair
 from pullqueue.config.edits import delete_pair, insert_after
 from pullqueue.config.findings import Edit, Fix, Report, Severity
+from pullqueue.config.schema import QUEUE, push_keys, schema_at
 from pullqueue.config.shape import advice_in
 from pullqueue.config.view import QueueNode, View
 from pullqueue.lint.rules.base import LENIENT, UNSAFE, Rule, edit_fix

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pullqueue.config.dialects import RETRY, schema_at
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.model import DEFAULT_MAX_BACKOFF_SECONDS, DEFAULT_MIN_BACKOFF_SECONDS
+from pullqueue.config.schema import RETRY, schema_at
 from pullqueue.config.shape import advice_in
 from pullqueue.config.values import (
     is_age_limit,
