@@ -153,6 +153,12 @@ _EMULATOR = (
         "the latest.",
     ),
     click.option(
+        "--index-yaml",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="File that gets the composite indexes that queries need. Default: none.",
+    ),
+    click.option(
         "--api-upstream",
         metavar="HOST:PORT",
         callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
@@ -212,6 +218,7 @@ class EmulatorOptions:
     services: frozenset[str] | None
     data: Path | None
     consistency: str
+    index_yaml: Path | None
     api_upstream: str | None
     grpc_port: int | None
     push_to: PushAddresses
@@ -247,7 +254,7 @@ class EmulatorOptions:
         """Yield a server that does not listen yet; its store and its data are open in the block.
 
         Raises:
-            ConfigFileError: queue.yaml or cron.yaml cannot be read.
+            ConfigFileError: queue.yaml, cron.yaml or index.yaml cannot be used.
             InvalidQueueConfigError: queue.yaml is not valid.
             InvalidCronError: cron.yaml is not valid.
             UsageError: there is no address for cron jobs.
@@ -309,6 +316,7 @@ class EmulatorOptions:
             eventual=self.consistency == "eventual",
             project=self.project,
             push_to=self.push_to,
+            index_yaml=self.index_yaml,
         )
 
 

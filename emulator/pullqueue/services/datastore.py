@@ -9,6 +9,7 @@ from typing import Any
 
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors, full_app_id
+from pullqueue.services.indexes import CompositeIndexes
 from pullqueue.services.journal import Journal, StoredEntity
 from pullqueue.text import quoted
 
@@ -54,8 +55,16 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
     commit another app's. Here each has a number of its own, also after a restart.
     """
 
-    def __init__(self, journal: Journal | None, *, eventual: bool, project: str | None) -> None:
+    def __init__(
+        self,
+        journal: Journal | None,
+        *,
+        eventual: bool,
+        project: str | None,
+        indexes: CompositeIndexes | None,
+    ) -> None:
         self._journal = journal
+        self._indexes = indexes
         self._project = project and full_app_id.project_id(project)
         self._numbers = itertools.count(random.SystemRandom().getrandbits(60))
         self._changed: dict[str, StoredEntity | None] = {}
@@ -96,6 +105,8 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
         """
         self._check_journal()
         self._app_id = self._checked_app(request)
+        if self._indexes is not None and method == "RunQuery":
+            self._indexes.check(request)
         self.MakeSyncCall(DATASTORE, method, request, response)
         self._trim()
         return self._write(tasks)

@@ -22,6 +22,7 @@ from pullqueue.text import describe_os_error
 if TYPE_CHECKING:
     from pullqueue.push.addresses import PushAddresses
     from pullqueue.services.blobs import Blob, Upload
+    from pullqueue.services.indexes import CompositeIndexes
     from pullqueue.services.journal import Journal
 
 _IN_PROCESS = frozenset({BLOBSTORE, "images"})
@@ -44,14 +45,19 @@ class Services:
         eventual: bool = False,
         project: str | None = None,
         push_to: PushAddresses | None = None,
+        index_yaml: Path | None = None,
+        strict: bool = False,
     ) -> None:
         """Open `data`, the folder of the datastore and the blobs; None: they are in memory.
 
         `eventual`: queries without an ancestor may miss what was just written. `project`: the only
         app whose data the datastore has; None: any. `push_to` is where the app is reached.
+        `index_yaml` gets the composite indexes that queries need; `strict`: queries whose index it
+        lacks fail. None: it is not used.
 
         Raises:
             StoreError: the folder cannot be used.
+            ConfigFileError: `index_yaml` cannot be read, or is not valid.
         """
         self.names = names
         self.data = data
@@ -65,10 +71,18 @@ class Services:
         """What keeps the datastore; None: it is in memory."""
         self.mails = MailLog()
         """What apps have sent."""
+        self.indexes: CompositeIndexes | None = None
+        """The composite indexes of the app; None: each query has what it needs."""
         self._clock = clock
         self._push_to = push_to
         self._stubs: dict[str, Any] = {}
         self._locks = {name: threading.Lock() for name in names}
+        if index_yaml is not None and DATASTORE in names:
+            from pullqueue.services.indexes import (  # noqa: PLC0415 - imports the SDK
+                CompositeIndexes,
+            )
+
+            self.indexes = CompositeIndexes(index_yaml, required=strict)
         if data is not None:
             self._open(data)
 

@@ -139,7 +139,12 @@ def _blobstore(services: Services) -> Any:
 def _datastore(services: Services) -> Any:
     from pullqueue.services.datastore import Datastore  # noqa: PLC0415 - imported when it is used
 
-    return Datastore(services.journal, eventual=services.eventual, project=services.project)
+    return Datastore(
+        services.journal,
+        eventual=services.eventual,
+        project=services.project,
+        indexes=services.indexes,
+    )
 
 
 def _images(_: Services) -> Any:
