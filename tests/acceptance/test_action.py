@@ -160,6 +160,15 @@ def test_several_files_are_planned_each_with_its_own_title(runner: Runner) -> No
     assert runner.outputs["changes"] == "true"
 
 
+def test_a_plan_that_fails_early_leaves_no_comment(runner: Runner) -> None:
+    write("queue.yaml", GOOD)
+    assert runner.run(plan="queue.yaml", deployed="missing.json") == 3
+    assert "missing.json" in runner.log
+    assert runner.outputs == {"comment": "", "changes": ""}
+    assert runner.summary == ""
+    assert list(runner.temp.glob("*.md")) == []
+
+
 def test_a_plan_needs_something_to_compare_with(runner: Runner) -> None:
     write("queue.yaml", GOOD)
     assert runner.run(plan="queue.yaml") == 2
@@ -235,3 +244,14 @@ def test_the_job_for_gitlab_posts_a_note_on_an_invalid_file_and_fails(
     assert done.returncode == 1
     ((_, _, form),) = gitlab
     assert "QY301" in form["body"][0]
+
+
+def test_the_job_for_gitlab_posts_no_empty_note(
+    runner: Runner, gitlab: list[tuple[str, str, dict[str, list[str]]]]
+) -> None:
+    write("shop/queue.yaml", GOOD)  # there is no repository to compare with
+    (address, _, _) = gitlab.pop()
+    done = _gitlab_job(runner, address)
+
+    assert done.returncode == 1
+    assert gitlab == []

@@ -205,6 +205,12 @@ app.handle_request()
 claims = id_token.verify_oauth2_token(tokens[0], Request(), url)
 print(claims["email"], claims["iss"])
 print(id_token.verify_token(tokens[0], Request(), audience=url)["email"])
+own = f"http://{address}/oauth2/v1/certs"
+print(id_token.verify_token(tokens[0], Request(), url, own)["iss"])
+try:
+    id_token.verify_token(tokens[0], Request(), url, certs_url=f"http://{address}/health")
+except (ValueError, exceptions.GoogleAuthError) as error:
+    print("other certificates:", type(error).__name__)
 head, claims, signature = tokens[0].split(".")
 for token, audience in ((tokens[0], "https://other"), (f"{head}.{claims}.{signature[::-1]}", url)):
     try:
@@ -215,13 +221,15 @@ for token, audience in ((tokens[0], "https://other"), (f"{head}.{claims}.{signat
 
 
 def test_code_that_verifies_tokens_runs_unchanged(execute: Execute, app_folder: Path) -> None:
-    """With google-auth; a wrong audience and a changed token are refused."""
+    """With google-auth; a wrong audience, a changed token and other certificates are refused."""
     (app_folder / "queue.yaml").write_text("queue: [{name: push, rate: 5/s}]\n")
 
     status, output, errors = execute(*python(VERIFIES))
 
     assert status == 0, errors
-    first, second, *refused = output.splitlines()
+    first, second, issuer, other, *refused = output.splitlines()
     assert first == "a@example.com https://accounts.google.com"
     assert second == "a@example.com"
+    assert issuer.startswith("http://127.0.0.1:")
+    assert other.startswith("other certificates: ")
     assert len(refused) == 2

@@ -115,7 +115,11 @@ def test_sarif_is_valid_by_its_schema(node_modules: Path) -> None:
     report = json.loads(run_pullqueue("lint", *cases, "--format", "sarif").stdout)
     assert [error.message for error in validator.iter_errors(report)] == []
     (run,) = report["runs"]
-    assert all(rule["help"]["text"] for rule in run["tool"]["driver"]["rules"])
+    driver = run["tool"]["driver"]
+    assert driver["informationUri"].startswith("https://")
+    for rule in driver["rules"]:
+        assert rule["help"]["text"]
+        assert rule["helpUri"].endswith(f"/docs/reference/rules.md#{rule['id'].lower()}")
     prints = [result["partialFingerprints"]["pullqueueFinding/v1"] for result in run["results"]]
     assert len(set(prints)) == len(prints)
     run["results"][0]["level"] = "fatal"

@@ -414,3 +414,18 @@ def test_a_search_leaves_out_files_of_other_programs_with_a_note(folder: Path) -
     assert found("k8s/queue.yaml") == [("k8s/queue.yaml", "other-program")]
     write("k8s/queue.yaml", f"{manifest}queue:\n- name: mail\n  rate: 5/s\n")
     assert {rule for _, rule in found()} == {"unknown-key"}
+
+
+@pytest.mark.parametrize("text", ["metadata:\n  a: b\ntargets: [c]\n", "jobs:\n- cmd: make\n"])
+def test_a_search_leaves_out_files_that_have_no_key_of_the_format(folder: Path, text: str) -> None:
+    """A file that is named is reported, and one with keys of the format is always checked."""
+    write("ci/queue.yaml", text)
+    write("app/queue.yaml", GOOD)
+    done = run()
+    assert (done.exit_code, done.stdout) == (0, "")
+    looks = "it looks like a file of another program"
+    assert done.stderr.splitlines()[0] == f'pullqueue: skipped "ci/queue.yaml": {looks}'
+    assert found("ci/queue.yaml") == [("ci/queue.yaml", "other-program")]
+    for ours in ("resume_paused_queues: true\n", "queeu:\n- name: a\n"):
+        write("ci/queue.yaml", text + ours)
+        assert "unknown-key" in {rule for _, rule in found()}

@@ -32,6 +32,9 @@ _PROGRAMS = (
 _ANYWHERE = re.compile(r"(?:^|[{,])[ \t-]*[\"']?(apiVersion|kind|vhost)[\"']?[ \t]*:", re.MULTILINE)
 """Also in lists, in JSON, and in templates that indent the keys."""
 
+_COMMON_WORDS = frozenset({"acl", "mode", "rate", "target"})
+"""Keys that other programs have in the plural, or as a part of their own."""
+
 
 class OtherProgram(NamedTuple):
     """What a file looks like."""
@@ -95,4 +98,4 @@ def _is_ours(pair: Pair) -> bool:
         return pair.value.is_null or pair.value.opaque
     if meant == _OURS and isinstance(pair.value, Mapping):
         return not pair.value.pairs or any(map(_is_ours, pair.value.pairs))
-    return meant not in {None, "name"}
+    return meant not in {None, "name"} and (key == meant or meant not in _COMMON_WORDS)

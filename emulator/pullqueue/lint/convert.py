@@ -238,7 +238,9 @@ def _resource(queue: QueueSettings, place: Place) -> str:
         "location": hcl_string(place.location) if place.location else "var.location",
     }
     if DeployedQueue.of(queue).paused:
-        attributes["desired_state"] = hcl_string("PAUSED")
+        attributes["desired_state"] = (
+            f"{hcl_string('PAUSED')} # needs hashicorp/google 7.2 or newer"
+        )
     blocks: dict[str, dict[str, str]] = {}
     for field, value in _written(queue):
         block, _, name = _SNAKE.sub("_", field.message).lower().partition(".")

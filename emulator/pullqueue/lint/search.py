@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from warnings import catch_warnings, simplefilter
 
+from pullqueue.config.document import Source
 from pullqueue.config.files import read_bytes
-from pullqueue.config.programs import other_program
+from pullqueue.config.findings import UnreadableError
+from pullqueue.config.programs import OtherProgram, other_program, unknown_program
 from pullqueue.config.project import real_path, work_tree
+from pullqueue.config.reader import read_tree
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.errors import InvalidOptionError
 from pullqueue.text import escaped
@@ -176,10 +179,20 @@ def _is_ours(path: Path, notes: list[str]) -> bool:
     text = _read_beginning(path)
     if path.name != CANONICAL and not _QUEUES.search(text):
         return False
-    program = other_program(text)
+    program = _find_program(text)
     if program:
         notes.append(f'skipped "{escaped(str(path))}": it looks like {program.name}')
     return program is None
+
+
+def _find_program(text: str) -> OtherProgram | None:
+    program = other_program(text)
+    if program or len(text) >= _BYTES_READ:
+        return program
+    try:
+        return unknown_program(read_tree(Source(text, file=CANONICAL), {}))
+    except UnreadableError:
+        return None
 
 
 def _would_find(path: Path, exclude: Sequence[Patterns], notes: list[str]) -> bool:

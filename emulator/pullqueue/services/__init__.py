@@ -30,6 +30,8 @@ SERVICES = (
 DEFAULT_SERVICES = frozenset(SERVICES) - {URLFETCH}
 """The services that are hosted unless others are named; urlfetch would call other machines."""
 
+PART = ".part"
+"""What the name of a blob's file ends with until the file is whole."""
 NONE = "none"
 ALL = "all"
 

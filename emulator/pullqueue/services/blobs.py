@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pullqueue.api.errors import ApiError
-from pullqueue.text import quoted
+from pullqueue.services import PART
+from pullqueue.text import describe_os_error, quoted
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -68,11 +69,14 @@ class BlobFolder(blob_storage.BlobStorage):  # type: ignore[misc]  # not typed
         """Store what can be read from a stream."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         file = self._file(blob_key)
-        part = file.with_suffix(".part")
-        with part.open("wb") as output:
-            while block := blob_stream.read(1 << 20):
-                output.write(block)
-        part.replace(file)
+        part = file.with_suffix(PART)
+        try:
+            with part.open("wb") as output:
+                while block := blob_stream.read(1 << 20):
+                    output.write(block)
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
 
     def OpenBlob(self, blob_key: object) -> BinaryIO:
         """Open a blob for reading."""
@@ -103,7 +107,10 @@ def store_upload(
     _check(opened, [file for _, file in sent])
     boundary = secrets.token_hex(16)
     parts = [_part(boundary, _disposition(name), text) for name, text in fields]
-    parts += [_stored(storage, boundary, name, file, now) for name, file in sent]
+    infos = [(name, file, _info(file, now)) for name, file in sent]
+    _store(storage, [(info.key().name(), file) for _, file, info in infos])
+    datastore.Put([info for *_, info in infos])
+    parts += [_blob_part(boundary, name, info) for name, _, info in infos]
     datastore.Delete(opened)
     return Upload(
         path=opened["success_path"],
@@ -166,36 +173,51 @@ def _size(file: FileStorage) -> int:
     return size
 
 
-def _stored(storage: Any, boundary: str, name: str, file: FileStorage, now: datetime) -> str:
-    """Store a file, and return the part of the form that replaces it."""
-    key = secrets.token_urlsafe(24)
-    size, content_type = _size(file), file.content_type or "application/octet-stream"
+def _store(storage: Any, files: Sequence[tuple[str, FileStorage]]) -> None:
+    """Store files by key, all or none."""
+    try:
+        for key, file in files:
+            storage.StoreBlob(key, file.stream)
+    except OSError as error:
+        for key, _ in files:
+            storage.DeleteBlob(key)
+        problem = f"the upload cannot be stored: {describe_os_error(error)}"
+        raise ApiError(problem, rpc_code="RESOURCE_EXHAUSTED", status=507) from error
+
+
+def _info(file: FileStorage, now: datetime) -> Any:
+    """Return the entity that describes a file."""
     md5 = hashlib.md5(usedforsecurity=False)
     while block := file.stream.read(1 << 20):
         md5.update(block)
     file.stream.seek(0)
-    storage.StoreBlob(key, file.stream)
-    entity = datastore.Entity(blobstore.BLOB_INFO_KIND, name=key, namespace="")
-    entity["content_type"] = content_type
-    entity["creation"] = now.replace(tzinfo=None)
-    entity["filename"] = file.filename
-    entity["md5_hash"] = md5.hexdigest()
-    entity["size"] = size
-    datastore.Put(entity)
-    disposition = f"{_disposition(name)}; {_parameter('filename', file.filename or '')}"
+    key = secrets.token_urlsafe(24)
+    info = datastore.Entity(blobstore.BLOB_INFO_KIND, name=key, namespace="")
+    info["content_type"] = file.content_type or "application/octet-stream"
+    info["creation"] = now.replace(tzinfo=None)
+    info["filename"] = file.filename
+    info["md5_hash"] = md5.hexdigest()
+    info["size"] = _size(file)
+    return info
+
+
+def _blob_part(boundary: str, name: str, info: Any) -> str:
+    """Return the part of the form that replaces a file."""
+    disposition = f"{_disposition(name)}; {_parameter('filename', info['filename'])}"
+    key = f'blob-key="{info.key().name()}"; access-type="{blobstore.BLOB_KEY_HEADER}"'
     described = {
-        "Content-Type": content_type,
-        "Content-Length": str(size),
+        "Content-Type": info["content_type"],
+        "Content-Length": str(info["size"]),
         # Of the hexadecimal digits, as in production.
-        "Content-MD5": base64.urlsafe_b64encode(md5.hexdigest().encode()).decode(),
-        blobstore.UPLOAD_INFO_CREATION_HEADER: f"{now:%Y-%m-%d %H:%M:%S.%f}",
+        "Content-MD5": base64.urlsafe_b64encode(info["md5_hash"].encode()).decode(),
+        blobstore.UPLOAD_INFO_CREATION_HEADER: f"{info['creation']:%Y-%m-%d %H:%M:%S.%f}",
         "Content-Disposition": disposition,
     }
     return _part(
         boundary,
         disposition,
         "".join(f"{header}: {text}\r\n" for header, text in described.items()) + "\r\n",
-        f'message/external-body; blob-key="{key}"; access-type="{blobstore.BLOB_KEY_HEADER}"',
+        f"message/external-body; {key}",
     )
 
 

@@ -15,7 +15,7 @@ from pullqueue.text import quoted
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from google.appengine.api import datastore_file_stub, datastore_types
+    from google.appengine.api import datastore_errors, datastore_file_stub, datastore_types
     from google.appengine.datastore import datastore_pb, datastore_stub_util
     from google.appengine.datastore import entity_bytes_pb2 as entity_pb
 
@@ -107,20 +107,24 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
         self._app_id = self._checked_app(request)
         if self._indexes is not None and method == "RunQuery":
             self._indexes.check(request)
-        self.MakeSyncCall(DATASTORE, method, request, response)
+        try:
+            self.MakeSyncCall(DATASTORE, method, request, response)
+        except datastore_errors.Error as error:
+            raise _bad_request(str(error)) from error
         self._trim()
         return self._write(tasks)
 
     def _checked_app(self, request: Any) -> str:
         """Return the app of a request, which may use no data but its own."""
         app = _find_app(request)
-        if self._project is not None and full_app_id.project_id(app) != self._project:
-            raise apiproxy_errors.ApplicationError(
-                datastore_pb.Error.BAD_REQUEST,
-                f"application id {quoted(app)} is not that of this server, which was started with "
-                f"--project {self._project}",
+        if app == "":
+            raise _bad_request("the application id is empty")
+        if self._project is not None and full_app_id.project_id(app or "") != self._project:
+            raise _bad_request(
+                f"application id {quoted(app or '')} is not that of this server, which was started "
+                f"with --project {self._project}"
             )
-        return app
+        return app or ""
 
     def record(self, txn: Any) -> None:
         """Record the changes of a transaction that has committed, for the journal."""
@@ -178,6 +182,19 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
             next(iter(self._txn_map.values())).Rollback()
         return started
 
+    def _AllocateSequentialIds(
+        self, reference: Any, size: int = 1, max_id: int | None = None
+    ) -> tuple[int, int]:
+        """Allocate ids, as far as there are any."""
+        last = max(self._IdCounter(datastore_stub_util.SEQUENTIAL) + size - 1, max_id or 0)
+        if last > datastore_stub_util._MAX_SEQUENTIAL_ID:
+            raise _bad_request(
+                f"id {last} cannot be allocated: the maximum is "
+                f"{datastore_stub_util._MAX_SEQUENTIAL_ID}"
+            )
+        allocated: tuple[int, int] = super()._AllocateSequentialIds(reference, size, max_id)
+        return allocated
+
     def _RemoveTxn(self, txn: Any) -> None:
         self._txn_map.pop(getattr(txn, "number", None), None)
 
@@ -190,8 +207,13 @@ def _format_key(reference: Any) -> str:
     return repr(datastore_types.ReferenceToKeyValue(reference))
 
 
-def _find_app(request: Any) -> str:
-    """Return the application id of a request.
+def _bad_request(problem: str) -> Exception:
+    refusal: Exception = apiproxy_errors.ApplicationError(datastore_pb.Error.BAD_REQUEST, problem)
+    return refusal
+
+
+def _find_app(request: Any) -> str | None:
+    """Return the application id of a request; None: there is no place for it.
 
     Each kind of request has it in another place: in itself, in a key or a cursor.
     """
@@ -205,4 +227,4 @@ def _find_app(request: Any) -> str:
         first = found if hasattr(found, "app") else next(iter(found), None)
         if first is not None:
             return str(first.key.app if field == "entity" else first.app)
-    return ""
+    return None

@@ -16,7 +16,7 @@ from pullqueue.errors import StoreError
 from pullqueue.observe.mail_log import MailLog
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.environment import default_app_id
-from pullqueue.services import BLOBSTORE, DEFAULT_SERVICES, URLFETCH
+from pullqueue.services import BLOBSTORE, DEFAULT_SERVICES, PART, URLFETCH
 from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:
@@ -97,6 +97,9 @@ class Services:
             from pullqueue.services.journal import Journal  # noqa: PLC0415 - imports sqlite3
 
             self.journal = Journal(data / "datastore.db")
+            # No other server uses the folder: these were being written when one was killed.
+            for part in self.blobs.glob(f"*{PART}"):
+                part.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the files."""

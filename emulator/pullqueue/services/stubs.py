@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _client_lock = threading.Lock()
 """Held while the SDK's client of this process is replaced."""
 _API = "google.appengine.api."
+_MEMCACHE_SECONDS = 60
+"""How often values of memcache that have expired are deleted."""
 
 
 class _Service(NamedTuple):
@@ -133,7 +135,10 @@ def _blobstore(services: Services) -> Any:
         storage = _imported("blobstore.dict_blob_storage").DictBlobStorage()
     else:
         storage = BlobFolder(services.blobs)
-    return module.BlobstoreServiceStub(storage, request_data=_request_info(services))
+    # Without `storage_dir`, which it does not use, it makes a temporary folder.
+    return module.BlobstoreServiceStub(
+        storage, request_data=_request_info(services), storage_dir=str(services.blobs)
+    )
 
 
 def _datastore(services: Services) -> Any:
@@ -192,7 +197,32 @@ def _mail_of(message: Any) -> Mail:
 
 
 def _memcache(services: Services) -> Any:
-    return _imported("memcache.memcache_stub").MemcacheServiceStub(gettime=services.seconds)
+    stub = _imported("memcache.memcache_stub")
+
+    class Memcache(stub.MemcacheServiceStub):  # type: ignore[misc,name-defined]
+        """Deletes the values that have expired; Google's keeps those that nobody reads."""
+
+        def MakeSyncCall(
+            self, service: str, call: str, request: Any, response: Any, request_id: Any = None
+        ) -> None:
+            super().MakeSyncCall(service, call, request, response, request_id)
+            if abs(self._gettime() - self._cleaned) >= _MEMCACHE_SECONDS:
+                self._clean()
+
+        def _clean(self) -> None:
+            self._cleaned = self._gettime()
+            for namespace, entries in [*self._the_cache.items()]:
+                for key in [*entries]:
+                    self._GetKey(namespace, key, for_peek=True)  # deletes it if it has expired
+                if not entries:
+                    del self._the_cache[namespace]
+
+        def _ResetStats(self) -> None:
+            self._gettime = services.seconds  # `Clear` has made it the time of the machine
+            self._cleaned = self._gettime()
+            super()._ResetStats()
+
+    return Memcache()
 
 
 def _modules(services: Services) -> Any:

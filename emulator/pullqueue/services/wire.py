@@ -153,8 +153,10 @@ class CallServer:
             raise
         except Exception as error:
             # Google's stubs check little, and some raise whatever they meet.
-            _log.warning("%s.%s failed", service, method, exc_info=True)
-            problem = f"Google's stub of {service} failed: {type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
+            _log.warning("%s.%s failed: %s", service, method, reason)
+            _log.debug("%s.%s failed", service, method, exc_info=True)
+            problem = f"Google's stub of {service} failed: {reason}"
             raise apiproxy_errors.RPCFailedError(problem) from error
         if tasks:
             self._add_committed(adds, numbers)
@@ -221,7 +223,9 @@ def _parsed(data: bytes) -> Any | None:
         request.ParseFromString(data)
     except DecodeError:
         return None
-    return request
+    # Text that is not UTF-8 is bytes.
+    texts = (request.service_name, request.method, request.request_id)
+    return request if all(isinstance(text, str) for text in texts) else None
 
 
 def _fill(message: Any, data: bytes) -> str | None:

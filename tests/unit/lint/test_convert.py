@@ -259,6 +259,8 @@ def test_terraform_has_a_resource_for_each_queue() -> None:
     assert (limits["max_dispatches_per_second"], retry["max_attempts"]) == (1.666666667, 4)
     assert (routing["service"], routing["version"]) == ('"worker"', '"v2"')
     assert resources["queue_-stopped"]["desired_state"] == '"PAUSED"'
+    [state] = re.findall("desired_state.*", converted(QUEUE_YAML, "terraform"))
+    assert state == 'desired_state = "PAUSED" # needs hashicorp/google 7.2 or newer'
     assert resources["mail"]["project"] == '"my-app"'
 
 

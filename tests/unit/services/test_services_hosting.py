@@ -8,9 +8,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from errno import ENOSPC
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from services_client import APP, Client, RefusedError, datastore_pb, memcache
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.api.errors import ApiError
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.resources.operations import call
 from pullqueue.sdk.imports import remote_api
@@ -37,9 +41,11 @@ def api(module: str) -> Any:
     return import_module(f"google.appengine.api.{module}")
 
 
-def set_value(client: Client, value: bytes, seconds: int = 0, deadline: str = "") -> None:
+def set_value(
+    client: Client, value: bytes, seconds: int = 0, deadline: str = "", namespace: str = ""
+) -> None:
     """Set the key `a` of memcache."""
-    request = memcache.MemcacheSetRequest()
+    request = memcache.MemcacheSetRequest(name_space=namespace)
     request.item.add(key=b"a", value=value, expiration_time=seconds)
     client.call("memcache", "Set", request, memcache.MemcacheSetResponse(), deadline)
 
@@ -51,12 +57,51 @@ def value_of(client: Client) -> bytes | None:
     return next((item.value for item in response.item), None)
 
 
+def namespaces(server: Server) -> set[str]:
+    """Return the namespaces that memcache keeps values of."""
+    assert server.services is not None
+    return set(server.services._stub("memcache")._the_cache)
+
+
 def test_values_expire_by_the_servers_clock(client: Client, clock: ManualClock) -> None:
     set_value(client, b"1", seconds=60)
     clock.advance(59)
     assert value_of(client) == b"1"
 
     clock.advance(1)
+
+    assert value_of(client) is None
+
+
+def test_values_that_nobody_reads_are_deleted_when_they_have_expired(
+    serve: Serve, clock: ManualClock
+) -> None:
+    server = serve()
+    client = Client(server.url)
+    for number in range(50):
+        set_value(client, b"1", seconds=60, namespace=f"of {number}")
+    set_value(client, b"2")
+    clock.advance(59)
+    set_value(client, b"3", seconds=60, namespace="new")
+    assert namespaces(server) == {"", "new", *(f"of {number}" for number in range(50))}
+
+    clock.advance(1)
+    value_of(client)
+
+    assert namespaces(server) == {"", "new"}
+    clock.return_to_usec(clock.now_usec() - 86400 * USEC_PER_SECOND)
+    set_value(client, b"4", seconds=60, namespace="later")
+    clock.advance(60)
+    assert value_of(client) == b"2"
+    assert namespaces(server) == {"", "new"}, "that of a time that is not there yet"
+
+
+def test_values_expire_by_the_servers_clock_after_all_were_deleted(
+    client: Client, clock: ManualClock
+) -> None:
+    client.call("memcache", "FlushAll", b"", memcache.MemcacheFlushResponse())
+    set_value(client, b"1", seconds=60)
+    clock.advance(60)
 
     assert value_of(client) is None
 
@@ -274,6 +319,48 @@ def test_blobs_are_in_the_folder_of_data(serve: Serve, tmp_path: Path) -> None:
         fetched(client, key)
     errors = api("blobstore.blobstore_service_pb2").BlobstoreServiceError
     assert refused.value.code == errors.BLOB_NOT_FOUND
+
+
+def test_no_part_of_a_blob_is_left(serve: Serve, tmp_path: Path) -> None:
+    """Neither of an upload that failed, nor, from the next start on, of one that was killed."""
+    folder = tmp_path / "blobs"
+    folder.mkdir()
+    (folder / "killed.part").write_bytes(b"pict")
+    (folder / "whole").write_bytes(b"picture")
+
+    class Full(BytesIO):
+        def read(self, *_: Any) -> bytes:
+            if self.tell():
+                raise OSError(ENOSPC, "no space left")
+            return super().read(4)
+
+    server = serve(data=tmp_path)
+    assert server.services is not None
+    storage = server.services._stub("blobstore").storage
+    with pytest.raises(OSError, match="no space left"):
+        storage.StoreBlob("key", Full(b"picture"))
+
+    assert [file.name for file in folder.iterdir()] == ["whole"]
+
+
+def test_an_upload_that_cannot_be_stored_stores_none_of_its_files(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """As on a disk that is full."""
+    server = serve(data=tmp_path)
+    url = server.url + upload_url(Client(server.url))
+    files = [("a", ("a", b"1")), ("b", ("b", b"2" * 5000))]
+    _, hard = getrlimit(RLIMIT_FSIZE)
+    setrlimit(RLIMIT_FSIZE, (4999, hard))
+    try:
+        answer = requests.post(url, files=files, timeout=60)
+    finally:
+        setrlimit(RLIMIT_FSIZE, (hard, hard))
+
+    assert answer.status_code == 507
+    assert "the upload cannot be stored: " in answer.json()["error"]["message"]
+    assert list((tmp_path / "blobs").iterdir()) == []
+    assert requests.post(url, files=files, timeout=60).status_code == 200
 
 
 def test_the_key_of_a_blob_names_no_other_file(serve: Serve, tmp_path: Path) -> None:

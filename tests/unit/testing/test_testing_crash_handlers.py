@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import requests
 from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
 from flask import Flask
 
 from pullqueue import Emulator, Queue
@@ -34,10 +34,6 @@ from pullqueue.testing import (
     drain_async,
     run_tasks,
 )
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # starlette's, of the library on which its client is built
-    from fastapi.testclient import TestClient
 
 
 class Shop:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import traceback
-import warnings
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from flask import Flask
 from places import without_places
 
@@ -20,10 +20,6 @@ from pullqueue.testing import (
     assert_empty,
     race_test,
 )
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # starlette's, of the library on which its client is built
-    from fastapi.testclient import TestClient
 
 
 def test_a_handler_that_has_leased_in_vain_goes_on(

@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -175,10 +175,13 @@ def report_sarif(report: RunReport) -> str:
     found = {finding.rule for finding in report.findings}
     rules = [rule for rule in all_rules() if rule.name in found]
     index = {rule.name: number for number, rule in enumerate(rules)}
+    project = metadata("pullqueue")
+    urls = dict(each.split(", ", 1) for each in project.get_all("Project-URL", ()))
     driver = {
         "name": "pullqueue lint",
-        "version": version("pullqueue"),
-        "rules": [_rule(rule) for rule in rules],
+        "version": project["Version"],
+        "informationUri": urls["Source"],
+        "rules": [_rule(rule, urls["Documentation"]) for rule in rules],
     }
     results = [
         _result(file, finding, fingerprint, index[finding.rule])
@@ -188,7 +191,7 @@ def report_sarif(report: RunReport) -> str:
     return _to_json({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Rule, pages: str) -> dict[str, Any]:
     docs = parse_docs(rule)
     samples = "\n".join(
         f"{'Good' if sample.good else 'Bad'}:\n\n{sample.text}" for sample in docs.samples
@@ -200,6 +203,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": docs.summary},
         "fullDescription": {"text": docs.why or docs.summary},
         "help": {"text": text},
+        "helpUri": f"{pages}/reference/rules.md#{rule.code.lower()}",
         "defaultConfiguration": {"level": _SARIF[rule.severity]},
     }
 

@@ -149,7 +149,7 @@ def key_not_deployed(view: View) -> Iterator[Report]:
         yield entry.report_key(message)
 
 
-@Rule("QY506", severity=Severity.WARNING)
+@Rule("QY506", severity=Severity.INFO, once=True)
 def both_limits(view: View) -> Iterator[Report]:
     """A retry limit and an age limit are set together.
 

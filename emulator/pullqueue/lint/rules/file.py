@@ -392,8 +392,8 @@ def other_program(_view: View) -> None:
     """The file belongs to another program.
 
     Kubernetes, RabbitMQ and others have files called queue.yaml too. A search of folders leaves
-    out those it recognises by their keys; a file that is named is reported once. A file with
-    queues, or with another key that looks like one of the format, is always checked.
+    them out, with a note; a file that is named is reported once. A file with queues, or with
+    another key that looks like one of the format, is always checked.
 
     Bad:
         apiVersion: v1
