@@ -20,6 +20,7 @@ from sphinx.application import Sphinx
 
 import pullqueue as package
 from pullqueue import limits
+from pullqueue.checks import CHECKS
 from pullqueue.cli import pullqueue
 from pullqueue.config.settings import PROFILES
 from pullqueue.error_codes import find_codes
@@ -71,6 +72,21 @@ def _attribute_texts(owner: type) -> dict[str, str]:
         and isinstance(text.value, ast.Constant)
         and isinstance(text.value.value, str)
     }
+
+
+def checks_table() -> str:
+    """Return every check of production with what turns it on."""
+    rows = [
+        [
+            each.name,
+            each.refuses,
+            f"`{each.option}`" if each.option else "always on",
+            f"`{each.argument}`" if each.argument else "",
+            each.facts,
+        ]
+        for each in CHECKS
+    ]
+    return table(["check", "refuses", "`serve`, `exec`", "marker in tests", "facts it needs"], rows)
 
 
 def errors_table() -> str:
@@ -258,6 +274,7 @@ def fault_options() -> str:
 
 
 PARTS: Mapping[str, Callable[[], str]] = {
+    "checks": checks_table,
     "limits": limits_table,
     "errors": errors_table,
     "fault_options": fault_options,

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import pytest
 
+from pullqueue.checks import FILE, LEASES, LOCATION, PERMISSIONS, PROJECT, describe_off
 from pullqueue.clock import Clock
 from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.model import QueueConfig
@@ -22,12 +23,14 @@ from pullqueue.stores import open_store
 from pullqueue.testing.emulating import emulated, queue_config, read_config
 from pullqueue.testing.exploration.progress import written_by
 from pullqueue.testing.running import first_responses_lost
-from pytest_pullqueue.reports import EMULATOR, WHY_NO_QUEUES
+from pytest_pullqueue.reports import CHECKS_OFF, EMULATOR, WHY_NO_QUEUES
 from pytest_pullqueue.settings import MARKER, Settings
 
 _FILE = "sqlite:///"
 _SERVER = "postgresql://"
 _MARK = f"@pytest.mark.{MARKER}"
+_SERVED = {"pullqueue_server", "pullqueue_responses"}
+"""The fixtures whose callers name projects and locations, and have tokens."""
 _FAILED = pytest.StashKey[dict[tuple[object, str], str]]()
 """For each configuration that is not valid, the test whose report shows the reason."""
 
@@ -35,7 +38,8 @@ _FAILED = pytest.StashKey[dict[tuple[object, str], str]]()
 @contextmanager
 def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Iterator[Emulator]:
     """Run the emulator of a test; a configuration that is not valid fails the test."""
-    rate = PRODUCTION_LEASES_PER_SECOND if settings.lease_rate_limit else None
+    limited = settings.lease_rate_limit or settings.strict
+    rate = PRODUCTION_LEASES_PER_SECOND if limited else None
     with ExitStack() as stack:
         try:
             emulator = stack.enter_context(
@@ -55,6 +59,14 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
         stack.enter_context(written_by(partial(_write_line, item.config)))
         item.stash[EMULATOR] = emulator
         stack.callback(item.stash.__delitem__, EMULATOR)
+        on = {FILE: settings.profile == "gcloud", LEASES: limited}
+        if _SERVED & {*getattr(item, "fixturenames", ())}:
+            on |= {
+                PROJECT: settings.project is not None,
+                LOCATION: settings.location is not None,
+                PERMISSIONS: settings.acl,
+            }
+        item.stash[CHECKS_OFF] = describe_off(on, in_tests=True)
         yield emulator
 
 

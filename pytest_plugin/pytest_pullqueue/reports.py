@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 EMULATOR: pytest.StashKey[Emulator] = pytest.StashKey()
 """The emulator of a test, while its fixture is there."""
+CHECKS_OFF: pytest.StashKey[str] = pytest.StashKey()
+"""Which checks of production are off in a test; empty: none is."""
 WHY_NO_QUEUES: pytest.StashKey[str | None] = pytest.StashKey()
 """Why a test has the queue `default` only, without having asked for that."""
 _PASSED = pytest.StashKey[bool]()
@@ -105,14 +107,14 @@ def _other_freezer(item: pytest.Item) -> str:
 
 def _states(item: pytest.Item, message: str) -> Iterator[tuple[str, str]]:
     """Yield name and state of each emulator of a test, without what the message shows."""
-    emulator = item.stash.get(EMULATOR, None)
+    emulator, off = item.stash.get(EMULATOR, None), item.stash.get(CHECKS_OFF, "")
     if emulator is not None:
         from pullqueue.testing.describing import describe_rest  # noqa: PLC0415 - is loaded
         from pullqueue.testing.freezing import frozen_as_last_seen  # noqa: PLC0415 - is loaded
 
         with frozen_as_last_seen(emulator.clock):
             state = describe_rest(emulator, message)
-        yield "pullqueue_emulator", state
+        yield "pullqueue_emulator", "\n".join(filter(None, (state, state and off)))
     for number, emulation in enumerate(_emulations(), 1):
         yield f"emulation {number}", emulation.describe(message)
 

@@ -328,3 +328,34 @@ def test_a_plugin_whose_fixture_fails(run: Run, pytester: pytest.Pytester) -> No
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*fixture 'no_such_fixture' not found"])
+
+
+def test_a_report_names_the_checks_of_production_that_are_off(run: Run) -> None:
+    """Those of callers only where the test has a server; none where the report shows no queues."""
+    result = run("""
+        import pytest
+
+        def test_alone(pullqueue_emulator):
+            assert 0
+
+        def test_served(pullqueue_server):
+            assert 0
+
+        @pytest.mark.pullqueue(strict=True, project="shop")
+        def test_strict(pullqueue_server):
+            assert pullqueue_server.emulator.limits.leases_per_second is None
+
+        @pytest.mark.pullqueue(strict=True)
+        def test_all(pullqueue_emulator):
+            pullqueue_emulator.queue("default").add()
+            assert pullqueue_emulator.limits.leases_per_second is None
+    """)
+
+    result.assert_outcomes(failed=4)
+    lines = [line for line in result.stdout.lines if "unlike in production" in line]
+    rate, caller = "lease rate (lease_rate_limit=True)", "location (location=REGION), permissions"
+    assert lines == [
+        f"Not checked, unlike in production: {rate}",
+        f"Not checked, unlike in production: {rate}, project (project=ID), {caller} (acl=True)",
+        f"Not checked, unlike in production: {caller} (acl=True)",
+    ]

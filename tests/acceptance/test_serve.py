@@ -16,6 +16,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+import requests
 from cloudtasks_interface import grpc_client
 from linting import run_pullqueue
 from programs import completed, running
@@ -73,6 +74,13 @@ def call(url: str, verb: str = "GET", body: object = None) -> dict[str, Any]:
         return dict(json.load(response))
 
 
+PROJECT_OFF, LOCATION_OFF, RULES_OFF = (
+    "project (--project ID --strict-project)",
+    "location (--location REGION)",
+    "queue.yaml (--profile gcloud), lease rate (--lease-rate-limit)",
+)
+
+
 class TestGreeting:
     def test_address_queues_and_a_line_to_try(self) -> None:
         """The address comes first, then the queues, then a line to try; last what was left."""
@@ -99,6 +107,42 @@ class TestGreeting:
         done, _ = serve_here()
 
         assert done.stdout.splitlines()[1] == 'queue.yaml: only the queue "default"'
+
+    @pytest.mark.parametrize(
+        ("options", "off"),
+        [
+            ("", f"{PROJECT_OFF}, {LOCATION_OFF}, permissions (--auth acl)"),
+            (
+                "--project shop --profile sdk --no-lease-rate-limit --auth acl",
+                f"{RULES_OFF}, {PROJECT_OFF}, {LOCATION_OFF}",
+            ),
+            ("--project shop --strict --auth acl", LOCATION_OFF),
+            ("--project shop --strict-project --auth acl --location here", ""),
+        ],
+    )
+    def test_the_greeting_shows_which_checks_are_off(self, options: str, off: str) -> None:
+        done, _ = serve_here(*options.split())
+
+        lines = [line for line in done.stdout.splitlines() if "unlike in production" in line]
+        assert lines == ([f"Not checked, unlike in production: {off}"] if off else [])
+
+    @pytest.mark.parametrize(
+        "options", [("--no-lease-rate-limit",), ("--profile", "sdk"), ("--keep-created-queues",)]
+    )
+    def test_strict_excludes_what_is_more_lenient(self, options: tuple[str, ...]) -> None:
+        done, _ = serve_here("--strict", *options)
+
+        assert done.exit_code == 2
+        text = f"--strict excludes {' '.join(options)}: leave one of them out"
+        assert text in " ".join(done.stderr.split())
+
+    def test_a_strict_server_begins_no_project(self) -> None:
+        def status(url: str) -> int:
+            path = "v2/projects/other/locations/us-central1/queues"
+            return requests.get(f"{url}/{path}", timeout=60).status_code
+
+        assert serve_here("--project", "shop", use=status)[1] == 200
+        assert serve_here("--project", "shop", "--strict", use=status)[1] == 403
 
     def test_the_greeting_shows_the_store_as_given(self) -> None:
         """Also a file with an @ in its name."""

@@ -30,6 +30,7 @@ ORDER = (
     "limits",
     "tasks",
     "structs",
+    "checks",
     "config",
     "error_codes",
     "lint",

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import click
 
 from pullqueue.address import DEFAULT_PORT, is_host_and_port
+from pullqueue.checks import FILE, LEASES, LOCATION, PROJECT
 from pullqueue.cli._options import PORT, Command, checked
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
@@ -90,6 +91,13 @@ _EMULATOR = (
         callback=lambda _ctx, _parameter, on: PRODUCTION_LEASES_PER_SECOND if on else None,
         help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue "
         "return no tasks, as on App Engine.",
+    ),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="Turn on every check of production that needs to know nothing of your app, and refuse "
+        "the options that turn one off: --no-lease-rate-limit, --profile sdk, "
+        "--keep-created-queues. With --project also --strict-project.",
     ),
     click.option(
         "--project",
@@ -211,6 +219,7 @@ class EmulatorOptions:
     keep_created: bool
     leases_per_second: int | None
     project: str | None
+    strict: bool
     strict_project: bool
     location: str | None
     store: str | None
@@ -223,6 +232,27 @@ class EmulatorOptions:
     grpc_port: int | None
     push_to: PushAddresses
     cron: Path | None
+
+    def __post_init__(self) -> None:
+        """Refuse options that make the server more lenient than production, with `--strict`."""
+        lenient = {
+            "--no-lease-rate-limit": self.leases_per_second is None,
+            "--profile sdk": self.profile != "gcloud",
+            "--keep-created-queues": self.keep_created,
+        }
+        for option, is_passed in lenient.items():
+            if self.strict and is_passed:
+                raise click.UsageError(f"--strict excludes {option}: leave one of them out")
+
+    @property
+    def checks(self) -> dict[str, bool]:
+        """Whether the checks of production are on that can be off."""
+        return {
+            FILE: self.profile == "gcloud",
+            LEASES: self.leases_per_second is not None,
+            PROJECT: self.project is not None and (self.strict or self.strict_project),
+            LOCATION: self.location is not None,
+        }
 
     @property
     def store_url(self) -> str:
@@ -301,7 +331,7 @@ class EmulatorOptions:
                     config_file=file,
                     push_to=self.push_to,
                     cron=cron,
-                    begins_projects=self.project is not None and not self.strict_project,
+                    begins_projects=self.project is not None and not self.checks[PROJECT],
                     **options,
                 )
 

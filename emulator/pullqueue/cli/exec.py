@@ -199,6 +199,7 @@ def _check_unused(url: str, options: EmulatorOptions) -> None:
         (options.services is not None, "services", own),
         (options.clock != "system", "clock", own),
         (options.grpc_port is not None, "grpc-port", "has ports of its own"),
+        (options.strict, "strict", "has checks of its own"),
     ):
         if is_passed:
             raise click.UsageError(

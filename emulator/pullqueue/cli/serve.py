@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_PROJECT, is_loopback
+from pullqueue.checks import PERMISSIONS, describe_off
 from pullqueue.cli._emulator import EmulatorOptions, emulator_options, hint_at_manual_clock
 from pullqueue.cli._options import PORT, checked
 from pullqueue.cli._output import say
@@ -127,6 +128,11 @@ class ServeOptions(EmulatorOptions):
         """True if callers need a token."""
         return self.auth == "acl"
 
+    @property
+    def checks(self) -> dict[str, bool]:
+        """Whether the checks of production are on that can be off."""
+        return super().checks | {PERMISSIONS: self.acl}
+
 
 def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
     """Serve until a signal stops the server; report its port once it listens."""
@@ -204,8 +210,8 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
             f"Push tasks of App Engine are {KEPT}: pass {OPTION} to deliver them to an app; tasks "
             "with an HTTP target on this machine are delivered"
         )
-    if hint := hint_at_manual_clock(server):
-        say(hint)
+    for line in filter(None, (describe_off(options.checks), hint_at_manual_clock(server))):
+        say(line)
     loopback = is_loopback(host)
     say(f"Console: {server.url}/console/{', from this machine only' if loopback else ''}")
     if not loopback:
