@@ -22,8 +22,9 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.server.lifecycle import Server
-from pullqueue.testing import exhaust
+from pullqueue.testing import exhaust, run_tasks
 
 QUEUE_YAML = """\
 queue:
@@ -33,6 +34,11 @@ queue:
     task_retry_limit: 2
 - name: push
   rate: 5/s
+- name: once
+  rate: 500/s
+  bucket_size: 500
+  retry_parameters:
+    task_retry_limit: 0
 """
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 WCAG = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']"
@@ -197,6 +203,35 @@ def violations(browser: Browser, only: str = WCAG) -> list[str]:
         "v.id + ': ' + n.html.slice(0, 120)))));"
     )
     return [str(each) for each in found]
+
+
+def test_five_hundred_exhausted_tasks_fit_on_one_screen(
+    site: Site, emulator: Emulator, server: Server
+) -> None:
+    """Their messages differ in ids; the tasks are below, folded."""
+    queue = emulator.queue("once")
+    for start in range(0, 500, 100):
+        queue.add_many(
+            [NewTask(name=f"t{start + n}", request=HttpRequest("/x")) for n in range(100)]
+        )
+    numbers = iter(range(10**6, 10**7))
+
+    def broken(_: PushRequest) -> PushResponse:
+        number = next(numbers)
+        text = f"image {number} of user{number}@example.com" if number % 3 else f"disk {number}"
+        return PushResponse(500, text.encode())
+
+    run_tasks(emulator, queues=["once"], send=broken)
+    site.open("/exhausted")
+
+    assert evaluate(site.browser, "return document.documentElement.scrollHeight") <= 900
+    assert len(site.browser.find_elements(By.CSS_SELECTOR, "#groups tbody tr")) == 2
+    assert not site.find("#exhausted").is_displayed()
+    site.click("#examples-1")
+    assert "and 329 more" in site.text("#groups")
+    site.press("The exhausted tasks one by one")
+    assert site.find("#exhausted").is_displayed()
+    assert violations(site.browser) == []
 
 
 def test_every_page_can_be_read_by_all(

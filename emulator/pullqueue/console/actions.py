@@ -49,7 +49,6 @@ from pullqueue.resources.service import (
 )
 from pullqueue.resources.snapshot_diff import compare_snapshots, read_snapshot
 from pullqueue.resources.snapshots import Snapshot, SnapshotQuery, load_snapshot, save_snapshot
-from pullqueue.resources.task_lists import failed_names
 from pullqueue.runtime.fault_registry import NewFault
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model
@@ -60,7 +59,7 @@ _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
 _BATCH = 100
 _COMPARED = 20
 """Maximum number of tasks of each queue that are listed when a snapshot is compared."""
-_FILTER = ("state", "tag", "search", "status", "reason")
+_FILTER = ("state", "tag", "search", "status", "reason", "pattern")
 """Fields of a form that select tasks."""
 
 
@@ -136,7 +135,7 @@ class Actions:
         return f"The lease ends at {instant(changed.eta)}."
 
     def change(self, form: Form) -> Notice:
-        """Delete, release or requeue the tasks that are selected, all that match, or a group."""
+        """Delete, release or requeue the tasks that are selected, or all that match."""
         changed = 0
         failed: dict[str, str] = {}
         errors: list[PullQueueError] = []
@@ -270,8 +269,6 @@ def _step_text(step: ClockStep) -> str:
 def changes_of_form(state: ServerState, action: str) -> list[tuple[str, Change]]:
     """Return, for each queue, the change of its selected tasks, or of all that match a filter.
 
-    Or of the exhausted tasks of a `group` of failures.
-
     Raises:
         FormError: nothing is selected.
     """
@@ -284,10 +281,6 @@ def changes_of_form(state: ServerState, action: str) -> list[tuple[str, Change]]
         queues = [form["queue"]] if form.get("queue") else get_summary(state).exhausted
         body = parse_body(change | (fields or {"all": True}), Change)
         return [(queue, body) for queue in queues]
-    if form.get("group"):
-        status, reason = form.get("status", type=int), form.get("reason")
-        names = failed_names(state, form["queue"], status, reason or None)
-        return [(form["queue"], parse_body(change | {"tasks": names}, Change))]
     selected: dict[str, list[str]] = defaultdict(list)
     for value in form.getlist("task"):
         queue, _, name = value.partition("/")

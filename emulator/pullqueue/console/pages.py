@@ -29,6 +29,7 @@ from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
 from pullqueue.resources.clock import get_clock
 from pullqueue.resources.cron import list_cron_jobs
+from pullqueue.resources.failures import FailureQuery, list_failures
 from pullqueue.resources.history import (
     HistoryQuery,
     RequestQuery,
@@ -60,12 +61,11 @@ from pullqueue.resources.queues import (
 from pullqueue.resources.service import config_of, list_faults
 from pullqueue.resources.task_lists import (
     ExhaustedQuery,
-    FailureQuery,
     ListQuery,
+    TaskFilter,
     TaskQuery,
     list_all_tasks,
     list_exhausted,
-    list_failures,
     list_tasks,
 )
 from pullqueue.resources.workers import list_workers
@@ -74,8 +74,8 @@ from pullqueue.tasks import count_tasks
 from pullqueue.text import counted, shorten
 
 _PAGE_SIZE = "100"
-_TASK_QUERY = ("state", "tag", "search", "sort", "limit")
-_EXHAUSTED_QUERY = ("queue", "tag", "search", "status", "reason")
+_TASK_QUERY = ("state", "tag", "search", "pattern", "sort", "limit")
+_EXHAUSTED_QUERY = ("queue", "tag", "search", "status", "pattern")
 _STATES = {
     QueueMode.PULL: ("available", "leased", "scheduled", EXHAUSTED),
     QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
@@ -197,11 +197,11 @@ class Pages:
     def exhausted(self) -> Response:
         """Return the page of exhausted tasks."""
         chosen = _chosen(*_EXHAUSTED_QUERY)
-        groups = list_failures(self._state, parse_query(_chosen("queue"), FailureQuery))
+        failures = list_failures(self._state, parse_query(chosen, FailureQuery))
         return self._page(
             "exhausted",
             queues=self._queue_names(),
-            groups=groups,
+            failures=failures,
             chosen=chosen,
             **self._tasks(
                 {"limit": _PAGE_SIZE, **chosen},
@@ -324,8 +324,9 @@ class Pages:
                 count += len(names)
                 shown += [self._task_or_name(queue, name) for name in names[:_MAX_LISTED]]
                 continue
-            query = TaskQuery(state=change.state, tag=change.tag, search=change.search)
-            listed = list_tasks(self._state, queue, query)
+            fields = TaskFilter.__struct_fields__
+            chosen = {name: getattr(change, name) for name in fields}
+            listed = list_tasks(self._state, queue, TaskQuery(state=change.state, **chosen))
             count += listed.total
             shown += listed.tasks
         what = shown[0].name if count == 1 else count_tasks(count)

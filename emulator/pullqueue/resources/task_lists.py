@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from heapq import nlargest, nsmallest
-from itertools import chain, count, islice
-from typing import Annotated, Any, Literal, NamedTuple
+from itertools import count, islice
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
-from pullqueue.clock import from_usec
-from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue, walk
 from pullqueue.errors import UnknownTaskError
-from pullqueue.observe.since import SINCE_FORMS, parse_since
+from pullqueue.observe.patterns import pattern_of
 from pullqueue.resources.models import (
     EXHAUSTED,
     NOT_RECORDED,
@@ -29,19 +25,13 @@ from pullqueue.resources.models import (
 )
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Maybe, Model, Time, given
+from pullqueue.structs import Count, Maybe, Model, given
 from pullqueue.tasks import Task, TaskState, TombstonedTaskError
 
 _QUEUE = "/queues/{queue}"
 _PAGE = 1_000
 _SEARCHED_TASKS = 100_000
 """How many tasks are read to search, sort or count them."""
-_GROUPED_TASKS = 5_000
-"""How many failed tasks of a queue in one state are read to group them."""
-_MAX_DUE_TASKS = 20_000
-"""How many tasks that became due since the first failure are read to find those that failed."""
-_MAX_GROUPS = 100
-"""How many groups of failures are returned: those with the most tasks."""
 _KEYS: Mapping[str, Callable[[Task], Any]] = {
     "eta": lambda task: task[:2],
     "name": lambda task: task.name,
@@ -73,15 +63,19 @@ class TaskFilter(Model):
     reason: Annotated[
         str,
         Meta(
-            description="Only push tasks with this text in the reason of their last failure: the "
-            "first line of the response, or why there was none."
+            description="Only push tasks with this text in the reason of their last failure, the "
+            "first line of the response or why there was none, or in its pattern."
         ),
+    ] = ""
+    pattern: Annotated[
+        str, Meta(description="Only failed tasks of this pattern, as `/failures` returns it.")
     ] = ""
 
     @property
     def is_limited(self) -> bool:
         """True if not all tasks, or all in a state, are meant."""
-        return bool(self.tag is not UNSET or self.search or self.status is not UNSET or self.reason)
+        texts = (self.search, self.reason, self.pattern)
+        return self.tag is not UNSET or self.status is not UNSET or any(texts)
 
 
 class ListQuery(TaskFilter):
@@ -123,53 +117,6 @@ class ExhaustedQuery(ListQuery):
     ] = "preview"
 
 
-FailedState = Literal["exhausted", "retrying"]
-
-
-class FailureQuery(Model):
-    """Which failed tasks to group."""
-
-    queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
-    state: Annotated[
-        Maybe[FailedState],
-        Meta(
-            description="Only exhausted tasks, or those that will be sent again. Of the latter the "
-            "first 5,000 of a queue are read; of those that are due again, those that are among "
-            "the first 20,000 tasks that became due since one failed."
-        ),
-    ] = UNSET
-    since: Annotated[
-        str, Meta(description="Only tasks that failed from this time on." + SINCE_FORMS)
-    ] = ""
-
-
-class FailureGroup(Model):
-    """Tasks of a queue that failed for the same reason."""
-
-    queue: str
-    state: Annotated[FailedState, Meta(description="retrying: they will be sent again.")]
-    status: Annotated[
-        Count | None,
-        Meta(description="Status of the last attempt; 0: no response; null: it was leased."),
-    ]
-    reason: Annotated[
-        str | None,
-        Meta(description="First line of the last response, or why there was none; null: unknown."),
-    ]
-    tasks: Count
-    latest: Annotated[str, Meta(description="Name of the task that failed last.")]
-    last: Annotated[Time, Meta(description="When it failed.")]
-
-
-class _Failure(NamedTuple):
-    """What tasks of a group have in common."""
-
-    queue: str
-    state: FailedState
-    status: int | None
-    reason: str | None
-
-
 @operation("GET", f"{_QUEUE}/tasks")
 def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> Tasks:
     """List tasks in order of eta and arrival, without leasing them."""
@@ -208,7 +155,7 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
     """List exhausted tasks, the latest first; of a search, those with exactly this name before."""
     found = [
         (task, queue)
-        for queue in _queues(state, query.queue)
+        for queue in chosen_queues(state, query.queue)
         for task in matching_tasks(queue, query, exhausted=True)
     ]
     found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
@@ -223,93 +170,35 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
     return Tasks(tasks=shown, total=len(found))
 
 
-@operation("GET", "/failures", key="failures")
-def list_failures(state: ServerState, query: FailureQuery) -> list[FailureGroup]:
-    """Group the tasks that failed by queue, state, status and reason; the largest groups first."""
-    groups = [
-        FailureGroup(
-            *failure,
-            tasks=len(tasks),
-            latest=tasks[0].name,
-            last=_failed_at(tasks[0]).isoformat(),
-        )
-        for failure, tasks in _failures(state, query).items()
-    ]
-    groups.sort(key=lambda group: group.tasks, reverse=True)
-    return groups[:_MAX_GROUPS]
-
-
-def failed_names(
-    state: ServerState, queue: str, status: int | None, reason: str | None
-) -> list[str]:
-    """Return the names of the exhausted tasks that are in a group of failures now."""
-    found = _failures(state, FailureQuery(queue=queue, state=EXHAUSTED))
-    failure = _Failure(queue, EXHAUSTED, status, reason)
-    return [task.name for task in found.get(failure, ())]
-
-
-def _failures(state: ServerState, query: FailureQuery) -> dict[_Failure, list[Task]]:
-    """Return the tasks of each group, the latest first."""
-    found: defaultdict[_Failure, list[Task]] = defaultdict(list)
-    start = parse_since(query.since, state.emulator.now_usec())
-    states: Sequence[FailedState] = ("exhausted", "retrying")
-    for queue in _queues(state, query.queue):
-        for each in states if query.state is UNSET else [query.state]:
-            tasks = reversed(queue.exhausted) if each == EXHAUSTED else _failed_tasks(queue)
-            for task in islice(tasks, _GROUPED_TASKS):
-                if start is None or _failed_at(task) >= start:
-                    last = task.attempts
-                    found[_Failure(queue.name, each, last.status, last.reason)].append(task)
-    for same in found.values():
-        same.sort(key=_failed_at, reverse=True)
-    return found
-
-
-def _failed_tasks(queue: Queue) -> Iterator[Task]:
-    """Yield tasks that failed and will be sent again: once they are due, or the rate permits."""
-    if not queue.is_push:
-        return iter(())
-    # Those that are due again are behind all that were never sent: SQLite reads 45,000 a second.
-    flow = queue.flow(since_usec=0).items()
-    failed_usec = min(
-        (usec for usec, kinds in flow if EventKind.ATTEMPT_FAILED in kinds), default=0
-    )
-    due = walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=(failed_usec - 1, 0))
-    tasks = chain(walk(queue, page=_PAGE, state=TaskState.RETRYING), islice(due, _MAX_DUE_TASKS))
-    return (task for task in tasks if task.attempts.status is not None)
-
-
-def _queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
+def chosen_queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
     """Return the queue of a name, or all."""
     return state.emulator.queues if isinstance(name, UnsetType) else [state.emulator.queue(name)]
 
 
-def _failed_at(task: Task) -> datetime:
-    """Return when the last attempt, or the last lease, of a task ended."""
-    ended_usec = task.attempts.ended_usec
-    return from_usec(task.eta_usec if ended_usec is None else ended_usec)
-
-
 def matching_tasks(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[Task]:
     """Yield all tasks that match a filter; exhausted ones are the latest first."""
-    text, tag = chosen.search.casefold(), given(chosen.tag)
     if exhausted:
-        found: Iterator[Task] = (
-            task for task in reversed(queue.exhausted) if tag is None or task.tag == tag
-        )
-    else:
-        state = given(getattr(chosen, "state", UNSET))
-        in_state = None if state is None else TaskState(state)
-        found = walk(queue, page=_PAGE, state=in_state, tag=tag)
-        if client := getattr(chosen, "client", ""):
-            found = _leased_by(queue, found, client)
-    if chosen.status is not UNSET or chosen.reason:
-        found = (task for task in found if _failed_so(task, given(chosen.status), chosen.reason))
+        return select(reversed(queue.exhausted), chosen)
+    state, tag = given(getattr(chosen, "state", UNSET)), given(chosen.tag)
+    in_state = None if state is None else TaskState(state)
+    found = walk(queue, page=_PAGE, state=in_state, tag=tag)
+    if client := getattr(chosen, "client", ""):
+        found = _leased_by(queue, found, client)
+    return select(found, chosen)
+
+
+def select(tasks: Iterator[Task], chosen: TaskFilter) -> Iterator[Task]:
+    """Yield those of some tasks that match a filter."""
+    if chosen.tag is not UNSET:
+        tasks = (task for task in tasks if task.tag == chosen.tag)
+    if chosen.status is not UNSET or chosen.reason or chosen.pattern:
+        tasks = (task for task in tasks if _failed_so(task, chosen))
+    text = chosen.search.casefold()
     if not text:
-        return found
+        return tasks
     # Not for each task, as the URL of those without one: 12,500 take 8 ms instead of 11.
     data = text.encode() if text.isascii() else None
-    return (task for task in found if _contains(task, text, data))
+    return (task for task in tasks if _contains(task, text, data))
 
 
 def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
@@ -360,12 +249,20 @@ def _count(queue: Queue, chosen: TaskQuery) -> int | None:
     return numbers
 
 
-def _failed_so(task: Task, status: int | None, reason: str) -> bool:
-    """Return whether the last attempt of a task had a status, and a reason that contains a text."""
-    attempts = task.attempts
-    if attempts.status is None or (status is not None and status != attempts.status):
+def _failed_so(task: Task, chosen: TaskFilter) -> bool:
+    """Return whether a task failed last with a status, and for a reason, that are chosen."""
+    attempts, text = task.attempts, chosen.reason.casefold()
+    if chosen.status is not UNSET and chosen.status != attempts.status:
         return False
-    return reason.casefold() in (attempts.reason or "").casefold()
+    if text and not _is_reason(text, task):
+        return False
+    return not chosen.pattern or chosen.pattern == pattern_of(task)
+
+
+def _is_reason(text: str, task: Task) -> bool:
+    """Return whether the reason of a failure, or its pattern, contain a text in lower case."""
+    reason = task.attempts.reason
+    return bool(reason) and text in f"{reason}\n{pattern_of(task)}".casefold()
 
 
 def _contains(task: Task, text: str, data: bytes | None) -> bool:

@@ -591,11 +591,15 @@ def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
 
     listed = run("tasks failures").out.splitlines()
     assert listed[0].split()[:5] == ["TASKS", "QUEUE", "STATE", "STATUS", "REASON"]
-    assert listed[1].split()[:5] == ["2", "mail", "exhausted", "500", "no"]
+    assert listed[1].split()[:6] == ["2", "mail", "exhausted", "500", "no", "…"]
+    assert listed[3].split()[:6] == ["1", "mail", "exhausted", "404", "no", "/status/404"]
     assert len(listed) == 5
+    assert run("tasks failures --search STATUS/404 --limit 1").err == (
+        "these are 1 of 2 groups: set --limit or another option\n"
+    )
     assert run("tasks list --state exhausted --search 'STATUS/404'").out.count("404: no") == 2
     assert run("tasks requeue mail --status 500 --reason nothing").out == "0 requeued\n"
-    assert run("tasks requeue --status 500 --reason 'no /status'").out == "4 requeued\n"
+    assert run("tasks requeue --status 500 --reason 'no …'").out == "4 requeued\n"
     assert [task.name for task in emulator.queue("mail").exhausted] == ["b"]
     assert run("tasks list").out.count("POST /status/500") == 4
 

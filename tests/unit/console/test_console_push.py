@@ -179,14 +179,15 @@ def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console
         console.run(name)
 
     page = console.text("/exhausted")
-    assert re.search(r"2 exhausted 500 no /status/500 mail now Requeue these 1 exhausted 404", page)
+    assert re.search(r"2 exhausted 500 no … .* mail now Requeue these 1 exhausted 404", page)
     shown = console.send(
         "/change",
-        group="1",
+        all="1",
+        state="exhausted",
         action="requeue",
         queue="mail",
         status="500",
-        reason="no /status/500",
+        pattern="no …",
     )
 
     assert "Requeued 2 tasks." in shown

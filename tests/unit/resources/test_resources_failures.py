@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from control_client import ControlClient
 
-from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue import AttemptRecord, Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.engine.attempts import finish_attempt, start_attempt
-from pullqueue.push.request import PushRequest
+from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
 
 
 def answer(request: PushRequest) -> int:
     return int(request.url.rpartition("/")[2])
+
+
+def latest(group: dict[str, Any]) -> str:
+    """Return the name of the task of a group that failed last."""
+    return str(group["examples"][0]["task"])
 
 
 @pytest.fixture
@@ -59,7 +66,7 @@ def test_failures_are_grouped_by_queue_status_and_reason(emulator: Emulator) -> 
         "('pull', 'exhausted', None, 1)",
     ]
     assert len(of_mail) == 3
-    assert [(each["queue"], each["latest"]) for each in retrying] == [("again", "later")]
+    assert [(each["queue"], latest(each)) for each in retrying] == [("again", "later")]
 
 
 def test_failed_tasks_that_are_due_again_are_counted(
@@ -72,7 +79,7 @@ def test_failed_tasks_that_are_due_again_are_counted(
     with Server(emulator) as server:
         groups = ControlClient(server).get("/failures?state=retrying").body["failures"]
 
-    assert [(each["latest"], each["tasks"]) for each in groups] == [("later", 1)]
+    assert [(latest(each), each["tasks"]) for each in groups] == [("later", 1)]
 
 
 def test_a_failed_task_is_found_behind_all_that_were_never_sent(
@@ -90,7 +97,7 @@ def test_a_failed_task_is_found_behind_all_that_were_never_sent(
     with Server(emulator) as server:
         groups = ControlClient(server).get("/failures?queue=again").body["failures"]
 
-    assert [(each["latest"], each["tasks"]) for each in groups] == [("new", 1)]
+    assert [(latest(each), each["tasks"]) for each in groups] == [("new", 1)]
 
 
 def test_failures_before_a_time_are_left_out(emulator: Emulator, clock: ManualClock) -> None:
@@ -100,7 +107,7 @@ def test_failures_before_a_time_are_left_out(emulator: Emulator, clock: ManualCl
     with Server(emulator) as server:
         groups = ControlClient(server).get("/failures?queue=mail&since=00:30").body["failures"]
 
-    assert [(each["latest"], each["tasks"]) for each in groups] == [("new", 1)]
+    assert [(latest(each), each["tasks"]) for each in groups] == [("new", 1)]
 
 
 @pytest.mark.parametrize(
@@ -148,3 +155,97 @@ def test_tasks_of_all_queues_are_listed_in_pages(emulator: Emulator) -> None:
     names = [[task["name"] for task in page["tasks"]] for page in pages]
     assert names == [["later", "p0"], ["p1", "p2"], []]
     assert {page["total"] for page in pages} == {4}
+
+
+@pytest.fixture
+def many(emulator: Emulator) -> Emulator:
+    """Return an emulator with 12 more failed tasks, whose reasons are of two patterns."""
+    mail = emulator.queue("mail")
+    mail.add_many([NewTask(name=f"p{n}", request=HttpRequest("/503")) for n in range(12)])
+
+    def broken(request: PushRequest) -> PushResponse:
+        number = int(request.headers["X-AppEngine-TaskName"][1:])
+        text = f"ValueError: image {number}.jpg of user{number}@example.com is CMYK"
+        return PushResponse(500, b"timeout after 3 s" if number > 9 else text.encode())
+
+    run_tasks(emulator, queues=["mail"], send=broken, follow=False)
+    return emulator
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", [(10, "ValueError: image … of … is CMYK"), (2, "timeout after … s")]),
+        ("&search=7.jpg", [(1, "ValueError: image … of … is CMYK")]),
+        ("&search=P11", [(1, "timeout after … s")]),
+        ("&reason=after", [(2, "timeout after … s")]),
+        ("&reason=image%20…%20of", [(10, "ValueError: image … of … is CMYK")]),
+        ("&pattern=timeout%20after%20…%20s", [(2, "timeout after … s")]),
+        ("&pattern=timeout", []),
+        ("&reason=after&pattern=ValueError", []),
+        ("&status=501", []),
+        ("&tag=none", []),
+    ],
+)
+def test_reasons_that_differ_in_numbers_are_one_group(
+    many: Emulator, query: str, found: list[tuple[int, str]]
+) -> None:
+    with Server(many) as server:
+        path = f"/failures?queue=mail&limit=9{query.replace('…', quote('…'))}"
+        body = ControlClient(server).get(path).body
+
+    groups = [each for each in body["failures"] if each["pattern"] != "no reason"]
+    assert [(each["tasks"], each["pattern"]) for each in groups] == found
+    assert body["is_complete"] is True
+
+
+def test_groups_that_are_left_out_are_counted(many: Emulator) -> None:
+    with Server(many) as server:
+        control = ControlClient(server)
+        all_groups = control.get("/failures").body
+        [first] = control.get("/failures?limit=1").body["failures"]
+        total = control.get("/failures?limit=1").body["total"]
+
+    assert total == all_groups["total"] == len(all_groups["failures"]) == 7
+    assert first == all_groups["failures"][0]
+    assert (first["tasks"], len(first["examples"])) == (10, 5)
+
+
+def test_a_group_is_requeued_by_its_pattern(many: Emulator) -> None:
+    """No task of another group is, not even one whose reason contains the pattern."""
+    queue = many.queue("mail")
+    queue.add(name="longer", request=HttpRequest("/500"))
+    run_tasks(
+        many,
+        queues=["mail"],
+        send=lambda _: PushResponse(500, b"no timeout after 3 s"),
+        follow=False,
+    )
+    with Server(many) as server:
+        change = {"action": "requeue", "pattern": "timeout after … s", "status": 500}
+        changed = ControlClient(server).post("/queues/mail/change", change).body["changed"]
+
+    assert changed == 2
+    assert {task.name for task in queue.list_tasks()} == {"p10", "p11"}
+
+
+@pytest.mark.parametrize("tasks", [4_999, 5_000, 5_001])
+def test_the_response_says_whether_all_failed_tasks_are_grouped(
+    tasks: int,
+) -> None:
+    emulator = Emulator.from_text(
+        "queue: [{name: pull, mode: pull, retry_parameters: {task_retry_limit: 1}}]",
+        clock=ManualClock(),
+        limits=Limits(exhausted_kept=10_000),
+    )
+    queue = emulator.queue("pull")
+    for start in range(0, tasks, 100):
+        queue.add_many([NewTask()] * min(100, tasks - start))
+    while queue.lease_tasks(0, 1000):
+        pass
+    with Server(emulator) as server:
+        body = ControlClient(server).get("/failures").body
+
+    assert body["is_complete"] is (tasks <= 5_000)
+    assert [each["tasks"] for each in body["failures"]] == [min(tasks, 5_000)]
+    assert body["failures"][0]["pattern"] == "its last lease ended"

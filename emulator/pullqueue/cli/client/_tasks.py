@@ -60,7 +60,10 @@ def filter_options(command: Command) -> Command:
             type=click.IntRange(0),
             help="Only push tasks with this last status; 0: no response.",
         ),
-        click.option("--reason", help="Only push tasks with this text in their last failure."),
+        click.option(
+            "--reason",
+            help="Only push tasks with this text in the REASON of `tasks failures`.",
+        ),
     )
     for option in reversed(options):
         command = option(command)

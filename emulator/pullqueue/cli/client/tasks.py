@@ -313,34 +313,43 @@ def lease(
 @click.option(
     "--state", type=Choice(["exhausted", "retrying"]), help="Only failed tasks in this state."
 )
+@filter_options
 @since_option
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum of groups.")
 @server_options
-def failures(*, queue: str | None, state: str | None, since: str | None, client: Client) -> None:
+def failures(*, client: Client, **filters: object) -> None:
     """Group tasks that failed by status and reason.
 
     They are those of QUEUE, or of all queues: exhausted ones, and those that are still retrying,
     which means that they will be sent again.
 
-    REASON is the first line of the last response, or why there was none. LATEST is the task that
-    failed last. `tasks requeue --status 500 --reason TEXT` adds those of a group again.
+    REASON is the first line of the last response, or why there was none, with ... for numbers,
+    ids, addresses, paths and quoted texts, in which the reasons of a group differ. LATEST is the
+    task that failed last; --json has more examples. `tasks requeue --status 500 --reason TEXT` adds
+    those of a group again.
     """
-    answer = client.get("/failures", queue=queue, state=state, since=since)
-    rows = [
-        [
-            group["tasks"],
-            group["queue"],
-            group["state"],
-            "leased" if group["status"] is None else group["status"] or "none",
-            group["reason"] or "",
-            group["latest"],
-            when(group["last"]),
-        ]
-        for group in answer["failures"]
-    ]
+    answer = client.get("/failures", **filters)
+    rows = [_failure_row(group) for group in answer["failures"]]
     head = ("TASKS", "QUEUE", "STATE", "STATUS", "REASON", "LATEST", "TIME (UTC)")
     left_out = ("TIME (UTC)", "LATEST")
-    empty = f"no {state or 'failed'} tasks"
-    show(answer, Table(head, rows, empty, ("REASON", "QUEUE"), left_out))
+    show(answer, Table(head, rows, "no failed tasks", ("QUEUE", "REASON"), left_out))
+    if rows and len(rows) < answer["total"]:
+        note(f"these are {len(rows)} of {answer['total']} groups: set --limit or another option")
+    if not answer["is_complete"]:
+        note("of each queue the first 5,000 failed tasks in each state are counted")
+
+
+def _failure_row(group: Json) -> list[object]:
+    status, latest = group["status"], group["examples"][0]
+    return [
+        group["tasks"],
+        group["queue"],
+        group["state"],
+        "leased" if status is None else status or "none",
+        latest["reason"] or group["pattern"] if group["tasks"] == 1 else group["pattern"],
+        latest["task"],
+        when(latest["time"]),
+    ]
 
 
 def _none_in(client: Client, queue: str, *, matching: bool) -> str:

@@ -1,0 +1,158 @@
+"""Why tasks failed: groups of those whose reasons differ only in ids, numbers and the like."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import chain, islice
+from typing import Annotated, Literal, NamedTuple
+
+from msgspec import UNSET, Meta
+
+from pullqueue.clock import from_usec
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.queue import Queue, walk
+from pullqueue.observe.patterns import pattern_of
+from pullqueue.observe.since import SINCE_FORMS, parse_since
+from pullqueue.resources.models import EXHAUSTED
+from pullqueue.resources.operations import operation
+from pullqueue.resources.task_lists import Limit, TaskFilter, chosen_queues, select
+from pullqueue.runtime.state import ServerState
+from pullqueue.structs import Count, Maybe, Model, Time
+from pullqueue.tasks import Task, TaskState
+
+_PAGE = 1_000
+_READ = 5_000
+"""How many failed tasks of a queue in one state are read to group them."""
+_MAX_DUE_TASKS = 20_000
+"""How many tasks that became due since the first failure are read to find those that failed."""
+_EXAMPLES = 5
+
+FailedState = Literal["exhausted", "retrying"]
+
+
+class FailureQuery(TaskFilter):
+    """Which failed tasks to group."""
+
+    queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
+    state: Annotated[
+        Maybe[FailedState],
+        Meta(
+            description="Only exhausted tasks, or those that will be sent again. Of those that are "
+            "due again, those are found that are among the first 20,000 tasks that became due "
+            "since one failed."
+        ),
+    ] = UNSET
+    since: Annotated[
+        str, Meta(description="Only tasks that failed from this time on." + SINCE_FORMS)
+    ] = ""
+    limit: Limit = 100
+
+
+class FailureExample(Model):
+    """A task of a group."""
+
+    task: str
+    reason: Annotated[
+        str | None,
+        Meta(description="First line of the last response, or why there was none; null: unknown."),
+    ]
+    time: Annotated[Time, Meta(description="When it failed.")]
+
+
+class FailureGroup(Model):
+    """Tasks of a queue whose last attempts failed with a status, for reasons of one pattern."""
+
+    queue: str
+    state: Annotated[FailedState, Meta(description="retrying: they will be sent again.")]
+    status: Annotated[
+        Count | None,
+        Meta(description="Status of the last attempt; 0: no response; null: it was leased."),
+    ]
+    pattern: Annotated[
+        str,
+        Meta(
+            description="The reason, with … for numbers, ids, addresses, paths and quoted texts, "
+            "in which reasons of one pattern differ."
+        ),
+    ]
+    tasks: Count
+    examples: Annotated[
+        list[FailureExample], Meta(description="The tasks that failed last, 5 at most.")
+    ]
+
+
+class Failures(Model):
+    """Groups of failed tasks, the largest first."""
+
+    failures: list[FailureGroup]
+    total: Annotated[Count, Meta(description="How many groups there are.")]
+    is_complete: Annotated[
+        bool,
+        Meta(
+            description="Whether all failed tasks are in the groups: of each queue 5,000 in each "
+            "state are read."
+        ),
+    ]
+
+
+class _Failure(NamedTuple):
+    """What tasks of a group have in common."""
+
+    queue: str
+    state: FailedState
+    status: int | None
+    pattern: str
+
+
+@operation("GET", "/failures")
+def list_failures(state: ServerState, query: FailureQuery) -> Failures:
+    """Group the tasks that failed by queue, state, status and the pattern of the reason."""
+    found: defaultdict[_Failure, list[Task]] = defaultdict(list)
+    start = parse_since(query.since, state.emulator.now_usec())
+    is_complete = True
+    for queue in chosen_queues(state, query.queue):
+        for each in ("exhausted", "retrying") if query.state is UNSET else (query.state,):
+            tasks = reversed(queue.exhausted) if each == EXHAUSTED else _retrying_tasks(queue)
+            read = list(islice(tasks, _READ + 1))
+            is_complete &= len(read) <= _READ
+            for task in select(iter(read[:_READ]), query):
+                if start is None or _failed_at(task) >= start:
+                    status, pattern = task.attempts.status, pattern_of(task)
+                    found[_Failure(queue.name, each, status, pattern)].append(task)
+    groups = sorted(found.items(), key=lambda item: len(item[1]), reverse=True)
+    return Failures(
+        failures=[_group(*item) for item in groups[: query.limit]],
+        total=len(groups),
+        is_complete=is_complete,
+    )
+
+
+def _group(failure: _Failure, tasks: list[Task]) -> FailureGroup:
+    latest = sorted(tasks, key=_failed_at, reverse=True)[:_EXAMPLES]
+    examples = [
+        FailureExample(task.name, task.attempts.reason, _failed_at(task).isoformat())
+        for task in latest
+    ]
+    return FailureGroup(*failure, tasks=len(tasks), examples=examples)
+
+
+def _retrying_tasks(queue: Queue) -> Iterator[Task]:
+    """Yield tasks that failed and will be sent again: once they are due, or the rate permits."""
+    if not queue.is_push:
+        return iter(())
+    # Those that are due again are behind all that were never sent: SQLite reads 45,000 a second.
+    flow = queue.flow(since_usec=0).items()
+    failed_usec = min(
+        (usec for usec, kinds in flow if EventKind.ATTEMPT_FAILED in kinds), default=0
+    )
+    due = walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=(failed_usec - 1, 0))
+    tasks = chain(walk(queue, page=_PAGE, state=TaskState.RETRYING), islice(due, _MAX_DUE_TASKS))
+    return (task for task in tasks if task.attempts.status is not None)
+
+
+def _failed_at(task: Task) -> datetime:
+    """Return when the last attempt, or the last lease, of a task ended."""
+    ended_usec = task.attempts.ended_usec
+    return from_usec(task.eta_usec if ended_usec is None else ended_usec)

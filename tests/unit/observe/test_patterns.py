@@ -1,0 +1,78 @@
+"""The pattern of a reason is the same for all reasons that differ only in what is variable."""
+
+from __future__ import annotations
+
+from string import ascii_lowercase
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pullqueue.observe.patterns import find_pattern
+
+WORDS = st.text(ascii_lowercase, min_size=1, max_size=7).filter(lambda word: word != "e")
+VARIABLE = st.one_of(
+    st.integers().map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(str),
+    st.uuids().map(str),
+    st.integers(0x10000000).map(hex),
+    st.ip_addresses().map(lambda address: f"{address.exploded}:8080"),
+    WORDS.map("{}@example.com".format),
+    WORDS.map(lambda word: f"https://{word}.example.com/{word}?q={word}"),
+    WORDS.map(lambda word: f"/home/{word}/{word}.jpg"),
+    *(st.text(f"{ascii_lowercase} ", min_size=1).map(f"{q}{{}}{q}".format) for q in "\"'`"),
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "pattern"),
+    [
+        ("order 17 not found", "order … not found"),
+        ("KeyError: 'alice'", "KeyError: …"),
+        ("user bob@example.com is locked", "user … is locked"),
+        ("can't open /tmp/a/b.jpg: no such file", "can't open …: no such file"),
+        ("connect to 10.0.0.1:8080 refused", "connect to … refused"),
+        ("user 3fa85f64-5717-4562-b3fc-2c963f66afa6 is missing", "user … is missing"),
+        ("ids 1, 2, 3 are missing", "ids … are missing"),
+        ("ValueError: CMYK images are not supported", "ValueError: CMYK images are not supported"),
+        ("HTTP2Error in and/or of deadbeef", "HTTP2Error in and/or of …"),
+        ("of added or deadbee", "of added or deadbee"),
+        ("timeout after 3.5 s.", "timeout after … s."),
+        ("it's John's fault", "it's John's fault"),
+        ("unknown key 'abc", "unknown key …"),
+        ('{"error": "not found", "id": 17}', '{"error": "not found", "id": …}'),
+        ('{"error": "no user a1", "id": 8}', '{"error": "no user …", "id": …}'),
+        ("x" * 120, "x" * 120),
+        ("x" * 121, f"{'x' * 119}…"),
+        ("", ""),
+    ],
+)
+def test_what_differs_is_replaced(reason: str, pattern: str) -> None:
+    assert find_pattern(reason) == pattern
+
+
+@given(st.lists(st.tuples(WORDS, VARIABLE, VARIABLE), min_size=1, max_size=6))
+def test_reasons_that_differ_in_what_is_variable_have_one_pattern(
+    parts: list[tuple[str, str, str]],
+) -> None:
+    """And words are kept, as long as there is room."""
+    first = find_pattern(" ".join(f"{word} {one}" for word, one, _ in parts))
+    other = find_pattern(" ".join(f"{word} {another}" for word, _, another in parts))
+
+    assert first == other == " ".join(f"{word} …" for word, _, _ in parts)
+
+
+@given(st.text(max_size=300))
+@example("'" + "a" * 130)
+@example("1 '" + "a " * 80)
+def test_the_pattern_of_a_pattern_is_the_same(reason: str) -> None:
+    pattern = find_pattern(reason)
+
+    assert find_pattern(pattern) == pattern
+    assert len(pattern) <= 120
+
+
+@given(st.text("ab", min_size=250, max_size=260), st.integers(0, 10**30))
+def test_a_reason_that_is_cut_has_the_same_pattern(text: str, number: int) -> None:
+    """Reasons are cut at 200 characters: a longer id moves the end."""
+    assert find_pattern(f"id {number} {text}"[:200]) == find_pattern(f"id 7 {text}"[:200])
