@@ -14,11 +14,12 @@ import pytest
 import yaml
 from documents import blocks_of, run_document
 from markdown_it import MarkdownIt
-from programs import program
+from programs import npm_packages, program
 
 from pullqueue.api.auth import ACCEPTED_SCOPES
 
 ROOT = Path(__file__).parents[2]
+NPM = Path(__file__).parent / "npm_cloud_tasks"
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 SHOWN = {"python", "console", "js", "yaml", "toml", "ini", "json", "text", "xml", "http"}
@@ -42,10 +43,14 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", [p for p in [*PAGES, README] if blocks_of(p)], ids=name_of)
-def test_every_block_of_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+def test_every_block_of_a_page_does_what_it_shows(
+    page: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Files, Python, tests and commands, in the order of the page."""
     if any(block.language == "js" for block in blocks_of(page)):
         program("node", package="nodejs")
+        packages = npm_packages(NPM, tmp_path_factory.mktemp("npm"))
+        (tmp_path / "node_modules").symlink_to(packages, target_is_directory=True)
     run_document(page, tmp_path)
 
 

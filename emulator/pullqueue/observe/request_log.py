@@ -9,7 +9,8 @@ import secrets
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import count, takewhile
 from operator import attrgetter
@@ -183,6 +184,8 @@ class RequestLog:
         self._unanswered: dict[tuple[str, str], int] = {}
         """By queue and client, the last attempt, if it got no response."""
         self._with_bodies: dict[int, None] = {}
+        self._collected: list[list[Request]] = []
+        """Where attempts are added, each on its own, while somebody collects them."""
         self._bytes = 0
         self._lock = threading.Lock()
         self.counts: Counter[tuple[str, int]] = Counter()
@@ -299,8 +302,11 @@ class RequestLog:
     def _keep(self, request: Request) -> None:
         """Add a request, and drop what is too old or too much."""
         kept, with_bodies = self._requests, self._with_bodies
-        if request.interface is Interface.PUSH and request.queue:
-            self._join_unanswered(request)
+        if request.interface is Interface.PUSH:
+            for collected in self._collected:
+                collected.append(replace(request))
+            if request.queue:
+                self._join_unanswered(request)
         kept[request.number] = request
         is_queue = request.interface is Interface.PUSH or not is_failure(request.status)
         name = request.queue if is_queue or request.queue in self._of_queue else ""
@@ -343,6 +349,18 @@ class RequestLog:
         del self._of_queue[name][number]
         if not self._of_queue[name]:
             del self._of_queue[name]
+
+    @contextmanager
+    def collected_attempts(self) -> Iterator[list[Request]]:
+        """Yield a list of the attempts that end in the block: all of them, none joined."""
+        collected: list[Request] = []
+        with self._lock:
+            self._collected.append(collected)
+        try:
+            yield collected
+        finally:
+            with self._lock:
+                self._collected = [each for each in self._collected if each is not collected]
 
     def latest(self) -> list[Request]:
         """Return the latest requests that have ended, the one that began last first."""

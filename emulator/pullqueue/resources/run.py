@@ -9,17 +9,22 @@ from msgspec import Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import LAST_USEC, ManualClock
-from pullqueue.engine.events import Interface
+from pullqueue.config.model import QueueSettings
 from pullqueue.faults.declaration import Faults
 from pullqueue.observe.request_log import Request
+from pullqueue.push.retry import find_retry
 from pullqueue.resources.clock import next_delivery_usec, settle_delivery
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model
+from pullqueue.tasks import Task
+from pullqueue.text import quoted
 
 _SECONDS = 30.0
 """How long one call delivers."""
+_MOST_FAILURES = 100
+"""How often a task may fail whose retries have no limit; more than any test needs."""
 
 
 class NewRun(Model):
@@ -60,18 +65,12 @@ def run_tasks(state: ServerState, body: NewRun) -> Run:
             '{"clock": "manual"}',
             rpc_code="FAILED_PRECONDITION",
         )
-    before = state.requests.origin(Interface.CONTROL).request or 0
-    with Faults(state.emulator) as faults:
+    with Faults(state.emulator) as faults, state.requests.collected_attempts() as attempts:
         if body.lose_response:
             faults.lose_response("attempt", times=1, per_task=True)
         with state.delivering():
             done = _run(state, state.delivery, to_end=body.until == "empty")
     state.activity.record("ran the push tasks")
-    attempts = [
-        each
-        for each in reversed(state.requests.latest())
-        if each.number > before and each.interface is Interface.PUSH
-    ]
     return Run(attempts=attempts, done=done)
 
 
@@ -89,5 +88,29 @@ def _run(state: ServerState, delivery: Delivery, *, to_end: bool) -> bool:
 
 
 def _is_left(state: ServerState) -> bool:
-    """Return whether a push queue has a task."""
-    return any(queue.is_push and queue.list_tasks(1) for queue in state.emulator.queues)
+    """Return whether a push queue has a task.
+
+    Raises:
+        ApiError: a task fails again and again, and nothing limits its retries.
+    """
+    is_left = False
+    for queue in (queue for queue in state.emulator.queues if queue.is_push):
+        for task in queue.list_tasks(1):
+            is_left = True
+            _check_retried(task, queue.settings)
+    return is_left
+
+
+def _check_retried(task: Task, settings: QueueSettings) -> None:
+    retry, failures = find_retry(task, settings), task.attempts.finished
+    limits = (retry.task_retry_limit, retry.task_age_limit_seconds)
+    if failures < _MOST_FAILURES or any(limit is not None for limit in limits):
+        return
+    status, reason, _ = task.attempts.result
+    why = f" ({reason})" if reason else ""
+    raise ApiError(
+        f"task {quoted(task.name)} of queue {quoted(task.queue_name)} has failed {failures} times, "
+        f"the last time with status {status}{why}, and is retried forever, "
+        "since it has no task_retry_limit (maxAttempts)",
+        rpc_code="FAILED_PRECONDITION",
+    )

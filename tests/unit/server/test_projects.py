@@ -288,9 +288,38 @@ class TestRun:
         run = control.post(f"/run{project}", {"lose_response": True}).body
 
         assert sorted(app.paths()) == ["/a", "/a", "/b", "/b"]
-        attempts = [(each["status"], each["times"]) for each in run["attempts"]]
-        assert sorted(attempts) == [(0, 2), (200, 1), (200, 1)]  # the lost ones are one line
+        attempts = [(each["tasks"][0], each["status"]) for each in run["attempts"]]
+        assert sorted(attempts) == [("a", 0), ("a", 200), ("b", 0), ("b", 200)]
         assert control.get(f"/faults{project}").body == {"faults": []}
+
+    @pytest.mark.parametrize(
+        ("retry", "attempts"),
+        [
+            ("", None),
+            ("{task_retry_limit: 120}", 121),
+            ("{task_age_limit: 1h, max_backoff_seconds: 30}", 129),
+        ],
+    )
+    def test_a_task_that_is_retried_forever_ends_the_run(
+        self, control: ControlClient, retry: str, attempts: int | None
+    ) -> None:
+        """With the reason of its last attempt; what a limit ends is run to its end."""
+        file = f"queue: [{{name: push, rate: 5/s, retry_parameters: {retry}}}]"
+        control.post("/projects", {"name": "r", "clock": "manual", "queue_yaml": file})
+        tasks = {"tasks": [{"name": "a", "request": {"url": "/fails/1000"}}]}
+        control.post("/queues/push/tasks?project=r", tasks)
+
+        reply = control.post("/run?project=r", {})
+
+        if attempts is None:
+            assert reply.status == 400
+            assert reply.message == (
+                'task "a" of queue "push" has failed 100 times, the last time with status 500 '
+                "(no /fails/1000), and is retried forever, since it has no task_retry_limit "
+                "(maxAttempts)"
+            )
+        else:
+            assert len(reply.body["attempts"]) == attempts
 
     def test_the_clock_of_the_machine_is_not_moved(self, control: ControlClient) -> None:
         control.post("/projects", {"name": "m", "queue_yaml": QUEUES})
