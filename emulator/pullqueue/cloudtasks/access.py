@@ -6,8 +6,12 @@ page on migrating queue.yaml to Cloud Tasks).
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Final
 
 from pullqueue.api.auth import Right, grants
@@ -15,7 +19,7 @@ from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.messages import Message
-from pullqueue.config.model import AclEntry, QueueConfig, QueueSettings
+from pullqueue.config.model import AclEntry, IamBinding, QueueConfig, QueueSettings
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
@@ -30,14 +34,39 @@ SCOPES: Final = frozenset(
 )
 
 _PREFIX: Final = "cloudtasks."
-_ROLES: Final = {
+_ACL_ROLES: Final = {
     Right.USE: "roles/cloudtasks.admin",
     Right.INSERT: "roles/cloudtasks.enqueuer",
 }
 _ENQUEUER: Final = frozenset({"tasks.create", "tasks.fullView"})
-_MEMBERS: Final = ("user", "serviceAccount")
+_VIEWER = r"queues\.(get|list)|tasks\.(fullView|get|list)"
+_EDITOR = r"queues\.(?!.*IamPolicy).*|tasks\..*"
+_ROLES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "roles/cloudtasks.admin": ".*",
+        "roles/cloudtasks.editor": _EDITOR,
+        "roles/cloudtasks.enqueuer": r"tasks\.(create|fullView)",
+        "roles/cloudtasks.queueAdmin": r"queues\..*",
+        "roles/cloudtasks.taskDeleter": r"tasks\.delete",
+        "roles/cloudtasks.taskRunner": r"tasks\.(fullView|run)",
+        "roles/cloudtasks.viewer": _VIEWER,
+        "roles/owner": ".*",
+        "roles/editor": _EDITOR,
+        "roles/viewer": _VIEWER,
+    }
+)
+"""The permissions that each role grants, as patterns (Google's page on access control)."""
+_ENQUEUE_ROLE: Final = _ACL_ROLES[Right.INSERT]
+_CONDITIONS_VERSION: Final = 3
+"""That of a policy which has conditions."""
+_EMAILS: Final = ("user", "serviceAccount")
+_EVERYBODY: Final = ("allUsers", "allAuthenticatedUsers")
+_is_role = re.compile(r"(?:(?:projects|organizations)/[^/\s]+/)?roles/[\w.]+", re.ASCII).fullmatch
+_is_member = re.compile(r"[A-Za-z]+:\S+", re.ASCII).fullmatch
 _NO_POLICY_ETAG: Final = b"\x00\x20\x01"
 """Google's, where no policy is set."""
+
+_log = logging.getLogger("pullqueue.server")
 
 
 def check_permission(queue: Queue, caller: str | None, permission: str, *, resource: str) -> None:
@@ -75,14 +104,27 @@ def _is_changed(queue: Queue, settings: QueueSettings | None) -> bool:
 
 
 def get_iam_policy(call: Call) -> Message:
-    """GetIamPolicy: the acl of a queue as bindings."""
+    """GetIamPolicy: the acl of a queue as bindings, and those that an acl cannot have."""
     policy = call.message("Policy", etag=_NO_POLICY_ETAG)
-    if acl := call.queue.settings.acl:
-        policy.etag = sha256(repr(acl).encode()).digest()[:8]
-    for right, role in _ROLES.items():
-        emails = [email for entry in acl or () if (email := getattr(entry, right.value))]
-        if emails:
-            policy.bindings.add(role=role, members=[_member(email) for email in emails])
+    settings = call.queue.settings
+    if settings.acl or settings.iam_bindings:
+        policy.etag = sha256(repr((settings.acl, settings.iam_bindings)).encode()).digest()[:8]
+    listed = [
+        IamBinding(role=role, members=tuple(map(_member, emails)))
+        for right, role in _ACL_ROLES.items()
+        if (
+            emails := [
+                mail for entry in settings.acl or () if (mail := getattr(entry, right.value))
+            ]
+        )
+    ]
+    for binding in (*listed, *settings.iam_bindings):
+        message = policy.bindings.add(role=binding.role, members=binding.members)
+        if binding.condition is not None:
+            policy.version = _CONDITIONS_VERSION
+            expression, title, description = binding.condition
+            message.condition.expression, message.condition.title = expression, title
+            message.condition.description = description
     return policy
 
 
@@ -97,17 +139,54 @@ def set_iam_policy(call: Call) -> Message:
             rpc_code="ABORTED",
         )
     entries: list[AclEntry] = []
-    for binding in policy.bindings:
-        right = next((right for right, role in _ROLES.items() if role == binding.role), None)
-        if right is None:
-            known = " or ".join(_ROLES.values())
-            raise invalid(f'role is "{binding.role:.100}": use {known}', field="policy.bindings")
-        if binding.HasField("condition"):
-            raise invalid("conditions are not supported: leave them out", field="policy.bindings")
-        entries += [AclEntry(**{right.value: _email(member)}) for member in binding.members]
-    acl = tuple(entries) or None
-    call.emulator.update_queue(replace(queue.settings, acl=acl))
+    bindings: list[IamBinding] = []
+    for message in policy.bindings:
+        binding = _read_binding(message)
+        right = next((right for right, role in _ACL_ROLES.items() if role == binding.role), None)
+        emails = (
+            () if right is None or binding.condition else tuple(filter(_email, binding.members))
+        )
+        entries += [AclEntry(**{right.value: _email(each)}) for each in emails if right]
+        others = tuple(each for each in binding.members if each not in emails)
+        if others:
+            bindings.append(replace(binding, members=others))
+    settings = replace(queue.settings, acl=tuple(entries) or None, iam_bindings=tuple(bindings))
+    call.emulator.update_queue(settings)
+    _log_what_is_not_enforced(queue.name, bindings)
     return get_iam_policy(call)
+
+
+def _read_binding(message: Message) -> IamBinding:
+    field = "policy.bindings"
+    if not _is_role(message.role):
+        raise invalid(
+            f'role is "{message.role:.100}": use one such as {_ENQUEUE_ROLE}', field=field
+        )
+    for member in message.members:
+        if member not in _EVERYBODY and not _is_member(member):
+            text = f'member is "{member:.100}": use user:EMAIL, serviceAccount:EMAIL or allUsers'
+            raise invalid(text, field=field)
+    given = message.condition
+    condition = (given.expression, given.title, given.description)
+    return IamBinding(
+        role=message.role,
+        members=tuple(message.members),
+        condition=condition if message.HasField("condition") else None,
+    )
+
+
+def _log_what_is_not_enforced(queue: str, bindings: Iterable[IamBinding]) -> None:
+    """Log what of a policy is stored and shown, but grants nothing here."""
+    for binding in bindings:
+        known = binding.role in _ROLES and binding.condition is None
+        for member in binding.members:
+            if not known or not (member in _EVERYBODY or _email(member) or _domain(member)):
+                condition = " on a condition" if binding.condition else ""
+                _log.warning(
+                    'the policy of queue "%s" is not enforced for %s%s: %s is stored, and grants '
+                    "nothing here",
+                    *(queue, member, condition, binding.role),
+                )
 
 
 def test_iam_permissions(call: Call) -> Message:
@@ -123,21 +202,38 @@ def test_iam_permissions(call: Call) -> Message:
 def _is_permitted(queue: Queue, caller: str | None, permission: str) -> bool:
     if caller is None or grants(queue, caller, Right.USE):
         return True
-    if queue.is_push and not queue.settings.acl:
+    bindings = queue.settings.iam_bindings
+    if queue.is_push and not queue.settings.acl and not bindings:
         # queue.yaml cannot say whose they are; in production a role on the project does.
         return permission == "queues.get" or permission.startswith("tasks.")
-    return permission in _ENQUEUER and grants(queue, caller, Right.INSERT)
+    if permission in _ENQUEUER and grants(queue, caller, Right.INSERT):
+        return True
+    return any(_grants(binding, caller, permission) for binding in bindings)
+
+
+def _grants(binding: IamBinding, caller: str, permission: str) -> bool:
+    if binding.condition is not None or not re.fullmatch(_ROLES.get(binding.role, ""), permission):
+        return False
+    named = {_email(each) for each in binding.members}
+    domain = caller.rpartition("@")[2].lower()
+    return (
+        caller.lower() in {each.lower() for each in named if each}
+        or not {*_EVERYBODY}.isdisjoint(binding.members)
+        or domain in {_domain(each) for each in binding.members}
+    )
 
 
 def _member(email: str) -> str:
     return f"{'serviceAccount' if email.endswith('.gserviceaccount.com') else 'user'}:{email}"
 
 
-def _email(member: str) -> str:
+def _email(member: str) -> str | None:
+    """Return the e-mail address of a member; None: it is another kind of member."""
     kind, _, email = member.partition(":")
-    if kind not in _MEMBERS or not email:
-        raise invalid(
-            f'member is "{member:.100}": use user:EMAIL or serviceAccount:EMAIL',
-            field="policy.bindings",
-        )
-    return email
+    return email if kind in _EMAILS else None
+
+
+def _domain(member: str) -> str | None:
+    """Return the domain whose users a member is; None: it is another kind of member."""
+    kind, _, domain = member.partition(":")
+    return domain.lower() if kind == "domain" else None

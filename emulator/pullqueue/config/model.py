@@ -15,6 +15,7 @@ __all__ = [
     "SECONDS_PER_UNIT",
     "AclEntry",
     "HttpTarget",
+    "IamBinding",
     "QueueConfig",
     "QueueMode",
     "QueueSettings",
@@ -75,6 +76,17 @@ class AclEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class IamBinding:
+    """Who has a role on a queue, where `acl` cannot say so; only Cloud Tasks sets and shows it."""
+
+    role: str
+    members: tuple[str, ...]
+    """Such as `allUsers`, `domain:example.com` or `user:ada@example.com`."""
+    condition: tuple[str, str, str] | None = None
+    """Expression, title and description."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HttpTarget:
     """What a queue overrides in its HTTP tasks when they are sent; only Cloud Tasks sets it."""
 
@@ -114,6 +126,8 @@ class QueueSettings:
     """Retry limits and backoff."""
     acl: tuple[AclEntry, ...] | None = None
     """Who may use the queue over REST."""
+    iam_bindings: tuple[IamBinding, ...] = ()
+    """What a policy of IAM grants beside `acl`; queue.yaml cannot set it."""
     task_lifetime_seconds: int | None = None
     """How old a task can become; queue.yaml cannot set it."""
     tombstone_seconds: int | None = None

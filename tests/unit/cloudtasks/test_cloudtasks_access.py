@@ -35,6 +35,10 @@ WORKER, WRITER, OTHER = "worker@example.com", "writer@example.com", "other@examp
 PLATFORM = frozenset({"https://www.googleapis.com/auth/cloud-platform"})
 ADMIN, ENQUEUER = "roles/cloudtasks.admin", "roles/cloudtasks.enqueuer"
 BINDINGS = [{"role": ADMIN, "members": [f"user:{OTHER}"]}]
+PERMISSIONS = frozenset(
+    {"queues.get", "queues.setIamPolicy", "queues.update"}
+    | {f"tasks.{name}" for name in ("create", "delete", "fullView", "get", "run")}
+)
 NO_POLICY = b64encode(b"\x00\x20\x01").decode()
 NEW_QUEUE = {"name": MADE, "pullTarget": {}}
 PUSH_TASK = {"httpRequest": {"url": "https://api.example.com"}}
@@ -301,10 +305,10 @@ class TestPolicies:
         [
             # A request without a policy does not remove the acl.
             (None, "policy is missing"),
-            ({"role": "roles/owner", "members": [f"user:{OTHER}"]}, 'role is "roles/owner": use '),
-            ({"role": ADMIN, "members": ["allUsers"]}, 'member is "allUsers"'),
-            ({"role": ADMIN, "members": ["user:"]}, "use user:EMAIL or"),
-            ({"role": ADMIN, "condition": {"title": "x"}}, "conditions are not supported"),
+            ({"role": "owner", "members": [f"user:{OTHER}"]}, 'role is "owner": use one such'),
+            ({"role": "roles/", "members": [f"user:{OTHER}"]}, 'role is "roles/": use one such'),
+            ({"role": ADMIN, "members": ["everybody"]}, 'member is "everybody": use user:EMAIL'),
+            ({"role": ADMIN, "members": ["user:"]}, "use user:EMAIL, serviceAccount:EMAIL or"),
         ],
     )
     def test_a_policy_that_is_not_valid_changes_nothing(
@@ -317,6 +321,100 @@ class TestPolicies:
         with refused("INVALID_ARGUMENT", text):
             call("SetIamPolicy", resource=PULL, **fields)
         assert call("GetIamPolicy", resource=PULL) == before
+
+    @pytest.mark.parametrize(
+        ("role", "held"),
+        [
+            ("roles/cloudtasks.admin", PERMISSIONS),
+            ("roles/cloudtasks.editor", PERMISSIONS - {"queues.setIamPolicy"}),
+            ("roles/cloudtasks.enqueuer", {"tasks.create", "tasks.fullView"}),
+            ("roles/cloudtasks.queueAdmin", {"queues.get", "queues.setIamPolicy", "queues.update"}),
+            ("roles/cloudtasks.taskDeleter", {"tasks.delete"}),
+            ("roles/cloudtasks.taskRunner", {"tasks.fullView", "tasks.run"}),
+            ("roles/cloudtasks.viewer", {"queues.get", "tasks.fullView", "tasks.get"}),
+            ("roles/owner", PERMISSIONS),
+            ("roles/editor", PERMISSIONS - {"queues.setIamPolicy"}),
+            ("roles/viewer", {"queues.get", "tasks.fullView", "tasks.get"}),
+            ("projects/app/roles/sender", set()),
+        ],
+    )
+    @pytest.mark.parametrize("queue", [PULL, PUSH])
+    def test_a_role_grants_its_permissions(
+        self, call_as: CallAs, emulator: Emulator, queue: str, role: str, held: set[str]
+    ) -> None:
+        emulator.create_queue(QueueSettings(name="push", acl=(AclEntry(user_email=WORKER),)))
+        policy = {"bindings": [{"role": role, "members": [f"user:{OTHER}"]}]}
+        call_as(WORKER)("SetIamPolicy", resource=queue, policy=policy)
+
+        asked = [f"cloudtasks.{name}" for name in sorted(PERMISSIONS)]
+        answer = call_as(OTHER)("TestIamPermissions", resource=queue, permissions=asked)
+
+        granted = {name.removeprefix("cloudtasks.") for name in answer.get("permissions", [])}
+        assert granted == held
+
+    @pytest.mark.parametrize(
+        ("member", "grants"),
+        [
+            (f"user:{OTHER}", True),
+            (f"user:{OTHER.upper()}", True),
+            (f"serviceAccount:{OTHER}", True),
+            (f"user:{WRITER}", False),
+            ("allUsers", True),
+            ("allAuthenticatedUsers", True),
+            ("domain:example.com", True),
+            ("domain:EXAMPLE.com", True),
+            ("domain:other.com", False),
+            (f"group:{OTHER}", False),
+            (f"deleted:user:{OTHER}?uid=1", False),
+            ("principalSet://iam.googleapis.com/projects/1/group/a", False),
+        ],
+    )
+    def test_a_member_is_matched_with_the_caller(
+        self, call_as: CallAs, member: str, *, grants: bool
+    ) -> None:
+        binding = {"role": "roles/cloudtasks.viewer", "members": [member]}
+        own = {"role": ADMIN, "members": [f"user:{WORKER}"]}
+
+        call_as(WORKER)("SetIamPolicy", resource=PULL, policy={"bindings": [own, binding]})
+
+        assert call_as(WORKER)("GetIamPolicy", resource=PULL)["bindings"] == [own, binding]
+        if grants:
+            call_as(OTHER)("GetQueue", name=PULL)
+        else:
+            with refused("PERMISSION_DENIED"):
+                call_as(OTHER)("GetQueue", name=PULL)
+
+    def test_what_is_not_enforced_is_stored_shown_and_logged(
+        self, call_as: CallAs, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A role with members of several kinds is one for each in the acl, and one for the rest."""
+        condition = {"expression": "request.time < timestamp('2030-01-01')", "title": "soon"}
+        bindings = [
+            {"role": ADMIN, "members": [f"user:{WORKER}"]},
+            {"role": ADMIN, "members": ["group:team@example.com"]},
+            {"role": ENQUEUER, "members": [f"user:{OTHER}"], "condition": condition},
+            {"role": "roles/custom.role", "members": ["allUsers"]},
+        ]
+        mixed = [{"role": ADMIN, "members": [f"user:{WORKER}", "group:team@example.com"]}]
+
+        policy = call_as(WORKER)(
+            "SetIamPolicy", resource=PULL, policy={"bindings": mixed + bindings[2:]}
+        )
+
+        assert policy["bindings"] == bindings
+        assert policy["version"] == 3
+        with refused("PERMISSION_DENIED"):
+            call_as(OTHER)("CreateTask", parent=PULL, task={})
+        not_enforced = {
+            "group:team@example.com": ADMIN,
+            f"user:{OTHER} on a condition": ENQUEUER,
+            "allUsers": "roles/custom.role",
+        }
+        assert caplog.messages[:3] == [
+            f'the policy of queue "pull" is not enforced for {whom}: {role} is stored, and grants '
+            f"nothing here"
+            for whom, role in not_enforced.items()
+        ]
 
     @pytest.mark.parametrize(
         ("email", "held"),
