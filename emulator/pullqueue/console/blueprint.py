@@ -53,6 +53,7 @@ _PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
     ("/cron", Pages.cron),
     ("/mails", Pages.mails),
     ("/mails/<number>", Pages.mail),
+    ("/entities", Pages.entities),
     ("/server", Pages.server),
     ("/server/reset", Pages.confirm_reset),
     ("/server/snapshot", Pages.confirm_load),

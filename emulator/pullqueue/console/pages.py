@@ -29,6 +29,7 @@ from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
 from pullqueue.resources.clock import get_clock
 from pullqueue.resources.cron import list_cron_jobs
+from pullqueue.resources.entities import EntityQuery, list_entities, list_kinds
 from pullqueue.resources.failures import FailureQuery, list_failures
 from pullqueue.resources.history import (
     HistoryQuery,
@@ -295,6 +296,14 @@ class Pages:
         """Return the page of the mails that apps have sent."""
         return self._page("mails", mails=to_builtins(list_mails(self._state, MailQuery())))
 
+    def entities(self) -> Response:
+        """Return the page of the kinds of entities, and of the entities of one."""
+        chosen = _chosen("kind", "app", "namespace")
+        listed = None
+        if "kind" in chosen:
+            listed = list_entities(self._state, parse_query(chosen, EntityQuery))
+        return self._page("entities", kinds=list_kinds(self._state), listed=listed)
+
     def mail(self, number: str) -> Response:
         """Return the page of one mail."""
         return self._page("mail", mail=to_builtins(get_mail(self._state, number)))
@@ -451,6 +460,7 @@ class Pages:
         **values: Any,  # noqa: ANN401 - for the template
     ) -> Response:
         emulator, file = self._state.emulator, self._state.config_file
+        entities = self._state.entities
         now = from_usec(emulator.now_usec() if now_usec is None else now_usec).isoformat()
         notice = self._notices.take(request.args.get("notice"))
         # Forms return to this address, without the notice.
@@ -464,6 +474,7 @@ class Pages:
             "absent": {
                 *([] if self._state.cron.states else ["cron"]),
                 *([] if self._state.mails.latest() else ["mails"]),
+                *([] if entities and entities.has_entities else ["entities"]),
             },
             "notice": notice,
             "form": notice or Notice(text=""),

@@ -16,6 +16,7 @@ from pullqueue.resources import (
     PREFIX,
     clock,
     cron,
+    entities,
     failures,
     history,
     mails,
@@ -48,6 +49,7 @@ MODULES: Final = (
     snapshots,
     history,
     mails,
+    entities,
     overview,
     metrics,
 )

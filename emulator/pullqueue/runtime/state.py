@@ -16,6 +16,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.errors import InvalidTaskError
 from pullqueue.observe.activity import ActivityLog
+from pullqueue.observe.entities import EntitySource
 from pullqueue.observe.mail_log import MailLog
 from pullqueue.observe.request_log import RequestLog
 from pullqueue.observe.users import User
@@ -65,6 +66,8 @@ class ServerState:
         self.faults = FaultRegistry(emulator)
         self.mails = MailLog()
         """What apps have sent by App Engine's mail service."""
+        self.entities: EntitySource | None = None
+        """The datastore of apps; None: there is none."""
         self.users: dict[str, User] = {}
         """Those of the app who are signed in, by e-mail address."""
         self.push_to = PushAddresses() if push_to is None else push_to

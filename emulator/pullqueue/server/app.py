@@ -29,6 +29,7 @@ from pullqueue.push.tokens import TokenSigner
 from pullqueue.resources import routes as resources
 from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
+from pullqueue.sdk import DATASTORE
 from pullqueue.server import origins
 from pullqueue.services import bridge
 from pullqueue.services import routes as service_routes
@@ -93,6 +94,7 @@ def create_app(
     if services is not None:
         state.on_services_reset.append(services.reset)
         state.mails = services.mails
+        state.entities = services if DATASTORE in services.names else None
         state.services = sorted(services.names)
         state.data = "" if services.data is None else str(services.data.resolve())
         objects[Services] = services

@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 import warnings
+from heapq import nsmallest
 from typing import Any
 
+from pullqueue.observe.entities import CountedKind, Entity, EntityKind
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors, full_app_id
+from pullqueue.services.entities import Path, build_entity, path_of
 from pullqueue.services.indexes import CompositeIndexes
 from pullqueue.services.journal import Journal, StoredEntity
 from pullqueue.text import quoted
@@ -138,6 +141,22 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
             for reference in tracker._delete.values():
                 self._changed[_format_key(reference)] = None
 
+    def count_kinds(self) -> list[CountedKind]:
+        """Return each kind with the number of its entities, sorted."""
+        counts = {place: len(found) for place, found in self._GetAllEntities().items() if found}
+        kinds = []
+        for (owner, kind), count in sorted(counts.items()):
+            app, namespace = datastore_types.DecodeAppIdNamespace(owner)
+            kinds.append(CountedKind(app=app, namespace=namespace, kind=kind, entities=count))
+        return kinds
+
+    def list_entities(self, kind: EntityKind, limit: int) -> list[Entity]:
+        """Return the first entities of a kind, by key."""
+        owner = datastore_types.EncodeAppIdNamespace(kind.app, kind.namespace)
+        stored = self._GetAllEntities().get((owner, kind.kind), {}).values()
+        first = nsmallest(limit, (each.record.entity for each in stored), key=_path_of_entity)
+        return [build_entity(entity) for entity in first]
+
     def _write(self, tasks: list[bytes]) -> list[int]:
         """Write to the journal what has changed."""
         if self._journal is None:
@@ -210,6 +229,10 @@ def _format_key(reference: Any) -> str:
 def _bad_request(problem: str) -> Exception:
     refusal: Exception = apiproxy_errors.ApplicationError(datastore_pb.Error.BAD_REQUEST, problem)
     return refusal
+
+
+def _path_of_entity(entity: Any) -> Path:
+    return path_of(entity.key)
 
 
 def _find_app(request: Any) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import StoreError
+from pullqueue.observe.entities import CountedKind, Entity, EntityKind
 from pullqueue.observe.mail_log import MailLog
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.environment import default_app_id
@@ -204,6 +205,24 @@ class Services:
                 f"the service {service} needs {DATASTORE}: name it in --services, too"
             )
         return use_local_client(self, self._stub(BLOBSTORE) if BLOBSTORE in self.names else None)
+
+    @property
+    def has_entities(self) -> bool:
+        """Whether an app has used the datastore."""
+        journal = self.journal
+        return DATASTORE in self._stubs or (journal is not None and journal.has_entities)
+
+    def count_kinds(self) -> list[CountedKind]:
+        """Return each kind of entities with their number, sorted."""
+        with self._locks[DATASTORE]:
+            kinds: list[CountedKind] = self._stub(DATASTORE).count_kinds()
+            return kinds
+
+    def list_entities(self, kind: EntityKind, limit: int) -> list[Entity]:
+        """Return the first entities of a kind, by key."""
+        with self._locks[DATASTORE]:
+            entities: list[Entity] = self._stub(DATASTORE).list_entities(kind, limit)
+            return entities
 
     def tasks(self) -> list[tuple[int, bytes]]:
         """Return the tasks of commits that no queue has, as a crash came between, with numbers."""

@@ -149,6 +149,13 @@ class Journal:
             rows = self._connection.execute("SELECT entity, version FROM entities")
             yield from map(StoredEntity._make, rows)
 
+    @property
+    def has_entities(self) -> bool:
+        """Whether there is an entity."""
+        with self._lock:
+            found = self._connection.execute("SELECT 1 FROM entities LIMIT 1").fetchone()
+        return found is not None
+
     def counters(self) -> dict[str, int]:
         """Return the next id of each space of ids."""
         with self._lock:

@@ -1,0 +1,49 @@
+"""The entities of apps, as the emulator's own routes and the console show them: read only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Protocol
+
+from msgspec import Meta
+
+from pullqueue.structs import Count, Model
+
+LISTED: Final = 1_000
+"""Maximum number of entities in one list."""
+
+
+class EntityKind(Model):
+    """A kind of entities of one app and namespace."""
+
+    app: Annotated[str, Meta(description="Application id, such as `dev~my-app`.")]
+    namespace: Annotated[str, Meta(description="Empty: the default one.")]
+    kind: str
+
+
+class CountedKind(EntityKind):
+    """A kind and the number of its entities."""
+
+    entities: Count
+
+
+class Entity(Model):
+    """An entity."""
+
+    key: Annotated[str, Meta(description='Its path, such as `Order "tea" / Line 1`.')]
+    properties: Annotated[
+        dict[str, str], Meta(description="Values as text, of which the beginning is shown.")
+    ]
+
+
+class EntitySource(Protocol):
+    """The datastore of a server."""
+
+    @property
+    def has_entities(self) -> bool:
+        """Whether an app has used the datastore."""
+
+    def count_kinds(self) -> list[CountedKind]:
+        """Return each kind with the number of its entities, sorted."""
+
+    def list_entities(self, kind: EntityKind, limit: int) -> list[Entity]:
+        """Return the first entities of a kind, by key."""
