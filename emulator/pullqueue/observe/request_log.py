@@ -179,8 +179,8 @@ class RequestLog:
         self._requests: dict[int, Request] = {}
         """By number, in the order in which they ended."""
         self._of_queue: defaultdict[str, dict[int, None]] = defaultdict(dict)
-        """The numbers of the requests on each queue, in the same order. Failed ones on queues of
-        which nothing else is recorded are under "": a client can make up any number of names."""
+        """The numbers of the requests on each queue, in the same order. Failed ones on queues that
+        do not exist are under "": a client can make up any number of names."""
         self._unanswered: dict[tuple[str, str], int] = {}
         """By queue and client, the last attempt, if it got no response."""
         self._with_bodies: dict[int, None] = {}
@@ -243,8 +243,9 @@ class RequestLog:
             )
         elif change := _QUEUE_CHANGE.fullmatch(request.method):
             self._activity.record(f"called {change['name']} on queue {request.queue}", origin)
+        names = {each.name for each in self._emulator.queues} if is_failure(status) else None
         with self._lock:
-            self._keep(request)
+            self._keep(request, is_of_queue=names is None or request.queue in names)
             if origin.interface is not Interface.PUSH:
                 known = verb if verb in _VERBS else "other"
                 self.counts[known, status] += 1
@@ -299,7 +300,7 @@ class RequestLog:
             touched.fault = response.fault
         self.record(logged, origin=origin, touched=touched)
 
-    def _keep(self, request: Request) -> None:
+    def _keep(self, request: Request, *, is_of_queue: bool) -> None:
         """Add a request, and drop what is too old or too much."""
         kept, with_bodies = self._requests, self._with_bodies
         if request.interface is Interface.PUSH:
@@ -308,8 +309,7 @@ class RequestLog:
             if request.queue:
                 self._join_unanswered(request)
         kept[request.number] = request
-        is_queue = request.interface is Interface.PUSH or not is_failure(request.status)
-        name = request.queue if is_queue or request.queue in self._of_queue else ""
+        name = request.queue if is_of_queue or request.queue in self._of_queue else ""
         self._of_queue[name][request.number] = None
         self._bytes += request.memory
         if request.headers or request.body.data or request.response.data:
@@ -374,18 +374,6 @@ class RequestLog:
         with self._lock:
             found = [self._requests[number] for number in reversed(self._of_queue.get(queue, {}))]
         return list(takewhile(lambda each: datetime.fromisoformat(each.time) > start, found))
-
-    def last_failed_attempt(self, queue: str) -> Request | None:
-        """Return the attempt to send a task of a queue that failed last, within a minute."""
-        start = self._emulator.clock.now() - timedelta(minutes=1)
-        with self._lock:
-            for each in reversed(self._requests.values()):
-                if datetime.fromisoformat(each.time) < start:
-                    break
-                is_attempt = each.interface is Interface.PUSH and each.queue == queue
-                if is_attempt and each.status // 100 != 2:
-                    return each
-        return None
 
     def get(self, number: int) -> Request | None:
         """Return a request; None: it is not recorded, or has not ended."""

@@ -85,9 +85,14 @@ class RunningAttempt:
         self.is_lost = False
         """True if it was not `is_own`."""
         self._lease_seconds = lease_seconds
-        self._renewed = leased
+        self._leased = self._renewed = leased
         self._lock = threading.Lock()
         self._is_finished = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been running, by the machine's own time."""
+        return perf_counter() - self._leased
 
     def renew(self) -> bool:
         """Lease the task for as long again; False if the attempt has ended or was lost."""

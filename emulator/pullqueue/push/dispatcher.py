@@ -287,6 +287,10 @@ class Dispatcher:
         slots = queue.settings.effective_concurrent_requests - self.counts[queue.name]
         return min(self._rates.count(queue), slots)
 
+    def tokens(self, queue: Queue) -> int:
+        """Return how many attempts the rate of a queue permits to start now."""
+        return sys.maxsize if self._rates is None else self._rates.count(queue)
+
 
 def _without_response(fault: Exception, lost: PushResponse | None = None) -> PushResponse:
     """Return what is left of an attempt after a fault; `lost` is the response that was lost."""

@@ -22,7 +22,8 @@ from pullqueue.push.dispatcher import is_dispatched
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.fault_registry import MANUAL_CLOCK
-from pullqueue.runtime.progress import find_progress, why_kept
+from pullqueue.runtime.progress import find_progress
+from pullqueue.runtime.situation import why_kept
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Time, iso_usec
 from pullqueue.tasks import TaskState

@@ -23,7 +23,7 @@ from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import collect_statistics, shown_queues
 from pullqueue.resources.task_lists import Limit
 from pullqueue.runtime.fault_registry import FaultResource
-from pullqueue.runtime.progress import why_kept
+from pullqueue.runtime.situation import why_kept
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Positive, Time
 from pullqueue.tasks import count_tasks

@@ -64,6 +64,7 @@ class Attempts:
         addresses: PushAddresses,
         problems: Problems,
         *,
+        threads: int,
         on_end: Callable[[], None],
     ) -> None:
         """Send to addresses; `on_end` is called when an attempt has ended, or has not started."""
@@ -75,7 +76,7 @@ class Attempts:
         self._problems = problems
         self._on_end = on_end
         self._sender = HttpSender()
-        self._pool = _Pool(THREADS)
+        self._pool = _Pool(threads)
         self.stopping = threading.Event()
         """Set when no more attempts are started."""
         self._abandoning = threading.Lock()

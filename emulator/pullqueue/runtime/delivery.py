@@ -18,6 +18,7 @@ from pullqueue.engine.store import Claim
 from pullqueue.errors import TransientError
 from pullqueue.observe.request_log import RequestLog
 from pullqueue.push.addresses import KEPT, PushAddresses
+from pullqueue.push.attempt import RunningAttempt
 from pullqueue.push.dispatcher import Dispatcher, is_dispatched
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.runtime.attempts import RENEWAL_SECONDS, THREADS, Attempts, Problems
@@ -54,8 +55,13 @@ class Delivery:
         addresses: PushAddresses,
         *,
         signer: TokenSigner,
+        threads: int = THREADS,
     ) -> None:
-        """Send to addresses, with tokens of `signer`; record each attempt among the requests."""
+        """Send to addresses, with tokens of `signer`; record each attempt among the requests.
+
+        At most `threads` attempts are made at the same time, of all queues.
+        """
+        self.threads = threads
         self.addresses = addresses
         self._emulator = emulator
         self._dispatcher = Dispatcher(
@@ -71,7 +77,12 @@ class Delivery:
         """Under the names of queues; those of all queues under ""."""
         self._wake = threading.Event()
         self.attempts = Attempts(
-            self._dispatcher, requests, addresses, self._problems, on_end=self.wake
+            self._dispatcher,
+            requests,
+            addresses,
+            self._problems,
+            threads=threads,
+            on_end=self.wake,
         )
         self._stopping = self.attempts.stopping
         self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
@@ -132,6 +143,23 @@ class Delivery:
     def allowance(self, queue: Queue) -> int:
         """Return how many attempts of a queue may start now: its tokens, and those not running."""
         return self._dispatcher.allowance(queue)
+
+    def tokens(self, queue: Queue) -> int:
+        """Return how many attempts the rate of a queue permits to start now."""
+        return self._dispatcher.tokens(queue)
+
+    def running(self, queue_name: str) -> list[RunningAttempt]:
+        """Return the attempts of a queue that are under way."""
+        return [each for each in self._dispatcher.running if each.queue.name == queue_name]
+
+    def busy(self) -> Counter[str]:
+        """Return how many attempts of each queue are under way, or start now."""
+        return self._dispatcher.counts
+
+    def free_threads(self, queue: Queue) -> int:
+        """Return how many more attempts of a queue the threads of this server permit to start."""
+        names = [each.name for each in self._emulator.queues if is_dispatched(each)]
+        return self._share(queue.name, self.busy(), names)
 
     def settle(self, seconds: float) -> bool:
         """Wait until no attempt runs and none may start now; False: that takes longer."""
@@ -209,7 +237,7 @@ class Delivery:
         before = busy.total()
         for queue in queues:
             with self._reporting(queue):
-                limit = _share(queue.name, busy, [each.name for each in queues])
+                limit = self._share(queue.name, busy, [each.name for each in queues])
                 busy[queue.name] += self._start_due_of(queue, limit)
                 self._problems.solved(queue.name)
         return 0 if busy.total() > before else self._wait_seconds(queues)
@@ -259,23 +287,22 @@ class Delivery:
 
     def _log_cap(self, queue: Queue) -> None:
         slots = queue.settings.max_concurrent_requests or 0
-        if slots > THREADS and ("", "") not in self._logged:
+        if slots > self.threads and ("", "") not in self._logged:
             self._logged.add(("", ""))  # once, however many queues there are
             _log.warning(
                 'queue "%s" has max_concurrent_requests %d; this server makes at most %d attempts '
                 "at the same time, of all queues",
                 queue.name,
                 slots,
-                THREADS,
+                self.threads,
             )
 
+    def _share(self, name: str, busy: Counter[str], names: list[str]) -> int:
+        """Return how many more attempts of a queue may start, so that others are not held up.
 
-def _share(name: str, busy: Counter[str], names: list[str]) -> int:
-    """Return how many more attempts of a queue may start, so that others are not held up.
-
-    Half of the threads are divided among the queues, the others are for whoever needs them.
-    """
-    free = THREADS - busy.total()
-    own = max(1, THREADS // 2 // len(names))
-    reserved = sum(max(0, own - busy[other]) for other in names if other != name)
-    return max(0, min(free, max(own - busy[name], free - reserved)))
+        Half of the threads are divided among the queues, the others are for whoever needs them.
+        """
+        free = self.threads - busy.total()
+        own = max(1, self.threads // 2 // len(names))
+        reserved = sum(max(0, own - busy[other]) for other in names if other != name)
+        return max(0, min(free, max(own - busy[name], free - reserved)))

@@ -29,6 +29,10 @@ from pullqueue.tasks import Task
 
 STOP_SECONDS = 5.0
 """Time that attempts and cron jobs together have to end after the server was stopped."""
+NO_DELIVERY = (
+    "this server does not deliver push tasks: use run_tasks() of pullqueue.testing in a test, or "
+    "`pullqueue serve`"
+)
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
 
@@ -114,10 +118,7 @@ class ServerState:
         """
         address = self.push_to.find(task, self.emulator.queue(task.queue_name).settings)
         if self.delivery is None:
-            address = (
-                "this server does not deliver push tasks: use run_tasks() of pullqueue.testing in "
-                "a test, or `pullqueue serve`"
-            )
+            address = NO_DELIVERY
         if self.delivery is None or isinstance(address, str):
             raise InvalidTaskError(
                 f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {address}'

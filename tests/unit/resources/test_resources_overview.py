@@ -96,7 +96,7 @@ def test_push_tasks_that_a_step_makes_due(emulator: Emulator) -> None:
         [step] = control.post("/clock", {"advance": 30 * 60}).body["steps"]
 
     assert (step["due"], step["sending"], step["waiting"]) == (2, 0, 0)
-    assert step["text"] == "it is paused: 2 due tasks wait until it is resumed"
+    assert step["text"] == "it is paused: 2 due tasks wait until it is resumed, then all can start"
 
 
 def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(clock: ManualClock) -> None:
@@ -108,7 +108,9 @@ def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(clock: Manua
     [step] = move_clock(state, ClockMove(advance=3600)).steps
 
     assert (step.due, step.sending, step.waiting) == (25, 5, 20)
-    assert step.text == "25 due tasks wait for the rate of 5/s: advance the manual clock by 5 s"
+    assert step.text == (
+        "20 due tasks wait for the rate of 5/s: `pullqueue clock advance 4s --deliver` sends all"
+    )
 
 
 class TestDelivery:

@@ -1,0 +1,385 @@
+"""Why the tasks of a queue do not move, and when they will: the causes, in one ordered table.
+
+Each cause is a function that returns what it has found, or None where it does not apply. A sentence
+has all causes that apply: what stops the queue, what happened, what its tasks wait for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta
+
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.queue_base import QueueState
+from pullqueue.push.request import effective_request, find_target
+from pullqueue.runtime.failures import (
+    failing,
+    kinds_of_faults,
+    name_result,
+    name_results,
+    no_response,
+    slowed,
+    some_failed,
+)
+from pullqueue.runtime.situation import Found, Severity, Situation
+from pullqueue.structs import Count, Model
+from pullqueue.tasks import AttemptResult, TaskState, count_tasks
+from pullqueue.text import counted, format_span, quoted
+
+Reason = Literal[
+    "disabled",
+    "paused",
+    "rate 0",
+    "not listening",
+    "no address",
+    "run only",
+    "no response",
+    "failing",
+    "some failed",
+    "slowed",
+    "concurrency",
+    "shared slots",
+    "rate",
+    "running",
+    "leases fail",
+    "other tag",
+    "no worker",
+    "few leased",
+    "leased",
+    "retrying",
+    "not due",
+    "due",
+]
+_MINUTE_SECONDS: Final = 60.0
+_LONG_SECONDS: Final = 600.0
+"""What takes longer than this needs somebody's attention."""
+_QUEUES: Final = 3
+"""Queues that are named."""
+_TAGS: Final = 5
+"""Tags that are named."""
+
+
+class Cause(Model):
+    """One cause of what a queue does, or does not."""
+
+    reason: Reason
+    severity: Severity
+    count: Annotated[Count, Meta(description="Number of tasks, or of failed attempts.")]
+    text: str
+
+
+def find_causes(now: Situation) -> list[Cause]:
+    """Return the causes that apply to a queue, in their order."""
+    found = ((reason, explain(now)) for reason, explain in CAUSES.items())
+    return [
+        Cause(reason=reason, severity=each.severity, count=each.count, text=each.text)
+        for reason, each in found
+        if each is not None
+    ]
+
+
+# -- what stops the queue ----------------------------------------------------------------------
+
+
+def _disabled(now: Situation) -> Found | None:
+    if now.queue.state is not QueueState.DISABLED:
+        return None
+    text, tasks = f"it is no longer in {now.state.emulator.config.file}", now.numbers.tasks
+    kept = f": {count_tasks(tasks)} kept until it is there again" if tasks else ""
+    return Found(tasks, f"{text}{kept}", "warning")
+
+
+def _paused(now: Situation) -> Found | None:
+    if now.queue.state is not QueueState.PAUSED:
+        return None
+    waits = f": {_due_wait(now)} until it is resumed{_then(now)}" if now.due else ""
+    return Found(now.due, f"it is paused{waits}", "warning")
+
+
+def _then(now: Situation) -> str:
+    """Return what becomes of the due tasks of a paused queue when it is resumed."""
+    if not now.queue.is_push:
+        return ", then workers can lease " + ("it" if now.due == 1 else "them")
+    if now.kept or not now.rate:
+        return ""  # another cause says why
+    if now.tokens >= now.due:
+        return ", then " + ("it starts" if now.due == 1 else "all can start")
+    if not now.is_manual:
+        return f", then {_span_for_all(now)} at the rate of {now.rate_text}"
+    some = f"{now.tokens} can start, and " if now.tokens else ""
+    all_ = "it" if now.due == 1 else "all"
+    return f", then {some}{now.advice(now.rate_seconds)} sends {all_}"
+
+
+def _rate_0(now: Situation) -> Found | None:
+    if not now.queue.is_push or now.queue.settings.effective_rate:
+        return None
+    waits = f": {_due_wait(now)} until queue.yaml has another rate" if now.due else ""
+    return Found(now.due, f"its rate is 0{waits}", "warning")
+
+
+def _not_listening(now: Situation) -> Found | None:
+    return _kept(now) if _is_awaited(now) else None
+
+
+def _no_address(now: Situation) -> Found | None:
+    return None if _is_awaited(now) else _kept(now)
+
+
+def _is_awaited(now: Situation) -> bool:
+    """Return whether tasks that are looked at wait for an app that does not listen yet."""
+    push_to, settings = now.state.push_to, now.queue.settings
+    if not (now.queue.is_push and push_to.awaited):
+        return False
+    requests = [effective_request(each, settings) for each in now.looked_at if each.request]
+    return any(push_to.waiting(find_target(each, settings)) for each in requests)
+
+
+def _kept(now: Situation) -> Found | None:
+    if not now.kept:
+        return None
+    kept, why = len(now.kept), now.kept[0]
+    if kept == len(now.looked_at):
+        return Found(kept, f"tasks are {why}", "warning")
+    if not now.is_looked_through:
+        return Found(kept, f"some tasks are {why}", "warning")
+    some = f"{kept} of {counted(len(now.looked_at), 'task')} {'is' if kept == 1 else 'are'}"
+    return Found(kept, f"{some} {why}", "warning")
+
+
+def _run_only(now: Situation) -> Found | None:
+    delivery = now.state.delivery
+    if now.is_stopped or not (now.queue.is_push and now.due and delivery and delivery.is_held):
+        return None
+    return Found(
+        now.due,
+        f"{_due_wait(now)} for `POST /_emulator/run`, or for a clock that is advanced with "
+        "`deliver`",
+        "warning",
+    )
+
+
+# -- what push tasks wait for ------------------------------------------------------------------
+
+
+def _concurrency(now: Situation) -> Found | None:
+    if now.limit != "slots":
+        return None
+    one = "the running attempt" if now.running == 1 else f"one of {now.running} running attempts"
+    text = f"{_due_wait(now)} for {one} to end: max_concurrent_requests is {now.slots}"
+    return Found(now.due, text, _severity_of_wait(now))
+
+
+def _shared_slots(now: Situation) -> Found | None:
+    delivery = now.state.delivery
+    if now.limit != "threads" or delivery is None:
+        return None
+    busy = delivery.busy()
+    of = [f"{count} of {quoted(name)}" for name, count in busy.most_common(_QUEUES)]
+    if others := busy.total() - sum(count for _, count in busy.most_common(_QUEUES)):
+        of.append(f"{others} of others")
+    text = (
+        f"{_due_wait(now)} for a slot: this server makes at most {delivery.threads} attempts at "
+        f"the same time, and {', '.join(of)} are running"
+    )
+    return Found(now.due, text, _severity_of_wait(now))
+
+
+def _rate(now: Situation) -> Found | None:
+    if now.limit != "rate":
+        return None
+    waiting = now.due - now.tokens
+    wait = f"{_due_wait(now, waiting)} for the rate of {now.rate_text}"
+    if now.is_manual:
+        sends = "sends it" if waiting == 1 else "sends all"
+        return Found(waiting, f"{wait}: {now.advice(now.rate_seconds)} {sends}")
+    return Found(waiting, f"{wait}, {_span_for_all(now)} for all")
+
+
+def _span_for_all(now: Situation) -> str:
+    return f"about {format_span(now.rate_seconds)}"
+
+
+def _running(now: Situation) -> Found | None:
+    if not now.is_held_up:
+        return None
+    longest = max(now.attempts, key=now.seconds_of)
+    span, left = format_span(now.seconds_of(longest)), longest.request.deadline_seconds
+    deadline = f"its deadline is in {format_span(max(0, left - longest.seconds))}"
+    severity: Severity = "info" if now.longest_seconds < _MINUTE_SECONDS else "warning"
+    if now.running == 1:
+        return Found(1, f"1 attempt has been running for {span}, {deadline}", severity)
+    text = f"{now.running} attempts are running, the longest for {span}, {deadline}"
+    return Found(now.running, text, severity)
+
+
+# -- what pull tasks wait for ------------------------------------------------------------------
+
+
+def _leases_fail(now: Situation) -> Found | None:
+    if not _is_unleased(now) or now.counts[EventKind.LEASED]:
+        return None
+    kinds = kinds_of_faults(now.state)
+    results = Counter(
+        AttemptResult(call.status, call.reason or None, call.fault)
+        for call in now.lease_calls
+        if call.status >= 400 or (call.fault is not None and kinds.get(call.fault) != "latency")
+    )
+    if not results:
+        return None
+    failed, calls = results.total(), len(now.lease_calls)
+    share = f"{failed} of {counted(calls, 'lease call')}"
+    text = f"{_available(now)}, none leased in the last minute: {share} got none: "
+    return Found(now.due, text + name_results(results, failed, kinds), "warning")
+
+
+def _other_tag(now: Situation) -> Found | None:
+    if not _is_unleased(now) or _leases_fail(now) is not None:
+        return None
+    asked = dict.fromkeys(tag for call in now.lease_calls for tag in call.lease_tags)
+    tags = [tag for tag in asked if tag is not None]
+    if not tags or len(tags) < len(asked) or len(tags) > _TAGS:
+        return None
+    if any(now.queue.list_tasks(1, state=TaskState.AVAILABLE, tag=tag) for tag in tags):
+        return None
+    names = f"the tag{'' if len(tags) == 1 else 's'} {', '.join(map(quoted, tags))}"
+    has = "the available task does not have" if now.due == 1 else f"none of {now.due} available has"
+    return Found(now.due, f"workers ask only for {names}, which {has}", "warning")
+
+
+def _no_worker(now: Situation) -> Found | None:
+    is_other = _leases_fail(now) is not None or _other_tag(now) is not None
+    if not _is_unleased(now) or is_other or now.counts[EventKind.LEASED]:
+        return None
+    text = f"no worker leases: {_available(now)}, none leased in the last minute"
+    return Found(now.due, text, "warning")
+
+
+def _few_leased(now: Situation) -> Found | None:
+    leased = now.counts[EventKind.LEASED]
+    if not (_is_unleased(now) and leased) or _other_tag(now) is not None:
+        return None
+    if now.due <= leased and now.due_seconds < _MINUTE_SECONDS:
+        return None
+    seconds = now.due / leased * _MINUTE_SECONDS
+    text = (
+        f"{_available(now)}, {leased} leased in the last minute: about {format_span(seconds)} for "
+        f"{'it' if now.due == 1 else 'all'} at this rate"
+    )
+    return Found(now.due, text, "info" if seconds <= _LONG_SECONDS else "warning")
+
+
+def _is_unleased(now: Situation) -> bool:
+    return not (now.queue.is_push or now.is_stopped) and now.due > 0
+
+
+def _available(now: Situation) -> str:
+    return f"{count_tasks(now.due)} {'is' if now.due == 1 else 'are'} available"
+
+
+def _leased(now: Situation) -> Found | None:
+    leased = now.numbers.leased
+    if now.queue.is_push or now.due or not leased or now.is_stopped:
+        return None
+    if (first := now.first(TaskState.LEASED)) is None:
+        return None
+    are = "task is" if leased == 1 else "tasks are"
+    ends = "its lease ends" if leased == 1 else "the first lease ends"
+    text = f"{leased} {are} leased, none is available: {ends} {_when(now, first.eta_usec)}"
+    return Found(leased, text)
+
+
+# -- what is not due ---------------------------------------------------------------------------
+
+
+def _retrying(now: Situation) -> Found | None:
+    retrying = now.numbers.retrying
+    if not retrying or now.due or now.is_moving or now.is_stopped or now.kept:
+        return None
+    if (first := now.first(TaskState.RETRYING)) is None:
+        return None
+    waits = "waits for its" if retrying == 1 else "wait for their"
+    the_first = "" if retrying == 1 else ", the first"
+    result = name_result(first.attempts.result, kinds_of_faults(now.state))
+    after = "" if now.failed else f" after {result}"  # otherwise another cause names it
+    text = (
+        f"{count_tasks(retrying)} {waits} next attempt{the_first} {_when(now, first.eta_usec)}"
+        f"{after}"
+    )
+    return Found(retrying, text)
+
+
+def _not_due(now: Situation) -> Found | None:
+    numbers = now.numbers
+    is_blocked = now.is_stopped or bool(now.kept)
+    scheduled = numbers.scheduled + (numbers.retrying if is_blocked else 0)
+    if not scheduled or now.due or now.is_moving:
+        return None
+    states = (TaskState.SCHEDULED, TaskState.RETRYING) if is_blocked else (TaskState.SCHEDULED,)
+    etas = [task.eta_usec for each in states if (task := now.first(each)) is not None]
+    if not etas:
+        return None
+    when = _in(now, min(etas)) if is_blocked else _when(now, min(etas))
+    first = "its only task" if scheduled == 1 else f"the first of {count_tasks(scheduled)}"
+    return Found(scheduled, f"nothing is due: {first} is due {when}")
+
+
+def _due(now: Situation) -> Found | None:
+    """Return that tasks are due, where nothing else says why they have been for a minute."""
+    is_push = now.queue.is_push and not now.is_stopped and not now.kept
+    if not is_push or not now.due or now.limit is not None or now.due_seconds < _MINUTE_SECONDS:
+        return None
+    are = "task is" if now.due == 1 else "tasks are"
+    span = format_span(now.due_seconds)
+    return Found(now.due, f"{now.due} {are} due, the first for {span}", "warning")
+
+
+Explain: TypeAlias = Callable[[Situation], Found | None]
+CAUSES: Final[Mapping[Reason, Explain]] = {
+    "disabled": _disabled,
+    "paused": _paused,
+    "rate 0": _rate_0,
+    "not listening": _not_listening,
+    "no address": _no_address,
+    "run only": _run_only,
+    "no response": no_response,
+    "failing": failing,
+    "some failed": some_failed,
+    "slowed": slowed,
+    "concurrency": _concurrency,
+    "shared slots": _shared_slots,
+    "rate": _rate,
+    "running": _running,
+    "leases fail": _leases_fail,
+    "other tag": _other_tag,
+    "no worker": _no_worker,
+    "few leased": _few_leased,
+    "leased": _leased,
+    "retrying": _retrying,
+    "not due": _not_due,
+    "due": _due,
+}
+"""The causes in the order in which they are shown."""
+
+
+def _due_wait(now: Situation, count: int | None = None) -> str:
+    """Return the subject and the verb of a sentence: `1 due task waits`."""
+    count = now.due if count is None else count
+    return f"{counted(count, 'due task')} {'waits' if count == 1 else 'wait'}"
+
+
+def _severity_of_wait(now: Situation) -> Severity:
+    return "info" if now.due_seconds < _MINUTE_SECONDS else "warning"
+
+
+def _in(now: Situation, usec: int) -> str:
+    return f"in {format_span(now.seconds_until(usec))}"
+
+
+def _when(now: Situation, usec: int) -> str:
+    """Return when something happens, and what a manual clock needs: `in 5 min`."""
+    advice = now.advice(now.seconds_until(usec))
+    return f"{_in(now, usec)}{f' ({advice})' if now.is_manual else ''}"

@@ -1,0 +1,135 @@
+"""What happened in the last minute, as causes: attempts that failed, and how they did."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import date
+from functools import lru_cache
+from typing import Final
+
+from pullqueue.clock import from_usec
+from pullqueue.config.model import Rate
+from pullqueue.engine.events import MINUTE_USEC
+from pullqueue.observe.patterns import find_pattern
+from pullqueue.runtime.situation import Found, Situation
+from pullqueue.runtime.state import ServerState
+from pullqueue.tasks import AttemptResult
+from pullqueue.text import counted
+
+_FAILING_SHARE: Final = 0.5
+"""Share of attempts that fail from which on a queue fails as a whole."""
+_RESULTS: Final = 3
+"""Results of failed attempts that are named."""
+_pattern = lru_cache(10_000)(find_pattern)
+
+
+def no_response(now: Situation) -> Found | None:
+    """Return that no attempt got a response, and that no fault is the reason for all."""
+    own = [each for each in now.failures if each.fault is None]
+    if not _is_failing(now) or now.failed < now.ended or not own or any(r.status for r in own):
+        return None
+    text = f"{_attempts(now)}{_since(now)}"
+    if len(now.failures) == 1:
+        why = own[0].reason or "no reason is known"
+        return Found(now.failed, f"the app does not respond ({why}): {text}", "error")
+    return Found(now.failed, f"the app does not respond: {text}: {_results(now)}", "error")
+
+
+def failing(now: Situation) -> Found | None:
+    """Return that half of the attempts, or more, have failed otherwise."""
+    if not _is_failing(now) or no_response(now) is not None:
+        return None
+    return Found(now.failed, f"{_attempts(now)}{_since(now)}: {_results(now)}", "error")
+
+
+def some_failed(now: Situation) -> Found | None:
+    """Return that fewer attempts have failed."""
+    if not now.failed or _is_failing(now):
+        return None
+    return Found(now.failed, f"{_attempts(now)}: {_results(now)}", "warning")
+
+
+def _is_failing(now: Situation) -> bool:
+    return now.failed > 0 and now.failed / now.ended >= _FAILING_SHARE
+
+
+def _attempts(now: Situation) -> str:
+    if now.failed < now.ended:
+        return f"{now.failed} of {now.ended} attempts failed in the last minute"
+    if now.ended == 1:
+        return "its only attempt in the last minute failed"
+    return f"all {now.ended} attempts failed in the last minute"
+
+
+def _since(now: Situation) -> str:
+    """Return since when attempts fail, where that is longer than the minute that is counted."""
+    since_usec = now.failing_usec
+    if since_usec is None or now.now_usec - since_usec <= 2 * MINUTE_USEC:
+        return ""
+    since, today = from_usec(since_usec), from_usec(now.now_usec).date()
+    return f" (failing since {since:{_time_format(since.date(), today)}} UTC)"
+
+
+def _time_format(day: date, today: date) -> str:
+    return "%H:%M" if day == today else "%Y-%m-%d %H:%M"
+
+
+def _results(now: Situation) -> str:
+    return name_results(now.failures, now.failed, kinds_of_faults(now.state))
+
+
+def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mapping[int, str]) -> str:
+    """Return what failed in words, the most frequent results first: `30 x status 500 (CMYK), 12 by
+    fault 2 (fail)`. Reasons that have a pattern in common are one result.
+
+    `kinds` are those of the faults that are set, by number.
+    """
+    groups: defaultdict[tuple[object, ...], Counter[AttemptResult]] = defaultdict(Counter)
+    for result, count in results.items():
+        groups[_group(result)][result] += count
+    named: Counter[str] = Counter()
+    for group in groups.values():
+        named[_name_group(group, kinds)] += group.total()
+    shown = sorted(named.items(), key=lambda each: (-each[1], each[0]))[:_RESULTS]
+    if len(named) == 1 and shown[0][1] == total:
+        name = shown[0][0]
+        return f"by {name}" if name.startswith("fault") else name
+    parts = [f"{count} {'by' if name.startswith('fault') else 'x'} {name}" for name, count in shown]
+    others = total - sum(count for _, count in shown)
+    return ", ".join([*parts, *([counted(others, "other")] if others else [])])
+
+
+def _group(result: AttemptResult) -> tuple[object, ...]:
+    """Return what results have in common that are one in words."""
+    if result.fault is not None:
+        return (result.fault,)
+    return result.status, _pattern(result.reason or "")
+
+
+def _name_group(group: Iterable[AttemptResult], kinds: Mapping[int, str]) -> str:
+    first, *others = group
+    if others and first.fault is None:
+        first = first._replace(reason=_pattern(first.reason or ""))
+    return name_result(first, kinds)
+
+
+def name_result(result: AttemptResult, kinds: Mapping[int, str]) -> str:
+    """Return how an attempt has failed: `status 500 (CMYK)`, `fault 2 (fail)`."""
+    if result.fault is not None:
+        return f"fault {result.fault} ({kinds.get(result.fault, 'removed')})"
+    name = f"status {result.status}" if result.status else "no response"
+    return f"{name} ({result.reason})" if result.reason else name
+
+
+def kinds_of_faults(state: ServerState) -> dict[int, str]:
+    """Return the kinds of the faults that are set, by number."""
+    return {each.number: each.kind for each in state.faults.list()}
+
+
+def slowed(now: Situation) -> Found | None:
+    """Return the lower rate of an app that is overloaded."""
+    if not (now.queue.is_push and now.is_slowed):
+        return None
+    rate = now.queue.settings.rate or Rate(count=now.queue.settings.effective_rate)
+    return Found(now.due, f"slowed from {rate} to {now.rate_text} by overload", "warning")

@@ -1,0 +1,270 @@
+"""What a queue did in the last minute, what its tasks do now, and what may start next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from math import ceil
+from typing import Final, Literal
+
+from pullqueue.clock import USEC_PER_SECOND, ManualClock
+from pullqueue.config.model import Rate
+from pullqueue.engine.events import MINUTE_USEC, EventKind
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_base import QueueState
+from pullqueue.engine.store import QueueStatistics
+from pullqueue.observe.request_log import Request
+from pullqueue.push.addresses import KEPT
+from pullqueue.push.attempt import RunningAttempt
+from pullqueue.push.dispatcher import is_dispatched
+from pullqueue.runtime.state import NO_DELIVERY, ServerState
+from pullqueue.tasks import AttemptResult, Task, TaskState
+
+MINUTE: Final = timedelta(minutes=1)
+_DAY_USEC: Final = 24 * 60 * MINUTE_USEC
+_LOOKED_AT: Final = 100
+"""Due tasks that are looked at one by one, if the queue has no more than these."""
+_FIRST: Final = 10
+"""Tasks that are looked at if it has more: those that wait for an address become the first ones."""
+_LEASES: Final = ("tasks.lease", "taskqueue.QueryAndOwnTasks")
+"""The methods that lease, of the REST APIs and of the SDK."""
+_LONG_SECONDS: Final = 10.0
+"""From this duration on, an attempt takes long."""
+
+Limit = Literal["slots", "threads", "rate"]
+Severity = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A cause that applies, of a number of tasks or attempts."""
+
+    count: int
+    text: str
+    severity: Severity = "info"
+
+
+def why_kept(state: ServerState, queue: Queue) -> str | None:
+    """Return that tasks of a push queue are kept, and how to deliver them; None: it sends them."""
+    tasks = queue.list_tasks(_FIRST)
+    if not tasks:
+        return state.push_to.kept(queue.settings)
+    return next(_why_kept(state, queue, tasks), None)
+
+
+def _why_kept(state: ServerState, queue: Queue, tasks: Iterable[Task]) -> Iterator[str]:
+    """Yield why tasks are kept, those that are sent left out."""
+    kept, settings = state.push_to.kept(queue.settings), queue.settings
+    for task in tasks:
+        why = state.push_to.missing(task, settings)
+        is_of_app = task.request is not None and not task.request.is_http_target
+        if why is not None:
+            yield kept if kept and is_of_app else f"{KEPT}: {why}"
+        elif state.delivery is None:
+            yield f"{KEPT}: {NO_DELIVERY}"
+
+
+@dataclass
+class Situation:
+    """A queue of a server, as it is now. Each fact is found when it is first needed."""
+
+    state: ServerState
+    queue: Queue
+    numbers: QueueStatistics
+
+    # -- what happened ---------------------------------------------------------------------------
+
+    @cached_property
+    def counts(self) -> Counter[EventKind]:
+        """How many events of each kind there were in the last minute."""
+        return self.queue.count_events(last=MINUTE)
+
+    @property
+    def failed(self) -> int:
+        """Attempts of the last minute that failed."""
+        return self.counts[EventKind.ATTEMPT_FAILED]
+
+    @property
+    def ended(self) -> int:
+        """Attempts of the last minute that ended."""
+        return self.failed + self.counts[EventKind.ATTEMPT_SUCCEEDED]
+
+    @cached_property
+    def failures(self) -> Counter[AttemptResult]:
+        """How the attempts of the last minute have failed."""
+        return self.queue.count_failures(last=MINUTE) if self.failed else Counter()
+
+    @cached_property
+    def failing_usec(self) -> int | None:
+        """The minute since which attempts fail: from then on, in none did all succeed."""
+        since_usec = None
+        minutes = self.queue.flow(since_usec=self.now_usec - _DAY_USEC) if self.failed else {}
+        for minute_usec, counts in sorted(minutes.items(), reverse=True):
+            if EventKind.ATTEMPT_FAILED in counts:
+                since_usec = minute_usec
+            elif EventKind.ATTEMPT_SUCCEEDED in counts:
+                break
+        return since_usec
+
+    @cached_property
+    def lease_calls(self) -> list[Request]:
+        """The calls of the last minute that asked to lease tasks."""
+        found = self.state.requests.latest_of(self.queue.name, last=MINUTE)
+        return [each for each in found if each.method.endswith(_LEASES)]
+
+    # -- what is so ------------------------------------------------------------------------------
+
+    @cached_property
+    def now_usec(self) -> int:
+        """The time of the queue."""
+        return self.queue.now_usec()
+
+    @property
+    def is_manual(self) -> bool:
+        """Whether time passes only when somebody moves the clock."""
+        return isinstance(self.state.emulator.clock, ManualClock)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no task may start or be leased, whatever time passes."""
+        if self.queue.is_push:
+            return not is_dispatched(self.queue)
+        return self.queue.state is not QueueState.RUNNING
+
+    @cached_property
+    def attempts(self) -> list[RunningAttempt]:
+        """The attempts of this server that are under way."""
+        delivery = self.state.delivery
+        return [] if delivery is None else delivery.running(self.queue.name)
+
+    @cached_property
+    def _overdue(self) -> int:
+        """How many attempts have tasks that seem to be due, since a clock was moved past their
+        leases, which are renewed by the machine's time.
+        """
+        return sum(each.task.eta_usec <= self.now_usec for each in self.attempts)
+
+    @property
+    def due(self) -> int:
+        """How many tasks are due, or available, and wait."""
+        return max(0, self.numbers.available - self._overdue)
+
+    @property
+    def running(self) -> int:
+        """How many attempts are under way, at this server or at others with its store."""
+        return self.numbers.running + self._overdue
+
+    @cached_property
+    def longest_seconds(self) -> float:
+        """The duration of the attempt that takes longest, by the clock or by the machine's."""
+        return max((self.seconds_of(each) for each in self.attempts), default=0.0)
+
+    def seconds_of(self, attempt: RunningAttempt) -> float:
+        """Return how long an attempt has been running, by the clock or by the machine's."""
+        started_usec = attempt.task.attempts.dispatched_usec or self.now_usec
+        return max(attempt.seconds, (self.now_usec - started_usec) / USEC_PER_SECOND)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether an attempt takes long."""
+        return self.longest_seconds >= _LONG_SECONDS
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether attempts are under way, and none takes long."""
+        return self.running > 0 and not self.is_held_up
+
+    def first(self, state: TaskState) -> Task | None:
+        """Return the first task in a state, by its eta."""
+        return next(iter(self.queue.list_tasks(1, state=state)), None)
+
+    def seconds_until(self, usec: int) -> float:
+        """Return how long it takes until a time."""
+        return max(0, usec - self.now_usec) / USEC_PER_SECOND
+
+    @cached_property
+    def due_seconds(self) -> float:
+        """For how long the first of the due tasks has been due."""
+        running = {each.task.name for each in self.attempts}
+        first = self.queue.list_tasks(1 + self._overdue, state=TaskState.AVAILABLE)
+        etas = [task.eta_usec for task in first if task.name not in running]
+        return (self.now_usec - etas[0]) / USEC_PER_SECOND if etas else 0.0
+
+    # -- where tasks go --------------------------------------------------------------------------
+
+    @cached_property
+    def looked_at(self) -> list[Task]:
+        """The due tasks, or the first of many; where none is due, the first of the others."""
+        state = TaskState.AVAILABLE if self.numbers.available else None
+        few = 0 < self.numbers.available <= _LOOKED_AT
+        return self.queue.list_tasks(_LOOKED_AT if few else _FIRST, state=state)
+
+    @cached_property
+    def kept(self) -> list[str]:
+        """Why tasks among those that are looked at are not sent, one text for each."""
+        is_push = self.queue.is_push
+        return list(_why_kept(self.state, self.queue, self.looked_at)) if is_push else []
+
+    @property
+    def is_looked_through(self) -> bool:
+        """Whether all tasks that are due, or all that there are, were looked at."""
+        return len(self.looked_at) == (self.numbers.available or self.numbers.tasks)
+
+    # -- what may start --------------------------------------------------------------------------
+
+    @cached_property
+    def rate(self) -> float:
+        """How many tasks may start in a second: 0 if they are not delivered."""
+        delivery = self.state.delivery
+        return 0 if delivery is None else delivery.enforced_rate(self.queue)
+
+    @property
+    def is_slowed(self) -> bool:
+        """Whether the rate is lower than that of queue.yaml."""
+        return 0 < self.rate < self.queue.settings.effective_rate
+
+    @property
+    def rate_text(self) -> str:
+        """The rate of queue.yaml, or the lower one of an app that is overloaded."""
+        settings = self.queue.settings
+        if self.is_slowed:
+            return f"{self.rate:.3g}/s"
+        return str(settings.rate or Rate(count=settings.effective_rate))
+
+    @cached_property
+    def tokens(self) -> int:
+        """How many attempts the rate permits to start now."""
+        delivery = self.state.delivery
+        return 0 if delivery is None else delivery.tokens(self.queue)
+
+    @property
+    def slots(self) -> int:
+        """How many attempts the queue may have at the same time."""
+        return self.queue.settings.effective_concurrent_requests
+
+    @cached_property
+    def limit(self) -> Limit | None:
+        """What the due tasks of a push queue wait for; None: they wait for nothing."""
+        delivery = self.state.delivery
+        is_push = self.queue.is_push and not self.is_stopped and not self.kept
+        if delivery is None or not is_push or not self.due:
+            return None
+        if self.running >= self.slots:
+            return "slots"
+        if not delivery.free_threads(self.queue):
+            return "threads"
+        is_soon = not self.is_manual and self.due < self.rate
+        return "rate" if self.due > self.tokens and not is_soon else None
+
+    @property
+    def rate_seconds(self) -> float:
+        """How long it takes until the rate has permitted all due tasks to start."""
+        return max(0, self.due - self.tokens) / self.rate
+
+    def advice(self, seconds: float) -> str:
+        """Return the command that makes time pass, where only a manual clock does."""
+        deliver = " --deliver" if self.queue.is_push else ""
+        return f"`pullqueue clock advance {max(1, ceil(seconds))}s{deliver}`"

@@ -1,0 +1,449 @@
+"""What each cause in the sentence of a queue states, checked against the queue itself.
+
+For each cause there is a pattern, and what has to be so where it is shown: by the history of the
+tasks, the tasks, the settings, and what the app is doing; never by what the sentence is made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from scenes import LEASE, Scene
+
+from pullqueue.clock import to_usec
+from pullqueue.engine.events import Event, EventKind
+from pullqueue.engine.queue_base import QueueState
+from pullqueue.observe.patterns import find_pattern
+from pullqueue.push.rate import is_overload
+from pullqueue.runtime.causes import Cause
+from pullqueue.runtime.progress import Progress
+from pullqueue.tasks import AttemptResult, Task, TaskState
+from pullqueue.text import format_span
+
+Found: TypeAlias = re.Match[str]
+Check: TypeAlias = Callable[[Scene, str, Cause, Found], None]
+
+_SECOND: Final = 1_000_000
+_MINUTE: Final = 60 * _SECOND
+ENDED: Final = (EventKind.ATTEMPT_FAILED, EventKind.ATTEMPT_SUCCEEDED)
+_SPAN = r"(?:< 1 s|\d+ (?:d|h|min|s)(?: \d+ (?:h|min|s))?)"
+_ADVICE = r"`pullqueue clock advance (?P<advance>\d+)s(?P<deliver> --deliver)?`"
+_WAIT = r"(?P<due>\d+) due tasks? waits?"
+_ATTEMPTS = (
+    r"(?:its only attempt in the last minute failed|(?:all (?P<all>\d+)|(?P<failed>\d+) of "
+    r"(?P<ended>\d+)) attempts failed in the last minute)(?: \(failing since (?P<since>.*?) UTC\))?"
+)
+_RESULTS = r"(?P<results>.+)"
+
+
+def failures(scene: Scene, name: str) -> list[Event]:
+    return scene.recent(name, EventKind.ATTEMPT_FAILED)
+
+
+def is_failing(scene: Scene, name: str) -> bool:
+    """Return whether half or more of the attempts of the last minute have failed."""
+    failed = len(failures(scene, name))
+    return failed > 0 and 2 * failed >= len(scene.recent(name, *ENDED))
+
+
+def is_stopped(scene: Scene, name: str) -> bool:
+    queue = scene.queue(name)
+    is_zero = queue.is_push and not queue.settings.effective_rate
+    return queue.state is not QueueState.RUNNING or is_zero
+
+
+def age_usec(scene: Scene, task: Task) -> int:
+    return scene.clock.now_usec() - task.eta_usec
+
+
+def _disabled(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    assert scene.queue(name).state is QueueState.DISABLED
+    assert int(found["tasks"] or 0) == len(scene.tasks(name))
+
+
+def _stopped(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    if cause.reason == "paused":
+        assert scene.queue(name).state is QueueState.PAUSED
+    else:
+        assert not scene.queue(name).settings.effective_rate
+    assert int(found["due"] or 0) == cause.count == len(scene.due(name))
+
+
+def _kept(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    settings = scene.queue(name).settings
+    tasks = scene.due(name) or scene.tasks(name)
+    kept = [each for each in tasks if scene.state.push_to.missing(each, settings)]
+    assert kept
+    assert int(found["kept"] or 0) in (0, len(kept))
+    assert int(found["of"] or 0) in (0, len(tasks))
+    if found["some"] == "tasks":
+        assert len(kept) == len(tasks)
+
+
+def _failed(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    failed, ended = failures(scene, name), scene.recent(name, *ENDED)
+    named = found["failed"] or found["all"] or "1"
+    assert int(named) == cause.count == len(failed)
+    assert int(found["ended"] or named) == len(ended)
+    assert is_failing(scene, name) is (cause.severity == "error")
+    if found["since"]:
+        assert cause.severity == "error"
+    results = Counter(each.result for each in failed)
+    if cause.reason == "no response":
+        own = [each for each in results if each and each.fault is None]
+        assert own
+        assert len(ended) == len(failed)
+        assert not any(each.status for each in own)
+    if "results" in found.groupdict() and found["results"]:
+        check_results(found["results"], results)
+    elif cause.reason == "no response":
+        [only] = results
+        assert only is not None
+        assert found["why"] == only.reason
+
+
+def check_results(text: str, results: Counter[AttemptResult | None]) -> None:
+    """Check what failed attempts are said to have had, against what their history says."""
+    total, left = results.total(), results.copy()
+    for part in re.split(r", (?=\d+ (?:x|by|others?))", text):
+        if found := re.fullmatch(r"(\d+) others?", part):
+            assert int(found[1]) == left.total()
+            return
+        found = re.fullmatch(r"(?:(\d+) )?(?:(?:by )?fault (\d+) \((.*)\)|(?:x )?(.*))", part)
+        assert found is not None
+        count, fault, _, name = found.groups()
+        same = [each for each in left if each and _is_named(each, fault, name)]
+        assert sum(left[each] for each in same) == int(count or total)
+        for each in same:
+            del left[each]
+    assert not left.total()
+
+
+def _is_named(result: AttemptResult, fault: str | None, name: str | None) -> bool:
+    if fault is not None:
+        return result.fault == int(fault)
+    status = f"status {result.status}" if result.status else "no response"
+    reason = result.reason or ""
+    names = (status, f"{status} ({reason})", f"{status} ({find_pattern(reason)})")
+    return result.fault is None and name in names
+
+
+def _slowed(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    rate = scene.delivery.enforced_rate(scene.queue(name))
+    assert f"{rate:.3g}" == found["to"]
+    assert rate < scene.queue(name).settings.effective_rate
+    statuses = {each.status for each in scene.queue(name).events() if each.result}
+    assert any(is_overload(status, is_http_target=True) for status in statuses)
+
+
+def _concurrency(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    running = len(scene.running(name))
+    assert int(found["running"] or 1) == running == int(found["slots"])
+    assert scene.queue(name).settings.effective_concurrent_requests == running
+    _due_wait(scene, name, cause, found)
+
+
+def _shared(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    assert int(found["threads"]) == scene.delivery.threads
+    for count, other in re.findall(r'(\d+) of "(.*?)"', found["of"]):
+        assert int(count) == len(scene.running(other))
+    assert len(scene.running(name)) < scene.queue(name).settings.effective_concurrent_requests
+    _due_wait(scene, name, cause, found)
+
+
+def _due_wait(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    assert int(found["due"]) == cause.count == len(scene.due(name))
+    assert not is_stopped(scene, name)
+
+
+def _running(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    assert int(found["running"]) == cause.count == len(scene.running(name))
+    now_usec = scene.clock.now_usec()
+    started = [
+        task.attempts.dispatched_usec or now_usec
+        for task in scene.tasks(name)
+        if task.name in scene.running(name)
+    ]
+    assert found["span"] == format_span((now_usec - min(started)) / _SECOND)
+
+
+def _calls(scene: Scene, name: str) -> list[Any]:
+    since_usec = scene.clock.now_usec() - _MINUTE
+    path = LEASE.format(name)
+    return [
+        each
+        for each in scene.state.requests.latest()
+        if each.path == path and _usec(each.time) > since_usec
+    ]
+
+
+def _usec(time: str) -> int:
+    return to_usec(datetime.fromisoformat(time))
+
+
+def _unleased(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    assert int(found["due"] or 1) == cause.count == len(scene.due(name))
+    assert not is_stopped(scene, name)
+    if cause.reason in ("no worker", "leases fail"):
+        assert not scene.recent(name, EventKind.LEASED)
+
+
+def _leases_fail(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    _unleased(scene, name, cause, found)
+    calls = _calls(scene, name)
+    failed = [each for each in calls if each.fault is not None or each.status >= 400]
+    assert (int(found["failed"]), int(found["calls"])) == (len(failed), len(calls))
+    results: Counter[AttemptResult | None] = Counter(
+        AttemptResult(each.status, each.reason or None, each.fault) for each in failed
+    )
+    check_results(found["results"], results)
+
+
+def _no_worker(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    _unleased(scene, name, cause, found)
+    assert not any(each.fault is not None or each.status >= 400 for each in _calls(scene, name))
+    asked = {tag for each in _calls(scene, name) for tag in each.lease_tags}
+    if asked and None not in asked:
+        assert {task.tag for task in scene.due(name)} & asked
+
+
+def _other_tag(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    _unleased(scene, name, cause, found)
+    asked = set(re.findall(r'"(.*?)"', found["tags"]))
+    assert {tag for each in _calls(scene, name) for tag in each.lease_tags} == asked
+    assert not {task.tag for task in scene.due(name)} & asked
+
+
+def _few(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    _unleased(scene, name, cause, found)
+    leased = len(scene.recent(name, EventKind.LEASED))
+    assert int(found["leased"]) == leased
+    assert found["span"] == format_span(60 * cause.count / leased)
+
+
+def _leased(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    leased = [task for task in scene.waiting(name) if task.retry_count]
+    assert int(found["leased"]) == cause.count == len(leased)
+    _then(scene, leased, found)
+
+
+def _retrying(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    retrying = [task for task in scene.waiting(name) if task.retry_count]
+    assert int(found["tasks"]) == cause.count == len(retrying)
+    _then(scene, retrying, found)
+    first = min(retrying)
+    last = [each for each in scene.queue(name).history(first) if each.result][-1]
+    assert bool(found["after"]) is not bool(failures(scene, name))
+    if found["after"]:
+        check_results(found["after"], Counter([last.result]))
+
+
+def _not_due(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    is_stuck = found["advance"] is None
+    tasks = [task for task in scene.waiting(name) if is_stuck or not task.retry_count]
+    assert int(found["tasks"] or 1) == cause.count == len(tasks)
+    _then(scene, tasks, found)
+
+
+def _then(scene: Scene, tasks: list[Task], found: Found) -> None:
+    """Check that the first of some tasks changes after the time that is named."""
+    seconds = (min(task.eta_usec for task in tasks) - scene.clock.now_usec()) / _SECOND
+    assert found["span"] == format_span(seconds)
+    if found["advance"]:
+        assert int(found["advance"]) - 1 <= seconds <= int(found["advance"])
+
+
+def _due(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    _due_wait(scene, name, cause, found)
+    assert found["span"] == format_span(age_usec(scene, scene.due(name)[0]) / _SECOND)
+
+
+_AVAILABLE = r"(?P<due>\d+) tasks? (?:is|are) available"
+SPECIFICATION: Final[Mapping[str, tuple[str, Check]]] = {
+    "disabled": (
+        r"it is no longer in \S+(?:: (?P<tasks>\d+) tasks? kept until it is there again)?",
+        _disabled,
+    ),
+    "paused": (
+        (
+            rf"it is paused(?:: {_WAIT} until it is resumed(?:, then (?:(?P<tokens>\d+) can start, "
+            rf"and )?(?:workers can lease (?:it|them)|all can start|it starts|{_ADVICE} sends "
+            rf"(?:it|all)|about {_SPAN} at the rate of \S+))?)?"
+        ),
+        _stopped,
+    ),
+    "rate 0": (rf"its rate is 0(?:: {_WAIT} until queue.yaml has another rate)?", _stopped),
+    "not listening": (
+        (
+            r"(?P<some>tasks|some tasks|(?P<kept>\d+) of (?P<of>\d+) tasks?) (?:is|are) kept, not "
+            r"delivered: the server waits for the app to listen at \S+"
+        ),
+        _kept,
+    ),
+    "no address": (
+        (
+            r"(?P<some>tasks|some tasks|(?P<kept>\d+) of (?P<of>\d+) tasks?) (?:is|are) kept, not "
+            r"delivered: .+"
+        ),
+        _kept,
+    ),
+    "run only": (
+        rf"{_WAIT} for `POST /_emulator/run`, or for a clock that is advanced with `deliver`",
+        _due_wait,
+    ),
+    "no response": (
+        rf"the app does not respond(?: \((?P<why>.*?)\))?: {_ATTEMPTS}(?:: {_RESULTS})?",
+        _failed,
+    ),
+    "failing": (rf"{_ATTEMPTS}: {_RESULTS}", _failed),
+    "some failed": (rf"{_ATTEMPTS}: {_RESULTS}", _failed),
+    "slowed": (r"slowed from (?P<from>\S+)/\S+ to (?P<to>\S+)/s by overload", _slowed),
+    "concurrency": (
+        (
+            rf"{_WAIT} for (?:the running attempt|one of (?P<running>\d+) running attempts) to "
+            r"end: max_concurrent_requests is (?P<slots>\d+)"
+        ),
+        _concurrency,
+    ),
+    "shared slots": (
+        (
+            rf"{_WAIT} for a slot: this server makes at most (?P<threads>\d+) attempts at the same "
+            r"time, and (?P<of>.+) are running"
+        ),
+        _shared,
+    ),
+    "rate": (rf"{_WAIT} for the rate of \S+: {_ADVICE} sends (?:it|all)", _due_wait),
+    "running": (
+        (
+            rf"(?P<running>\d+) attempts? (?:has been running|are running, the longest) for "
+            rf"(?P<span>{_SPAN}), its deadline is in {_SPAN}"
+        ),
+        _running,
+    ),
+    "leases fail": (
+        (
+            rf"{_AVAILABLE}, none leased in the last minute: (?P<failed>\d+) of (?P<calls>\d+) "
+            rf"lease calls? got none: {_RESULTS}"
+        ),
+        _leases_fail,
+    ),
+    "other tag": (
+        (
+            r"workers ask only for the (?P<tags>tags? .+), which (?:the available task does not "
+            r"have|none of (?P<due>\d+) available has)"
+        ),
+        _other_tag,
+    ),
+    "no worker": (
+        rf"no worker leases: {_AVAILABLE}, none leased in the last minute",
+        _no_worker,
+    ),
+    "few leased": (
+        (
+            rf"{_AVAILABLE}, (?P<leased>\d+) leased in the last minute: about (?P<span>{_SPAN}) "
+            r"for (?:it|all) at this rate"
+        ),
+        _few,
+    ),
+    "leased": (
+        (
+            rf"(?P<leased>\d+) tasks? (?:is|are) leased, none is available: (?:its|the first) "
+            rf"lease ends in (?P<span>{_SPAN}) \({_ADVICE}\)"
+        ),
+        _leased,
+    ),
+    "retrying": (
+        (
+            rf"(?P<tasks>\d+) tasks? waits? for (?:its|their) next attempt(?:, the first)? in "
+            rf"(?P<span>{_SPAN}) \({_ADVICE}\)(?: after (?P<after>.+))?"
+        ),
+        _retrying,
+    ),
+    "not due": (
+        (
+            rf"nothing is due: (?:its only task|the first of (?P<tasks>\d+) tasks) is due in "
+            rf"(?P<span>{_SPAN})(?: \({_ADVICE}\))?"
+        ),
+        _not_due,
+    ),
+    "due": (rf"(?P<due>\d+) tasks? (?:is|are) due, the first for (?P<span>{_SPAN})", _due),
+}
+"""The pattern of each cause, and what has to be so where it is shown."""
+
+
+def parse(cause: Cause) -> Found:
+    """Return the parts of a cause's text."""
+    pattern, _ = SPECIFICATION[cause.reason]
+    found = re.fullmatch(pattern, cause.text)
+    assert found is not None, f"{cause.reason}: {cause.text}"
+    return found
+
+
+def check_progress(scene: Scene, name: str, progress: Progress) -> None:
+    """Check the sentence of a queue: what it says, and that it leaves nothing out."""
+    for cause in progress.causes:
+        _, check = SPECIFICATION[cause.reason]
+        check(scene, name, cause, parse(cause))
+    reasons = [each.reason for each in progress.causes]
+    assert progress.text == "; ".join(each.text for each in progress.causes)
+    assert progress.reason == next(iter(reasons), None)
+    _check_severity(scene, name, progress)
+    has_failed = bool(failures(scene, name))
+    assert has_failed is bool({"no response", "failing", "some failed"} & set(reasons))
+    if is_stopped(scene, name):
+        assert {"paused", "rate 0", "disabled"} & set(reasons)
+    due = scene.due(name)
+    if due and age_usec(scene, due[0]) >= _MINUTE:
+        assert progress.text
+    for task in scene.tasks(name):
+        is_running = task.name in scene.running(name)
+        if is_running and scene.clock.now_usec() - (task.attempts.dispatched_usec or 0) >= _MINUTE:
+            assert "running" in reasons
+    if scene.tasks(name) and not due and not scene.running(name):
+        assert progress.text  # nothing moves
+
+
+def _check_severity(scene: Scene, name: str, progress: Progress) -> None:
+    """An error is what fails in half of the attempts or more, and nothing else."""
+    assert (progress.severity == "error") is is_failing(scene, name)
+
+
+def check_advice(scene: Scene, name: str, cause: Cause) -> None:
+    """Follow the advice of a cause, and check that the tasks have moved as it says."""
+    found = parse(cause)
+    if "advance" not in found.groupdict() or not found["advance"]:
+        return
+    seconds, queue = int(found["advance"]), scene.queue(name)
+    assert bool(found["deliver"]) is queue.is_push
+    due, started = scene.due(name), scene.clock.now_usec()
+    waiting = scene.waiting(name)
+    slower = scene.delivery.enforced_rate(queue) if queue.is_push else 0
+    if cause.reason == "paused":
+        scene.resume(name)
+        scene.settle()
+    if queue.is_push:
+        scene.deliver(seconds)
+    else:
+        scene.jump(seconds)
+    scene.settle()
+    if scene.clock.now_usec() < started + seconds * _SECOND:
+        return  # an attempt that is held stops the clock
+    if cause.reason in ("paused", "rate"):
+        if scene.delivery.enforced_rate(queue) >= slower:
+            moved = scene.attempted_since(name, started)
+            assert {task.name for task in due} <= moved
+    elif cause.reason in ("retrying", "not due", "leased"):
+        is_first = lambda task: (task.eta_usec, task.sequence)  # noqa: E731
+        expected = [
+            task for task in waiting if (cause.reason == "not due") is (task.retry_count == 0)
+        ]
+        first = min(expected, key=is_first)
+        left = {task.name: task for task in queue.list_tasks(10_000)}
+        assert (
+            left.get(first.name) != first
+            or first.state_at(scene.clock.now_usec()) is TaskState.AVAILABLE
+        )

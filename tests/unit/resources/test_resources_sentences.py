@@ -1,0 +1,90 @@
+"""Each sentence is true: random scenes, with real deliveries, against what the queues have done."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+from scenes import KINDS, Step, scene
+from sentences import SPECIFICATION, check_advice, check_progress
+
+from pullqueue.resources.queues import get_queue
+from pullqueue.runtime.causes import CAUSES
+
+CONFIG = """\
+queue:
+- {name: fast, rate: 100/s, bucket_size: 50}
+- name: slow
+  rate: 2/s
+  bucket_size: 1
+  retry_parameters: {min_backoff_seconds: 20, task_retry_limit: 2}
+- {name: narrow, rate: 50/s, max_concurrent_requests: 2}
+- {name: zero, rate: 0/s}
+- {name: pull, mode: pull, retry_parameters: {task_retry_limit: 3}}
+"""
+PUSH = ["fast", "slow", "narrow", "zero"]
+THREADS = 6
+
+push = st.sampled_from(PUSH)
+tags = st.sampled_from([None, "red", "blue"])
+counts = st.sampled_from([1, 2, 3, 12, 60])
+delays = st.sampled_from([0, 0, 0, 30, 86_400])
+seconds = st.sampled_from([1, 10, 20, 59, 61, 100, 3600])
+faults = st.fixed_dictionaries(
+    {"kind": st.just("fail"), "call": st.just("attempt")},
+    optional={
+        "queues": st.lists(push, min_size=1, max_size=1),
+        "url": st.sampled_from(["/mail", "/status/*", "/nothing"]),
+        "probability": st.sampled_from([0.1, 0.5]),
+        "status": st.sampled_from([500, 503]),
+        "times": st.integers(1, 3),
+    },
+)
+lease_faults = st.sampled_from(
+    [{"kind": "empty_leases"}, {"kind": "fail", "call": "lease_tasks", "times": 1}]
+)
+adds = st.tuples(st.just("add"), push, st.sampled_from(sorted(KINDS)), counts, delays)
+steps = st.one_of(
+    adds,
+    adds,
+    adds,
+    st.tuples(st.just("add"), st.just("pull"), st.just("mail"), counts, delays, tags),
+    st.tuples(st.sampled_from(["pause", "resume"]), st.sampled_from([*PUSH, "pull"])),
+    st.tuples(st.just("fault"), faults | lease_faults),
+    st.tuples(st.just("clear_faults")),
+    st.tuples(st.sampled_from(["jump", "deliver"]), seconds),
+    st.tuples(
+        st.just("lease"),
+        st.just("pull"),
+        st.sampled_from([1, 5]),
+        st.sampled_from([10, 300]),
+        tags,
+    ),
+    st.tuples(st.just("done")),
+)
+
+
+def test_each_cause_is_documented_with_an_example() -> None:
+    """In the order in which they are shown, and as they are worded."""
+    text = (Path(__file__).parents[3] / "docs/reference/causes.md").read_text()
+    rows = re.findall(r"^\| `(.+?)` \| (.+) \| .+ \|$", text, re.MULTILINE)
+    assert [reason for reason, _ in rows] == list(CAUSES) == list(SPECIFICATION)
+    for reason, example in rows:
+        pattern, _ = SPECIFICATION[reason]
+        assert re.fullmatch(pattern, example), example
+
+
+@given(st.lists(steps, min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_each_sentence_is_true_and_its_advice_works(script: list[Step], chance: Random) -> None:
+    """Whatever was done to the queues: what is said is so, and nothing that waits is left out."""
+    with scene(CONFIG, threads=THREADS) as played:
+        played.play(script)
+        progress = {name: get_queue(played.state, name).progress for name in (*PUSH, "pull")}
+        for name, each in progress.items():
+            check_progress(played, name, each)
+        advice = [(name, cause) for name, each in progress.items() for cause in each.causes]
+        if advice:
+            check_advice(played, *chance.choice(advice))
