@@ -215,7 +215,7 @@ def next_time(schedule: Schedule, after: datetime, zone: tzinfo) -> datetime:
 
 
 def _interval_times(schedule: Interval, today: date, zone: tzinfo) -> Iterator[datetime]:
-    """Yield the times from the range that yesterday began on.
+    """Yield the times from the range that yesterday began on; in a gap one may be there twice.
 
     They are the same times of each day, also on a day on which the clocks change.
     """
@@ -223,14 +223,10 @@ def _interval_times(schedule: Interval, today: date, zone: tzinfo) -> Iterator[d
     first = datetime.combine(today, start) - timedelta(days=1)
     length = (end.hour - start.hour) * 60 + end.minute - start.minute
     steps = (length if end >= start else length + _DAY_SECONDS // 60) * 60 // schedule.seconds
-    latest = datetime.min.replace(tzinfo=UTC)
     while True:
         for step in range(steps + 1):
             at = first + timedelta(seconds=step * schedule.seconds)
-            found = _in_utc(at.date(), at.time(), zone)
-            if found > latest:  # in a gap, several times of the day are the first after it
-                latest = found
-                yield found
+            yield _in_utc(at.date(), at.time(), zone)
         first += timedelta(days=1)
 
 

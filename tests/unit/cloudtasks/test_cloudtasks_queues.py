@@ -177,6 +177,7 @@ class TestListQueues:
         assert (ids(first), ids(last)) == (["limited", "pull"], ["push"])
         assert first["queues"][1] == PULL_QUEUE
         assert "nextPageToken" not in last
+        assert "nextPageToken" not in call("ListQueues", parent=LOCATION, pageSize=3)
         with refused("INVALID_ARGUMENT", "page_token is"):
             call("ListQueues", parent=LOCATION, pageToken="MSAx")
 

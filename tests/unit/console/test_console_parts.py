@@ -23,7 +23,7 @@ from pullqueue.console.formatting import (
     until,
 )
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.engine.events import EventKind
+from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.structs import Bytes
 from pullqueue.text import format_size
 
@@ -178,6 +178,19 @@ def test_a_chart_after_a_jump_of_the_clock(passed: timedelta, minutes: str) -> N
     assert "4 added, 3 leased, 1 deleted" in chart.label
     assert build_chart(FLOW, now_usec, "15").minutes == "15"
     assert build_chart({}, now_usec).minutes == "15"
+
+
+@pytest.mark.parametrize(
+    ("age", "minutes"),
+    [(14, "15"), (15, "60"), (59, "60"), (60, "1440"), (1439, "1440"), (1440, "43200")],
+)
+def test_a_chart_has_the_shortest_range_with_what_was_before(age: int, minutes: str) -> None:
+    flow = {NOW_USEC - age * MINUTE_USEC: {EventKind.ADDED: 4}}
+
+    chart = build_chart(flow, NOW_USEC)
+
+    assert chart.minutes == minutes
+    assert "4 added" in chart.label
 
 
 def test_the_values_of_a_chart() -> None:

@@ -243,6 +243,22 @@ def test_what_counts_as_an_execution(
     assert (attempts.executions, attempts.responses) == (executions, responses)
 
 
+@pytest.mark.parametrize(("seconds", "pause"), [(0, 10), (4, 6), (10, 0), (11, 0)])
+def test_the_pause_after_an_attempt_by_call_begins_at_the_call(seconds: int, pause: int) -> None:
+    retry = RetryParameters(min_backoff_seconds=10)
+    begun = task(HttpRequest("/", retry=retry), AttemptRecord(dispatched_usec=0))
+
+    for by_call, expected in ((True, pause), (False, 10)):
+        _, found = conclude(
+            begun,
+            PushResponse(500),
+            settings=SETTINGS,
+            now_usec=seconds * SECOND,
+            by_call=by_call,
+        )
+        assert found == expected
+
+
 @pytest.mark.parametrize(
     ("retry_after", "pause"),
     [
