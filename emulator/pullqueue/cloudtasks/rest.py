@@ -196,7 +196,7 @@ def _message(method: Method, name: str) -> Message:
     values = _body() if method.body else {}
     if method.body not in ("", "*"):
         values = {method.body: values}
-    values = _query(method) | values
+    values = _query(method, {field.name for field in message.DESCRIPTOR.fields}) | values
     *path, field = method.field.split(".")
     reduce(getitem, path, values)[field] = name
     rest_fields.parse_values(values, message)
@@ -244,17 +244,25 @@ def _body() -> dict[str, Any]:
     return values
 
 
-def _query(method: Method) -> dict[str, Any]:
-    """Return the query parameters that are fields of the request."""
+def _query(method: Method, fields: set[str]) -> dict[str, Any]:
+    """Return the query parameters; `fields` are the names of those of the request."""
+    from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
+
     given = {name: value for name, value in request.args.items() if name not in _SYSTEM_PARAMETERS}
     for name, value in given.items():
+        if _snake(name) not in fields:
+            raise rest_fields.unknown_parameter(name)
         if method.body in ("*", name):
-            message = f"unknown query parameter {quoted(name)}: send it in the body"
+            message = f"query parameter {quoted(name)} is a field of the body: send it there"
             raise invalid(message, field=name)
         if name.lower().endswith("mask"):
             # Both spellings of a field's name are accepted.
             given[name] = re.sub("_([a-z])", lambda match: match[1].upper(), value)
     return given
+
+
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
 
 
 def _as_json(message: Message, *, numbers: bool) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What of a JSON request is not valid, in the words of the JSON parser of Google's front end.
 
-The texts are recorded ones (firebase-tools#4730, cloud-foundation-fabric#1770), and those that the
-same parser answers for other APIs.
+The texts are recorded ones (firebase-tools#4730, cloud-foundation-fabric#1770), and those of the
+same parser where it is public: `util/internal` of protobuf 3, and the tests of esp-v2 that use it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,28 @@ _PAYLOAD: Final = "Invalid JSON payload received."
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}").fullmatch
 _SHOWN: Final = 20
 """How many characters of a text that is not JSON are shown on each side of the fault."""
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}:,]|[^][{}:,"\s]+', re.DOTALL)
 _BYTE = re.compile(r"\(byte (\d+)\)")
-_PROBLEMS: Final = {
-    "google.protobuf.Duration": "Illegal duration format; duration must end with 's'",
-    "google.protobuf.Timestamp": "Invalid time format",
+_SENTENCES: Final = {
+    "expected ':'": "Expected : between key:value pair.",
+    "expected ',' or '}'": "Expected , or } after key:value pair.",
+    "expected ',' or ']'": "Expected , or ] after array value.",
+    "object keys must be strings": "Expected an object key or }.",
+    "trailing comma in object": "Expected an object key or }.",
+    "codec can't decode": "Encountered non UTF-8 code points.",
+    "out of range": "Unable to parse number.",
+    "trailing characters": "Parsing terminated before end of input.",
 }
-"""What the parser says of some types, after the name of the field."""
+"""What the parser says of what is not JSON, by a part of the text of ours."""
+_UNEXPECTED: Final = "Unexpected token."
+_DURATION_LIMITS: Final = "Duration value exceeds limits"
+_NANOS = re.compile(r"\.\d{10}")
+_MESSAGES: Final = {
+    "google.protobuf.Duration": "duration",
+    "google.protobuf.Timestamp": "timestamp",
+    "google.protobuf.FieldMask": "field mask",
+}
+"""What the parser calls the messages that are text in JSON."""
 _TYPES: Final = {
     FieldDescriptor.TYPE_BOOL: "TYPE_BOOL",
     FieldDescriptor.TYPE_BYTES: "TYPE_BYTES",
@@ -72,11 +88,44 @@ def refusal(*violations: Violation) -> CloudTasksError:
 def not_json(data: bytes, problem: str) -> CloudTasksError:
     """Return the error for a body that is not JSON, of which `problem` names the byte."""
     text, place = data.decode("utf-8", "replace"), _BYTE.search(problem)
-    at = min(int(place[1]) if place else len(text), len(text))
+    what = next((each for part, each in _SENTENCES.items() if part in problem), _UNEXPECTED)
+    if place is None:
+        # What has no place ends too early, or is too deep to be read to its end.
+        sentence = f"{_describe_end(text)}\n\n^" if what == _UNEXPECTED else what
+        return refusal(Violation("", f"{_PAYLOAD} {sentence}"))
+    # Of characters that follow the end, this is the second.
+    at = int(place[1]) - ("trailing characters" in problem)
     begin = max(at - _SHOWN, 0)
-    what = "Unexpected token." if at < len(text) else "Unexpected end of string."
-    shown = text[begin : at + _SHOWN].replace("\n", " ")
+    shown = text[begin : at + _SHOWN]
     return refusal(Violation("", f"{_PAYLOAD} {what}\n{shown}\n{' ' * (at - begin)}^"))
+
+
+def _describe_end(text: str) -> str:
+    """Return what the parser says of a text that ends too early: what it expects next."""
+    outer: list[str] = []
+    has_colon = [False]
+    last = ""
+    for last in _TOKEN.findall(text):
+        if last in ("{", "["):
+            outer.append(last)
+            has_colon.append(False)
+        elif last in ("}", "]"):
+            outer.pop()
+            has_colon.pop()
+        elif last in (":", ","):
+            has_colon[-1] = last == ":"
+    if last.startswith('"') and (last == '"' or not last.endswith('"')):
+        return "Closing quote expected in string."
+    if not outer or last == ":":
+        expected = "a value."
+    elif outer[-1] == "[":
+        is_value = last in ("[", ",")
+        expected = "a value or ] within an array." if is_value else ", or ] after array value."
+    elif last in ("{", ","):
+        expected = "an object key or }."
+    else:
+        expected = ", or } after key:value pair." if has_colon[-1] else ": between key:value pair."
+    return f"Unexpected end of string. Expected {expected}"
 
 
 def not_an_object() -> CloudTasksError:
@@ -101,11 +150,17 @@ def _violations(
     message_type: type[Message],
     path: str,
 ) -> Iterator[Violation]:
+    oneofs: set[str] = set()
     for name, value in values.items():
         field = descriptor.fields_by_camelcase_name.get(name) or descriptor.fields_by_name.get(name)
         if field is None:
             yield _unknown_name(name, path, "Cannot find field.")
             continue
+        if value is not None and (oneof := field.containing_oneof) is not None:
+            if oneof.name in oneofs:
+                yield _second_of(oneof.name, name, path)
+                continue
+            oneofs.add(oneof.name)
         inner = f"{path}.{field.name}" if path else field.name
         if isinstance(value, list) and not field.is_repeated:
             problem = "Proto field is not repeating, cannot start list."
@@ -113,8 +168,24 @@ def _violations(
         elif _is_plain(field) and isinstance(value, dict):
             nested = type(getattr(message_type(), field.name))
             yield from _violations(value, field.message_type, nested, inner)
+        elif isinstance(value, list) and _is_list_of_messages(field):
+            nested = type(getattr(message_type(), field.name).add())
+            for number, each in enumerate(value):
+                yield from _violations_of_item(each, field, nested, f"{inner}[{number}]")
         elif not _is_valid(name, value, field, message_type):
             yield from _invalid_values(field, value, inner)
+
+
+def _violations_of_item(
+    item: object,
+    field: Any,  # noqa: ANN401 - created at run time
+    message_type: type[Message],
+    path: str,
+) -> Iterator[Violation]:
+    if isinstance(item, dict):
+        yield from _violations(item, field.message_type, message_type, path)
+    else:
+        yield Violation(path, f"Invalid value at '{path}' {_problem(field, item)}")
 
 
 def _invalid_values(field: Any, value: object, path: str) -> Iterator[Violation]:  # noqa: ANN401 - created at run time
@@ -130,9 +201,21 @@ def _invalid_values(field: Any, value: object, path: str) -> Iterator[Violation]
     yield Violation(path, f"Invalid value at '{path}' {_problem(field, value)}")
 
 
+def _second_of(oneof: str, name: str, path: str) -> Violation:
+    """Return what is wrong with a second field of those of which a message has one."""
+    place = f" at '{path}'" if path else ""
+    problem = f"oneof field '{oneof}' is already set. Cannot set '{name}'"
+    return Violation(path, f"Invalid value{place} (oneof), {problem}")
+
+
 def _unknown_name(name: str, path: str, problem: str) -> Violation:
     place = f" at '{path}'" if path else ""
     return Violation(path, f'{_PAYLOAD} Unknown name "{name:.100}"{place}: {problem}')
+
+
+def _is_list_of_messages(field: Any) -> bool:  # noqa: ANN401 - created at run time
+    kind = field.message_type
+    return bool(field.is_repeated and kind is not None and not kind.GetOptions().map_entry)
 
 
 def _is_plain(field: Any) -> bool:  # noqa: ANN401 - created at run time
@@ -146,8 +229,19 @@ def _is_plain(field: Any) -> bool:  # noqa: ANN401 - created at run time
 
 
 def _is_valid(name: str, value: object, field: Any, message_type: type[Message]) -> bool:  # noqa: ANN401 - as above
-    if field.type == field.TYPE_BYTES and isinstance(value, str) and not _BASE64(value):
-        return False  # ParseDict skips what is not base64
+    # ParseDict skips what is not base64, cuts a duration to nanoseconds, and reads true as an enum.
+    if isinstance(value, str):
+        if field.type == field.TYPE_BYTES and not _BASE64(value):
+            return False
+        kind = field.message_type
+        if (
+            kind is not None
+            and _MESSAGES.get(kind.full_name) == "duration"
+            and _NANOS.search(value)
+        ):
+            return False
+    elif isinstance(value, bool) and field.enum_type is not None:
+        return False
     try:
         ParseDict({name: value}, message_type())
     except (ParseError, TypeError, ValueError, AttributeError, SystemError):
@@ -165,6 +259,27 @@ def _problem(field: Any, value: object) -> str:  # noqa: ANN401 - as above
         elif field.type == field.TYPE_BYTES and isinstance(value, str):
             shown = f"Base64 decoding failed for {shown}"
         return f"({_TYPES[field.type]}), {shown}"
-    if kind.full_name in _PROBLEMS and isinstance(value, str):
-        shown = f"Field '{field.camelcase_name}', {_PROBLEMS[kind.full_name]}"
+    if field.is_repeated and isinstance(value, list):
+        return f"(Map), Cannot bind a list to map for field '{field.name}'."
+    called = _MESSAGES.get(kind.full_name)
+    if called and isinstance(value, str):
+        shown = f"Field '{field.camelcase_name}', {_text_problem(called, value)}"
+    elif called and not isinstance(value, dict):
+        shown = f"Field '{field.camelcase_name}', Invalid data type for {called}, value is {shown}"
     return f"(type.googleapis.com/{kind.full_name}), {shown}"
+
+
+def _text_problem(called: str, text: str) -> str:
+    """Return what is wrong with the text of a duration, a time or a mask."""
+    if called == "timestamp":
+        return f"Invalid time format: {text:.100}"
+    if called == "field mask":
+        return f"Invalid field mask: {text:.100}"
+    if not text.endswith("s"):
+        return "Illegal duration format; duration must end with 's'"
+    seconds, _, nanos = text[:-1].removeprefix("-").partition(".")
+    if not seconds.isdecimal():
+        return "Invalid duration format, failed to parse seconds"
+    if nanos and not nanos.isdecimal():
+        return "Invalid duration format, failed to parse nano seconds"
+    return _DURATION_LIMITS

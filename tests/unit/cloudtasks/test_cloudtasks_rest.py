@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, PULL, ApiRefused, RestApi, refused
+from cloudtasks_api import LOCATION, PULL, RestApi, refused
 from programs import completed
 from werkzeug.test import Client
 
@@ -43,102 +43,6 @@ def test_json_is_read_as_protobuf_defines_it(
     answer = call.send("POST", f"{PULL}/tasks:lease", body)
 
     assert answer["tasks"][0]["pullMessage"] == {"payload": "//4="}
-
-
-DURATION = "(type.googleapis.com/google.protobuf.Duration)"
-TIMESTAMP = "(type.googleapis.com/google.protobuf.Timestamp)"
-PAYLOAD = "Invalid JSON payload received."
-
-
-@pytest.mark.parametrize(
-    ("body", "field", "text"),
-    [
-        (
-            LEASE | {"leaseDuration": "60"},
-            "lease_duration",
-            f"{DURATION}, Field 'leaseDuration', Ill",
-        ),
-        (LEASE | {"leaseDuration": 60}, "lease_duration", f"{DURATION}, 60"),
-        (LEASE | {"leaseDuration": "9" * 5000 + "s"}, "lease_duration", DURATION),
-        (LEASE | {"maxTasks": 1.5}, "max_tasks", "(TYPE_INT32), 1.5"),
-        (LEASE | {"maxTasks": "many"}, "max_tasks", '(TYPE_INT32), "many"'),
-        (LEASE | {"maxTasks": True}, "max_tasks", "(TYPE_INT32), true"),
-        (LEASE | {"maxTasks": {}}, "max_tasks", "(TYPE_INT32), Starting an object on a scalar f"),
-        (LEASE | {"maxTasks": 2**31}, "max_tasks", "(TYPE_INT32), 2147483648"),
-        (LEASE | {"maxTasks": 10**400}, "max_tasks", "(TYPE_INT32), 10000000000000000"),
-        (
-            LEASE | {"responseView": "SOME"},
-            "response_view",
-            '(type.googleapis.com/google.cloud.tasks.v2beta2.Task.View), "SOME"',
-        ),
-        (LEASE | {"filter": 1}, "filter", "(TYPE_STRING), 1"),
-    ],
-)
-def test_a_value_that_is_not_valid_is_refused_as_by_the_front_end(
-    call: RestApi, body: dict[str, Any], field: str, text: str
-) -> None:
-    """The text names the field and its type, and a detail lists it."""
-    with pytest.raises(ApiRefused) as error:
-        call.send("POST", f"{PULL}/tasks:lease", body)
-
-    [detail] = error.value.details
-    [violation] = detail["fieldViolations"]
-    assert error.value.code == "INVALID_ARGUMENT"
-    assert violation["field"] == field
-    assert violation["description"].startswith(f"Invalid value at '{field}' {text}")
-
-
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        (LEASE | {"tag": "red"}, f'{PAYLOAD} Unknown name "tag": Cannot find field.'),
-        (
-            LEASE | {"filter": ["tag"]},
-            f'{PAYLOAD} Unknown name "filter": Proto field is not repeating, cannot start list.',
-        ),
-        (b"{", f"{PAYLOAD} Unexpected end of string.\n{{\n ^"),
-        (b'{"maxTasks": 1,}', f"{PAYLOAD} Unexpected token.\n"),
-        (b'{"filter": "\\ud800"}', f"{PAYLOAD} Unexpected "),
-        (b"\xff", f"{PAYLOAD} Unexpected "),
-        (b"[" * 100_000, f"{PAYLOAD} Unexpected "),
-        (b"[]", f'{PAYLOAD} Unknown name "": Root element must be a message.'),
-        (b'"text"', f'{PAYLOAD} Unknown name "": Root element must be a message.'),
-    ],
-)
-def test_json_that_is_not_a_request_is_refused_as_by_the_front_end(
-    call: RestApi, body: Any, text: str
-) -> None:
-    with refused("INVALID_ARGUMENT", re.escape(text)):
-        call.send("POST", f"{PULL}/tasks:lease", body)
-
-
-def test_all_that_is_not_valid_is_listed(call: RestApi) -> None:
-    """Within messages, lists and maps, with the path of each field."""
-    task = {
-        "scheduleTime": "tomorrow",
-        "appEngineHttpRequest": {"headers": {"a": 1}, "payload": "**", "path": "/"},
-    }
-
-    with pytest.raises(ApiRefused) as error:
-        call.send("POST", f"{PULL}/tasks", {"task": task, "responseView": 1, "more": 1})
-
-    [detail] = error.value.details
-    found = [(each.get("field"), each["description"]) for each in detail["fieldViolations"]]
-    request = "task.app_engine_http_request"
-    schedule, header, payload = (
-        "task.schedule_time",
-        f"{request}.headers[0].value",
-        f"{request}.payload",
-    )
-    wrong_time = f"{TIMESTAMP}, Field 'scheduleTime', Invalid time format"
-    assert found == [
-        (schedule, f"Invalid value at '{schedule}' {wrong_time}"),
-        (header, f"Invalid value at '{header}' (TYPE_STRING), 1"),
-        (payload, f"Invalid value at '{payload}' (TYPE_BYTES), Base64 decoding failed for \"**\""),
-        (request, f"{PAYLOAD} Unknown name \"path\" at '{request}': Cannot find field."),
-        (None, f'{PAYLOAD} Unknown name "more": Cannot find field.'),
-    ]
-    assert str(error.value).startswith(f"INVALID_ARGUMENT: {found[0][1]}\n{found[1][1]}\n")
 
 
 @pytest.mark.parametrize(
