@@ -21,6 +21,7 @@ from push_app import until
 from pullqueue import Emulator, ManualClock
 from pullqueue.cli.serve import report_tasks_left
 from pullqueue.sdk.environment import variables_for
+from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
 from pullqueue.testing import Faults, exhaust
 
@@ -144,7 +145,7 @@ def test_the_report_counts_tasks_left_and_exhausted(
         emulator.queue("pull").add()
     Faults(emulator).fail("fetch_statistics")
 
-    report_tasks_left(emulator)
+    report_tasks_left(Server(emulator))
 
     assert capsys.readouterr().err == report
 

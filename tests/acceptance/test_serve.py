@@ -359,6 +359,10 @@ class TestRefusals:
                 '"a b" is not a valid project id: use letters, digits and hyphens',
             ),
             ("--project", "", '"" is not a valid project id'),
+            ("--queue-yaml-for", "billing", '"billing" is not a project and a file: use PROJECT='),
+            ("--queue-yaml-for", "=x.yaml", '"=x.yaml" is not a project and a file: use PROJECT='),
+            ("--queue-yaml-for", "a b=x.yaml", '"a b=x.yaml" is not a project and a file'),
+            ("--queue-yaml-for", "my-app=x.yaml", 'the server\'s own project "my-app": pass'),
             ("--allow-host", "a b", '"a b" is not a valid host name: use one without a port'),
             ("--allow-host", "queues:8124", '"queues:8124" is not a valid host name: use one'),
             ("--api-upstream", "foo", '"foo" is not a valid address: use HOST:PORT'),
@@ -410,6 +414,82 @@ class TestOptions:
             return call(f"{url}/{TASKS.replace('/p/', '/e~mine/')}")
 
         assert serve_here("--project", "mine", use=ask)[1] == {"kind": "taskqueues#tasks"}
+
+
+class TestFilesOfProjects:
+    @pytest.fixture(autouse=True)
+    def billing(self, folder: Path) -> Path:
+        """Write the file of another project."""
+        file = folder / "billing.yaml"
+        file.write_text("queue:\n- {name: invoices, mode: pull}\n")
+        return file
+
+    def test_a_project_has_the_queues_of_its_file(self) -> None:
+        """The greeting shows it; calls that name no other project use the server's own."""
+        option = ("--queue-yaml-for", "s~billing=billing.yaml")
+
+        def queues(url: str) -> list[int]:
+            paths = (("billing", "invoices"), ("p", "invoices"), ("p", "pull-queue"))
+            found = []
+            for project, queue in paths:
+                path = f"{url}/taskqueue/v1beta2/projects/{project}/taskqueues/{queue}"
+                try:
+                    call(path)
+                    found.append(200)
+                except HTTPError as error:
+                    with error:
+                        found.append(error.code)
+            return found
+
+        done, found = serve_here(*option, use=queues)
+
+        assert found == [200, 404, 200]
+        assert "Project billing, billing.yaml: invoices, default\n" in done.stdout
+
+    def test_strict_servers_have_the_projects_of_files(self) -> None:
+        options = ("--project", "shop", "--strict-project")
+        path = "v2/projects/{}/locations/us-central1/queues"
+
+        def found(url: str) -> list[int]:
+            call(f"{url}/{path.format('billing')}")
+            with pytest.raises(HTTPError) as refused:
+                call(f"{url}/{path.format('other')}")
+            refused.value.close()
+            return [refused.value.code, *[1 for _ in call(f"{url}/_emulator/projects")["projects"]]]
+
+        _, codes = serve_here(*options, "--queue-yaml-for", "billing=billing.yaml", use=found)
+
+        assert codes == [403, 1, 1]
+
+    def test_changes_of_each_file_are_applied(self, folder: Path, billing: Path) -> None:
+        option = ("--queue-yaml-for", "billing=billing.yaml")
+        with serving("--watch", *option, folder=folder) as served:
+            billing.write_text("queue:\n- {name: refunds, mode: pull}\n")
+            served.log_line("billing.yaml is applied: added refunds")
+
+    @pytest.mark.parametrize(
+        ("option", "status", "message"),
+        [
+            ("billing=gone.yaml", 3, 'cannot read "gone.yaml"'),
+            ("billing=bad.yaml", 1, "bad.yaml:1:8"),
+        ],
+    )
+    def test_a_file_that_cannot_be_used(
+        self, folder: Path, option: str, status: int, message: str
+    ) -> None:
+        """One line, as for the server's own file."""
+        (folder / "bad.yaml").write_text("queue: 5\n")
+
+        done, _ = serve_here("--queue-yaml-for", option)
+
+        assert (done.exit_code, len(done.stderr.splitlines())) == (status, 1)
+        assert message in done.stderr
+
+    def test_a_project_has_one_file(self) -> None:
+        options = ("--queue-yaml-for", "a=x.yaml", "--queue-yaml-for", "s~a=y.yaml")
+        done, _ = serve_here(*options)
+
+        assert (done.exit_code, 'project "a" has two files' in done.stderr) == (2, True)
 
 
 def test_help_waits_for_no_server() -> None:

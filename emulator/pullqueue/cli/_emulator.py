@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
-from pullqueue.address import DEFAULT_PORT, is_host_and_port
+from pullqueue.address import DEFAULT_PORT, DEFAULT_PROJECT, is_host_and_port
 from pullqueue.checks import FILE, LEASES, LOCATION, PROJECT
 from pullqueue.cli._options import PORT, Command, checked
 from pullqueue.cli._output import say
@@ -29,6 +30,7 @@ from pullqueue.text import quoted
 if TYPE_CHECKING:
     from pullqueue.cron.file import CronJob
     from pullqueue.push.addresses import PushAddresses
+    from pullqueue.runtime.config_file import ConfigFile
     from pullqueue.server.lifecycle import Server
 
 _LOCATION = re.compile(r"[A-Za-z0-9-]{2,100}", re.ASCII)
@@ -64,6 +66,27 @@ def _services(
         return None if names is None else parse_services(names)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _project_files(
+    _ctx: click.Context, _parameter: click.Parameter, options: tuple[str, ...]
+) -> dict[str, Path]:
+    """Return the files of other projects by their ids, without the prefix of a partition."""
+    from pullqueue.api.resources import Project  # noqa: PLC0415 - imported when it runs
+
+    files: dict[str, Path] = {}
+    for option in options:
+        name, separator, file = option.partition("=")
+        if not (separator and file and _PROJECT.fullmatch(name)):
+            raise click.BadParameter(
+                f"{quoted(option)} is not a project and a file: use PROJECT=FILE, such as "
+                "billing=billing/queue.yaml"
+            )
+        app_id = Project.of(name).app_id
+        if app_id in files:
+            raise click.BadParameter(f"project {quoted(app_id)} has two files")
+        files[app_id] = Path(file)
+    return files
 
 
 _EMULATOR = (
@@ -110,7 +133,16 @@ _EMULATOR = (
     click.option(
         "--strict-project",
         is_flag=True,
-        help="With --project: refuse calls that name another application id.",
+        help="With --project: refuse calls that name another application id, but for those of "
+        "--queue-yaml-for.",
+    ),
+    click.option(
+        "--queue-yaml-for",
+        "project_files",
+        multiple=True,
+        metavar="PROJECT=FILE",
+        callback=_project_files,
+        help="File with the queues of another project; repeatable.",
     ),
     click.option(
         "--location",
@@ -221,6 +253,7 @@ class EmulatorOptions:
     project: str | None
     strict: bool
     strict_project: bool
+    project_files: dict[str, Path]
     location: str | None
     store: str | None
     clock: str
@@ -301,8 +334,9 @@ class EmulatorOptions:
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         path = self.queue_yaml or _found_file()
         cron, file, config = self._cron_jobs(), None, QueueConfig(queues=(), file="")
+        read = partial(ConfigFile, profile=self.profile, keep_created=self.keep_created)
         if path is not None:
-            file = ConfigFile(path, profile=self.profile, keep_created=self.keep_created)
+            file = read(path)
             config = file.read()
         clock = ManualClock(SystemClock().now()) if self.clock == "manual" else SystemClock()
         services = self._services(clock)
@@ -331,9 +365,21 @@ class EmulatorOptions:
                     config_file=file,
                     push_to=self.push_to,
                     cron=cron,
+                    project_files=self._files_of_projects(read),
                     begins_projects=self.project is not None and not self.checks[PROJECT],
                     **options,
                 )
+
+    def _files_of_projects(self, read: Callable[[Path], ConfigFile]) -> dict[str, ConfigFile]:
+        from pullqueue.api.resources import Project  # noqa: PLC0415 - imported when it runs
+
+        own = Project.of(self.project or DEFAULT_PROJECT).app_id
+        if own in self.project_files:
+            raise click.UsageError(
+                f"--queue-yaml-for names the server's own project {quoted(own)}: pass its file as "
+                "QUEUE_YAML"
+            )
+        return {name: read(file) for name, file in self.project_files.items()}
 
     def _services(self, clock: Clock) -> Services:
         names = self.services

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pullqueue.text import escaped
 
 if TYPE_CHECKING:
-    from pullqueue.runtime.state import ServerState
+    from pullqueue.server.lifecycle import Server
 
 _POLL_SECONDS = 0.5
 """Interval of the checks for signals and for changes of the file."""
@@ -63,9 +63,9 @@ def set_up_logs(*, log_format: str, log_level: str) -> None:
 class Signals:
     """The signals that stop the server, or reload its configuration."""
 
-    def __init__(self, state: ServerState) -> None:
+    def __init__(self, server: Server) -> None:
         """Handle SIGINT and SIGTERM, which stop the server, and SIGHUP, which reloads the file."""
-        self._state = state
+        self._server = server
         # Its `put` may interrupt its own `get`, as a handler does.
         self._received: SimpleQueue[int] = SimpleQueue()
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -80,16 +80,16 @@ class Signals:
 
     def _stop(self) -> None:
         """Stop push tasks and cron jobs, and close the emulator after a while."""
-        self._state.stop()
+        self._server.stop_sending()
         threading.Event().wait(_STOP_SECONDS)
-        self._state.emulator.close()
+        self._server.emulator.close()
 
     def wait(self, *, watch: bool) -> None:
-        """Return once the server must stop; meanwhile reload its file."""
-        state = self._state
+        """Return once the server must stop; meanwhile reload its files."""
         while (number := self._next()) not in _STOPPING:
-            if state.config_file is not None:
-                state.config_file.check(state.emulator, changes=watch, now=number is not None)
+            for state in self._server.states:
+                if state.config_file is not None:
+                    state.config_file.check(state.emulator, changes=watch, now=number is not None)
 
     def _next(self) -> int | None:
         """Return the next signal; None after a while without any."""

@@ -163,11 +163,13 @@ def _serve_and_run(
         if user is not None:
             server.state.users[user.email] = user
         checks = [partial(_look_for_app, server.state)] if options.push_to else []
-        if options.watch and (file := server.state.config_file):
-            checks.append(partial(file.check, server.emulator, changes=True, now=False))
+        for state in server.states if options.watch else ():
+            if state.config_file is not None:
+                check = state.config_file.check
+                checks.append(partial(check, state.emulator, changes=True, now=False))
         status = _run(command, environment | variables, checks)
         if options.store_url == "memory":
-            report_tasks_left(server.emulator)
+            report_tasks_left(server)
     return status
 
 
@@ -192,6 +194,7 @@ def _check_unused(url: str, options: EmulatorOptions) -> None:
         )
     own = "has a store, services and a clock of its own"
     for is_passed, option, why in (
+        (bool(options.project_files), "queue-yaml-for", "has its own projects"),
         (bool(options.push_to), "push-to", "delivers push tasks"),
         (options.cron is not None, "cron", "runs its own cron jobs"),
         (options.store is not None, "store", own),

@@ -26,7 +26,6 @@ from pullqueue.tasks import count_tasks
 from pullqueue.text import counted
 
 if TYPE_CHECKING:
-    from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.queue import Queue
     from pullqueue.server.lifecycle import Server
 
@@ -147,25 +146,26 @@ def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
         host_names=options.host_names,
     )
     with making as server:
-        signals = _process.Signals(server.state)
+        signals = _process.Signals(server)
         with server:
             write_port(server.port)
             _print_banner(server, options)
             signals.wait(watch=options.watch)
             if options.store_url == "memory":
                 report_tasks_left(
-                    server.emulator,
+                    server,
                     "; to keep tasks, start with --store sqlite:///tasks.db, or run `pullqueue "
                     "snapshot save FILE` first",
                 )
 
 
-def report_tasks_left(emulator: Emulator, advice: str = "") -> None:
+def report_tasks_left(server: Server, advice: str = "") -> None:
     """Print how many tasks are deleted with a server, and how many are exhausted."""
     from pullqueue.engine.interceptors import bypass_interceptors  # noqa: PLC0415 - when it runs
 
     with bypass_interceptors():
-        statistics = [queue.fetch_statistics() for queue in emulator.queues]
+        queues = [queue for state in server.states for queue in state.emulator.queues]
+        statistics = [queue.fetch_statistics() for queue in queues]
     left, exhausted = (sum(n.tasks for n in statistics), sum(n.exhausted for n in statistics))
     if left:
         were = "was left and is" if left == 1 else "were left and are"
@@ -195,6 +195,7 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
     say(f"{emulator.config.file or 'No queue.yaml'}: {queues}")
     for queue in (*pull, *push):
         say(f"  {queue.name}{_notes(queue, acl=acl)}")
+    _print_projects(server)
     if pull:
         _print_example(server, pull, acl=acl)
     where = "memory, until the server stops" if store == "memory" else without_password(store)
@@ -220,6 +221,13 @@ def _print_banner(server: Server, options: ServeOptions) -> None:
             "every queue",
             err=True,
         )
+
+
+def _print_projects(server: Server) -> None:
+    for state in server.states[1:]:
+        file = f", {state.config_file.path}" if state.config_file else ""
+        names = ", ".join(queue.name for queue in state.emulator.queues)
+        say(f"Project {state.emulator.project}{file}: {names}")
 
 
 def _notes(queue: Queue, *, acl: bool) -> str:

@@ -119,7 +119,7 @@ class CronRunner:
         self._emulator = emulator
         self._now_usec = emulator.now_usec()
         """When the thread has looked last."""
-        runs = emulator.cron_runs() if jobs else {}
+        runs = emulator.store.cron_runs() if jobs else {}
         self.states = [
             JobState(key, job, self._now_usec, self._find_last(key, runs))
             for key, job in keyed(jobs).items()
@@ -235,7 +235,7 @@ class CronRunner:
 
     def _keep(self, key: str, run: CronRun) -> None:
         try:
-            self._emulator.record_cron_run(key, run)
+            self._emulator.store.record_cron_run(key, run)
         except PullQueueError as error:  # of the store: the job runs nevertheless
             _log.warning("the last run of a cron job is not recorded (%s): %s", key, error)
 

@@ -18,7 +18,7 @@ from pullqueue.engine.name_source import NameSource, random_names
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.retention import Retention, compute_retention
 from pullqueue.engine.settings_validation import check_settings
-from pullqueue.engine.store import CronRun, QueueContents, QueueRecord, StoreFactory
+from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory, TaskStore
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import LOCATED
@@ -272,13 +272,10 @@ class Emulator:
             self._store.restore(contents, retentions=retentions)
             self._load()
 
-    def cron_runs(self) -> dict[str, CronRun]:
-        """Return the last runs of cron jobs that the store has."""
-        return self._store.cron_runs()
-
-    def record_cron_run(self, job: str, run: CronRun) -> None:
-        """Record the last run of a cron job, if the store keeps anything."""
-        self._store.record_cron_run(job, run)
+    @property
+    def store(self) -> TaskStore:
+        """What stores its tasks; users go by the queues."""
+        return self._store
 
     def check(self) -> None:
         """Check that the store can store tasks now.

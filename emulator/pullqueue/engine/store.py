@@ -130,6 +130,15 @@ class CronRun(NamedTuple):
     """What its failure was; None: it succeeded."""
 
 
+class StoredProject(NamedTuple):
+    """Another project of a server, whose tasks are stored beside those of its own."""
+
+    number: int
+    """Another one if the project was deleted and made again."""
+    record: str
+    """What the server has recorded of it."""
+
+
 class QueueContents(NamedTuple):
     """Everything a store keeps of one queue except the record of events."""
 
@@ -386,6 +395,21 @@ class TaskStore(ABC):
 
     def record_cron_run(self, job: str, run: CronRun) -> None:  # noqa: B027 - see `cron_runs`
         """Record the last run of a cron job, where tasks are kept as well."""
+
+    def projects(self) -> dict[str, StoredProject]:
+        """Return the other projects that are recorded, by name; empty if they are not kept."""
+        return {}
+
+    def add_project(self, name: str, record: str) -> StoredProject | None:  # noqa: ARG002 - see `projects`
+        """Record another project, unless one of its name is; return what is recorded, if it is."""
+        return None
+
+    def project_store(self, number: int) -> StoreFactory:
+        """Return what opens the store of a project that is recorded."""
+        raise NotImplementedError(number)
+
+    def drop_project(self, name: str) -> None:  # noqa: B027 - see `projects`
+        """Delete a project, whose store is closed, and everything in it."""
 
     @abstractmethod
     def check(self) -> None:

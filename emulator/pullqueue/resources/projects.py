@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
-from pullqueue import config as queue_yaml
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import served
 from pullqueue.clock import Clock, ManualClock, SystemClock, from_usec
@@ -37,8 +36,9 @@ class NewProject(Model):
     clock: Annotated[
         ClockKind,
         Meta(
-            description="machine: that of the machine. manual: it is moved, and push tasks are "
-            "sent by POST /run, and POST /clock with deliver, only."
+            description="machine: that of the machine. manual: it is moved, push tasks are sent "
+            "by POST /run, and POST /clock with deliver, only, and the project is in memory, "
+            "whatever the store of the server is."
         ),
     ] = "machine"
     now: Annotated[
@@ -72,12 +72,11 @@ def list_projects(_state: ServerState) -> list[ProjectResource]:
 @operation("POST", "/projects", key="project")
 def create_project(_state: ServerState, body: NewProject) -> ProjectResource:
     """Make a project, such as one for a test; calls that name it use it from then on."""
-    projects, text = served(Projects), "queue: []" if body.queue_yaml is UNSET else body.queue_yaml
+    projects, text = served(Projects), None if body.queue_yaml is UNSET else body.queue_yaml
     try:
-        config = queue_yaml.loads(text)
+        made = projects.create(body.name, clock=make_clock(body.clock, body.now), queue_yaml=text)
     except InvalidQueueConfigError as error:
         raise ApiError.parameter(f"queue_yaml: {error}", "queue_yaml") from None
-    made = projects.create(body.name, clock=make_clock(body.clock, body.now), config=config)
     return _resource(body.name, made, projects)
 
 

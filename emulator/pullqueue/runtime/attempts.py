@@ -80,6 +80,8 @@ class Attempts:
         self.stopping = threading.Event()
         """Set when no more attempts are started."""
         self._abandoning = threading.Lock()
+        self._are_discarded = False
+        """Whether results are neither stored nor recorded, since the tasks are deleted."""
 
     def refuse(self, own_ports: Iterable[int]) -> None:
         """Send nothing to these ports of this machine."""
@@ -110,6 +112,12 @@ class Attempts:
         if is_first and (count := len(self._dispatcher.running)):
             _log.info("waiting for running attempts to end: %d", count)
 
+    def discard(self) -> None:
+        """Start no more attempts, and end those under way without a trace."""
+        self._are_discarded = True
+        self.stopping.set()
+        self._sender.close()
+
     def stop(self, end: float) -> None:
         """Wait for the attempts under way until a time by `perf_counter`, and end the others.
 
@@ -139,6 +147,8 @@ class Attempts:
                 started = self._begin(task, address, self._dispatcher.start)
             self._problems.solved(f"start {task.queue_name}")
         except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
+            if self._are_discarded:
+                return
             problem = f'push tasks of queue "{task.queue_name}" cannot be started'
             self._problems.report(f"start {task.queue_name}", problem, error)
             self.stopping.wait(_POLL_SECONDS)  # it would be tried again at once
@@ -183,7 +193,7 @@ class Attempts:
 
         try:
             response = self._dispatcher.send(running, send)
-            if running.is_lost:
+            if running.is_lost or self._are_discarded:
                 self._dispatcher.lose(running)
                 return
             if response.status is None and self.stopping.is_set():
@@ -196,6 +206,8 @@ class Attempts:
         except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
             # Its lease ends: if the same happens again, it does not at once.
             self._dispatcher.lose(running)
+            if self._are_discarded:
+                return
             if isinstance(error, PullQueueError):
                 _log.warning("the result of an attempt cannot be stored: %s", error)
             else:

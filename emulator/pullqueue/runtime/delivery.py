@@ -130,6 +130,11 @@ class Delivery:
         self.attempts.stop_starting()
         self._wake.set()
 
+    def discard(self) -> None:
+        """Start no more attempts, and end those under way without a trace."""
+        self.attempts.discard()
+        self._wake.set()
+
     def stop(self, end: float) -> None:
         """Wait for the attempts under way until a time by `perf_counter`, and end the others."""
         if self._thread.is_alive():
@@ -189,6 +194,8 @@ class Delivery:
                 wait_seconds = self._poll_seconds if self.is_held else self._start_due()
                 self._problems.solved("")
             except Exception as error:  # noqa: BLE001 - the thread goes on, whatever happens
+                if self._stopping.is_set():  # the store may be closed
+                    return
                 self._problems.report("", "push tasks cannot be delivered", error)
             with self._looking:
                 self._is_settled = was_idle and wait_seconds > 0
@@ -207,6 +214,8 @@ class Delivery:
         except TransientError:  # of the store: it is that of all queues
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is
+            if self._stopping.is_set():
+                return
             self._problems.report(
                 queue.name, f'push tasks of queue "{queue.name}" cannot be delivered', error
             )

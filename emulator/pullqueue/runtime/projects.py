@@ -2,43 +2,93 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
+from collections.abc import Mapping
 from time import perf_counter
+from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
+from pullqueue import config as queue_yaml
 from pullqueue.address import DEFAULT_PROJECT
 from pullqueue.api.errors import ApiError
 from pullqueue.api.resources import Project
-from pullqueue.clock import Clock, ManualClock
+from pullqueue.clock import Clock, ManualClock, SystemClock
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.memory.store import MemoryStore
+from pullqueue.engine.store import StoredProject
 from pullqueue.push.addresses import PushAddresses
-from pullqueue.runtime.state import ServerState
+from pullqueue.runtime.config_file import ConfigFile
+from pullqueue.runtime.state import STOP_SECONDS, ServerState
 from pullqueue.text import did_you_mean, quoted
 
 _NAME = re.compile(r"[A-Za-z0-9.:-]{1,100}", re.ASCII).fullmatch
 _RULE: Final = "use 1 to 100 letters, digits, hyphens, dots and colons"
+_FOLLOW_SECONDS = 1.0
+"""Interval of the looks for projects that other servers have made or deleted."""
+
+_log = logging.getLogger("pullqueue.server")
+
+
+class _Made(msgspec.Struct, frozen=True):
+    """What a project was made with; stored, if its tasks are."""
+
+    queue_yaml: str | None = None
+    """None: it has no queues, or those of a file."""
 
 
 class Projects:
-    """The server's own project, and those that were made. Safe under threads.
+    """The server's own project, and others. Safe under threads.
 
     The own one has the queues of queue.yaml. It answers to the name it was started with; without a
-    name to each one that no other project has.
+    name to each one that no other project has. Others are stored where its tasks are, except those
+    with a manual clock: these are for a test, and in memory.
     """
 
-    def __init__(self, own: ServerState, *, begins: bool = False) -> None:
-        """Begin with the project of the server.
+    def __init__(
+        self,
+        own: ServerState,
+        *,
+        begins: bool = False,
+        files: Mapping[str, ConfigFile] = MappingProxyType({}),
+    ) -> None:
+        """Begin with the project of the server, those that are stored, and those of `files`.
 
         With `begins`, a call that names another project begins one, without queues.
+
+        Raises:
+            ConfigFileError: a file cannot be read.
+            InvalidQueueConfigError: a file is not valid.
+            StoreError: what is stored of a project cannot be used.
         """
         self._own = own
         self._begins = begins
+        self._files = files
+        self._store = own.emulator.store
         self._others: dict[str, ServerState] = {}
-        self.is_single = not begins
+        self._made: dict[str, _Made] = {}
+        self._stored: dict[str, StoredProject] = {}
+        self._lock = threading.RLock()
+        self._followed = perf_counter()
+        self._load()
+        if self.own_name in self._store.projects():
+            _log.warning(
+                "the store has tasks of another project %s, which are not used: the server's own "
+                "has the same name, start it with another --project",
+                quoted(self.own_name),
+            )
+        for name in files:
+            if name not in self._others:
+                self._add(name, _Made(), SystemClock())
+
+    @property
+    def is_single(self) -> bool:
         """True while all calls are about the server's own project."""
-        self._lock = threading.Lock()
+        return not (self._begins or self._others or self._store.is_shared)
 
     @property
     def own_name(self) -> str:
@@ -48,16 +98,18 @@ class Projects:
     @property
     def states(self) -> dict[str, ServerState]:
         """All projects by name, the server's own first."""
+        self._follow()
         with self._lock:
             return {self.own_name: self._own, **self._others}
 
     def called(self, name: str) -> ServerState:
         """Return the project that a call of an API names, with the prefix of a partition or not."""
         app_id = Project.of(name).app_id
+        self._follow()
         found = self._others.get(app_id)
         if found is None and self._begins and app_id != self.own_name and _NAME(app_id):
             with self._lock:
-                found = self._others.get(app_id) or self._add(app_id, None, QueueConfig(queues=()))
+                found = self._others.get(app_id) or self._add(app_id, _Made(), SystemClock())
         return self._own if found is None else found
 
     def get(self, name: str) -> ServerState:
@@ -66,25 +118,31 @@ class Projects:
         Raises:
             ApiError: there is none.
         """
-        found = self.states.get(Project.of(name).app_id)
+        app_id = Project.of(name).app_id
+        found = self.states.get(app_id)
+        if found is None:
+            self._follow(at_once=True)  # another server may have made it just now
+            found = self._others.get(app_id)
         if found is None:
             message = f"there is no project {quoted(name)}: {did_you_mean(name, self.states)}"
             raise ApiError(message, status=404)
         return found
 
-    def create(self, name: str, *, clock: Clock | None, config: QueueConfig) -> ServerState:
-        """Make a project with queues and a clock; without one it has the machine's.
+    def create(self, name: str, *, clock: Clock, queue_yaml: str | None) -> ServerState:
+        """Make a project with the queues of a text, or without any.
 
         Raises:
             ApiError: the name is not valid, or in use.
+            InvalidQueueConfigError: the text is not valid.
         """
         if not _NAME(name):
             raise ApiError.parameter(f"name is {quoted(name)}: {_RULE}", "name")
+        self._follow(at_once=True)
         with self._lock:
             if name in self._others or name == self.own_name:
                 message = f"project {quoted(name)} exists: delete it first, or use another name"
                 raise ApiError(message, status=409, rpc_code="ALREADY_EXISTS")
-            return self._add(name, clock, config)
+            return self._add(name, _Made(queue_yaml), clock)
 
     def delete(self, name: str) -> None:
         """End a project with all that it has; attempts under way leave no trace.
@@ -92,15 +150,13 @@ class Projects:
         Raises:
             ApiError: there is none, or it is the server's own.
         """
-        self.get(name)
-        with self._lock:
-            state = self._others.pop(Project.of(name).app_id, None)
-        if state is None:
+        if self.get(name) is self._own:
             message = f"project {quoted(name)} is the server's own: reset it instead"
             raise ApiError(message, rpc_code="FAILED_PRECONDITION")
-        _end(state)
+        with self._lock:
+            self._remove(Project.of(name).app_id)
 
-    def replace(self, state: ServerState, clock: Clock | None) -> ServerState:
+    def replace(self, state: ServerState, clock: Clock) -> ServerState:
         """Replace a project by an empty one with its queues of queue.yaml and another clock.
 
         Raises:
@@ -114,30 +170,76 @@ class Projects:
                     "make a project of your own, by POST /_emulator/projects",
                     rpc_code="FAILED_PRECONDITION",
                 )
-            del self._others[found[0]]
-            made = self._add(found[0], clock, state.emulator.config)
-        _end(state)
-        return made
+            made = self._made[found[0]]
+            self._remove(found[0])
+            return self._add(found[0], made, clock)
+
+    def start(self) -> None:
+        """Send the push tasks of all projects from now on: the server listens."""
+        for state in self._others.values():
+            self._serve(state)
 
     def stop(self) -> None:
-        """End all projects but the server's own."""
-        with self._lock:
-            others, self._others = self._others, {}
-        for state in others.values():
-            _end(state)
+        """Start no more attempts and cron jobs, and wait for those under way, but not for long."""
+        end = perf_counter() + STOP_SECONDS
+        states = [self._own, *self._others.values()]
+        for state in states:
+            state.stop_starting()
+        for state in states:
+            state.stop(end)
 
-    def _add(self, name: str, clock: Clock | None, config: QueueConfig) -> ServerState:
+    def close(self) -> None:
+        """Close all projects but the server's own."""
+        with self._lock:
+            for state in self._others.values():
+                state.emulator.close()
+            self._others.clear()
+            self._stored.clear()
+
+    def _follow(self, *, at_once: bool = False) -> None:
+        """Load what other servers of the store have made and deleted: each second, or `at_once`."""
+        now = perf_counter()
+        if self._store.is_shared and (at_once or now - self._followed >= _FOLLOW_SECONDS):
+            with self._lock:
+                self._followed = now
+                self._load()
+
+    def _load(self) -> None:
+        """Open the projects that are stored, and end those that no longer are."""
+        stored = self._store.projects()
+        for name, known in list(self._stored.items()):
+            if stored.get(name) != known:
+                del self._stored[name]
+                _end(self._others.pop(name))
+        for name, project in stored.items():
+            if name not in self._others and name != self.own_name:
+                self._add(name, msgspec.json.decode(project.record, type=_Made), SystemClock())
+
+    def _add(self, name: str, made: _Made, clock: Clock) -> ServerState:
+        """Make a project, and store it if its clock is the machine's."""
+        file, stored = self._files.get(name), None
+        config = _read_config(made) if file is None else file.read()
+        if not isinstance(clock, ManualClock):
+            record = msgspec.json.encode(made).decode()
+            stored = self._store.add_project(name, record)
         own = self._own
-        emulator = Emulator(
-            config,
-            clock=clock,
-            limits=own.emulator.limits,
-            project=name,
-            location=own.emulator.location,
-        )
+        try:
+            emulator = Emulator(
+                config,
+                clock=clock,
+                limits=own.emulator.limits,
+                project=name,
+                location=own.emulator.location,
+                store=MemoryStore if stored is None else self._store.project_store(stored.number),
+            )
+        except BaseException:
+            if stored is not None:
+                self._store.drop_project(name)
+            raise
         state = ServerState(
             emulator,
             tokens=own.tokens,
+            config_file=file,
             host_names=own.host_names,
             push_to=None if own.delivery is None else PushAddresses(list(own.push_to)),
             acl=own.acl,
@@ -145,15 +247,36 @@ class Projects:
         if state.delivery is not None:
             # A test says when: between an add and a run it sets faults, and looks at tasks.
             state.delivery.is_held = isinstance(clock, ManualClock)
-        state.url, state.own_ports, state.token = own.url, own.own_ports, own.token
-        state.signer.issuer = own.signer.issuer
-        self._others[name], self.is_single = state, False
+        state.token = own.token
+        self._others[name], self._made[name] = state, made
+        if stored is not None:
+            self._stored[name] = stored
+        self._serve(state)
         return state
+
+    def _serve(self, state: ServerState) -> None:
+        """Let a project send the push tasks that it has, once the server listens."""
+        own = self._own
+        state.url, state.own_ports, state.grpc_address = own.url, own.own_ports, own.grpc_address
+        state.signer.issuer = own.signer.issuer
+        if state.url and any(q.is_push and q.list_tasks(1) for q in state.emulator.queues):
+            state.wake()
+
+    def _remove(self, name: str) -> None:
+        """End a project, and delete what is stored of it."""
+        _end(self._others.pop(name))
+        if self._stored.pop(name, None) is not None:
+            self._store.drop_project(name)
+
+
+def _read_config(made: _Made) -> QueueConfig:
+    if made.queue_yaml is None:
+        return QueueConfig(queues=(), file="")
+    return queue_yaml.loads(made.queue_yaml)
 
 
 def _end(state: ServerState) -> None:
     """Stop what a project runs, without waiting, and delete what it has."""
     if state.delivery is not None:
-        state.delivery.stop_starting()
-        state.delivery.stop(perf_counter())
+        state.delivery.discard()
     state.emulator.close()

@@ -166,14 +166,21 @@ class ServerState:
         self.delivery = Delivery(self.emulator, self.requests, self.push_to, signer=self.signer)
         return self.delivery
 
-    def stop(self) -> None:
-        """Start no more attempts and cron jobs, and wait for those under way, but not for long."""
-        end = perf_counter() + STOP_SECONDS
-        senders = (self.cron,) if self.delivery is None else (self.cron, self.delivery)
-        for each in senders:
+    def stop_starting(self) -> None:
+        """Start no more attempts and cron jobs."""
+        for each in self._senders:
             each.stop_starting()
-        for each in senders:
+
+    def stop(self, end: float | None = None) -> None:
+        """Start no more, and wait for those under way until a time by `perf_counter`."""
+        end = perf_counter() + STOP_SECONDS if end is None else end
+        self.stop_starting()
+        for each in self._senders:
             each.stop(end)
+
+    @property
+    def _senders(self) -> Sequence[CronRunner | Delivery]:
+        return (self.cron,) if self.delivery is None else (self.cron, self.delivery)
 
     def reset(self, *, keep_queues: bool = False, services: bool = False) -> None:
         """Delete tasks, names, history, requests and faults; keep queue.yaml, clock and activity.

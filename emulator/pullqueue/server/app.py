@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from http import HTTPStatus
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
     from pullqueue.cloudtasks.servicer import Servicer
+    from pullqueue.runtime.config_file import ConfigFile
 
 _INTERFACES = {
     "bridge": Interface.SDK,
@@ -76,6 +78,7 @@ def create_app(
     services: Services | None = None,
     api_upstream: str | None = None,
     begins_projects: bool = False,
+    project_files: Mapping[str, ConfigFile] = MappingProxyType({}),
 ) -> Application:
     """Return the application that serves an emulator; it runs under any WSGI server with threads.
 
@@ -84,7 +87,7 @@ def create_app(
     replaces both; without one, any name in the Host header is answered. Calls that apps make to
     App Engine's services other than the task queue are answered by `services`, where these have the
     service, or else passed on to `api_upstream`, a `host:port`. With `begins_projects`, a call that
-    names another project begins one.
+    names another project begins one; those in `project_files` are there from the start.
     """
     state = state or ServerState(emulator, tokens=tokens, acl=acl)
     calls = Bridge(emulator, services=services, upstream=api_upstream)
@@ -98,7 +101,7 @@ def create_app(
         state.services = sorted(services.names)
         state.data = "" if services.data is None else str(services.data.resolve())
         objects[Services] = services
-    return Application(Projects(state, begins=begins_projects), state, objects)
+    return Application(Projects(state, begins=begins_projects, files=project_files), state, objects)
 
 
 class Application:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from pullqueue.address import DEFAULT_HOST
@@ -49,6 +50,7 @@ class Server:
         cron: Sequence[CronJob] = (),
         threads: int = THREADS,
         begins_projects: bool = False,
+        project_files: Mapping[str, ConfigFile] = MappingProxyType({}),
     ) -> None:
         """Make a server that does not listen yet.
 
@@ -60,7 +62,8 @@ class Server:
         Cloud Tasks is served over gRPC as well. Push tasks are delivered to `push_to`, while the
         server listens; None: they are not delivered. The jobs in `cron` are requested there when
         they are due. `threads` requests are answered at the same time. With `begins_projects`, a
-        call that names another project begins one.
+        call that names another project begins one; those in `project_files` are there from the
+        start, with the queues of their files.
         """
         self.emulator = emulator
         self.tokens = Tokens(emulator.clock)
@@ -80,6 +83,7 @@ class Server:
             services=services,
             api_upstream=api_upstream,
             begins_projects=begins_projects,
+            project_files=project_files,
         )
         self._threads = threads
         self._host = host
@@ -108,6 +112,7 @@ class Server:
             self.state.own_ports = [self.port, *([self._grpc.port] if self._grpc else [])]
             if self.state.delivery is not None:
                 self.state.delivery.start(own_ports=self.state.own_ports)
+            self._app.projects.start()
             self.state.cron.start(own_ports=self.state.own_ports)
             self._http.start()  # last: whoever gets a response finds the rest ready
         return self
@@ -131,23 +136,32 @@ class Server:
         self.state.deliver_to(addresses)
 
     @property
+    def states(self) -> list[ServerState]:
+        """The states of all projects, its own first."""
+        return list(self._app.projects.states.values())
+
+    @property
     def grpc_address(self) -> str:
         """`host:port` of the gRPC server, once it was started."""
         return "" if self._grpc is None else f"{self._bracketed_host}:{self._grpc.port}"
+
+    def stop_sending(self) -> None:
+        """Start no more attempts and cron jobs, and wait for those under way, but not for long."""
+        self._app.projects.stop()
 
     def stop(self) -> None:
         """Stop listening and close every connection; requests being answered are finished.
 
         Attempts to send push tasks and cron jobs have some seconds to end before that.
         """
-        self.state.stop()
-        self._app.projects.stop()
+        self.stop_sending()
         if self._grpc is not None:
             self._grpc.stop()
             self._grpc = None
         http, self._http = self._http, None
         if http is not None:
             http.stop()
+        self._app.projects.close()
 
     @property
     def host(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from time import perf_counter
 
 import psycopg
@@ -25,6 +26,7 @@ from pullqueue.engine.store import (
     Insertion,
     Lease,
     LeaseRequest,
+    StoreFactory,
 )
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
@@ -90,6 +92,10 @@ class PostgresSession(Session):
     def listed(self, values: Sequence[object]) -> object:
         return list(values)
 
+    def drop_schema(self, name: str) -> None:
+        """Delete a schema, if there is one."""
+        self._connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE".encode())
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the statements of a block in one transaction."""
@@ -111,16 +117,25 @@ class PostgresStore(SqlStore[PostgresSession]):
     is_shared = True
 
     def __init__(
-        self, address: Address, *, clock: Clock, limits: Limits, names: NameSource
+        self,
+        address: Address,
+        connections: Connections | None = None,
+        *,
+        clock: Clock,
+        limits: Limits,
+        names: NameSource,
     ) -> None:
         super().__init__(clock=clock, limits=limits, names=names)
+        self._address = address
         self._manual_clock = None if isinstance(clock, SystemClock) else clock
         self._id = secrets.token_hex(8)
         """Identifies this process among those that share the database."""
         self._claimed: dict[str, float] = {}
         """The queues whose tasks this process sends, and until when it need not ask again."""
         prepare(address)
-        self._connections = Connections(address)
+        self._connections = connections or Connections(address)
+        self._is_project = connections is not None
+        """Whether its connections are those of the server's own project."""
 
     def now_usec(self) -> int:
         with self._session() as session:
@@ -142,7 +157,8 @@ class PostgresStore(SqlStore[PostgresSession]):
         if self._claimed:
             with suppress(PullQueueError), self._session() as session:
                 session.change("release_dispatch", server=self._id)
-        self._connections.close()
+        if not self._is_project:
+            self._connections.close()
 
     # -- operations ------------------------------------------------------------------------------
 
@@ -243,7 +259,8 @@ class PostgresStore(SqlStore[PostgresSession]):
 
     @contextmanager
     def _session(self, *, unlimited: bool = False) -> Iterator[PostgresSession]:
-        with _translated(), self._connections.borrowed(unlimited=unlimited) as connection:
+        borrowed = self._connections.borrowed(self._address.schema, unlimited=unlimited)
+        with _translated(), borrowed as connection:
             yield PostgresSession(connection, self._manual_clock, unlimited=unlimited)
 
     def _operation(self) -> AbstractContextManager[PostgresSession]:
@@ -291,6 +308,16 @@ class PostgresStore(SqlStore[PostgresSession]):
             tombstone_usec=self._tombstone_usec,
             origin=encode(current_origin()),
         )
+
+    def _open_project(self, number: int) -> StoreFactory:
+        address = self._address._replace(schema=self._project_schema(number))
+        return partial(PostgresStore, address, self._connections)
+
+    def _drop_project(self, session: PostgresSession, number: int) -> None:
+        session.drop_schema(self._project_schema(number))
+
+    def _project_schema(self, number: int) -> str:
+        return f"{self._address.schema}_p{number}"
 
     def _restored(self, session: PostgresSession) -> None:
         session.change("restore_totals")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.adapt import Dumper
@@ -46,6 +47,8 @@ _SETTINGS = {
 }
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _FOREVER_SECONDS = 10**9
+_SCHEMA_CHARACTERS = 50
+"""PostgreSQL has 63; those of projects have a number more than the server's own."""
 _Selector: type[selectors.BaseSelector] = getattr(
     selectors, "PollSelector", selectors.SelectSelector
 )
@@ -92,6 +95,11 @@ def parsed(url: str) -> Address:
     if not (schema.isidentifier() and schema.isascii()):
         raise StoreError(
             f"store {shown}: schema is {quoted(schema)}; use letters, digits and underscores"
+        )
+    if len(schema) > _SCHEMA_CHARACTERS:
+        raise StoreError(
+            f"store {shown}: schema has {len(schema)} characters; the maximum is "
+            f"{_SCHEMA_CHARACTERS}"
         )
     if not connections.isascii() or not connections.isdigit() or int(connections) < 1:
         raise StoreError(
@@ -153,16 +161,21 @@ class Connections:
             open=True,
         )
         self._deadlines = _Deadlines()
+        self._schemas: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
+        """The schema that each connection uses, if it is not that of the address."""
 
     @contextmanager
-    def borrowed(self, *, unlimited: bool = False) -> Iterator[Connection]:
-        """Lend a connection for one operation.
+    def borrowed(self, schema: str, *, unlimited: bool = False) -> Iterator[Connection]:
+        """Lend a connection for one operation in a schema.
 
         Unless `unlimited`, the operation fails if the server does not respond in time.
         """
         connection = self._taken()
         self._deadlines.begin(connection, unlimited=unlimited)
         try:
+            if self._schemas.get(connection, self._address.schema) != schema:
+                connection.execute(f"SET search_path TO {schema}".encode(), prepare=False)
+                self._schemas[connection] = schema
             yield connection
         finally:
             self._deadlines.end(connection)

@@ -190,6 +190,17 @@ INSERT INTO cron_runs (job, started_usec, status, reason) VALUES (:job, :started
 ON CONFLICT (job) DO UPDATE SET started_usec = excluded.started_usec, status = excluded.status,
     reason = excluded.reason
 
+-- name: projects
+SELECT name, number, record FROM projects ORDER BY number
+
+-- name: add_project
+INSERT INTO projects (name, record) VALUES (:project, :record)
+ON CONFLICT (name) DO UPDATE SET record = projects.record
+RETURNING number, record
+
+-- name: forget_project
+DELETE FROM projects WHERE name = :project RETURNING number
+
 -- name: lease_steps
 -- What happened to leases, the latest first.
 SELECT usec, kind, names, origin FROM events

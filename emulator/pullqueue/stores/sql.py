@@ -11,20 +11,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from uuid import uuid4
 
-from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
+from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
     CronRun,
     Insertion,
     QueueContents,
     QueueRecord,
+    StoredProject,
+    StoreFactory,
+    TaskStore,
 )
 from pullqueue.errors import PullQueueError, TransientError
-from pullqueue.limits import KIB
+from pullqueue.limits import KIB, Limits
 from pullqueue.stores.rows import (
     Row,
     attempted,
@@ -106,6 +110,14 @@ class SqlStore(SqlReader[S]):
 
         Return its row as it was before, or None if there is no such task.
         """
+
+    @abstractmethod
+    def _open_project(self, number: int) -> StoreFactory:
+        """Return what opens the store of the project with a number."""
+
+    @abstractmethod
+    def _drop_project(self, session: S, number: int) -> None:
+        """Delete the store of the project with a number."""
 
     @abstractmethod
     def _restored(self, session: S) -> None:
@@ -400,6 +412,28 @@ class SqlStore(SqlReader[S]):
     def record_cron_run(self, job: str, run: CronRun) -> None:
         with self._writing() as session:
             session.change("record_cron_run", job=job, **run._asdict())
+
+    def projects(self) -> dict[str, StoredProject]:
+        with self._writing() as session:
+            return {name: StoredProject(*rest) for name, *rest in session.rows("projects")}
+
+    def add_project(self, name: str, record: str) -> StoredProject:
+        with self._writing() as session:
+            [row] = session.rows("add_project", project=name, record=record)
+            return StoredProject(*row)
+
+    def project_store(self, number: int) -> StoreFactory:
+        def make(*, clock: Clock, limits: Limits, names: NameSource) -> TaskStore:
+            store = self._open_project(number)(clock=clock, limits=limits, names=names)
+            store.url = self.url
+            return store
+
+        return make
+
+    def drop_project(self, name: str) -> None:
+        with self._writing(unlimited=True) as session:
+            for (number,) in session.rows("forget_project", project=name):
+                self._drop_project(session, number)
 
     def drop_queue_record(self, queue_name: str) -> None:
         with self._writing() as session:

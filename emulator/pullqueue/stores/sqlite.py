@@ -13,6 +13,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
@@ -26,6 +27,7 @@ from pullqueue.engine.store import (
     Insertion,
     Lease,
     LeaseRequest,
+    StoreFactory,
     fitting,
     leased_until,
 )
@@ -48,6 +50,7 @@ from pullqueue.tasks import AttemptRecord, NewTask, Task
 from pullqueue.text import format_size
 
 _SQL = statements("sqlite")
+_OWNER_ONLY = 0o700
 
 
 class SqliteSession(Session):
@@ -93,13 +96,20 @@ class SqliteStore(SqlStore[SqliteSession]):
     """Keeps tasks in an SQLite file."""
 
     def __init__(
-        self, path: Path, synchronous: str, *, clock: Clock, limits: Limits, names: NameSource
+        self,
+        path: Path,
+        synchronous: str,
+        *,
+        of_project: bool = False,
+        clock: Clock,
+        limits: Limits,
+        names: NameSource,
     ) -> None:
         super().__init__(clock=clock, limits=limits, names=names)
-        self._path = path
+        self._path, self._synchronous = path, synchronous
         self._lock = threading.RLock()
         self._reader_lock = threading.Lock()
-        self._writer, self._reader = open_file(path, synchronous=synchronous)
+        self._writer, self._reader = open_file(path, synchronous=synchronous, of_project=of_project)
         self._identity = _identity(path)
         self._rates: defaultdict[str, RateLimiter] = defaultdict(RateLimiter)
         self._stored_totals: dict[str, tuple[int, int]] = {}
@@ -291,6 +301,18 @@ class SqliteStore(SqlStore[SqliteSession]):
     def _count_leased(self, session: SqliteSession, queue_name: str, tasks: int) -> None:
         second = session.now_usec // USEC_PER_SECOND
         session.change("count_leased", queue=queue_name, second=second, tasks=tasks)
+
+    def _open_project(self, number: int) -> StoreFactory:
+        path = self._project_file(number)
+        path.parent.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+        return partial(SqliteStore, path, self._synchronous, of_project=True)
+
+    def _drop_project(self, session: SqliteSession, number: int) -> None:  # noqa: ARG002 - files
+        for suffix in ("", "-wal", "-shm"):
+            self._project_file(number, suffix).unlink(missing_ok=True)
+
+    def _project_file(self, number: int, suffix: str = "") -> Path:
+        return self._path.with_name(f"{self._path.name}.projects") / f"{number}.db{suffix}"
 
     def _restored(self, session: SqliteSession) -> None:
         """Do nothing: `_replacing` counts the tasks, and the next number follows the last one."""

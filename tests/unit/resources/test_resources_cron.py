@@ -194,7 +194,7 @@ def test_a_signal_closes_the_store_when_runs_have_ended(
         runner = cron.server.state.cron
         close = lambda: closed.append(runner.states[0].is_running)  # noqa: E731 - a line
         monkeypatch.setattr(cron.server.emulator, "close", close)
-        _process.Signals(cron.server.state)
+        _process.Signals(cron.server)
         clock.advance(3600)
         until(lambda: app.received)
         handlers[signal.SIGTERM](signal.SIGTERM, None)

@@ -23,7 +23,6 @@ from pullqueue.engine.events import Interface
 from pullqueue.errors import ConfigFileError
 from pullqueue.observe.request_log import Request
 from pullqueue.runtime.config_file import ConfigFile
-from pullqueue.runtime.state import ServerState
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
 
@@ -296,7 +295,7 @@ def test_a_signal_during_a_reload(
             number = signal.SIGHUP if len(asked) == 1 else signal.SIGTERM
             handlers[number](number, None)
 
-    signals = Signals(ServerState(emulator, config_file=Asked(queue_yaml)))
+    signals = Signals(Server(emulator, config_file=Asked(queue_yaml)))
     handlers[signal.SIGHUP](signal.SIGHUP, None)
     signals.wait(watch=False)
 

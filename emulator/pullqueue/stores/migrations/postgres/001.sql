@@ -135,3 +135,10 @@ CREATE TABLE cron_runs (
     status integer,
     reason text
 );
+
+-- The other projects of the server; each has a store of its own, which is named after its number.
+CREATE TABLE projects (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    record text NOT NULL
+);

@@ -137,3 +137,11 @@ CREATE TABLE cron_runs (
     CHECK (typeof(started_usec) = 'integer' AND typeof(coalesce(status, 0)) = 'integer'
         AND started_usec BETWEEN -62135596800000000 AND 253402300799999999)
 );
+
+-- The other projects of the server; each has a store of its own, which is named after its number.
+CREATE TABLE projects (
+    number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL,
+    CHECK (typeof(name) = 'text' AND json_valid(record))
+);

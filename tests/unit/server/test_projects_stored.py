@@ -1,0 +1,271 @@
+"""Projects of a server with a store: kept apart, and there again after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import requests
+from control_client import ControlClient
+from push_app import PushApp, push_app, until
+from stores import own_schema, postgres_url
+
+from pullqueue import Emulator, SystemClock
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.runtime.config_file import ConfigFile
+from pullqueue.server.lifecycle import Server
+from pullqueue.stores import open_store
+from pullqueue.stores.postgres_pool import parsed
+
+OWN = "queue:\n- {name: pull, mode: pull}\n"
+FILE = "queue:\n- {name: pull, mode: pull}\n- {name: push, rate: 500/s}\n"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty store of each kind that is kept."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/tasks.db"
+    url = own_schema("projects")
+    empty(url)
+    return url
+
+
+def empty(url: str) -> None:
+    """Delete the schemas of a store and its projects."""
+    schema = parsed(url).schema
+    with psycopg.connect(postgres_url(), autocommit=True) as connection:
+        for name in schemas(schema):
+            connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
+
+
+def schemas(schema: str) -> list[str]:
+    """Return the names of the schemas of a store and its projects."""
+    with psycopg.connect(postgres_url(), autocommit=True) as connection:
+        found = "SELECT nspname FROM pg_namespace WHERE nspname = %s OR nspname LIKE %s"
+        rows = connection.execute(found, [schema, f"{schema}_p%"]).fetchall()
+    return [name for (name,) in rows]
+
+
+def kept(url: str) -> int:
+    """Return how many projects the store has files or schemas for, beside the own one's."""
+    if url.startswith("postgres"):
+        return len(schemas(parsed(url).schema)) - 1
+    folder = Path(url.removeprefix("sqlite:///") + ".projects")
+    return len({each.name.split(".")[0] for each in folder.iterdir()}) if folder.exists() else 0
+
+
+@contextmanager
+def serving(url: str, app: PushApp | None = None, **options: Any) -> Iterator[ControlClient]:
+    """Serve an emulator with a store, whose own project is `shop`."""
+    push_to = None if app is None else PushAddresses([app.url])
+    project = options.pop("project", "shop")
+    emulator = Emulator.from_text(OWN, store=open_store(url), project=project)
+    with closing(emulator), Server(emulator, push_to=push_to, **options) as server:
+        control = ControlClient(server)
+        control.url = server.url  # type: ignore[attr-defined]
+        yield control
+
+
+def add(control: ControlClient, project: str, name: str) -> int:
+    """Add a task to the queue `pull` of a project."""
+    path = f"/taskqueue/v1beta2/projects/{project}/taskqueues/pull/tasks"
+    body = {"payloadBase64": "aA==", "id": name}
+    return control.send("POST", path, body).status
+
+
+def names(control: ControlClient, project: str, queue: str = "pull") -> list[str]:
+    """Return the names of the tasks of a queue of a project."""
+    tasks = control.get(f"/queues/{queue}/tasks?project={project}").body["tasks"]
+    return sorted(each["name"] for each in tasks)
+
+
+def test_projects_are_there_again_after_a_restart(url: str) -> None:
+    """With their queues, created ones too, and tasks, apart from each other."""
+    with serving(url, begins_projects=True) as control:
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        control.send("GET", "/taskqueue/v1beta2/projects/two/taskqueues/x")  # begins it
+        parent = "projects/two/locations/us-central1"
+        made = {"name": f"{parent}/queues/pull", "pullTarget": {}}
+        control.send("POST", f"/v2beta2/{parent}/queues", made)
+        for project in ("shop", "one", "two"):
+            assert add(control, project, "same") == 200
+        add(control, "one", "more")
+        control.post("/queues/pull/pause?project=one")
+        assert kept(url) == 2
+    with serving(url) as control:
+        projects = {
+            each["name"]: each["queues"] for each in control.get("/projects").body["projects"]
+        }
+        assert projects == {"shop": 2, "one": 3, "two": 2}
+        found = [names(control, project) for project in ("shop", "one", "two")]
+        assert found == [["same"], ["more", "same"], ["same"]]
+        assert control.get("/queues/pull?project=one").body["queue"]["state"] == "paused"
+        assert control.get("/queues/pull?project=two").body["queue"]["state"] == "running"
+        control.post("/reset?project=one")
+        assert [names(control, project) for project in ("shop", "one")] == [["same"], []]
+        control.post("/reset")
+        assert [names(control, project) for project in ("shop", "two")] == [[], ["same"]]
+
+
+def test_a_project_that_is_deleted_leaves_nothing_in_the_store(url: str) -> None:
+    """Nor does one that replaces it find anything."""
+    with serving(url) as control:
+        for _ in range(2):
+            assert control.post("/projects", {"name": "one", "queue_yaml": FILE}).status == 200
+            assert names(control, "one") == []
+            add(control, "one", "same")
+            assert kept(url) == 1
+            control.call("DELETE", "/projects/one", None)
+            assert kept(url) == 0
+        assert control.get("/queues?project=one").status == 404
+    with serving(url) as control:
+        assert [each["name"] for each in control.get("/projects").body["projects"]] == ["shop"]
+
+
+def test_a_project_with_a_manual_clock_is_in_memory(url: str) -> None:
+    """Also one that gets such a clock by a reset."""
+    manual = {"clock": "manual", "queue_yaml": FILE}
+    with serving(url) as control:
+        control.post("/projects", {"name": "test", **manual})
+        add(control, "test", "one")
+        assert (kept(url), names(control, "test")) == (0, ["one"])
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        add(control, "one", "same")
+        control.post("/reset?project=one", {"clock": "manual"})
+        assert (kept(url), names(control, "one")) == (0, [])
+        control.post("/reset?project=one", {"clock": "machine"})
+        assert kept(url) == 1
+        assert control.get("/queues/push?project=one").status == 200
+    with serving(url) as control:
+        found = [each["name"] for each in control.get("/projects").body["projects"]]
+        assert found == ["shop", "one"]
+
+
+def test_push_tasks_of_a_project_are_sent_after_a_restart(url: str) -> None:
+    with push_app() as app:
+        with serving(url) as control:
+            control.post("/projects", {"name": "one", "queue_yaml": FILE})
+            control.post("/queues/push/tasks?project=one", {"tasks": [{"request": {"url": "/x"}}]})
+        with serving(url, app):
+            until(lambda: app.paths() == ["/x"])
+
+
+def test_the_attempts_of_a_deleted_project_leave_no_trace(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with push_app() as app, serving(url, app) as control:
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        control.post("/queues/push/tasks?project=one", {"tasks": [{"request": {"url": "/slow"}}]})
+        until(lambda: app.running["/slow"])
+        assert control.call("DELETE", "/projects/one", None).status == 200
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        app.released.set()
+        until(lambda: not app.running["/slow"])
+
+        assert control.get("/requests?project=one&interface=push").body["requests"] == []
+        assert names(control, "one", "push") == []
+    assert [each.message for each in caplog.records] == []
+
+
+def test_a_project_that_cannot_be_opened_is_not_recorded(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    with serving(url) as control:
+        folder = tmp_path / "tasks.db.projects"
+        folder.write_text("in the way")
+        refused = control.post("/projects", {"name": "one"})
+        assert refused.status == 500
+        folder.unlink()
+        assert control.post("/projects", {"name": "one"}).status == 200
+        assert folder.stat().st_mode & 0o77 == 0
+
+
+def test_a_project_of_the_servers_own_name_is_left_alone(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(url) as control:
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        add(control, "one", "same")
+    with serving(url, project="one") as control:
+        assert names(control, "one") == []
+        assert "tasks of another project" in caplog.text
+    with serving(url) as control:
+        assert names(control, "one") == ["same"]
+
+
+def test_servers_of_one_database_have_the_same_projects() -> None:
+    """Whichever makes or deletes one."""
+    url = own_schema("projects")
+    empty(url)
+    with serving(url) as first, serving(url) as second:
+        first.post("/projects", {"name": "one", "queue_yaml": FILE})
+        add(first, "one", "a")
+        assert names(second, "one") == ["a"]
+        add(second, "one", "b")
+        assert names(first, "one") == ["a", "b"]
+        assert second.post("/projects", {"name": "one"}).status == 409
+        second.call("DELETE", "/projects/one", None)
+        until(lambda: first.get("/queues?project=one").status == 404)
+        second.post("/projects", {"name": "one", "queue_yaml": FILE})
+        until(lambda: first.get("/queues?project=one").status == 200)
+        assert names(first, "one") == []
+    empty(url)
+
+
+def test_many_projects_of_a_database_share_its_connections() -> None:
+    url = f"{own_schema('projects')}&connections=2"
+    empty(url)
+    with serving(url) as control:
+        for number in range(5):
+            control.post("/projects", {"name": f"p{number}", "queue_yaml": FILE})
+            add(control, f"p{number}", f"task{number}")
+        found = [names(control, f"p{number}") for number in range(5)]
+        assert found == [[f"task{number}"] for number in range(5)]
+    empty(url)
+
+
+class TestFiles:
+    """Files with the queues of other projects."""
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> ConfigFile:
+        """A queue.yaml of another project."""
+        path = tmp_path / "billing.yaml"
+        path.write_text(FILE)
+        return ConfigFile(path)
+
+    def test_a_project_has_the_queues_of_its_file(self, file: ConfigFile) -> None:
+        """From the start, whether calls may begin others or not; a reload applies the file."""
+        with serving("memory", project_files={"billing": file}) as control:
+            assert add(control, "billing", "one") == 200
+            assert (names(control, "billing"), names(control, "shop")) == (["one"], [])
+            file.path.write_text("queue:\n- {name: new, mode: pull}\n")
+            changes = control.post("/reload?project=billing").body
+            assert (changes["added"], changes["removed"]) == (["new"], ["pull", "push"])
+            control.post("/reset?project=billing", {"clock": "manual"})
+            assert control.get("/queues/new?project=billing").status == 200
+            assert control.post("/reload").status == 400  # the own project has no file
+
+    def test_a_file_replaces_what_was_stored(self, url: str, file: ConfigFile) -> None:
+        """And the tasks remain; without the file, those of a queue that has none are kept."""
+        with serving(url, project_files={"billing": file}) as control:
+            add(control, "billing", "one")
+        file.path.write_text(FILE + "- {name: new, mode: pull}\n")
+        with serving(url, project_files={"billing": file}) as control:
+            assert names(control, "billing") == ["one"]
+            assert control.get("/queues/new?project=billing").status == 200
+        with serving(url) as control:
+            assert control.get("/queues/pull?project=billing").status == 404
+        with serving(url, project_files={"billing": file}) as control:
+            assert names(control, "billing") == ["one"]
+
+
+def test_the_clock_of_stored_projects_is_the_machines(url: str) -> None:
+    with serving(url, begins_projects=True) as control:
+        requests.get(f"{control.url}/taskqueue/v1beta2/projects/x/taskqueues/q", timeout=60)  # type: ignore[attr-defined]
+        assert control.get("/clock?project=x").body["manual"] is False
+        assert control.get("/clock?project=x").body["now"][:10] == str(SystemClock().now())[:10]
