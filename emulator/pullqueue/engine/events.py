@@ -255,7 +255,8 @@ def collect_events(
         attempt = attempts.pop(event.task_name, None)
         if event.kind is EventKind.ATTEMPT_STARTED:
             if attempt is not None:
-                events.append(_interruption(attempt, event.usec))
+                kind = EventKind.ATTEMPT_INTERRUPTED
+                events.append(Event(event.usec, kind, attempt.task_name, attempt.retry_count))
             attempts[event.task_name] = event
         events.append(event)
         if event.kind in (EventKind.LEASED, EventKind.EXTENDED):
@@ -317,10 +318,6 @@ def _recorded(operations: Iterable[Operation], task_name: str | None = None) -> 
         for name, retry_count in zip(names, retry_counts, strict=True):
             if task_name is None or name == task_name:
                 yield Event(usec, kind, name, retry_count, until_usec, result, origin)
-
-
-def _interruption(attempt: Event, usec: int) -> Event:
-    return Event(usec, EventKind.ATTEMPT_INTERRUPTED, attempt.task_name, attempt.retry_count)
 
 
 def _expiry(lease: Event, by_usec: int) -> list[Event]:

@@ -73,7 +73,7 @@ class Touched:
         """Add the tasks of one call, or their names."""
         self.queue_name = self.queue_name or queue_name
         self.count += len(tasks)
-        if queue_name == self.queue_name and len(self.names) < NAMED_TASKS:
+        if queue_name == self.queue_name:
             added = tasks[: NAMED_TASKS - len(self.names)]
             self.names += [task if isinstance(task, str) else task.name for task in added]
 

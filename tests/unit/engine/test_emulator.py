@@ -329,8 +329,11 @@ class TestConfiguration:
         path.write_text("queue:\n- name: a\n  mode: pull\n", "utf-8")
         clock, limits = ManualClock(), Limits(task_bytes=1)
 
-        emulator = Emulator.from_file(path, clock=clock, limits=limits, project="shop")
+        emulator = Emulator.from_file(
+            path, clock=clock, limits=limits, project="shop", location="l"
+        )
 
+        assert emulator.location == "l"
         assert emulator.queue("a").add(b"x").payload == b"x"
         assert (emulator.clock, emulator.limits, emulator.project) == (clock, limits, "shop")
         assert emulator.config.file == str(path)
@@ -347,10 +350,12 @@ def test_a_full_store_refuses_a_batch_whole() -> None:
     queue = emulator.queue("pull-queue")
     queue.add_many([NewTask(name="two"), NewTask(name="three")])
 
-    with pytest.raises(StoreFullError, match="3 tasks are stored, and adding 1 would exceed"):
-        queue.add(b"four")
+    for add in (emulator.check, queue.add):
+        with pytest.raises(StoreFullError, match="3 tasks are stored, and adding 1 would exceed"):
+            add()
 
     queue.delete_tasks("two")
+    emulator.check()
     assert queue.add(b"four").payload == b"four"
 
 

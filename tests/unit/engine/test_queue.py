@@ -30,7 +30,7 @@ from pullqueue import (
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.engine import verbs
-from pullqueue.engine.attempts import start_attempt
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 
 START = ManualClock.DEFAULT_START
 
@@ -238,17 +238,19 @@ class TestDelete:
 def test_a_push_queue_refuses_leases() -> None:
     """Each verb of a lease says that the queue is a push queue, and so does a tag."""
     queue = emulator_of(QueueSettings(name="push")).queue("push")
-    calls: list[Callable[[], object]] = [
-        lambda: queue.add(tag="red"),
-        lambda: queue.lease_tasks(60, 1),
-        lambda: queue.lease_tasks_by_tag(60, 1),
-        lambda: verbs.modify_lease(queue, "one", 1),
-        lambda: verbs.acknowledge(queue, "one", expected_eta_usec=1),
+    lease = "only queues with `mode: pull` in queue.yaml can be used this way"
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: queue.add(tag="red"), "its tasks cannot have a tag"),
+        (lambda: queue.lease_tasks(60, 1), lease),
+        (lambda: queue.lease_tasks_by_tag(60, 1), lease),
+        (lambda: verbs.modify_lease(queue, "one", 1), lease),
+        (lambda: verbs.acknowledge(queue, "one", expected_eta_usec=1), lease),
     ]
 
-    for call in calls:
-        with pytest.raises(InvalidQueueModeError, match='queue "push" is a push queue') as excinfo:
+    for call, rule in calls:
+        with pytest.raises(InvalidQueueModeError) as excinfo:
             call()
+        assert str(excinfo.value) == f'queue "push" is a push queue: {rule}'
         assert excinfo.value.queue_name == "push"
     assert queue.mode is QueueMode.PUSH
     assert queue.list_tasks() == []
@@ -262,3 +264,45 @@ def test_a_pull_queue_refuses_requests(queue: Queue) -> None:
         start_attempt(queue, queue.add(name="one"), lease_seconds=1, attempts=AttemptRecord())
 
     assert str(excinfo.value) == 'queue "pull" is a pull queue: its tasks cannot have a request'
+
+
+def test_an_attempt_of_a_task_that_has_changed_names_queue_and_task() -> None:
+    queue = emulator_of(QueueSettings(name="push")).queue("push")
+    task = queue.add(name="one")
+    queue.free_names()
+
+    with pytest.raises(TaskLeaseExpiredError) as excinfo:
+        start_attempt(queue, task._replace(eta_usec=1), lease_seconds=1, attempts=AttemptRecord())
+
+    assert (excinfo.value.queue_name, excinfo.value.task_name) == ("push", "one")
+
+
+def test_tags_are_counted_up_to_100_unless_more_are_asked_for(queue: Queue) -> None:
+    for number in range(101):
+        queue.add(tag=f"t{number}")
+
+    assert (len(queue.count_tags()), len(queue.count_tags(101))) == (100, 101)
+
+
+def test_an_exhausted_task_is_added_again_whatever_the_limit_is_now() -> None:
+    """It can be larger than what a caller of the queue may add, as of Cloud Tasks."""
+    retry = RetryParameters(task_retry_limit=0)
+    settings = QueueSettings(name="push", retry_parameters=retry)
+    queue = emulator_of(settings, limits=Limits(push_task_bytes=10)).queue("push")
+    (task,) = verbs.insert(queue, [NewTask(b"x" * 20, "a")], push_task_bytes=100).added
+    failed = start_attempt(queue, task, lease_seconds=1, attempts=AttemptRecord())
+    finish_attempt(queue, failed, attempts=AttemptRecord(finished=1), backoff_seconds=None)
+
+    assert [task.name for task in queue.requeue(["a"]).added] == ["a"]
+    assert queue.remove_exhausted(["a"]) == 0
+
+
+def test_records_of_exhausted_tasks_are_deleted_by_name(clock: ManualClock) -> None:
+    retry = RetryParameters(task_retry_limit=0)
+    settings = QueueSettings(name="pull", mode=QueueMode.PULL, retry_parameters=retry)
+    queue = emulator_of(settings, clock=clock).queue("pull")
+    queue.add_many([NewTask(name=name) for name in "abc"])
+    queue.lease_tasks(1, 3)
+
+    assert queue.remove_exhausted(["a", "b", "unknown"]) == 2
+    assert [task.name for task in queue.exhausted] == ["c"]

@@ -157,3 +157,29 @@ def test_the_size_of_a_push_task(queue: Queue) -> None:
     )
     more = [NewTask(largest + b"x", request=request)]
     assert verbs.insert(queue, more, push_task_bytes=102_401).refused == {}
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (
+            HttpRequest("http://localhost:0/"),
+            'url is "http://localhost:0/": ',
+        ),
+        (
+            HttpRequest("http://x/", token=RequestToken("id_token", "a@b")),
+            'kind of token is "id_token": use oidc_token or oauth_token',
+        ),
+        (
+            HttpRequest("http://x/", token="secret"),  # type: ignore[arg-type]
+            'token is "secret": it must be a RequestToken',
+        ),
+    ],
+)
+def test_an_http_target_that_is_not_valid_is_refused(
+    queue: Queue, request_: HttpRequest, message: str
+) -> None:
+    with pytest.raises(InvalidTaskError) as excinfo:
+        verbs.insert(queue, [NewTask(request=request_)], absolute_urls=True)
+
+    assert str(excinfo.value).startswith(message)
