@@ -559,7 +559,7 @@ def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
         control.add("worker", "/b")
         until(lambda: other.paths() == ["/b"])
         kept = run_pullqueue("push-to", "--keep", *url)
-        done = [action["text"] for action in control.call("GET", "/activity")["activity"]]
+        done = [action["text"] for action in control.call("GET", "/activity")["actions"]]
         control.add("web", "/c")
         [task] = control.tasks("web")
 

@@ -32,7 +32,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "snapshot": ".client.snapshot",
         "requests": ".client.requests",
         "mails": ".client.mails",
-        "workers": ".client.workers",
+        "workers": ".client.activity",
         "activity": ".client.activity",
         "cron": ".client.cron",
         "faults": ".client.faults",

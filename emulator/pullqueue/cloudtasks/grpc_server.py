@@ -36,7 +36,8 @@ from pullqueue.engine.interceptors import (
     called_by,
 )
 from pullqueue.errors import PullQueueError, ServerAddressError
-from pullqueue.observe.request_log import Request, excerpt
+from pullqueue.observe.models import Request
+from pullqueue.observe.request_log import excerpt
 
 _WORKERS: Final = 20
 _GRACE_SECONDS: Final = 0.5

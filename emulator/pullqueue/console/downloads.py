@@ -11,7 +11,7 @@ from flask import Response, request
 from pullqueue.api.encoding import Json
 from pullqueue.console.formatting import build_views
 from pullqueue.engine.events import Interface
-from pullqueue.observe.request_log import Request
+from pullqueue.observe.models import Request
 from pullqueue.resources.models import TaskResource
 
 

@@ -27,6 +27,7 @@ from pullqueue.console.forms import Notice, Notices
 from pullqueue.engine.events import RECORDED, Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
+from pullqueue.resources.activity import ActivityQuery, list_activity, list_workers
 from pullqueue.resources.clock import get_clock
 from pullqueue.resources.cron import list_cron_jobs
 from pullqueue.resources.entities import EntityQuery, list_entities, list_kinds
@@ -43,11 +44,9 @@ from pullqueue.resources.mails import MailQuery, get_mail, list_mails
 from pullqueue.resources.models import EXHAUSTED, TaskResource, Tasks
 from pullqueue.resources.operations import parse_query
 from pullqueue.resources.overview import (
-    ActivityQuery,
     build_summary,
     get_server,
     get_summary,
-    list_activity,
 )
 from pullqueue.resources.push import get_delivery
 from pullqueue.resources.queue_resource import build_resource
@@ -69,7 +68,6 @@ from pullqueue.resources.task_lists import (
     list_exhausted,
     list_tasks,
 )
-from pullqueue.resources.workers import list_workers
 from pullqueue.runtime.state import TOKEN_FIELD, ServerState
 from pullqueue.tasks import count_tasks
 from pullqueue.text import counted, shorten

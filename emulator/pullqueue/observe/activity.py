@@ -1,4 +1,4 @@
-"""What happened to a server: what operators did, and which requests failed."""
+"""Who did what to a server: actions of operators, failures, and the clients of the queues."""
 
 from __future__ import annotations
 
@@ -7,118 +7,147 @@ import re
 import threading
 from collections import deque
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Final
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import current_origin
-from pullqueue.structs import Count, Model, Time
+from pullqueue.observe.models import Action, Failure, Request, Worker, is_failure
+from pullqueue.observe.patterns import find_pattern
+from pullqueue.structs import Time
 from pullqueue.tasks import result_text
-from pullqueue.text import counted, format_span, shorten
+from pullqueue.text import counted, shorten
 
 _KEPT = 2_000
+"""Actions, failures, and kinds of failures that go on."""
+_KEPT_CLIENTS = 1_000
+"""Clients that are known; those that did nothing for the longest time are dropped first."""
+_KEPT_QUEUES = 100
 _TEXT_CHARACTERS = 1_000
 """How much of the text of an action is recorded."""
+_REASON_CHARACTERS = 200
 _PAUSE = timedelta(minutes=1)
-"""How long nothing fails before the next failure is one of its own."""
-_SECOND = timedelta(seconds=1)
+"""How long after the last failure one that succeeded in between begins again."""
 _ATTEMPT = re.compile(r"attempt \d+")
 _CLOUD_TASKS = "projects.locations."
+_QUEUE_CHANGE = re.compile(
+    r"(projects\.locations\.)?(?P<name>queues\.(create|patch|delete|pause|resume|purge)"
+    r"|taskqueue\.(Update|Delete|Pause|Purge)Queue)"
+)
+"""Methods of Cloud Tasks and of the SDK that change a queue."""
+IN_PROCESS: Final = "this process"
+"""The name of a client that calls without a server, or that is not known."""
 
 _log = logging.getLogger("pullqueue.activity")
 
 
-class Activity(Model):
-    """An action of an operator, or what failed in the same way within a time."""
-
-    time: Annotated[
-        Time,
-        Meta(
-            description="Time by the emulator's clock: of failures, of the first; of exhausted "
-            "tasks, the end of the minute in which they were."
-        ),
-    ]
-    text: Annotated[str, Meta(description="What happened, such as `paused queue mail`.")]
-    interface: Annotated[Interface | None, Meta(description="Null of exhausted tasks.")] = None
-    client: Annotated[
-        str,
-        Meta(description="User-Agent of the client; empty if unknown, or if there are several."),
-    ] = ""
-    queue: Annotated[str, Meta(description="Queue of what failed; empty if there is none.")] = ""
-    failures: Annotated[
-        Count, Meta(description="Requests that failed, or tasks that were exhausted; 0: an action.")
-    ] = 0
-    status: Annotated[
-        Count | None,
-        Meta(description="Status of the requests that failed, 0: no response; null: none did."),
-    ] = None
-    last: Annotated[Time | None, Meta(description="Time of the last failure; null: none.")] = None
+_Kind = tuple[Interface, str, str]
+"""What requests have in common: interface, method and queue."""
 
 
 class ActivityLog:
-    """The latest actions and failures. A reset of the server deletes none.
+    """The latest actions and failures, which a reset of the server does not delete; and clients.
 
-    Requests that fail in the same way are one entry, until an action, or a minute without.
+    Requests that fail in the same way are one failure. It ends when a request of the same kind
+    succeeds, unless the same fails again within a minute.
     """
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
-        self._activity: deque[Activity] = deque(maxlen=_KEPT)
-        self._current: dict[tuple[Interface, str, str, int], Activity] = {}
-        """Those failures that may go on, by interface, method, queue and status."""
+        self._actions: deque[Action] = deque(maxlen=_KEPT)
+        self._failures: deque[Failure] = deque(maxlen=_KEPT)
+        self._current: dict[_Kind, dict[tuple[int, str], Failure]] = {}
+        """Failures that may go on, by their kind, status and the pattern of the reason."""
+        self._workers: dict[str, Worker] = {}
+        """By name, in the order of their last calls."""
         self._lock = threading.Lock()
 
     def record(self, text: str, origin: Origin | None = None) -> None:
         """Record and log an action of a caller; default: the current one."""
         origin, text = origin or current_origin(), shorten(text, limit=_TEXT_CHARACTERS)
         time = self._emulator.clock.now().isoformat()
-        action = Activity(time=time, text=text, interface=origin.interface, client=origin.client)
         with self._lock:
-            self._activity.append(action)
-            self._current.clear()
+            self._actions.append(Action(time, text, origin.interface, origin.client))
         _log.info("%s (%s)", text, origin.who)
 
-    def record_failure(
-        self, method: str, queue: str, origin: Origin, *, time: Time, status: int, reason: str
-    ) -> None:
-        """Record a request that has failed, or count it with those that failed in the same way."""
-        is_attempt = _ATTEMPT.fullmatch(method) is not None
-        method = "" if is_attempt else method.removeprefix(_CLOUD_TASKS)
-        key = (origin.interface, method, queue, status)
+    def count(self, request: Request, origin: Origin) -> None:
+        """Count a request that has ended: as a failure, and for its client."""
+        change = _QUEUE_CHANGE.fullmatch(request.method)
+        if change and not is_failure(request.status):
+            self.record(f"called {change['name']} on queue {request.queue}", origin)
         with self._lock:
-            failure = self._current.get(key)
-            if failure is None or _passed(failure.last or "", time) > _PAUSE:
-                failure = Activity(
-                    time=time,
-                    text="",
-                    interface=origin.interface,
-                    client=origin.client,
-                    queue=queue,
-                    status=status,
-                )
-                self._activity.append(failure)
-                if len(self._current) == _KEPT:
-                    self._current.clear()
-                self._current[key] = failure
-            failure.failures += 1
-            failure.last = time
-            failure.client = origin.client if failure.client == origin.client else ""
-            noun = "attempt" if is_attempt else "call" if method else "request"
-            what = counted(failure.failures, noun)
-            what += f" of {method}" if method else ""
-            what += f" on queue {queue}" if queue else ""
-            passed = _passed(failure.time, time)
-            again = f" within {format_span(passed.total_seconds())}" if passed >= _SECOND else ""
-            again += "; the last" if failure.failures > 1 else ""
-            failure.text = f"{what} failed{again}: {result_text(status, reason)}"
+            self._count_failure(request, origin)
+            if request.interface is not Interface.PUSH:
+                self._count_call(request, origin)
 
-    def latest(self) -> list[Activity]:
-        """Return copies of all, in the order in which they began."""
+    def _count_failure(self, request: Request, origin: Origin) -> None:
+        """Add a request to the failure that goes on, or begin another; or end failures."""
+        is_attempt = _ATTEMPT.fullmatch(request.method) is not None
+        method = "" if is_attempt else request.method.removeprefix(_CLOUD_TASKS)
+        kind = request.interface, method, request.queue
+        if not is_failure(request.status):
+            for failure in self._current.get(kind, {}).values():
+                failure.succeeded = failure.succeeded or request.time
+            return
+        called = shorten(f"{request.verb} {request.path}", limit=_REASON_CHARACTERS)
+        reason = request.reason if request.method else called
+        key = request.status, find_pattern(reason)
+        if len(self._current) == _KEPT and kind not in self._current:
+            self._current.clear()
+        of_kind = self._current.setdefault(kind, {})
+        found = of_kind.get(key)
+        if found is None or (found.succeeded and _passed(found.last, request.time) > _PAUSE):
+            found = Failure(request.time, request.time, 0, request.queue)
+            found.interface, found.client = request.interface, origin.client
+            found.status = request.status
+            self._failures.append(found)
+            if len(of_kind) == _KEPT_QUEUES:
+                of_kind.clear()
+            of_kind[key] = found
+        found.count, found.last, found.succeeded = found.count + 1, request.time, None
+        found.client = origin.client if found.client == origin.client else ""
+        noun = "attempt" if is_attempt else "call" if method else "request"
+        what = f"{counted(found.count, noun)}{f' of {method}' if method else ''}"
+        what += f" on queue {request.queue}" if request.queue else ""
+        why = reason if found.count == 1 else key[1]
+        found.text = f"{what} failed: {result_text(request.status, why)}"
+
+    def _count_call(self, request: Request, origin: Origin) -> None:
+        name = request.caller or request.agent or origin.client or IN_PROCESS
+        worker = self._workers.pop(name, None) or Worker(name)
+        self._workers[name] = worker
+        worker.last, worker.address = request.time, request.client
+        worker.last_method = request.method or f"{request.verb} {request.path}"
+        worker.calls += 1
+        worker.failed += is_failure(request.status)
+        if request.interface not in worker.interfaces:
+            worker.interfaces.append(request.interface)
+        if request.queue not in ("", *worker.queues) and len(worker.queues) < _KEPT_QUEUES:
+            worker.queues.append(request.queue)
+        if len(self._workers) > _KEPT_CLIENTS:
+            del self._workers[next(iter(self._workers))]
+
+    def actions(self) -> list[Action]:
+        """Return what operators did, the first action first."""
         with self._lock:
-            return [replace(each) for each in self._activity]
+            return list(self._actions)
+
+    def failures(self) -> list[Failure]:
+        """Return copies of the failures, in the order in which they began."""
+        with self._lock:
+            return [replace(each) for each in self._failures]
+
+    def workers(self) -> dict[str, Worker]:
+        """Return copies of the clients by name, the one that called last first."""
+        with self._lock:
+            return {name: replace(self._workers[name]) for name in reversed(self._workers)}
+
+    def clear_clients(self) -> None:
+        """Delete the clients."""
+        with self._lock:
+            self._workers.clear()
 
 
 def _passed(first: Time, last: Time) -> timedelta:

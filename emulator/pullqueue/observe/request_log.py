@@ -15,12 +15,11 @@ from datetime import datetime, timedelta
 from itertools import count, takewhile
 from operator import attrgetter
 from time import perf_counter
-from typing import Annotated, Any, Final
+from typing import Any
 from urllib.parse import unquote_plus
 
 from flask import Request as HttpRequest
 from flask import Response, g
-from msgspec import Meta, field
 from msgspec.structs import replace
 
 from pullqueue.engine.emulator import Emulator
@@ -28,9 +27,9 @@ from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import NAMED_TASKS, Touched, current_caller
 from pullqueue.limits import MIB
 from pullqueue.observe.activity import ActivityLog
-from pullqueue.observe.clients import Clients
+from pullqueue.observe.models import Request, is_failure
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.structs import Bytes, Count, Model, Time
+from pullqueue.structs import Bytes
 from pullqueue.text import shorten
 
 _VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "CALL"})
@@ -38,8 +37,6 @@ _VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", 
 _KEPT = 10_000
 _KEPT_BYTES = 16 * MIB
 """Size of all requests together; beyond it bodies are dropped, the oldest first."""
-_ENTRY_BYTES = 700
-"""Size of a request without its texts (measured)."""
 _EXCERPT_BYTES = 4_096
 _SHOWN_CHARACTERS = 2_000
 """How much of a path or a query is recorded."""
@@ -62,105 +59,11 @@ _CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 
-_QUEUE_CHANGE = re.compile(
-    r"(projects\.locations\.)?(?P<name>queues\.(create|patch|delete|pause|resume|purge)"
-    r"|taskqueue\.(Update|Delete|Pause|Purge)Queue)"
-)
-"""Methods of Cloud Tasks and of the SDK that change a queue."""
 _HIDDEN = "(hidden)"
 """Replaces a credential."""
 
 _UNKNOWN = Origin(Interface.REST)
-NOTHING: Final = Bytes.of(b"")
-"""No bytes."""
-
 _log = logging.getLogger("pullqueue.requests")
-
-
-class Request(Model, kw_only=True):
-    """One request to an API and its response, or one call of Google's SDK."""
-
-    number: Count = 0
-    time: Time = ""
-    interface: Annotated[
-        Interface,
-        Meta(description="Interface of the request; push: a task that this server has sent."),
-    ] = Interface.REST
-    method: Annotated[
-        str,
-        Meta(description="Method, such as `tasks.lease` or `taskqueue.BulkAdd`; empty if none."),
-    ] = ""
-    queue: Annotated[str, Meta(description="Name of the queue; empty if the request has none.")] = (
-        ""
-    )
-    tasks: Annotated[
-        list[str], Meta(description="Names of the first 20 tasks of the queue that were concerned.")
-    ] = field(default_factory=list)
-    task_count: Annotated[
-        Count,
-        Meta(description="Number of tasks added or refused, leased, changed, deleted or read."),
-    ] = 0
-    verb: Annotated[str, Meta(description="HTTP method; CALL for a call of the SDK in process.")]
-    path: str
-    query: str = ""
-    client: Annotated[
-        str,
-        Meta(
-            description="Address of the client; of the app, for a push task, or that a fault "
-            "answered the attempt."
-        ),
-    ] = ""
-    agent: Annotated[str, Meta(description="User-Agent of the client; empty if unknown.")] = ""
-    caller: Annotated[
-        str | None, Meta(description="E-mail address of the token's owner, if tokens are required.")
-    ] = None
-    lease_tags: Annotated[
-        list[str | None],
-        Meta(description="Tags that leases asked for; null: any. None of other requests."),
-    ] = field(default_factory=list)
-    fault: Annotated[
-        Count | None, Meta(description="Number of the fault that triggered on it.")
-    ] = None
-    times: Annotated[
-        Count,
-        Meta(
-            description="How many attempts got no response for the same reason, one after the "
-            "other; 1 of other requests. The last one is shown."
-        ),
-    ] = 1
-    first: Annotated[Time | None, Meta(description="Time of the first of several.")] = None
-    status: Annotated[
-        Count,
-        Meta(
-            description="HTTP status, or the status of a call's result; 0 if there was no response."
-        ),
-    ]
-    reason: Annotated[
-        str,
-        Meta(
-            description="Why it failed: the message of the response, or its first line; empty if "
-            "it succeeded, or the response does not say."
-        ),
-    ] = ""
-    milliseconds: float
-    headers: Annotated[
-        list[str],
-        Meta(description="Headers of an attempt to send a push task; none of other requests."),
-    ] = field(default_factory=list)
-    body: Annotated[Bytes, Meta(description="First 4 KiB of the body, decompressed.")] = NOTHING
-    response: Annotated[
-        Bytes, Meta(description="First 4 KiB of the response, before compression.")
-    ] = NOTHING
-
-    @property
-    def memory(self) -> int:
-        """How many bytes of memory it takes, approximately."""
-        texts = [*self.tasks, *self.headers, *filter(None, self.lease_tags)]
-        entries = 60 * len(texts)
-        own = (self.method, self.queue, self.path, self.query, self.agent, self.caller or "")
-        # As bytes, and as text.
-        bodies = 2 * (len(self.body.data) + len(self.response.data))
-        return _ENTRY_BYTES + sum(map(len, (*texts, *own, self.reason))) + entries + bodies
 
 
 class RequestLog:
@@ -192,8 +95,6 @@ class RequestLog:
         """Requests by verb and status."""
         self.seconds = 0.0
         """Duration of all of them together."""
-        self.clients = Clients()
-        """Who has called, whether or not the requests are still recorded."""
         emulator.call_logs.append(self)
 
     def origin(self, interface: Interface, client: str = "") -> Origin:
@@ -230,19 +131,7 @@ class RequestLog:
         request.queue = _named(request.queue)
         request.caller = request.caller and _named(request.caller)
         verb, status = request.verb, request.status
-        if is_failure(status):
-            self._activity.record_failure(
-                request.method,
-                request.queue,
-                origin,
-                time=request.time,
-                status=status,
-                reason=request.reason
-                if request.method
-                else shorten(f"{verb} {request.path}", limit=_REASON_CHARACTERS),
-            )
-        elif change := _QUEUE_CHANGE.fullmatch(request.method):
-            self._activity.record(f"called {change['name']} on queue {request.queue}", origin)
+        self._activity.count(request, origin)
         names = {each.name for each in self._emulator.queues} if is_failure(status) else None
         with self._lock:
             self._keep(request, is_of_queue=names is None or request.queue in names)
@@ -250,15 +139,6 @@ class RequestLog:
                 known = verb if verb in _VERBS else "other"
                 self.counts[known, status] += 1
                 self.seconds += request.milliseconds / 1000
-                self.clients.count(
-                    request.caller or request.agent or origin.client,
-                    time=request.time,
-                    interface=request.interface,
-                    address=request.client,
-                    method=request.method or f"{verb} {request.path}",
-                    queue=request.queue,
-                    failed=is_failure(status),
-                )
         extra = {"verb": verb, "path": request.path, "status": status}
         _log.debug("%s %s %d", verb, request.path, status, extra=extra)
 
@@ -429,11 +309,6 @@ class RequestLog:
         for name, value in _excerpts(facts.get("logged", {})).items():  # what the view knows better
             setattr(recorded, name, value)
         self.record(recorded, origin=caller.origin, touched=caller.touched)
-
-
-def is_failure(status: int) -> bool:
-    """Return whether a request with a status has failed, or got no response."""
-    return not 200 <= status < 400
 
 
 def _reason(response: Bytes) -> str:

@@ -14,8 +14,7 @@ from pullqueue.clock import from_usec
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue, walk
 from pullqueue.observe.patterns import pattern_of
-from pullqueue.observe.since import SINCE_FORMS, parse_since
-from pullqueue.resources.models import EXHAUSTED
+from pullqueue.resources.models import EXHAUSTED, Since, parse_since
 from pullqueue.resources.operations import operation
 from pullqueue.resources.task_lists import Limit, TaskFilter, chosen_queues, select
 from pullqueue.runtime.state import ServerState
@@ -44,9 +43,7 @@ class FailureQuery(TaskFilter):
             "since one failed."
         ),
     ] = UNSET
-    since: Annotated[
-        str, Meta(description="Only tasks that failed from this time on." + SINCE_FORMS)
-    ] = ""
+    since: Since = ""
     limit: Limit = 100
 
 
@@ -118,7 +115,7 @@ def list_failures(state: ServerState, query: FailureQuery) -> Failures:
             read = list(islice(tasks, _READ + 1))
             is_complete &= len(read) <= _READ
             for task in select(iter(read[:_READ]), query):
-                if start is None or _failed_at(task) >= start:
+                if _failed_at(task) >= start:
                     status, pattern = task.attempts.status, pattern_of(task)
                     found[_Failure(queue.name, each, status, pattern)].append(task)
     groups = sorted(found.items(), key=lambda item: len(item[1]), reverse=True)

@@ -13,9 +13,9 @@ from pullqueue.api.errors import ApiError
 from pullqueue.engine.events import Event as EngineEvent
 from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import UnknownTaskError
-from pullqueue.observe.request_log import Request, RequestLog, excerpt
-from pullqueue.observe.since import SINCE_FORMS, from_time_on
-from pullqueue.resources.models import TaskResource, build_task_resources
+from pullqueue.observe.models import Request
+from pullqueue.observe.request_log import RequestLog, excerpt
+from pullqueue.resources.models import Since, TaskResource, build_task_resources, parse_since
 from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import find_task
 from pullqueue.resources.task_lists import Limit
@@ -114,7 +114,7 @@ class TaskHistory(Model):
 class HistoryQuery(Model):
     """Which events to return."""
 
-    since: Annotated[str, Meta(description="Only events from this time on." + SINCE_FORMS)] = ""
+    since: Since = ""
 
 
 class Requests(Model):
@@ -168,13 +168,14 @@ class RequestQuery(Model):
         str,
         Meta(description="Only requests with this text in method, verb, path, query or bodies."),
     ] = ""
-    since: Annotated[str, Meta(description="Only requests from this time on." + SINCE_FORMS)] = ""
+    since: Since = ""
 
 
 @operation("GET", "/queues/{queue}/tasks/{task}/history")
 def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) -> TaskHistory:
     """Return a task and its history; only the history, and the reason, if it was deleted."""
     queue_of_task = state.emulator.queue(queue)
+    start = parse_since(query.since, state.emulator.now_usec())
     history = queue_of_task.history(task)
     events = [Event.of(event, state.requests) for event in history]
     found, problem, response = None, None, b""
@@ -191,7 +192,7 @@ def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) 
         deadline = timedelta(seconds=found.push.deadline_seconds)
         events[-1].until = iso(history[-1].time + deadline)
     return TaskHistory(
-        events=list(from_time_on(events, query.since, state.emulator.now_usec())),
+        events=[each for each in events if datetime.fromisoformat(each.time) >= start],
         task=found,
         problem=problem,
         missing=_missing(state, events, found),
@@ -224,7 +225,10 @@ def get_throughput(state: ServerState, queue: str) -> Throughput:
 @operation("GET", "/requests")
 def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     """List the latest requests to the API and their responses, newest first."""
-    latest = from_time_on(state.requests.latest(), query.since, state.emulator.now_usec())
+    start = parse_since(query.since, state.emulator.now_usec())
+    latest = state.requests.latest()
+    if query.since:
+        latest = [each for each in latest if datetime.fromisoformat(each.time) >= start]
     matching = (logged for logged in latest if _matches(query, logged))
     found = list(islice(matching, query.limit + 1))
     shown = found[: query.limit]

@@ -6,14 +6,18 @@ microseconds since the epoch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, field
 
-from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.api.errors import ApiError
+from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.engine import queue as engine
 from pullqueue.engine.events import Event, Interface
+from pullqueue.engine.validation import parse_time
 from pullqueue.errors import (
     ClockError,
     InvalidEtaError,
@@ -23,12 +27,12 @@ from pullqueue.errors import (
     InvalidTaskNameError,
     PullQueueError,
 )
-from pullqueue.observe.clients import IN_PROCESS
+from pullqueue.observe.activity import IN_PROCESS
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import find_retry
 from pullqueue.structs import Bytes, Count, Maybe, Model, Signed64, Time, iso_usec
 from pullqueue.tasks import HttpRequest, RetryParameters, Task, TaskState
-from pullqueue.text import format_span
+from pullqueue.text import format_span, quoted
 
 PREVIEW_BYTES: Final = 256
 Refusal = Literal["exists", "tombstoned"]
@@ -36,6 +40,14 @@ Refusal = Literal["exists", "tombstoned"]
 NOT_RECORDED: Final = "not recorded"
 """Instead of the client of leases that are too old to be recorded, or came with a snapshot."""
 EXHAUSTED: Final = "exhausted"
+Since = Annotated[
+    str,
+    Meta(
+        description="Only what happened from this time on: 2026-01-01T14:05:00Z, or 14:05 (UTC), "
+        "when it last was."
+    ),
+]
+_TIME_OF_DAY = re.compile(r"\d\d:\d\d(:\d\d)?")
 ShownState = Literal["available", "leased", "scheduled", "running", "retrying", "exhausted"]
 """The states of tasks, and what has become of those that used up their leases or retries."""
 
@@ -279,3 +291,23 @@ FIELD_OF_ERROR: Final[Mapping[type[PullQueueError], str]] = {
     InvalidTaskNameError: "name",
 }
 """The field of a new task, or of a lease, that an error of the engine is about."""
+
+
+def parse_since(since: str, now_usec: int) -> datetime:
+    """Return the time that is meant; if the text is empty, the first of all.
+
+    Raises:
+        ApiError: the text is not a time.
+    """
+    text, now = since.strip(), from_usec(now_usec)
+    if not text:
+        return datetime.min.replace(tzinfo=UTC)
+    if not _TIME_OF_DAY.fullmatch(text):
+        return parse_time(text, "since", ApiError)
+    try:
+        day_time = time.fromisoformat(text)
+    except ValueError:
+        message = f"since is {quoted(text)}, which is not a time of the day: use one such as 14:05"
+        raise ApiError(message) from None
+    today = datetime.combine(now.date(), day_time, now.tzinfo)
+    return today if today <= now else today - timedelta(days=1)

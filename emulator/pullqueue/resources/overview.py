@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 from msgspec import UNSET, Meta
 
 import pullqueue
-from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.clock import from_usec
 from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
-from pullqueue.observe.activity import Activity
-from pullqueue.observe.since import SINCE_FORMS, parse_since
 from pullqueue.observe.users import User
 from pullqueue.resources.clock import ClockResource, get_clock
 from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import collect_statistics, shown_queues
-from pullqueue.resources.task_lists import Limit
 from pullqueue.runtime.fault_registry import FaultResource
 from pullqueue.runtime.situation import why_kept
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Positive, Time
-from pullqueue.tasks import count_tasks
-from pullqueue.text import format_span
 
 FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
     "added": (EventKind.ADDED,),
@@ -122,15 +116,6 @@ class FlowMinute(Model):
         return cls(time=from_usec(usec).isoformat(), **numbers)
 
 
-class ActivityQuery(Model):
-    """Which entries to return."""
-
-    limit: Limit = 100
-    since: Annotated[
-        str, Meta(description="Only what happened from this time on." + SINCE_FORMS)
-    ] = ""
-
-
 class FlowQuery(Model):
     """Which minutes to return."""
 
@@ -165,44 +150,6 @@ def build_summary(state: ServerState, queues: Sequence[tuple[Queue, QueueStatist
         if push
         else None,
     )
-
-
-@operation("GET", "/activity", key="activity")
-def list_activity(state: ServerState, query: ActivityQuery) -> list[Activity]:
-    """List what happened, the latest first: what operators did, and what failed.
-
-    Requests that fail in the same way are one entry, until an action, or a minute without. A reset
-    deletes none but exhausted tasks.
-    """
-    found = [*state.activity.latest(), *_exhausted(state)]
-    start = parse_since(query.since, state.emulator.now_usec())
-    if start is not None:
-        found = [each for each in found if datetime.fromisoformat(each.last or each.time) >= start]
-    found.sort(key=lambda each: datetime.fromisoformat(each.time))
-    return found[: -query.limit - 1 : -1]
-
-
-def _exhausted(state: ServerState) -> Iterator[Activity]:
-    """Yield how many tasks of each queue were exhausted, those of adjacent minutes together."""
-    now_usec = state.emulator.now_usec()
-    for queue in shown_queues(state):
-        found, first_usec, end_usec = None, 0, 0
-        for minute_usec, counts in queue.flow(since_usec=0).items():
-            if EventKind.EXHAUSTED not in counts:
-                continue
-            if found is not None and minute_usec > end_usec:
-                yield found
-                found = None
-            first_usec = minute_usec if found is None else first_usec
-            end_usec = minute_usec + MINUTE_USEC
-            last = from_usec(min(now_usec, end_usec)).isoformat()
-            found = found or Activity(time=last, text="", queue=queue.name)
-            found.failures, found.last = found.failures + counts[EventKind.EXHAUSTED], last
-            found.text = f"{count_tasks(found.failures)} of queue {queue.name} exhausted"
-            if (span_usec := end_usec - first_usec) > MINUTE_USEC:
-                found.text += f" within {format_span(span_usec / USEC_PER_SECOND)}"
-        if found is not None:
-            yield found
 
 
 @operation("GET", "/server")

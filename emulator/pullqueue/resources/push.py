@@ -9,7 +9,7 @@ from msgspec import Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.engine.events import Interface
 from pullqueue.errors import InvalidTaskError
-from pullqueue.observe.request_log import Request
+from pullqueue.observe.models import Request
 from pullqueue.resources.history import RequestQuery, list_requests
 from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import current_task

@@ -14,6 +14,7 @@ from pullqueue.errors import PullQueueError
 from pullqueue.limits import SNAPSHOT_BYTES
 from pullqueue.resources import (
     PREFIX,
+    activity,
     clock,
     cron,
     entities,
@@ -30,7 +31,6 @@ from pullqueue.resources import (
     service,
     snapshots,
     task_lists,
-    workers,
 )
 from pullqueue.resources.operations import OPERATIONS, Operation, call
 from pullqueue.runtime.state import ServerState
@@ -43,13 +43,13 @@ MODULES: Final = (
     queues,
     failures,
     task_lists,
-    workers,
     push,
     run,
     snapshots,
     history,
     mails,
     entities,
+    activity,
     overview,
     metrics,
 )

@@ -11,7 +11,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import LAST_USEC, ManualClock
 from pullqueue.config.model import QueueSettings
 from pullqueue.faults.declaration import Faults
-from pullqueue.observe.request_log import Request
+from pullqueue.observe.models import Request
 from pullqueue.push.retry import find_retry
 from pullqueue.resources.clock import next_delivery_usec, settle_delivery
 from pullqueue.resources.operations import operation

@@ -16,7 +16,7 @@ from pullqueue.engine.events import MINUTE_USEC, EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
-from pullqueue.observe.request_log import Request
+from pullqueue.observe.models import Request
 from pullqueue.push.addresses import KEPT
 from pullqueue.push.attempt import RunningAttempt
 from pullqueue.push.dispatcher import is_dispatched

@@ -199,5 +199,5 @@ class ServerState:
         for delete in (*self.on_reset, *(self.on_services_reset if services else ())):
             delete()
         self.requests.clear()
-        self.requests.clients.clear()
+        self.activity.clear_clients()
         self.snapshot_loaded = None

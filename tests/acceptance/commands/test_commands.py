@@ -147,7 +147,7 @@ def test_requests_are_listed_latest_first_and_filtered(run: Run, server: Server)
         ("--task b", ["3", "2"]),
         ("--client WORKER", ["4", "2", "1"]),
         ("--method insert", ["2", "1"]),
-        ("--errors", ["4"]),
+        ("--status failed", ["4"]),
         ("--status 2xx --limit 1", ["3"]),
     ):
         shown = run(f"requests {options}").out.splitlines()
@@ -160,7 +160,6 @@ def test_requests_are_listed_latest_first_and_filtered(run: Run, server: Server)
     assert "tasks: b\n\nsent: " in one
     assert '{"id": "b", "payloadBase64": "YQ=="}' in one
     assert run("requests 9").status == 1
-    assert run("requests --errors --status 404").status == 2
     assert "request 3" in run("tasks get pull b").out
 
 
@@ -183,7 +182,7 @@ def test_what_happened_since_a_time_is_listed(run: Run, server: Server, clock: M
         ("00:01", ["2", "1"]),
     ):
         requests = json.loads(run(f"requests --json --since {since}").out)["requests"]
-        actions = json.loads(run(f"activity --json --since {since}").out)["activity"]
+        actions = json.loads(run(f"activity --json --since {since}").out)["actions"]
         assert [str(each["number"]) for each in requests] == found
         assert len(actions) == len(found)
     for wrong in ("25:00", "yesterday", "2026-01-03"):
@@ -658,15 +657,17 @@ def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator:
 
 
 def test_activity_outlives_a_reset(run: Run) -> None:
-    assert run("activity").out == "nothing has happened since the server started\n"
-    assert run("activity --since 14:05").out == "nothing has happened since 14:05\n"
+    assert run("activity").out == "nobody did anything since the server started\n"
+    assert run("activity --since 14:05") == Done(
+        0, "nobody did anything since 14:05\n", "nothing failed\n"
+    )
     run("queues pause pull")
     run("reset --yes")
 
     shown = run("activity").out.splitlines()
     done = ["reset the server: 0 tasks deleted", "paused queue pull"]
     assert [line.split("  ")[1] for line in shown[1:]] == done
-    assert json.loads(run("activity --json").out)["activity"][0]["client"] == "pullqueue command"
+    assert json.loads(run("activity --json").out)["actions"][0]["client"] == "pullqueue command"
 
 
 def test_the_status_of_exhausted_tasks_is_beside_their_state(run: Run, emulator: Emulator) -> None:

@@ -94,7 +94,7 @@ ANSWER = {
         }
     ],
     "reached": True,
-    "activity": [{**evil("text interface client"), "time": _TIME}],
+    "actions": [{**evil("text interface client"), "time": _TIME}],
     "workers": [
         {
             **evil("client leased expired calls failed last_method"),
@@ -103,7 +103,16 @@ ANSWER = {
             "queues": [EVIL],
         }
     ],
-    "failures": [{**evil("queue state reason latest"), "status": 500, "tasks": 1, "last": _TIME}],
+    "failures": [
+        {
+            **evil("queue state pattern text client"),
+            **dict.fromkeys(("first", "last", "succeeded"), _TIME),
+            "status": 500,
+            "tasks": 1,
+            "examples": [{**evil("task reason"), "time": _TIME}],
+        }
+    ],
+    "is_complete": False,
     "uptime_seconds": 1.5,
     "refused": {},
     "rate_limited": False,

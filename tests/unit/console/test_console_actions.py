@@ -14,6 +14,7 @@ from console_client import ConsoleClient
 from pullqueue import Emulator, Limits, ManualClock, NewTask, TransientError
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.faults.declaration import KINDS, OPTIONS, build_schema
+from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.runtime.state import ServerState
 
@@ -488,13 +489,13 @@ def test_a_failure_links_to_its_requests_or_tasks(
     console: ConsoleClient, state: ServerState
 ) -> None:
     """Those on its queue with its status, from its beginning on."""
-    state.activity.record_failure(
-        "attempt 1",
-        "push",
-        Origin(Interface.PUSH, "http://app"),
-        time="2026-01-01T00:00:00+00:00",
-        status=503,
-        reason="<b>down</b>",
+    answered = PushResponse(503, b"<b>down</b>")
+    state.requests.record_sent(
+        PushRequest("POST", "/", {}, b"", None, "push", "a", 1, 600),
+        answered,
+        method="attempt 1",
+        seconds=0,
+        origin=Origin(Interface.PUSH, "http://app"),
     )
     requests = "/console/requests?queue=push&status=503&since=2026-01-01T00:00:00%2B00:00"
 
@@ -503,4 +504,4 @@ def test_a_failure_links_to_its_requests_or_tasks(
 
     assert f'href="{requests}">1 attempt on queue push failed: status 503: <b>down</b></a>' in page
     assert console.get(requests.removeprefix("/console")).status_code == 200
-    assert "Nothing has happened since 2026-01-01T00:00:01Z." in later
+    assert "Nothing failed since 2026-01-01T00:00:01Z." in later

@@ -15,7 +15,8 @@ from console_client import ConsoleClient
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.engine.events import Interface, Origin
-from pullqueue.observe.request_log import Request, excerpt
+from pullqueue.observe.models import Request
+from pullqueue.observe.request_log import excerpt
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import flask_app
 from pullqueue.stores import open_store

@@ -1,4 +1,4 @@
-"""What operators did and what failed: in one list, which a reset does not delete."""
+"""What operators did, and what failed: in two lists, which a reset does not delete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from control_client import ControlClient
 
 from pullqueue import Emulator, ManualClock, NewTask
 from pullqueue.engine.events import Interface, Origin
-from pullqueue.observe.request_log import Request
+from pullqueue.observe.models import Request
 from pullqueue.server.lifecycle import Server
 from pullqueue.structs import Bytes
 
@@ -36,8 +36,13 @@ def fail(
     server.state.requests.record(request, origin=Origin(Interface.PUSH, client))
 
 
-def texts(control: ControlClient) -> list[str]:
-    return [each["text"] for each in control.get("/activity").body["activity"]]
+def succeed(server: Server, queue: str, method: str = "attempt 3") -> None:
+    """Record a request that succeeded."""
+    fail(server, queue, method=method, status=204)
+
+
+def failures(control: ControlClient) -> list[str]:
+    return [each["text"] for each in control.get("/activity").body["failures"]]
 
 
 def test_actions_are_recorded_and_logged(
@@ -53,7 +58,7 @@ def test_actions_are_recorded_and_logged(
     control.post("/clock", {"advance": 5})
     control.post("/reset")
 
-    actions = control.get("/activity").body["activity"]
+    actions = control.get("/activity").body["actions"]
 
     assert [action["text"] for action in reversed(actions)] == [
         "paused queue pull",
@@ -73,7 +78,7 @@ def test_what_was_refused_or_changed_nothing_is_not_recorded(control: ControlCli
     control.post("/queues/pull/change", {"action": "delete", "tasks": ["gone"]})
     control.post("/clock", {"advance": -1})
 
-    assert control.get("/activity").body == {"activity": []}
+    assert control.get("/activity").body == {"actions": [], "failures": []}
 
 
 def test_the_latest_actions_are_first_and_limited(control: ControlClient, server: Server) -> None:
@@ -81,60 +86,85 @@ def test_the_latest_actions_are_first_and_limited(control: ControlClient, server
         server.state.activity.record("did it")
     control.post("/queues/pull/pause")
 
-    assert [each["text"] for each in control.get("/activity?limit=2").body["activity"]] == [
+    assert [each["text"] for each in control.get("/activity?limit=2").body["actions"]] == [
         "paused queue pull",
         "did it",
     ]
-    assert len(control.get("/activity?limit=5000").body["activity"]) == 2_000
+    assert len(control.get("/activity?limit=5000").body["actions"]) == 2_000
 
 
-def test_requests_that_fail_in_the_same_way_are_one_entry(
+def test_requests_that_fail_in_the_same_way_are_one_failure(
     control: ControlClient, server: Server, clock: ManualClock
 ) -> None:
-    """Until there is a minute without; the last reason is shown, and no client if several fail."""
-    fail(server, "mail", reason="full")
+    """From the first to the last, whatever else happens; no client is shown if several fail."""
+    fail(server, "mail", reason="image 1 is broken")
     clock.advance(30)
-    fail(server, "mail", reason="down")
     fail(server, "mail", status=0, reason="refused")
-    clock.advance(60)
-    fail(server, "mail", client="another")
-    clock.advance(61)
-    fail(server, "mail", reason="down")
+    control.post("/queues/push/pause")
+    clock.advance(3600)
+    fail(server, "mail", reason="image 22 is broken", client="another")
     fail(server, "jobs", method="projects.locations.queues.tasks.create", status=400)
     fail(server, "", method="", status=404)
 
-    entries = control.get("/activity").body["activity"]
+    found = {each["text"]: each for each in control.get("/activity").body["failures"]}
 
-    assert [entry["text"] for entry in entries] == [
+    assert list(found) == [
         "1 request failed: status 404: POST /",
         "1 call of queues.tasks.create on queue jobs failed: status 400: no",
-        "1 attempt on queue mail failed: status 503: down",
+        "2 attempts on queue mail failed: status 503: image … is broken",
         "1 attempt on queue mail failed: no response: refused",
-        "3 attempts on queue mail failed within 1 min 30 s; the last: status 503: no",
     ]
-    mail = entries[-1]
-    assert (mail["time"], mail["last"]) == (
-        "2026-01-01T00:00:00+00:00",
-        "2026-01-01T00:01:30+00:00",
-    )
-    assert (mail["queue"], mail["status"], mail["failures"]) == ("mail", 503, 3)
-    assert [entry["client"] for entry in entries[-2:]] == ["app", ""]
+    *_, mail, refused = found.values()
+    assert (mail["first"][11:19], mail["last"][11:19]) == ("00:00:00", "01:00:30")
+    assert (mail["queue"], mail["status"], mail["count"]) == ("mail", 503, 2)
+    assert (mail["client"], refused["client"], mail["succeeded"]) == ("", "app", None)
 
 
-def test_an_action_divides_failures(control: ControlClient, server: Server) -> None:
-    """So one sees whether it helped, though the clock stands still."""
+@pytest.mark.parametrize(
+    ("seconds", "counts"), [(59, [2]), (60, [2]), (61, [1, 1])], ids=["below", "at", "above"]
+)
+def test_a_failure_ends_when_the_same_succeeds(
+    control: ControlClient, server: Server, clock: ManualClock, seconds: int, counts: list[int]
+) -> None:
+    """Unless it fails again within a minute of its last time."""
     fail(server, "mail")
+    clock.advance(10)
+    succeed(server, "mail")
+    [ended] = control.get("/activity").body["failures"]
+    clock.advance(5)
+    succeed(server, "mail")
+    clock.advance(seconds - 15)
+    fail(server, "mail")
+
+    found = control.get("/activity").body["failures"]
+    assert ended["succeeded"] == "2026-01-01T00:00:10+00:00"
+    assert [each["count"] for each in found] == counts
+    assert [each["succeeded"] for each in found] == [None, ended["succeeded"]][: len(counts)]
+
+
+@pytest.mark.parametrize(("queue", "method"), [("jobs", "attempt 1"), ("mail", "tasks.lease")])
+def test_the_success_of_another_kind_ends_no_failure(
+    control: ControlClient, server: Server, clock: ManualClock, queue: str, method: str
+) -> None:
+    fail(server, "mail")
+    succeed(server, queue, method)
+    clock.advance(3600)
+    fail(server, "mail")
+
+    assert failures(control) == ["2 attempts on queue mail failed: status 503: no"]
+
+
+def test_failures_are_limited(control: ControlClient, server: Server) -> None:
+    """They do not displace what operators did."""
     control.post("/queues/push/pause")
-    fail(server, "mail")
-    fail(server, "mail")
-    control.post("/queues/push/resume")
+    for number in range(2_050):
+        fail(server, f"q{number}", method="x")
+    for number in range(150):
+        fail(server, "mail", reason="x" * (number + 1))
 
-    assert texts(control) == [
-        "resumed queue push",
-        "2 attempts on queue mail failed; the last: status 503: no",
-        "paused queue push",
-        "1 attempt on queue mail failed: status 503: no",
-    ]
+    body = control.get("/activity?limit=5000").body
+    assert (len(body["failures"]), len(body["actions"])) == (2_000, 1)
+    assert body["failures"][0]["count"] == 30  # those above the longest pattern are one
 
 
 def test_calls_that_a_fault_fails_are_listed_with_their_client(control: ControlClient) -> None:
@@ -144,10 +174,12 @@ def test_calls_that_a_fault_fails_are_listed_with_their_client(control: ControlC
     for _ in range(4):
         control.send("POST", path, {}, {"User-Agent": "worker/1"})
 
-    failure, action = control.get("/activity").body["activity"]
+    body = control.get("/activity").body
+    [failure], [action] = body["failures"], body["actions"]
 
     assert action["text"] == "set fault 1: fail"
-    assert failure["text"].startswith("2 calls of tasks.lease on queue pull failed; the last: ")
+    assert failure["text"].startswith("2 calls of tasks.lease on queue pull failed: ")
+    assert failure["succeeded"] is not None
     assert (failure["interface"], failure["client"]) == ("REST", "worker/1")
 
 
@@ -157,7 +189,7 @@ def test_a_queue_that_is_changed_by_cloud_tasks_is_an_action(control: ControlCli
         control.send("POST", f"{path}:{verb}", {}, {"User-Agent": "gcloud"})
     control.send("POST", f"{path}/tasks", {"task": {"appEngineHttpRequest": {}}})
 
-    actions = control.get("/activity").body["activity"]
+    actions = control.get("/activity").body["actions"]
 
     called = ["called queues.resume on queue push", "called queues.pause on queue push"]
     assert [action["text"] for action in actions] == called
@@ -167,7 +199,7 @@ def test_a_queue_that_is_changed_by_cloud_tasks_is_an_action(control: ControlCli
 def test_exhausted_tasks_are_counted_by_the_minute(
     control: ControlClient, emulator: Emulator, clock: ManualClock
 ) -> None:
-    """Adjacent minutes are one entry; the time is the end of the minute, or now."""
+    """Adjacent minutes are one failure; the last time is the end of the minute, or now."""
     queue = emulator.queue("limited")
     for pause in (50, 60, 120):
         queue.add_many([NewTask(), NewTask()])
@@ -177,13 +209,12 @@ def test_exhausted_tasks_are_counted_by_the_minute(
     queue.lease_tasks(1, 1)
     clock.advance(1)
 
-    entries = control.get("/activity").body["activity"]
+    found = control.get("/activity").body["failures"]
 
-    assert [(entry["time"][11:19], entry["text"]) for entry in entries] == [
-        ("00:03:51", "1 task of queue limited exhausted"),
-        ("00:01:00", "6 tasks of queue limited exhausted within 2 min"),
+    assert [(each["first"][11:19], each["last"][11:19], each["text"]) for each in found] == [
+        ("00:03:00", "00:03:51", "1 task of queue limited exhausted"),
+        ("00:00:00", "00:02:00", "6 tasks of queue limited exhausted"),
     ]
-    assert [entry["last"][11:19] for entry in entries] == ["00:03:51", "00:02:00"]
 
 
 def test_what_goes_on_at_a_time_has_happened_since(
@@ -195,8 +226,10 @@ def test_what_goes_on_at_a_time_has_happened_since(
     clock.advance(59)
     fail(server, "mail")
 
-    found = control.get("/activity?since=00:00:30").body["activity"]
+    found = control.get("/activity?since=00:00:30").body
 
-    assert [entry["time"][11:19] for entry in found] == ["00:00:00"]
-    assert [entry["failures"] for entry in found] == [2]
+    assert [(each["first"][11:19], each["count"]) for each in found["failures"]] == [
+        ("00:00:00", 2)
+    ]
+    assert found["actions"] == []
     assert control.get("/activity?since=noon").status == 400

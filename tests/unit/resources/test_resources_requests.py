@@ -20,7 +20,8 @@ from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import Touched
 from pullqueue.observe.activity import ActivityLog
-from pullqueue.observe.request_log import Request, RequestLog, excerpt
+from pullqueue.observe.models import Request
+from pullqueue.observe.request_log import RequestLog, excerpt
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
@@ -282,10 +283,11 @@ def test_names_that_a_client_makes_up_are_recorded_in_part(
     recorded = server.state.requests.latest()
     assert {(each.queue, len(each.path) <= 2000) for each in recorded} == {(name, True)}
     assert (recorded[0].method, recorded[0].caller, recorded[0].tasks) == (name, name, [task])
-    assert len(server.state.activity.latest()) == 2
-    assert len(control.get("/activity").body["activity"][0]["text"]) < 1000
-    assert all(list(each.queues) == [name] for each in server.state.requests.clients.latest())
-    assert sum(len(each.method) for each in server.state.requests.clients.latest()) < 3000
+    assert len(server.state.activity.failures()) == 2
+    assert len(control.get("/activity").body["failures"][0]["text"]) < 1000
+    workers = server.state.activity.workers().values()
+    assert all(each.queues == [name] for each in workers)
+    assert sum(len(each.last_method) for each in workers) < 3000
 
 
 def failed_attempt(

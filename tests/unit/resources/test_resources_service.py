@@ -21,7 +21,7 @@ from pullqueue.cli._process import Signals
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine.events import Interface
 from pullqueue.errors import ConfigFileError
-from pullqueue.observe.request_log import Request
+from pullqueue.observe.models import Request
 from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store

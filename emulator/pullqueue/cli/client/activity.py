@@ -1,34 +1,91 @@
-"""`pullqueue activity`: what operators of a running server did, and what failed."""
+"""`pullqueue activity` and `workers`: who did what to a running server, and what failed."""
 
 from __future__ import annotations
 
 import click
 
-from pullqueue.cli._output import Table, show, when
+from pullqueue.cli._output import Table, note, show, when
 from pullqueue.cli.client import Client
 from pullqueue.cli.client._options import server_options, since_option
+from pullqueue.cli.client.connection import Json
+from pullqueue.text import format_span
+
+_ACTIONS = ("TIME (UTC)", "WHAT", "INTERFACE", "CLIENT")
+_FAILURES = ("FIRST (UTC)", "LAST (UTC)", "SUCCEEDED AGAIN", "WHAT", "CLIENT")
+_WORKERS = (
+    *("CLIENT", "LEASED", "LONGEST", "EXPIRED", "CALLS", "FAILED", "LAST CALL (UTC)", "METHOD"),
+    "QUEUES",
+)
 
 
 @click.command
-@click.option("--limit", type=click.IntRange(1, 1_000), default=20, help="Maximum number.")
+@click.option("--limit", type=click.IntRange(1, 1_000), default=20, help="Maximum of each list.")
 @since_option
 @server_options
 def activity(*, limit: int, since: str | None, client: Client) -> None:
-    """List what operators did and what failed, the latest first.
+    """List what operators did, and what failed, the latest first.
 
     Operators pause, purge, set faults, move the clock and the like, by commands, the console, the
     control routes and Cloud Tasks. Requests, calls and attempts that fail in the same way are one
-    line, until somebody does something, or for a minute none fails. Exhausted tasks are counted by
-    the minute. `pullqueue requests` lists each request.
+    failure, from the FIRST to the LAST. SUCCEEDED AGAIN: when one of the same kind succeeded after
+    the last; if the same then fails within a minute, the failure goes on. Exhausted tasks of
+    adjacent minutes are one failure. `pullqueue requests --status failed` lists each request.
 
     A reset deletes none of it but exhausted tasks. Actions on a server that was stopped are in its
     log only.
     """
     answer = client.get("/activity", limit=limit, since=since)
-    rows = [
-        [when(each["time"]), each["text"], each["interface"] or "", each["client"]]
-        for each in answer["activity"]
+    actions = [
+        [when(each["time"]), each["text"], each["interface"], each["client"]]
+        for each in answer["actions"]
     ]
-    head = ("TIME (UTC)", "WHAT", "INTERFACE", "CLIENT")
-    empty = f"nothing has happened since {since or 'the server started'}"
-    show(answer, Table(head, rows, empty, ("CLIENT", "WHAT"), ("INTERFACE",)))
+    empty = f"nobody did anything since {since or 'the server started'}"
+    failures = [
+        [
+            when(each["first"]),
+            when(each["last"]),
+            each["succeeded"] and when(each["succeeded"]),
+            each["text"],
+            each["client"],
+        ]
+        for each in answer["failures"]
+    ]
+    parts = [Table(_ACTIONS, actions, empty, ("CLIENT", "WHAT"), ("INTERFACE",))]
+    if failures:
+        parts.append(Table(_FAILURES, failures, "", ("WHAT",), ("CLIENT", "SUCCEEDED AGAIN")))
+    show(answer, parts[0], *(part for table in parts[1:] for part in ("", table)))
+    if not failures:
+        note("nothing failed")
+
+
+@click.command
+@server_options
+def workers(*, client: Client) -> None:
+    """List the clients of the queues and their leases.
+
+    CLIENT is the e-mail address of its credentials, or its User-Agent; of an app under `pullqueue
+    exec`, the program and its process id. LEASED: tasks that it leased, or renewed, last. LONGEST:
+    how long ago it leased or renewed the first of them. EXPIRED: tasks that are available again
+    because its lease has expired. The client that called last is listed first; a worker that is
+    dead has leases, and no new calls. The leases of `not recorded` came with a snapshot, or are
+    too old: it is not known who has them.
+    """
+    answer = client.get("/workers")
+    rows = [_worker_row(worker) for worker in answer["workers"]]
+    cut, left_out = ("CLIENT", "QUEUES"), ("METHOD", "CALLS", "FAILED", "QUEUES")
+    show(answer, Table(_WORKERS, rows, "no client has called yet", cut, left_out))
+
+
+def _worker_row(worker: Json) -> list[object]:
+    longest = worker["longest_seconds"]
+    return [
+        worker["client"],
+        worker["leased"],
+        None if longest is None else format_span(longest),
+        worker["expired"],
+        worker["calls"],
+        worker["failed"],
+        "unknown" if worker["last"] is None else when(worker["last"]),
+        worker["last_method"],
+        ", ".join(worker["queues"]),
+    ]

@@ -49,10 +49,7 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
 @click.option(
     "--status",
     callback=checked(_STATUS.fullmatch, "status: use one such as 404, 4xx or failed"),
-    help="Only this status, such as 404 or 4xx.",
-)
-@click.option(
-    "--errors", is_flag=True, help="Only requests that failed: status 400 or above, or none."
+    help="Only this status, such as 404 or 4xx, or failed (400 or above, or none).",
 )
 @click.option("--search", help="Only requests with this text in path, body or response.")
 @since_option
@@ -63,7 +60,6 @@ def requests(
     number: str | None,
     agent: str | None,
     status: str | None,
-    errors: bool,
     limit: int,
     client: Client,
     **filters: str | None,
@@ -82,10 +78,7 @@ def requests(
     if number is not None:
         _show_one(client.get(f"/requests/{number}"))
         return
-    if errors and status:
-        raise click.UsageError("pass either --errors or --status")
-    wanted = "failed" if errors else status
-    answer = client.get("/requests", limit=limit, status=wanted, client=agent, **filters)
+    answer = client.get("/requests", limit=limit, status=status, client=agent, **filters)
     if filters["queue"] and not answer["requests"]:
         client.get(queue_path(filters["queue"]))  # reports a queue that does not exist
     method = filters["method"]

@@ -1,0 +1,106 @@
+"""Operations on who did what: actions, failures, and clients with what they have leased."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+
+from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.engine.events import MINUTE_USEC, EventKind
+from pullqueue.observe.activity import IN_PROCESS
+from pullqueue.observe.models import Action, Failure, Worker
+from pullqueue.resources.models import NOT_RECORDED, Since, parse_since
+from pullqueue.resources.operations import operation
+from pullqueue.resources.queues import shown_queues
+from pullqueue.resources.task_lists import Limit
+from pullqueue.runtime.state import ServerState
+from pullqueue.structs import Model
+from pullqueue.tasks import count_tasks
+
+
+class ActivityQuery(Model):
+    """Which actions and failures to return."""
+
+    limit: Limit = 100
+    since: Since = ""
+
+
+class Activity(Model):
+    """What operators did, and what failed, each the latest first."""
+
+    actions: list[Action]
+    failures: list[Failure]
+
+
+@operation("GET", "/activity")
+def list_activity(state: ServerState, query: ActivityQuery) -> Activity:
+    """List what operators did, and what failed from a time on, the latest first.
+
+    Requests that fail in the same way are one failure. It ends when a request of the same kind
+    succeeds, unless the same fails again within a minute. A reset deletes none but exhausted tasks.
+    """
+    start = parse_since(query.since, state.emulator.now_usec())
+    actions = [each for each in state.activity.actions() if _time(each.time) >= start]
+    failures = [*state.activity.failures(), *_exhausted(state)]
+    failures = [each for each in failures if _time(each.last) >= start]
+    failures.sort(key=lambda each: _time(each.last))
+    last = slice(None, -query.limit - 1, -1)
+    return Activity(actions[last], failures[last])
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _exhausted(state: ServerState) -> Iterator[Failure]:
+    """Yield how many tasks of each queue were exhausted, those of adjacent minutes together."""
+    now_usec = state.emulator.now_usec()
+    for queue in shown_queues(state):
+        found, end_usec = None, 0
+        for minute_usec, counts in queue.flow(since_usec=0).items():
+            if EventKind.EXHAUSTED not in counts:
+                continue
+            if found is not None and minute_usec > end_usec:
+                yield found
+                found = None
+            end_usec = minute_usec + MINUTE_USEC
+            found = found or Failure(from_usec(minute_usec).isoformat(), "", 0, queue.name)
+            found.last = from_usec(min(now_usec, end_usec)).isoformat()
+            found.count += counts[EventKind.EXHAUSTED]
+            found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted"
+        if found is not None:
+            yield found
+
+
+@operation("GET", "/workers", key="workers")
+def list_workers(state: ServerState) -> list[Worker]:
+    """List the clients of the queues with their leases; the one that called last is first."""
+    workers = state.activity.workers()
+    known, now_usec, expired = {*workers}, state.emulator.now_usec(), Counter[str]()
+
+    def find(name: str, queue: str) -> Worker:
+        """Return a client; what is known of its queues are the calls, or else the leases."""
+        worker = workers.setdefault(name, Worker(name))
+        if name not in known and queue not in worker.queues:
+            worker.queues = sorted((*worker.queues, queue))
+        return worker
+
+    for queue in state.emulator.queues:
+        if queue.is_push:
+            continue
+        counts = queue.count_leases()
+        for client, each in counts.items():
+            name = client or IN_PROCESS
+            if each.first_usec is not None:
+                worker = find(name, queue.name)
+                worker.leased += each.leased
+                seconds = (now_usec - each.first_usec) / USEC_PER_SECOND
+                worker.longest_seconds = max(seconds, worker.longest_seconds or 0)
+            expired[name] += each.expired
+        missing = queue.fetch_statistics().leased - sum(each.leased for each in counts.values())
+        if missing > 0:
+            find(NOT_RECORDED, queue.name).leased += missing
+    for worker in workers.values():
+        worker.expired = expired[worker.client]
+    return list(workers.values())
