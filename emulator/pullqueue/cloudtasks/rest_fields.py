@@ -36,7 +36,11 @@ _SENTENCES: Final = {
 """What the parser says of what is not JSON, by a part of the text of ours."""
 _UNEXPECTED: Final = "Unexpected token."
 _DURATION_LIMITS: Final = "Duration value exceeds limits"
-_NANOS = re.compile(r"\.\d{10}")
+_INVALID_TEXT: Final = {
+    "duration": re.compile(r"\.\d{10}"),
+    "timestamp": re.compile(r"[+-](2[4-9]|[3-9]\d|\d\d:[6-9]\d)[:\d]*$"),
+}
+"""What ParseDict takes and the parser does not: more than nanoseconds, an offset of a day."""
 _MESSAGES: Final = {
     "google.protobuf.Duration": "duration",
     "google.protobuf.Timestamp": "timestamp",
@@ -229,16 +233,12 @@ def _is_plain(field: Any) -> bool:  # noqa: ANN401 - created at run time
 
 
 def _is_valid(name: str, value: object, field: Any, message_type: type[Message]) -> bool:  # noqa: ANN401 - as above
-    # ParseDict skips what is not base64, cuts a duration to nanoseconds, and reads true as an enum.
+    # ParseDict skips what is not base64, and reads true as an enum.
     if isinstance(value, str):
         if field.type == field.TYPE_BYTES and not _BASE64(value):
             return False
-        kind = field.message_type
-        if (
-            kind is not None
-            and _MESSAGES.get(kind.full_name) == "duration"
-            and _NANOS.search(value)
-        ):
+        called = _MESSAGES.get(getattr(field.message_type, "full_name", ""), "")
+        if called in _INVALID_TEXT and _INVALID_TEXT[called].search(value):
             return False
     elif isinstance(value, bool) and field.enum_type is not None:
         return False

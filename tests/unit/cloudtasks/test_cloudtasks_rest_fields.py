@@ -26,13 +26,13 @@ VALUES: tuple[tuple[str, Any, str | None], ...] = (
     ("max_backoff", f"-{LONGEST + 1}s", LIMITS),
     ("max_backoff", f"{'9' * 5000}s", LIMITS),
     ("max_backoff", "0.123456789s", None),
-    ("max_backoff", "0.1234567891s", LIMITS),
+    ("max_backoff", "0.1000000001s", LIMITS),
     ("max_backoff", "1", ILLEGAL),
     ("max_backoff", "NaN", ILLEGAL),
     ("max_backoff", "", ILLEGAL),
     ("max_backoff", "s", f"{FORMAT} seconds"),
     ("max_backoff", "one s", f"{FORMAT} seconds"),
-    ("max_backoff", "1.xs", f"{FORMAT} nano seconds"),
+    ("max_backoff", "123.DEFs", f"{FORMAT} nano seconds"),
     ("max_backoff", 1, "Invalid data type for duration, value is 1"),
     ("max_backoff", True, "Invalid data type for duration, value is true"),
     ("max_backoff", None, None),
@@ -44,7 +44,10 @@ VALUES: tuple[tuple[str, Any, str | None], ...] = (
     ("purge_time", "10000-01-01T00:00:00Z", "Invalid time format: 10000-01-01T00:00:00Z"),
     ("purge_time", "2026-01-01", "Invalid time format: 2026-01-01"),
     ("purge_time", "2026-02-30T00:00:00Z", "Invalid time format: 2026-02-30T00:00:00Z"),
-    ("purge_time", "", "Invalid time format: "),
+    *(
+        ("purge_time", text, f"Invalid time format: {text}")
+        for text in ("", "Z", "1970-01-01T00:00:00.ABZ", "2016-03-07T15:14:23+24:10")
+    ),
     ("purge_time", 1.5, "Invalid data type for timestamp, value is 1.5"),
     # Numbers of 32 bits, also as text.
     *(("max_attempts", number, None) for number in (-(2**31), -1, 0, 5.0, "5", 2**31 - 1)),
@@ -83,7 +86,7 @@ ENDS = {
     b'{"a": 1,': "an object key or }.",
     b'{"a"': ": between key:value pair.",
     b'{"a":': "a value.",
-    b'{"a": 1': ", or } after key:value pair.",
+    b'{"theme" : "Children"': ", or } after key:value pair.",
     b'{"a": {"b": "}"}': ", or } after key:value pair.",
     b'{"a": ["b"': ", or ] after array value.",
     b'{"a": [{"b": 1}': ", or ] after array value.",

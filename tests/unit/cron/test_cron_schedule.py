@@ -104,6 +104,7 @@ def test_times_of_the_day_are_those_of_the_time_zone(
         ("every \u0665 minutes", "write `every N minutes` or `every N hours`"),
         ("every hour", "the number is missing: write `every 1 hours`"),
         ("every 1 hour", "`hour` is not a unit: write `hours`"),
+        ("every 1 minute", "`minute` is not a unit: write `minutes`"),
         ("every 2 days", "`days` is not a unit: write `every 48 hours`"),
         ("every 5 seconds", "`seconds` is not a unit: write `minutes` or `hours`"),
         ("every 0 minutes", "the interval is 0 minutes: it must be 1 or more"),
