@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 import yaml
 from documents import blocks_of, run_document
 from markdown_it import MarkdownIt
-from programs import npm_packages, program
+from programs import go_libraries, java_libraries, npm_packages, program
 
 from pullqueue.api.auth import ACCEPTED_SCOPES
 
@@ -22,7 +23,20 @@ ROOT = Path(__file__).parents[2]
 NPM = Path(__file__).parent / "npm_cloud_tasks"
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
-SHOWN = {"python", "console", "js", "yaml", "toml", "ini", "json", "text", "xml", "http"}
+SHOWN = {
+    "python",
+    "console",
+    "js",
+    "go",
+    "java",
+    "yaml",
+    "toml",
+    "ini",
+    "json",
+    "text",
+    "xml",
+    "http",
+}
 README = ROOT / "README.md"
 DOCUMENTS = [*PAGES, README, ROOT / "CONTRIBUTING.md"]
 INSTALLING = re.compile(r"(python -m )?pip install|git clone|cd |docker |sudo |pre-commit install")
@@ -47,11 +61,20 @@ def test_every_block_of_a_page_does_what_it_shows(
     page: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Files, Python, tests and commands, in the order of the page."""
-    if any(block.language == "js" for block in blocks_of(page)):
+    languages = {block.language for block in blocks_of(page)}
+    variables: dict[str, str] = {}
+    if "js" in languages:
         program("node", package="nodejs")
         packages = npm_packages(NPM, tmp_path_factory.mktemp("npm"))
         (tmp_path / "node_modules").symlink_to(packages, target_is_directory=True)
-    run_document(page, tmp_path)
+    if "go" in languages:
+        program("go", package="golang-go")
+        package = "cloud.google.com/go/cloudtasks/apiv2"
+        variables |= go_libraries(package, debian="golang-google-cloud-dev")
+    if "java" in languages:
+        program("javac", package="default-jdk-headless")
+        variables["CLASSPATH"] = f".{os.pathsep}{java_libraries()}"
+    run_document(page, tmp_path, **variables)
 
 
 @pytest.mark.parametrize("page", [*PAGES, README], ids=lambda page: page.name)

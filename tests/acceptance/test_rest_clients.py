@@ -13,7 +13,7 @@ from google.oauth2.service_account import Credentials
 from googleapiclient.discovery import build  # type: ignore[import-untyped]
 from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
 from linting import run_pullqueue
-from programs import completed, npm_packages, program
+from programs import completed, java_libraries, npm_packages, program
 from rest_app import CLIENTS_YAML
 
 from pullqueue import Emulator
@@ -22,22 +22,6 @@ from pullqueue.server.lifecycle import Server
 FOLDER = Path(__file__).parent
 SAMPLE = FOLDER.parents[1] / "samples" / "rest_worker"
 IN_QUEUE = {"project": "s~app", "taskqueue": "pull-queue"}
-
-JARS = Path("/usr/share/java")
-JAR_NAMES = (
-    "google-api-client",
-    "google-http-client",
-    "google-http-client-gson",
-    "google-oauth-client",
-    "grpc-context",
-    "gson",
-    "guava",
-    "httpclient",
-    "httpcore",
-    "opencensus-api",
-    "opencensus-contrib-http-util",
-)
-"""Google's client and what it needs, as Debian has them."""
 
 GONE = {"code": 400, "message": "The task name is invalid."}
 """What a client of another language reports when it deletes a task that does not exist."""
@@ -172,22 +156,13 @@ def test_googleapis_of_npm_works_in_each_of_its_ways(
     assert reported["gone"] == GONE
 
 
-@pytest.fixture
-def class_path() -> str:
-    """Return the path of the library."""
-    jars = [JARS / f"{name}.jar" for name in JAR_NAMES]
-    if not all(jar.exists() for jar in jars):
-        pytest.skip("Google's client is missing: apt-get install libgoogle-api-client-java")
-    return ":".join(map(str, jars))
-
-
-def test_the_client_for_java_works(server: Server, class_path: str, key: Path) -> None:
+def test_the_client_for_java_works(server: Server, key: Path) -> None:
     """It zips bodies, sends a patch as a POST, and deletes in a batch."""
     java = program("java", package="default-jdk-headless")
     program("javac", package="default-jdk-headless")  # the program is run from its source
     source = FOLDER / "java" / "Lifecycle.java"
 
-    reported = run_client(java, "-cp", class_path, str(source), server.url, str(key))
+    reported = run_client(java, "-cp", java_libraries(), str(source), server.url, str(key))
 
     assert reported["deleted"] == [GONE, "", ""]
 

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import traceback
 import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,11 +87,11 @@ def blocks_of(document: Path) -> list[Block]:
     ]
 
 
-def run_document(document: Path, folder: Path) -> None:
-    """Run a document's blocks in an empty folder; the quickstart's, if the document says so."""
+def run_document(document: Path, folder: Path, **variables: str) -> None:
+    """Run a document's blocks in a folder, with more variables; the quickstart's, if it says so."""
     if "samples/quickstart" in document.read_text("utf-8"):
         shutil.copy(_QUEUE_YAML, folder)
-    runner = DocumentRunner(folder)
+    runner = DocumentRunner(folder, variables)
     try:
         for block in blocks_of(document):
             runner.run(block)
@@ -102,8 +103,9 @@ def run_document(document: Path, folder: Path) -> None:
 class DocumentRunner:
     """Runs blocks one after the other in one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         self.folder = folder
+        self.variables = variables
         self.exports = folder.parent / f"{folder.name}.exports"
         self.exports.touch()
         self.ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
@@ -223,6 +225,7 @@ class DocumentRunner:
         folders = [str(self.programs), str(Path(sys.executable).parent), os.environ["PATH"]]
         return {
             **inherited,
+            **self.variables,
             "PATH": os.pathsep.join(folders),
             "COLUMNS": "80",
             "NO_COLOR": "1",

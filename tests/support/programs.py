@@ -97,20 +97,63 @@ def _has_all(installed: Path) -> bool:
     return all((installed / name).exists() for name in listed)
 
 
+def go_libraries(package: str, *, debian: str) -> dict[str, str]:
+    """Return the variables with which go finds Debian's copy of a package of Google's."""
+    folder = Path("/usr/share/gocode")
+    if not (folder / "src" / package).exists():
+        pytest.skip(f"Google's package is missing: apt-get install {debian}")
+    return {"GO111MODULE": "off", "GOPATH": str(folder)}
+
+
 def go_program(source: Path, folder: Path, package: str, *, debian: str) -> Path:
     """Return a program in Go, compiled with Debian's copy of a package of Google's."""
-    go, libraries = program("go", package="golang-go"), Path("/usr/share/gocode")
-    if not (libraries / "src" / package).exists():
-        pytest.skip(f"Google's package is missing: apt-get install {debian}")
+    go, libraries = program("go", package="golang-go"), go_libraries(package, debian=debian)
     target = folder / "program"
     subprocess.run(
         [go, "build", "-o", str(target), "main.go"],
         cwd=source,
-        env={**os.environ, "GO111MODULE": "off", "GOPATH": str(libraries)},
+        env={**os.environ, **libraries},
         check=True,
         timeout=300,
     )
     return target
+
+
+_GOOGLE_JARS = (
+    "google-api-client",
+    "google-http-client",
+    "google-http-client-gson",
+    "google-oauth-client",
+    "grpc-context",
+    "gson",
+    "guava",
+    "httpclient",
+    "httpcore",
+    "opencensus-api",
+    "opencensus-contrib-http-util",
+)
+_JUNIT_JARS = (
+    "apiguardian-api",
+    "junit-jupiter-api",
+    "junit-jupiter-engine",
+    "junit-platform-commons",
+    "junit-platform-console",
+    "junit-platform-engine",
+    "junit-platform-launcher",
+    "junit-platform-reporting",
+    "opentest4j",
+    "opentest4j-reporting-events",
+    "opentest4j-reporting-schema",
+    "picocli",
+)
+
+
+def java_libraries() -> str:
+    """Return the class path of Google's client and of JUnit, with what these need."""
+    jars = [Path(f"/usr/share/java/{name}.jar") for name in (*_GOOGLE_JARS, *_JUNIT_JARS)]
+    if not all(jar.exists() for jar in jars):
+        pytest.skip("libraries are missing: apt-get install libgoogle-api-client-java junit5")
+    return os.pathsep.join(map(str, jars))
 
 
 def pip_install(*arguments: str) -> None:

@@ -10,7 +10,7 @@ from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.requests import Parameters, as_json, read_body, served
 from pullqueue.api.tokens import GrantError, Tokens, missing_extra
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.push.tokens import ALGORITHM, TokenSigner, key_set, public_keys
+from pullqueue.push.tokens import ALGORITHM, TokenSigner, certificates, key_set
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -56,9 +56,9 @@ def describe_key() -> Response:
 
 
 @blueprint.get("/oauth2/v1/certs")
-def describe_key_in_pem() -> Response:
-    """Return the same key in PEM, for `verify_oauth2_token` of google-auth."""
-    return _public(public_keys)
+def describe_certificate() -> Response:
+    """Return a certificate of the same key, which Google's libraries read."""
+    return _public(certificates)
 
 
 def _public(key: Callable[[], Json]) -> Response:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
@@ -28,6 +29,8 @@ PRODUCTION_ISSUER: Final = "https://accounts.google.com"
 TOKEN_SECONDS: Final = 3600
 ALGORITHM: Final = "RS256"
 _KEY_BITS = 2048
+_FIRST_DAY, _LAST_DAY = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+"""Of a certificate; tests are at any time."""
 
 _clock = SystemClock()
 _key_lock = Lock()
@@ -95,22 +98,25 @@ def key_set() -> dict[str, Any]:
     return {"keys": [public | {"kid": identifier, "alg": ALGORITHM, "use": "sig"}]}
 
 
-def public_keys() -> dict[str, str]:
-    """Return the public key of this process in PEM, by its id.
-
-    Google's address has certificates there; google-auth takes both.
+def certificates() -> dict[str, str]:
+    """Return a certificate of the key of this process in PEM, by the key's id.
 
     Raises:
         ImportError: the extra `auth` is not installed.
     """
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - slow to import
-        Encoding,
-        PublicFormat,
-    )
+    from cryptography import x509  # noqa: PLC0415 - slow to import
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - the same
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - the same
 
     identifier, key = _key()
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return {identifier: public.decode()}
+    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "pullqueue")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(_FIRST_DAY)
+        .not_valid_after(_LAST_DAY)
+        .sign(key, SHA256())
+    )
+    return {identifier: certificate.public_bytes(Encoding.PEM).decode()}
 
 
 def _key() -> tuple[str, RSAPrivateKey]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 import sys
+from datetime import UTC, datetime
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
 from cloudtasks_api import PUSH, Call, GrpcApi, refused
+from cryptography.x509 import load_pem_x509_certificate
 from google.auth.exceptions import InvalidValue, MalformedError
 from google.auth.transport.requests import Request
 from google.oauth2 import id_token
-from jwt import InvalidAudienceError
+from jwt import InvalidAudienceError, PyJWK
 
 from pullqueue import Emulator, HttpRequest, PullQueueError, RequestToken
 from pullqueue.cloudtasks.versions import V2, Version
@@ -67,7 +69,23 @@ def test_an_id_token_is_signed_for_the_audience_or_the_url(
         id_token.verify_token(text, Request(), "somebody else", keys)
 
 
-def test_an_id_token_is_verified_by_the_key_in_pem(
+@pytest.mark.parametrize(
+    "day", [datetime(2012, 1, 1, tzinfo=UTC), datetime(2041, 1, 1, tzinfo=UTC)]
+)
+def test_the_certificate_has_the_key(server: Server, day: datetime) -> None:
+    """It is one that Java's library can read, at any time that a test may have."""
+    [(identifier, text)] = fetched(server, "/oauth2/v1/certs").items()
+    [key] = fetched(server, "/oauth2/v3/certs")["keys"]
+
+    certificate = load_pem_x509_certificate(text.encode())
+
+    assert identifier == key["kid"]
+    assert certificate.public_key() == PyJWK(key).key
+    assert certificate.not_valid_before_utc < day < certificate.not_valid_after_utc
+    certificate.verify_directly_issued_by(certificate)
+
+
+def test_an_id_token_is_verified_by_the_certificate(
     call: Call, server: Server, emulator: Emulator
 ) -> None:
     """It is verified, and refused, with the errors that Google's certificates lead to."""
