@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 
 RAW = {
     "/nonsense": (b"what?\r\n\r\n", b""),
+    "/empty": (b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n", b""),
     "/headers": (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"),
     "/line": (b"HTTP/1.1 200 OK\r\nX-More: ", b"1" * 4096),
 }

@@ -286,7 +286,7 @@ class CronRunner:
         except PullQueueError:  # the store does not respond: about now
             now_usec = self._now_usec
         failed = not is_success(response.status)
-        reason = response.summary if failed else None
+        reason = (response.summary or "the response is empty") if failed else None
         if failed:
             what = f"status {response.status}" if response.status else "no response"
             _log.warning("cron job %s failed (%s: %s)", state.job.url, what, reason)

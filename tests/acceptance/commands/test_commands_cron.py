@@ -26,6 +26,7 @@ MORE_JOBS = """\
 - {url: /status/500, schedule: every day 09:00, retry_parameters: {job_retry_limit: 2}}
 - {url: /slow, schedule: every day 09:00}
 - {url: /nonsense, schedule: every day 09:00}
+- {url: /empty, schedule: every day 09:00}
 """
 NOT_HTTP = "the response is not valid HTTP: illegal status line: bytearray(b'what?')"
 
@@ -72,6 +73,7 @@ def test_jobs_are_listed_and_run(run: Run, server: Server, app: PushApp) -> None
         (2, 1, "failed: 503: no /status/503"),
         (3, 1, "failed: 500: no /status/500; is repeated at 2026-01-01 00:00:05"),
         (5, 1, f"failed: no response: {NOT_HTTP}"),
+        (6, 1, "failed: 500: the response is empty"),
     ],
 )
 def test_a_run_is_waited_for(run: Run, job: int, status: int, printed: str) -> None:
