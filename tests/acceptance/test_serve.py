@@ -21,6 +21,7 @@ from cloudtasks_interface import grpc_client
 from linting import run_pullqueue
 from programs import completed, running
 from served import FIRST_WORDS, SERVE, Served, free_port, serve_here, serving
+from services_client import APP, Client, RefusedError, datastore_pb
 
 from pullqueue import Emulator, NewTask
 from pullqueue.stores import open_store
@@ -143,6 +144,51 @@ class TestGreeting:
 
         assert serve_here("--project", "shop", use=status)[1] == 200
         assert serve_here("--project", "shop", "--strict", use=status)[1] == 403
+
+    @pytest.mark.parametrize(
+        ("options", "before", "outcome"),
+        [
+            ("", "missing", "answered, missing"),
+            ("--index-yaml index.yaml", "missing", "answered, there"),
+            ("--index-yaml index.yaml", "there", "answered, there"),
+            ("--strict", "missing", "refused, missing"),
+            ("--strict", "there", "answered, there"),
+            ("--strict --index-yaml other.yaml", "there", "refused, there"),
+            ("--strict --services memcache", "missing", "refused, missing"),
+        ],
+    )
+    def test_a_query_needs_its_composite_index(
+        self, folder: Path, options: str, before: str, outcome: str
+    ) -> None:
+        """What each option makes of a query by two properties."""
+        entry = "- kind: Vote\n  properties:\n  - name: a\n  - name: b\n"
+        path = folder / "index.yaml"
+        if before == "there":
+            path.write_text(f"indexes:\n{entry}")
+
+        def result(url: str) -> str:
+            query = datastore_pb.Query(app=APP, kind="Vote")
+            query.order.add(property="a")
+            query.order.add(property="b")
+            try:
+                Client(url).datastore("RunQuery", query, datastore_pb.QueryResult())
+            except RefusedError as error:
+                assert error.code in (None, datastore_pb.Error.NEED_INDEX)
+                return "refused"
+            return "answered"
+
+        answer = serve_here(*options.split(), use=result)[1]
+        assert f"{answer}, {'there' if path.exists() else 'missing'}" == outcome
+
+    @pytest.mark.parametrize("options", [(), ("--strict",)])
+    def test_a_bad_index_yaml_is_refused_at_the_start(
+        self, folder: Path, options: tuple[str, ...]
+    ) -> None:
+        (folder / "index.yaml").write_text("indices:\n")
+        done, _ = serve_here(*options, "--index-yaml", "index.yaml")
+
+        assert done.exit_code == 3
+        assert '"index.yaml" is not a valid index.yaml: ' in " ".join(done.stderr.split())
 
     def test_the_greeting_shows_the_store_as_given(self) -> None:
         """Also a file with an @ in its name."""

@@ -120,7 +120,8 @@ _EMULATOR = (
         is_flag=True,
         help="Turn on every check of production that needs to know nothing of your app, and refuse "
         "the options that turn one off: --no-lease-rate-limit, --profile sdk, "
-        "--keep-created-queues. With --project also --strict-project.",
+        "--keep-created-queues. With --project also --strict-project. Queries fail whose composite "
+        "index is not in index.yaml, that of --index-yaml or the one beside QUEUE_YAML.",
     ),
     click.option(
         "--project",
@@ -196,7 +197,8 @@ _EMULATOR = (
         "--index-yaml",
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="File that gets the composite indexes that queries need. Default: none.",
+        help="File that gets the composite indexes that queries need, or must have them with "
+        "--strict. Default: none.",
     ),
     click.option(
         "--api-upstream",
@@ -339,7 +341,7 @@ class EmulatorOptions:
             file = read(path)
             config = file.read()
         clock = ManualClock(SystemClock().now()) if self.clock == "manual" else SystemClock()
-        services = self._services(clock)
+        services = self._services(clock, path)
         with closing(services):
             emulator = Emulator(
                 config,
@@ -381,19 +383,24 @@ class EmulatorOptions:
             )
         return {name: read(file) for name, file in self.project_files.items()}
 
-    def _services(self, clock: Clock) -> Services:
+    def _services(self, clock: Clock, queue_yaml: Path | None) -> Services:
         names = self.services
         if names is None:
             names = frozenset() if self.api_upstream else DEFAULT_SERVICES
-        return Services(
+        beside = (queue_yaml or Path()).parent / "index.yaml"
+        services = Services(
             names,
             clock=clock,
             data=self.data,
             eventual=self.consistency == "eventual",
             project=self.project,
             push_to=self.push_to,
-            index_yaml=self.index_yaml,
+            index_yaml=self.index_yaml or (beside if self.strict else None),
+            strict=self.strict,
         )
+        if self.index_yaml is not None:
+            services.indexes  # noqa: B018 - a file that is not valid is reported at the start
+        return services
 
 
 def hint_at_manual_clock(server: Server) -> str | None:

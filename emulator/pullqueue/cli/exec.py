@@ -203,6 +203,7 @@ def _check_unused(url: str, options: EmulatorOptions) -> None:
         (options.clock != "system", "clock", own),
         (options.grpc_port is not None, "grpc-port", "has ports of its own"),
         (options.strict, "strict", "has checks of its own"),
+        (options.index_yaml is not None, "index-yaml", own),
     ):
         if is_passed:
             raise click.UsageError(

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +55,10 @@ class Services:
         `eventual`: queries without an ancestor may miss what was just written. `project`: the only
         app whose data the datastore has; None: any. `push_to` is where the app is reached.
         `index_yaml` gets the composite indexes that queries need; `strict`: queries whose index it
-        lacks fail. None: it is not used.
+        lacks fail. None: each query has what it needs.
 
         Raises:
             StoreError: the folder cannot be used.
-            ConfigFileError: `index_yaml` cannot be read, or is not valid.
         """
         self.names = names
         self.data = data
@@ -72,18 +72,12 @@ class Services:
         """What keeps the datastore; None: it is in memory."""
         self.mails = MailLog()
         """What apps have sent."""
-        self.indexes: CompositeIndexes | None = None
-        """The composite indexes of the app; None: each query has what it needs."""
+        self._index_yaml = index_yaml
+        self._strict = strict
         self._clock = clock
         self._push_to = push_to
         self._stubs: dict[str, Any] = {}
         self._locks = {name: threading.Lock() for name in names}
-        if index_yaml is not None and DATASTORE in names:
-            from pullqueue.services.indexes import (  # noqa: PLC0415 - imports the SDK
-                CompositeIndexes,
-            )
-
-            self.indexes = CompositeIndexes(index_yaml, required=strict)
         if data is not None:
             self._open(data)
 
@@ -101,6 +95,19 @@ class Services:
             # No other server uses the folder: these were being written when one was killed.
             for part in self.blobs.glob(f"*{PART}"):
                 part.unlink(missing_ok=True)
+
+    @cached_property
+    def indexes(self) -> CompositeIndexes | None:
+        """The composite indexes of the app; None: each query has what it needs.
+
+        Raises:
+            ConfigFileError: index.yaml cannot be read, or is not valid.
+        """
+        if self._index_yaml is None or DATASTORE not in self.names:
+            return None
+        from pullqueue.services.indexes import CompositeIndexes  # noqa: PLC0415 - imports the SDK
+
+        return CompositeIndexes(self._index_yaml, required=self._strict)
 
     def close(self) -> None:
         """Close the files."""
