@@ -84,7 +84,7 @@ class CronJob:
     @property
     def is_interval(self) -> bool:
         """True if it runs a while after the run before has ended, at whatever time of the day."""
-        return isinstance(self.schedule, Interval) and self.schedule.start is None
+        return isinstance(self.schedule, Interval) and self.schedule.between is None
 
     def next_usec(self, after_usec: int) -> int:
         """Return when it runs next after a time, both in microseconds since the epoch.

@@ -78,11 +78,9 @@ class Interval:
     """Every so many seconds: after the end of the run before, or within a range of each day."""
 
     seconds: int
-    start: time | None = None
-    """The beginning of the range; None: there is none, and a run begins that long after the last
-    one has ended."""
-    end: time | None = None
-    """The last minute of the range."""
+    between: tuple[time, time] | None = None
+    """The beginning of the range, and its last minute; None: there is none, and a run begins that
+    long after the last one has ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,9 +147,9 @@ def _interval(found: re.Match[str]) -> Interval:
             raise ValueError(
                 f"{count} {unit} do not divide 24 hours evenly, as `synchronized` requires"
             )
-        return Interval(seconds=seconds, start=time(0, 0), end=time(23, 59))
+        return Interval(seconds=seconds, between=(time(0, 0), time(23, 59)))
     if found["start"]:
-        return Interval(seconds=seconds, start=_time(found["start"]), end=_time(found["end"]))
+        return Interval(seconds=seconds, between=(_time(found["start"]), _time(found["end"])))
     return Interval(seconds=seconds)
 
 
@@ -203,29 +201,29 @@ def next_time(schedule: Schedule, after: datetime, zone: tzinfo) -> datetime:
     of the day are those of `zone`: one that is left out, as in spring, is the first one after it,
     and of one that there is twice the first counts.
     """
-    if isinstance(schedule, Interval) and schedule.start is None:
-        return (after + timedelta(seconds=schedule.seconds)).astimezone(UTC)
     today = after.astimezone(zone).date()
-    times = (
-        _interval_times(schedule, today, zone)
-        if isinstance(schedule, Interval)
-        else _calendar_times(schedule, today, zone)
-    )
+    if isinstance(schedule, Calendar):
+        times = _calendar_times(schedule, today, zone)
+    elif schedule.between is None:
+        return (after + timedelta(seconds=schedule.seconds)).astimezone(UTC)
+    else:
+        times = _interval_times(*schedule.between, schedule.seconds, today, zone)
     return next(found for found in times if found > after)
 
 
-def _interval_times(schedule: Interval, today: date, zone: tzinfo) -> Iterator[datetime]:
+def _interval_times(
+    start: time, end: time, seconds: int, today: date, zone: tzinfo
+) -> Iterator[datetime]:
     """Yield the times from the range that yesterday began on; in a gap one may be there twice.
 
     They are the same times of each day, also on a day on which the clocks change.
     """
-    start, end = schedule.start or time(0), schedule.end or time(23, 59)
     first = datetime.combine(today, start) - timedelta(days=1)
     length = (end.hour - start.hour) * 60 + end.minute - start.minute
-    steps = (length if end >= start else length + _DAY_SECONDS // 60) * 60 // schedule.seconds
+    steps = (length if end >= start else length + _DAY_SECONDS // 60) * 60 // seconds
     while True:
         for step in range(steps + 1):
-            at = first + timedelta(seconds=step * schedule.seconds)
+            at = first + timedelta(seconds=step * seconds)
             yield _in_utc(at.date(), at.time(), zone)
         first += timedelta(days=1)
 

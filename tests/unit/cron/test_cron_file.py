@@ -51,7 +51,7 @@ def test_the_documented_examples_are_read() -> None:
     after = to_usec(datetime(2026, 1, 1, tzinfo=UTC))
     assert from_usec(mailout.next_usec(after)) == datetime(2026, 1, 4, 22, tzinfo=UTC)
     assert (retry.number, retry.name, retry.target) == (3, "/tasks/retry", "worker")
-    assert retry.schedule == Interval(seconds=600, start=time(10), end=time(14))
+    assert retry.schedule == Interval(seconds=600, between=(time(10), time(14)))
     assert retry.deadline_seconds == 180
     assert retry.retry == RetryParameters(
         task_retry_limit=3,
@@ -169,3 +169,23 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigFileError, match=r"none\.yaml"):
         load_cron(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("field", "least", "most"),
+    [
+        ("description: {}", "x", "x" * 499),
+        ("retry_parameters: {{job_retry_limit: {}}}", "0", "5"),
+    ],
+)
+def test_what_is_at_a_limit_is_permitted(field: str, least: str, most: str) -> None:
+    for value in (least, most):
+        assert len(parse_cron(SECOND_LINES + "  " + field.format(value))) == 1
+
+
+def test_a_file_has_250_jobs_at_most() -> None:
+    job = "- url: /a\n  schedule: every 1 hours\n"
+
+    assert len(parse_cron("cron:\n" + 250 * job)) == 250
+    with pytest.raises(InvalidCronError, match="there are 251 jobs; the maximum is 250"):
+        parse_cron("cron:\n" + 251 * job)
