@@ -19,6 +19,8 @@ _WRONG_MODE = {
 SelectQueues: TypeAlias = Callable[[], list[Queue]]
 """Returns the queues of a run; asked each time, since a program can create more."""
 Errors: TypeAlias = Literal["raise", "strict", "retry"]
+ERRORS: tuple[str, ...] = get_args(Errors)
+Unseen: TypeAlias = Literal["error", "warn", "ignore"]
 """What an error of a handler does to the test."""
 SYNC_SEND = (
     "pass a function that returns the response, as with a synchronous test client, or lambda "
@@ -105,11 +107,11 @@ def check_seconds(value: object, name: str) -> None:
         raise ValueError(f"{name} is {quoted(value)}: use a number above 0")
 
 
-def check_errors(value: object, *, allowed: tuple[str, ...] = get_args(Errors)) -> None:
-    """Raise a ValueError unless `errors` has one of its values."""
+def check_choice(value: object, name: str, allowed: tuple[str, ...]) -> None:
+    """Raise a ValueError unless an argument has one of its values."""
     if value not in allowed:
         *others, last = map(quoted, allowed)
-        raise ValueError(f"errors is {quoted(value)}: use {', '.join(others)} or {last}")
+        raise ValueError(f"{name} is {quoted(value)}: use {', '.join(others)} or {last}")
 
 
 def check_flag(value: object, name: str) -> None:

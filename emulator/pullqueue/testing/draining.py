@@ -17,10 +17,11 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult, count_tasks
 from pullqueue.testing.arguments import (
+    ERRORS,
     Errors,
     SelectQueues,
     check_actor,
-    check_errors,
+    check_choice,
     check_is_emulator,
     refuse_lazy,
     selected_queues,
@@ -171,7 +172,7 @@ class Driver:
         max_calls: int,
         errors: str,
     ) -> None:
-        check_errors(errors)
+        check_choice(errors, "errors", ERRORS)
         self.calls = 0
         """Number of times that the worker was called."""
         self._emulator = emulator

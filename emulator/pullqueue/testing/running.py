@@ -25,9 +25,10 @@ from pullqueue.push.retry import find_retry
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.tasks import Task, count_tasks, is_success
 from pullqueue.testing.arguments import (
+    ERRORS,
     Errors,
     SelectQueues,
-    check_errors,
+    check_choice,
     check_flag,
     check_is_emulator,
     check_maximum,
@@ -87,7 +88,7 @@ def run_tasks(
         ValueError: an argument is not valid, or there is no app for the target of a task.
     """
     check_is_emulator(emulator, then="app")
-    check_errors(errors)
+    check_choice(errors, "errors", ERRORS)
     check_flag(follow, "follow")
     if not follow and until != "now":
         raise ValueError(f'until is {quoted(until)}: follow=False needs until="now"')
@@ -145,7 +146,7 @@ def run_task(
         ValueError: an argument is not valid, or there is no app for the target of the task.
     """
     check_is_emulator(emulator, then="task")
-    check_errors(errors)
+    check_choice(errors, "errors", ERRORS)
     sender = _sender(app, send, deferred=deferred)
     queue_name = getattr(task, "queue_name", None)
     if queue_name is None:  # of the `get_filtered_tasks` of Google's stub

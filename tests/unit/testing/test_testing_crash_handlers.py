@@ -551,6 +551,7 @@ def test_a_dead_handler_changes_nothing_after_the_test(
         tested.set()
         for wait in begun:
             wait()
+        pool.shutdown()  # what follows the end of a call has been done, too
 
         assert not queue.list_tasks(1)
         assert len(emulator.interceptors) == interceptors

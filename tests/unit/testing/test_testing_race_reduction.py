@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -137,6 +138,7 @@ class Program:
             setup=self.setup,
             check=self.check,
             schedules=100_000,
+            seconds=math.inf,
             **options,
         )
         return result, self.kept.states

@@ -10,9 +10,13 @@ from time import monotonic, process_time
 
 from pullqueue.testing.exploration.steps import RacingActor
 
-_CHECK_SECONDS = 0.5
-_BLOCKED_CHECKS = 4
+_CHECK_SECONDS = 0.1
+_BLOCKED_CHECKS = 20
 """An actor that reaches no point during this many checks is blocked."""
+_LOCKED_CHECKS = 3
+"""The same after a call to a database, in which it waits for a lock of another actor."""
+_STUCK_FACTOR = 5
+"""How much longer it may wait there if nobody else can go on; then the database is only slow."""
 _IDLE_CPU_SECONDS = 0.002
 _BUSY_CPU_SECONDS = 10.0
 """If nobody else can go on, an actor is stuck if the process uses less CPU time than the first
@@ -20,29 +24,35 @@ between checks, or if the actor has used more than the second."""
 
 
 def wait_for_end(
-    ended: threading.Event, progress: Callable[[], int], go_on: Callable[[int, bool], None]
+    ended: threading.Event,
+    progress: Callable[[], tuple[int, bool]],
+    go_on: Callable[[int, bool], None],
 ) -> None:
-    """Wait until a schedule has ended, and call `go_on` where nothing makes `progress`.
+    """Wait until a schedule has ended, and call `go_on` where nothing makes progress.
 
-    It gets the progress at which that is, and whether the actor can be stuck.
+    `progress` returns a number that increases, and whether the actor has called a database.
+    `go_on` gets the number, and whether the actor can be stuck.
     """
     before, cpu_seconds = -1, 0.0
     quiet = idle = 0
     busy_seconds = 0.0
     checked = monotonic()
     while not ended.wait(_CHECK_SECONDS):
-        is_late = monotonic() - checked > 1.5 * _CHECK_SECONDS
+        is_late = monotonic() - checked > 2 * _CHECK_SECONDS
         checked = monotonic()
         used, cpu_seconds = process_time() - cpu_seconds, process_time()
-        is_quiet, before = before == progress(), progress()
+        number, in_database = progress()
+        is_quiet, before = before == number, number
         quiet = quiet + 1 if is_quiet else 0
         if used >= _IDLE_CPU_SECONDS:
             idle = 0
         elif not is_late:  # or else the machine is too busy to run this process
             idle += 1
         busy_seconds = busy_seconds + used if is_quiet else 0.0
-        if quiet and quiet % _BLOCKED_CHECKS == 0:
-            go_on(before, idle >= _BLOCKED_CHECKS or busy_seconds > _BUSY_CPU_SECONDS)
+        is_locked = in_database and quiet == idle == _LOCKED_CHECKS
+        if is_locked or (quiet and quiet % _BLOCKED_CHECKS == 0):
+            most = _BLOCKED_CHECKS * (_STUCK_FACTOR if in_database else 1)
+            go_on(before, idle >= most or busy_seconds > _BUSY_CPU_SECONDS)
 
 
 def stacks(actors: Iterable[RacingActor]) -> Iterator[str]:

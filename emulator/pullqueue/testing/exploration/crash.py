@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -20,7 +20,9 @@ from pullqueue.errors import DeadlineExceededError, TransientError
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import (
     SelectQueues,
+    Unseen,
     check_actor,
+    check_choice,
     check_flag,
     check_is_emulator,
     selected_queues,
@@ -39,6 +41,8 @@ from pullqueue.testing.exploration.results import (
 from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
 from pullqueue.testing.points import Point, Trial, loaded_rpcs
 from pullqueue.testing.points.actors import Actor, current_actor
+from pullqueue.testing.points.databases import release
+from pullqueue.testing.points.databases.calls import DatabaseCall
 from pullqueue.testing.sender import App, Sender, SendFunction
 
 if TYPE_CHECKING:
@@ -57,6 +61,7 @@ def crash_test(
     queues: Iterable[Queue | str] | None = None,
     services: bool = True,
     errors: bool = False,
+    unseen: Unseen = "error",
     max_calls: int = 1000,
 ) -> CrashResult:
     """Check that a worker, or an app's handlers, survive a crash at any of their calls.
@@ -79,16 +84,19 @@ def crash_test(
     change something also lose their answers.
 
     With `services`, calls to other bundled services, such as the datastore, count as well if App
-    Engine's SDK uses the emulator. A transaction that was open is rolled back. Each run begins at
-    the time at which the test has called, and memcache is empty when `setup` is called.
+    Engine's SDK uses the emulator, and so do calls to databases by `sqlite3` and SQLAlchemy. Where
+    a module of the app uses a database, and no call to it was seen, that is an error, or a warning,
+    or neither (`unseen`). A transaction that was open is rolled back. Each run begins at the time
+    at which the test has called, and memcache is empty when `setup` is called.
 
-    Return the number of crashes. Calls of whoever was killed have no effect, so what it does while
-    it ends (`finally`), or in threads, also after the test, does not change queues and services.
+    Return the number of crashes, with whose calls were seen. Calls of whoever was killed have no
+    effect, so what it does while it ends (`finally`), or in threads, also after the test, does not
+    change queues, services and databases.
 
     Raises:
         CrashTestError: after some crashes `check` fails, or whatever took over does.
-        AssertionError: `check` fails without any crash, `setup` leaves no task, or the worker
-            makes no call.
+        AssertionError: `check` fails without any crash, `setup` leaves no task, the worker makes no
+            call, or the app uses a database of which no call was seen.
         ClockError: the clock cannot be moved.
         InvalidQueueModeError: one of `queues` is a push queue without an app, or a pull queue
             without a worker.
@@ -99,6 +107,7 @@ def crash_test(
     check_is_emulator(emulator)
     check_flag(services, "services")
     check_flag(errors, "errors")
+    check_choice(unseen, "unseen", get_args(Unseen))
     sender = Sender(app, send, deferred=deferred)
     if worker is None and not sender.is_set:
         raise TypeError(
@@ -121,7 +130,8 @@ def crash_test(
     failures = trial.failures(modes, services=services)
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
-    return CrashResult(trial.crashes)
+    not_seen = trial.find_unseen("crash_test", unseen)
+    return CrashResult(trial.crashes, seen=trial.seen, unseen=not_seen)
 
 
 class _Plan(NamedTuple):
@@ -301,7 +311,9 @@ class _CrashInjector:
         """Yield the crashes that are possible in a run like this one."""
         for number, point in enumerate(self.points, start=1):
             yield _Plan(Crash.BEFORE, number)
-            if not isinstance(point.call, str):  # of `point`, before something that is not seen
+            # What `point` is called before is not seen; a crash after a call to a database is one
+            # before what follows.
+            if not isinstance(point.call, str | DatabaseCall):
                 yield _Plan(Crash.AFTER, number)
             can_fail = errors and hasattr(point.call, "fail")
             if point.is_of_queue or (can_fail and point.footprint.writes):
@@ -321,6 +333,7 @@ class _CrashInjector:
                 if rpcs := loaded_rpcs():
                     rpcs.drop_requests()
                 gc.collect()
+                release(self.crashed)
 
     def failure(self, error: BaseException, state: str) -> CrashFailure:
         """Return what is reported of a crash."""

@@ -60,6 +60,7 @@ class InstanceLock:
 class SharedLock:
     """A lock that all actors share."""
 
+    is_patient = False
     _numbers: ClassVar = count()
 
     def __init__(self, lock: Any) -> None:  # noqa: ANN401 - one of the types of locks

@@ -17,10 +17,8 @@ from operator import is_
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from pullqueue.testing.points.place import is_of_app
+from pullqueue.testing.points.place import is_app_module, is_test_module
 
-_OF_TESTS = ("test_", "tests", "conftest")
-"""Beginnings of the names of modules and packages that are not the app's."""
 _MOST_OBJECTS = 10_000
 _ITEMS = 100
 """How many items of a container are looked into."""
@@ -74,11 +72,10 @@ class Memory:
 
     def is_of_app(self, module: str) -> bool | None:
         """Return whether a module is the app's, and not the test's; None: neither."""
-        return not self._is_own(module) if _is_app_module(module) else None
+        return not self._is_own(module) if is_app_module(module) else None
 
     def _is_own(self, module: str) -> bool:
-        is_named = any(part.startswith(_OF_TESTS) for part in module.split("."))
-        return module == self._own or is_named
+        return module == self._own or is_test_module(module)
 
     def has_changed(self, turn: Hashable) -> bool:
         """Return whether a turn has changed anything; turns with the same name are similar.
@@ -120,7 +117,7 @@ class Memory:
     def _roots(self) -> Iterator[tuple[str, object, bool]]:
         """Yield the modules of the app, and then those of the test, and its functions."""
         named = sorted(sys.modules.items())
-        modules = [(n, m) for n, m in named if type(m) is ModuleType and _is_app_module(n)]
+        modules = [(n, m) for n, m in named if type(m) is ModuleType and is_app_module(n)]
         yield from ((name, module, True) for name, module in modules if not self._is_own(name))
         yield from ((name, module, False) for name, module in modules if self._is_own(name))
         for number, function in enumerate(self._functions):
@@ -144,11 +141,6 @@ _CONSTANT = (tuple, frozenset, FunctionType, MethodType, partial)
 _BUILT_IN = (dict, list, set, deque, CellType, *_CONSTANT)
 
 
-def _is_app_module(name: str) -> bool:
-    file = getattr(sys.modules.get(name), "__file__", None)
-    return bool(file) and is_of_app(str(file), name)
-
-
 def _refers(thing: object) -> bool:
     """Return whether a thing is looked into: a container, or an object of the app.
 
@@ -159,8 +151,8 @@ def _refers(thing: object) -> bool:
         return True
     if issubclass(kind, ModuleType | type):
         named = vars(thing)
-        return _is_app_module(str(named.get("__name__" if kind is ModuleType else "__module__")))
-    is_known = kind.__module__ == "unittest.mock" or _is_app_module(kind.__module__)
+        return is_app_module(str(named.get("__name__" if kind is ModuleType else "__module__")))
+    is_known = kind.__module__ == "unittest.mock" or is_app_module(kind.__module__)
     return is_known and getattr(kind, "__dictoffset__", 0) != 0
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -18,8 +18,9 @@ from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import find_faults
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.testing.arguments import (
+    Unseen,
     check_actor,
-    check_errors,
+    check_choice,
     check_flag,
     check_is_emulator,
     check_maximum,
@@ -64,6 +65,7 @@ def race_test(
     instances: bool = True,
     services: bool = True,
     errors: Literal["raise", "retry"] = "raise",
+    unseen: Unseen = "error",
     max_calls: int = 1000,
 ) -> RaceResult:
     """Check what workers and handlers do to each other, in every order of their calls.
@@ -76,9 +78,12 @@ def race_test(
     only where nobody can go on: to the end of a sleep, or to the eta or retry of a push task.
 
     Only one actor runs at a time. It is stopped before each of its calls to a queue, or, with
-    `services`, to another bundled service if App Engine's SDK uses the emulator; then any actor can
-    go on. For each such schedule the queues are emptied, `setup` fills them (and resets the app),
-    the actors run until all have ended, and `check` is called: it raises, or returns False, if the
+    `services`, to a database or another bundled service, as in `crash_test`; then any actor can go
+    on. Where a module of the app uses a database, and no call to it was seen, that is an error, or
+    a warning, or neither (`unseen`).
+
+    For each such schedule the queues are emptied, `setup` fills them (and resets the app), the
+    actors run until all have ended, and `check` is called: it raises, or returns False, if the
     state is wrong. An exception of a handler is status 500. One of a function fails the test; with
     `errors="retry"` its leases expire, and it is called again, as a worker in production.
 
@@ -100,11 +105,12 @@ def race_test(
 
     Each schedule begins at the time at which the test has called, and `check` is called at the time
     at which it has ended. Memcache is empty when `setup` is called. Return the number of schedules,
-    with whether these are all.
+    with whether these are all, and whose calls were seen.
 
     Raises:
         AssertionError: `setup` leaves no push task, and there is no other actor; or nothing was
-            raced, since there is only one actor, or nobody makes a call.
+            raced, since there is only one actor, or nobody makes a call; or the app uses a database
+            of which no call was seen.
         RaceTestError: `check` fails after a schedule, an actor raises, all are blocked, or one
             makes more than `max_calls` calls.
         ClockError: the clock cannot be moved.
@@ -119,7 +125,8 @@ def race_test(
     check_maximum(preemptions, "preemptions", least=0)
     check_maximum(seed, "seed", least=0)
     check_seconds(seconds, "seconds")
-    check_errors(errors, allowed=("raise", "retry"))
+    check_choice(errors, "errors", ("raise", "retry"))
+    check_choice(unseen, "unseen", get_args(Unseen))
     for name, value in (("clock", clock), ("instances", instances), ("reduce", reduce)):
         check_flag(value, name)
     check_flag(services, "services")
@@ -167,11 +174,17 @@ def race_test(
         search.explore()
         race.raise_failures()
         race.check_raced()
+    not_seen = race.find_unseen("race_test", unseen)
     shared = tuple(race.memory.changed_globals) if instances else ()
     if shared:
         warnings.warn(f"race_test: {_of_memory(shared)}", stacklevel=2)
     return RaceResult(
-        search.count, is_complete=search.is_complete, estimate=search.estimate, shared=shared
+        search.count,
+        is_complete=search.is_complete,
+        estimate=search.estimate,
+        seen=race.seen,
+        unseen=not_seen,
+        shared=shared,
     )
 
 

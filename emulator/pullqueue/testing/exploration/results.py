@@ -203,19 +203,45 @@ class CrashTestError(AssertionError):
         super().__init__("\n\n".join([head, *reports]))
 
 
-class CrashResult(int):
-    """How many crashes there were."""
+class _Result(int):
+    """How much was tried, and whose calls were points."""
+
+    seen: tuple[str, ...]
+    """Whose calls were points: services, databases, `queues` and `point()`."""
+    unseen: tuple[str, ...]
+    """The databases that the app uses, and of which no call was seen."""
+
+    def __new__(cls, count: int, *, seen: Iterable[str] = (), unseen: Iterable[str] = ()) -> Self:
+        """Make the result of some runs."""
+        result = super().__new__(cls, count)
+        result.seen, result.unseen = tuple(seen), tuple(unseen)
+        return result
+
+    def __repr__(self) -> str:
+        calls = f" of calls to {', '.join(self.seen)}" if self.seen else ""
+        not_seen = f", not of {', '.join(self.unseen)}" if self.unseen else ""
+        return f"{self._tried()}{calls}{not_seen}"
+
+    def _tried(self) -> str:
+        return str(int(self))
+
+    __str__ = __repr__
 
 
-class RaceResult(int):
-    """How many schedules were run, and whether these are all orders that can differ."""
+class CrashResult(_Result):
+    """How many crashes there were, and at whose calls."""
+
+    def _tried(self) -> str:
+        return f"{int(self):,} crash{'' if self == 1 else 'es'}"
+
+
+class RaceResult(_Result):
+    """How many schedules were run, whether these are all orders that can differ, and of what."""
 
     is_complete: bool
     """True if no order is left that can differ, up to `preemptions`; False: it was a sample."""
     estimate: int
     """About how many there are."""
-    seen: tuple[str, ...]
-    """The services and databases whose calls were points."""
     shared: tuple[str, ...]
     """The globals of the app's modules that actors have changed, which instances do not share."""
 
@@ -225,23 +251,18 @@ class RaceResult(int):
         *,
         is_complete: bool,
         estimate: int = 0,
-        seen: Sequence[str] = (),
-        shared: Sequence[str] = (),
+        seen: Iterable[str] = (),
+        unseen: Iterable[str] = (),
+        shared: Iterable[str] = (),
     ) -> Self:
         """Make the result of some schedules."""
-        result = super().__new__(cls, count)
+        result = super().__new__(cls, count, seen=seen, unseen=unseen)
         result.is_complete = is_complete
         result.estimate = max(count, estimate)
-        result.seen = tuple(seen)
         result.shared = tuple(shared)
         return result
 
-    def __repr__(self) -> str:
+    def _tried(self) -> str:
         if self.is_complete:
-            tried = f"all {counted(int(self), 'order')} that can differ"
-        else:
-            tried = f"{int(self):,} of about {self.estimate:,} orders, a sample"
-        seen = f" of calls to {', '.join(self.seen)}" if self.seen else ""
-        return f"{tried}{seen}"
-
-    __str__ = __repr__
+            return f"all {counted(int(self), 'order')} that can differ"
+        return f"{int(self):,} of about {self.estimate:,} orders, a sample"

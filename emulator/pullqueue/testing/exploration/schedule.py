@@ -17,7 +17,7 @@ from time import monotonic
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.store import Lease
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import SelectQueues
@@ -30,14 +30,15 @@ from pullqueue.testing.exploration.steps import (
     TIME,
     TIME_KEY,
     Choice,
-    Lock,
     Pending,
     RacingActor,
     Step,
 )
 from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
 from pullqueue.testing.points import Point
-from pullqueue.testing.points.actors import current_actor
+from pullqueue.testing.points.actors import Lock, current_actor
+from pullqueue.testing.points.databases import release
+from pullqueue.testing.points.databases.calls import DatabaseCall
 from pullqueue.testing.points.footprint import CHANGED, TIME_MOVES, Footprint
 from pullqueue.testing.sender import Sender
 from pullqueue.text import shorten
@@ -90,6 +91,7 @@ class Schedule:
         self._mutex = threading.RLock()
         self._ended = threading.Event()
         self._progress = 0
+        self._in_database = False
         self._is_stuck = False
         """True if all actors are blocked, so that their threads never end."""
         self._changes = 0
@@ -100,7 +102,7 @@ class Schedule:
         with self._mutex:
             self._hand_over(None)
         try:
-            wait_for_end(self._ended, lambda: self._progress, self._go_on_without_blocked)
+            wait_for_end(self._ended, self._state, self._go_on_without_blocked)
         finally:  # also where the test is interrupted
             self._end(None)
         end = monotonic() + (0 if self._is_stuck else _END_SECONDS)
@@ -108,7 +110,12 @@ class Schedule:
             if actor.thread is not None:
                 actor.thread.join(max(0, end - monotonic()))
             actor.has_ended = True  # threads that it has started may not
+            release(actor)
         self._conclude()
+
+    def _state(self) -> tuple[int, bool]:
+        """Return how far it is, and whether the last call was one to a database."""
+        return self._progress, self._in_database
 
     # -- what the threads of actors call -----------------------------------------------------------
 
@@ -119,7 +126,8 @@ class Schedule:
             return call_next()
         footprint = point.footprint
         pending = Pending(actor.key, point.place or point.what, footprint)
-        self._wait(actor, self._repeated(point), pending)
+        self._wait(actor, point.what if point.is_lease else "", pending)
+        self._in_database = isinstance(point.call, DatabaseCall)
         if self.choices:
             self.choices[-1].calls |= footprint
         result: object = None
@@ -156,19 +164,16 @@ class Schedule:
 
     def wait_for_lock(self, actor: RacingActor, lock: Lock, seconds: float) -> bool:
         """Let others go on until an actor can acquire a lock; return False if the time is over."""
-        actor.lock = lock
-        if seconds >= 0:
-            actor.wakes_usec = self.clock.now_usec() + duration_usec(seconds)
+        actor.lock, actor.lock_seconds = lock, seconds
+        if seconds >= 0 and not lock.is_patient:
+            self._limit_wait(actor)
         self._record(actor, "waits for a lock")
         self._wait(actor, "", None, can_go_on=False)
         actor.lock = actor.wakes_usec = None
         return lock.is_free
 
-    @staticmethod
-    def _repeated(point: Point) -> str:
-        """Return what is called if it is a lease, which an actor may repeat in vain."""
-        is_lease = isinstance(point.call, QueueCall) and point.call.verb in LEASE_VERBS
-        return point.what if is_lease else ""
+    def _limit_wait(self, actor: RacingActor) -> None:
+        actor.wakes_usec = self.clock.now_usec() + duration_usec(actor.lock_seconds)
 
     def _wait(
         self, actor: RacingActor, call: str, pending: Pending | None, *, can_go_on: bool = True
@@ -239,10 +244,9 @@ class Schedule:
 
     def _consider(self, actor: RacingActor, point: Point, result: object) -> None:
         """Note whether a call has changed anything, or was a lease in vain."""
-        verb = point.call.verb if isinstance(point.call, QueueCall) else ""
-        if verb in _READS:
+        if isinstance(point.call, QueueCall) and point.call.verb in _READS:
             return
-        if verb in LEASE_VERBS and isinstance(result, Lease) and not result.tasks:
+        if point.is_lease and isinstance(result, Lease) and not result.tasks:
             actor.idle_at[actor.next_call] = self._changes
             actor.idle_steps += 1
             return
@@ -361,9 +365,13 @@ class Schedule:
         waiting = [actor for actor in self.actors if actor.thread is None or actor.gates]
         polling = [actor for actor in waiting if actor.lock is None]
         awake = [actor for actor in waiting if not actor.is_asleep(now_usec)]
-        asleep = [a for a in waiting if a not in awake and a.wakes_usec is not None]
         ready = [actor for actor in awake if not actor.waits_for_change(self._changes)]
         ready += self._due_tasks()
+        if not ready:
+            for actor in waiting:
+                if actor.is_patient:
+                    self._limit_wait(actor)
+        asleep = [a for a in waiting if a not in awake and a.wakes_usec is not None]
         ready.sort(key=lambda actor: actor.wakes_usec is not None)  # a sleep lets others go on
         options: dict[int, RacingActor | None] = {actor.number: actor for actor in ready}
         event = self._next_event_usec(is_needed=not ready)

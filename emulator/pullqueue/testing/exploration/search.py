@@ -22,6 +22,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
+from time import process_time
 from typing import NamedTuple, TypeVar
 
 from pullqueue.testing.exploration.progress import Stopwatch
@@ -124,7 +125,8 @@ _MORE = 20
 """How many more schedules are run after the first that fails, to find other failures: so many of
 the same kind, and so many in which time moves more often."""
 _MORE_SECONDS = 1.0
-"""How long these take at most, unless it has taken longer to find the first."""
+"""How long these take at most, unless it has taken longer to find the first; of the processor, so
+that a machine that is busy reports the same."""
 
 _NOT_NEEDED, _NEEDED, _NEEDED_IF_TIME_MOVES = range(3)
 _RANKS = 3
@@ -165,6 +167,7 @@ class Search:
         self._ends: dict[Level, tuple[int, float]] = {}
         """How many schedules, and seconds, there may be when another level is to be run."""
         self._counts = dict.fromkeys(self._plans, 0)
+        self._work = Stopwatch(process_time)
 
     @property
     def is_complete(self) -> bool:
@@ -214,11 +217,11 @@ class Search:
 
     def _look_for_others(self, first: Level) -> None:
         """Look for failures of other kinds than that of the first schedule that fails."""
-        most_seconds = self.stopwatch() + max(_MORE_SECONDS, self.stopwatch())
+        most_seconds = self._work() + max(_MORE_SECONDS, self._work())
         for more_moves in (False, True):
             end = self.count + _MORE
             levels = [each for each in self._plans if (each.moves > first.moves) is more_moves]
-            while self.count < end and self.stopwatch() < most_seconds:
+            while self.count < end and self._work() < most_seconds:
                 level = next(filter(self._has_plans, levels), None)
                 if level is None:
                     break

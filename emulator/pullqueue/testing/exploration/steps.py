@@ -14,7 +14,7 @@ from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled
 from pullqueue.testing.points import Point
-from pullqueue.testing.points.actors import Actor
+from pullqueue.testing.points.actors import Actor, Lock
 from pullqueue.testing.points.footprint import NOTHING, READ, Footprint
 from pullqueue.text import quoted
 
@@ -81,14 +81,6 @@ class Choice:
         return self.calls | self.effects
 
 
-class Lock(Protocol):
-    """What an actor can wait for."""
-
-    @property
-    def is_free(self) -> bool:
-        """True if who waits for it can acquire it."""
-
-
 class Turns(Protocol):
     """What decides whose turn it is."""
 
@@ -103,6 +95,8 @@ class Turns(Protocol):
 
 class RacingActor(Actor):
     """An actor with a thread of its own, which waits for its turn."""
+
+    can_wait = True
 
     def __init__(
         self,
@@ -124,6 +118,8 @@ class RacingActor(Actor):
         self.schedule = schedule
         self.lock: Lock | None = None
         """What it waits for."""
+        self.lock_seconds = -1.0
+        """How long; less than 0 is forever."""
         self.is_task = False
         """True if it is the handler of a push task."""
         self.preempts: str | None = None
@@ -160,6 +156,11 @@ class RacingActor(Actor):
     def is_blocked(self) -> bool:
         """True if it has begun, and is neither over nor at a point."""
         return self.thread is not None and not self.is_over and not self.gates
+
+    @property
+    def is_patient(self) -> bool:
+        """True if it waits for a lock, and the time until that is over does not run."""
+        return self.lock is not None and self.lock_seconds >= 0 and self.wakes_usec is None
 
     def is_asleep(self, now_usec: int) -> bool:
         """Return whether it sleeps, or waits for a lock that is not free."""

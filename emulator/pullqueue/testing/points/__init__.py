@@ -8,18 +8,19 @@ of tasks by a commit of the datastore.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import QueueCall, current_caller
+from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, current_caller
 from pullqueue.engine.name_source import random_names
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.testing.arguments import refuse_lazy
+from pullqueue.testing.arguments import Unseen, refuse_lazy
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import interruptible
@@ -27,19 +28,23 @@ from pullqueue.testing.points.actors import (
     Actor,
     caller,
     close_after_dead,
+    current_actor,
     following_actors,
     is_carried_out,
     threads,
 )
+from pullqueue.testing.points.databases import DATABASES, Database, find_unseen
+from pullqueue.testing.points.databases.calls import passed_to
 from pullqueue.testing.points.footprint import EVERYTHING, Footprint, footprint_of_queue_call
 from pullqueue.testing.points.place import Place, calling_place
 from pullqueue.testing.record import records_of
 
 if TYPE_CHECKING:
     from pullqueue.sdk.rpcs import ServiceCall
+    from pullqueue.testing.points.databases.calls import DatabaseCall
 
-Call: TypeAlias = "QueueCall | ServiceCall | str"
-"""A call to a queue or to a service, or what the code under test has passed to `point`."""
+Call: TypeAlias = "QueueCall | ServiceCall | DatabaseCall | str"
+"""A call to a queue, a service or a database, or what the code under test passes to `point`."""
 
 
 class Point(NamedTuple):
@@ -55,11 +60,17 @@ class Point(NamedTuple):
         return isinstance(self.call, QueueCall)
 
     @property
+    def is_lease(self) -> bool:
+        """True if tasks are leased, which can be repeated in vain."""
+        return isinstance(self.call, QueueCall) and self.call.verb in LEASE_VERBS
+
+    @property
     def footprint(self) -> Footprint:
         """What the call reads and writes."""
         if isinstance(self.call, QueueCall):
             return footprint_of_queue_call(self.call)
-        return EVERYTHING
+        found: Footprint = getattr(self.call, "footprint", EVERYTHING)
+        return found
 
     @property
     def what(self) -> str:
@@ -98,16 +109,21 @@ class Trial:
     check: Callable[[], object]
     running: Run | None = None
     """Gets the points now; None: calls are carried out, but for those of the dead."""
+    seen: dict[str, None] = field(default_factory=dict)
+    """Whose calls by actors were points: services, databases, `queues` and `point()`."""
     _start_usec: int = 0
     """The time at which each run begins."""
+    _following: ExitStack = field(default_factory=ExitStack)
+    _followed: set[Database] | None = None
+    """The databases whose calls are points; None: those of none."""
 
     @contextmanager
     def observing(self, *, services: bool) -> Iterator[None]:
         """Pass the points in the block to what is running, and let sleeps move the clock.
 
-        With `services`, calls to bundled services are points, if App Engine's SDK uses the
-        emulator. Threads of actors that have ended can outlive the block; their calls fail after
-        it, too.
+        With `services`, calls to databases are points, and to bundled services, if App Engine's
+        SDK uses the emulator. Threads of actors that have ended can outlive the block; their calls
+        fail after it, too.
         """
         emulator = self.emulator
         clock, names, earlier = movable_clock(emulator), emulator.names, {*threads}
@@ -120,6 +136,8 @@ class Trial:
                 stack.callback(_trials.remove, self)
                 if services and emulator_of_sdk() is emulator:
                     stack.enter_context(loaded_rpcs().intercepted(self.at_point))
+                stack.enter_context(passed_to(self))
+                self._following, self._followed = stack, set() if services else None
                 try:
                     yield
                 finally:
@@ -136,7 +154,16 @@ class Trial:
         self.emulator.names = random_names(0)
         if rpcs := loaded_rpcs():
             rpcs.flush_memcache()
+        self._follow_databases()
         refuse_lazy(self.setup(), "setup")
+
+    def _follow_databases(self) -> None:
+        """Make calls to databases points whose packages are loaded, since the last run too."""
+        if self._followed is not None:
+            for database in DATABASES:
+                if database.is_followed and database not in self._followed and database.is_loaded:
+                    self._followed.add(database)
+                    self._following.enter_context(database.follow())
 
     def verify(self) -> BaseException | None:
         """Return why the state after a run is wrong, if it is.
@@ -155,11 +182,36 @@ class Trial:
         refuse_lazy(result, "check")
         return AssertionError("check returned False") if result is False else None
 
+    def find_unseen(self, who: str, unseen: Unseen) -> tuple[str, ...]:
+        """Return the databases that the app uses, and of which no call was seen.
+
+        Raises:
+            AssertionError: there is one, and `unseen` is "error".
+        """
+        found = find_unseen(self.seen, getattr(self.check, "__module__", ""))
+        for database, module in found.items():
+            text = (
+                f"{who}: {module} uses {database.name}, and no call to it was seen, so nothing was "
+                f'tried there: {database.advice}; if it is not called here, pass unseen="ignore"'
+            )
+            if unseen == "error":
+                raise AssertionError(text)
+            if unseen == "warn":
+                warnings.warn(text, stacklevel=3)
+        return tuple(database.name for database in found)
+
+    def note_seen(self, name: str) -> None:
+        """Note that calls of the current actor to a database or service are points."""
+        if self.running is not None and current_actor() is not None:
+            self.seen[name] = None
+
     def at_point(self, call: Call, call_next: Callable[[], object]) -> object:
         """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""
         if is_carried_out():
             return call_next()
         actor, place = caller(getattr(current_caller(), "port", None))
+        if actor is not None and actor.has_ended and getattr(call, "undoes", False):
+            return call_next()
         if actor is not None:
             actor.check_alive()
         run = self.running
@@ -167,6 +219,7 @@ class Trial:
             place = calling_place(sys._current_frames().get(actor.thread_id))  # noqa: SLF001 - documented
         if run is None or actor is None:
             return call_next()
+        self.seen[_name_of(call)] = None
         point = Point(actor, call, place or calling_place(is_hook=isinstance(call, str)))
         return run.at_point(point, partial(actor.carry_out, call, call_next))
 
@@ -180,6 +233,14 @@ class Trial:
             return call_next()
         send = cast("Callable[[], PushResponse]", call_next)
         return run.at_attempt(cast("PushRequest", call.arguments[0]), send)
+
+
+def _name_of(call: Call) -> str:
+    """Return which service or database is called."""
+    if isinstance(call, str):
+        return "point()"
+    name: str = getattr(call, "service", "") or getattr(call, "database", "queues")
+    return name
 
 
 _trials: list[Trial] = []

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
 from pullqueue.testing.patching import Patches
@@ -21,8 +21,23 @@ _inside: ContextVar[bool] = ContextVar("inside", default=False)
 """True while a call is carried out."""
 
 
+class Lock(Protocol):
+    """What an actor can wait for."""
+
+    @property
+    def is_patient(self) -> bool:
+        """True if the time of who waits is over only where nobody else can go on."""
+
+    @property
+    def is_free(self) -> bool:
+        """True if who waits for it can acquire it."""
+
+
 class Actor(Interrupter):
     """One that makes calls."""
+
+    can_wait = False
+    """True if others can go on while it waits for a lock."""
 
     def __init__(self, name: str, interrupt: type[WorkerInterrupt]) -> None:
         super().__init__(interrupt)
@@ -46,6 +61,10 @@ class Actor(Interrupter):
         """End the actor once more if it has ended."""
         if self.has_ended:
             self.end()
+
+    def wait_for(self, lock: Lock, seconds: float) -> bool:  # noqa: ARG002 - of those that can
+        """Return when it can acquire a lock; False: the time is over; less than 0 is forever."""
+        return lock.is_free
 
     def carry_out(self, call: object, call_next: Callable[[], object]) -> object:
         """Carry a call out, unless the actor has ended, which waits until the call is made.

@@ -9,6 +9,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+_OF_TESTS = ("test_", "tests", "conftest")
+"""Beginnings of the names of modules and folders that are not the app's."""
+
 
 class Place(NamedTuple):
     """Where the app's code makes a call."""
@@ -49,8 +52,22 @@ def calling_place(frame: FrameType | None = None, *, is_hook: bool = False) -> P
 def is_of_app(file: str, module: str) -> bool:
     """Return whether a module is neither of a library nor of Python, by its file and its name."""
     path = Path(file)
-    return not (
+    return bool(module) and not (  # what a library generates has no name
         module.partition(".")[0] in ("google", "pullqueue", "pytest_pullqueue")
         or path.is_relative_to(Path(os.__file__).parent)  # the standard library
         or {"site-packages", "dist-packages"} & {*path.parts}
     )
+
+
+def is_app_module(name: str) -> bool:
+    """Return whether a module that was imported is neither of a library nor of Python."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return bool(file) and is_of_app(str(file), name)
+
+
+@cache
+def is_test_module(name: str) -> bool:
+    """Return whether a module is one of tests, by its name, or because it is below `tests/`."""
+    path, folder = Path(str(getattr(sys.modules.get(name), "__file__", ""))), Path.cwd()
+    parts = path.relative_to(folder).parts[:-1] if path.is_relative_to(folder) else ()
+    return any(part.startswith(_OF_TESTS) for part in (*parts, *name.split(".")))

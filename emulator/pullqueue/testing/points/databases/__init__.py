@@ -1,0 +1,114 @@
+"""The databases whose calls are points by themselves, by public hooks of the packages.
+
+Each module here knows one of them. A package that was not imported is not looked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib import import_module
+from types import BuiltinFunctionType, FunctionType, ModuleType
+
+from pullqueue.testing.patching import Patches
+from pullqueue.testing.points.actors import Actor
+from pullqueue.testing.points.place import is_app_module, is_test_module
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Database:
+    """A package by which apps call a database."""
+
+    name: str
+    """As reports show it."""
+    packages: tuple[str, ...]
+    """What apps import; the first is the package itself, others use it."""
+    module: str = ""
+    """Which module here has its hooks, `following`; empty: its calls are not seen."""
+    used_by: tuple[str, ...] = ()
+    """The names of those that use it; if they are seen, it is."""
+    advice: str = "call pullqueue.testing.point() before each call, in a hook of the test"
+    """What makes calls seen."""
+
+    @property
+    def is_followed(self) -> bool:
+        """True if its calls can be points by themselves."""
+        return bool(self.module)
+
+    def has(self, module: str) -> bool:
+        """Return whether a module is of the package, or of one that uses it."""
+        return any(f"{module}.".startswith(f"{package}.") for package in self.packages)
+
+    @property
+    def is_loaded(self) -> bool:
+        """True if the package was imported."""
+        return self.packages[0] in sys.modules
+
+    def follow(self) -> Patches:
+        """Return what makes its calls points, in a block."""
+        following: Patches = import_module(f"{__name__}.{self.module}").following
+        return following
+
+
+_ORMS = ("SQLAlchemy",)
+
+DATABASES = (
+    Database(
+        name="sqlite3",
+        packages=("sqlite3", "_sqlite3"),
+        module="sqlite",
+        advice="make the connection in the actors or in setup, by sqlite3.connect",
+    ),
+    Database(
+        name="SQLAlchemy",
+        packages=("sqlalchemy", "flask_sqlalchemy", "sqlmodel"),
+        module="sqlalchemy_events",
+        advice="make the calls by its Connection or Session, not by a connection of the driver",
+    ),
+    *(
+        Database(name=name, packages=(name,), used_by=_ORMS)
+        for name in ("asyncpg", "MySQLdb", "psycopg", "psycopg2", "pymysql")
+    ),
+    *(
+        Database(name=name, packages=(name,))
+        for name in ("google.cloud.bigtable", "google.cloud.spanner", "motor", "pymongo")
+    ),
+)
+
+
+def find_unseen(seen: Collection[str], own: str) -> dict[Database, str]:
+    """Return the databases that the app uses and that are not among those whose calls were seen.
+
+    That is where one of its modules has the package, or anything of it, in a global; the values
+    are the names of these modules. `own` is that of the test, which is not the app's.
+    """
+    left = [each for each in DATABASES if not {each.name, *each.used_by} & {*seen}]
+    found: dict[Database, str] = {}
+    for name, module in sorted(sys.modules.items()):
+        if name == own or not is_app_module(name) or is_test_module(name):
+            continue
+        origins = {*map(_origin, vars(module).values())}
+        found |= {
+            database: name
+            for database in left
+            if database not in found and any(map(database.has, origins))
+        }
+    return found
+
+
+def _origin(value: object) -> str:
+    """Return the module of a value, or of its class; nothing else is asked of it."""
+    kind = type(value)
+    if kind is ModuleType:
+        return str(vars(value)["__name__"])
+    named = value if kind in (type, FunctionType, BuiltinFunctionType) else kind
+    return str(getattr(named, "__module__", ""))
+
+
+def release(actor: Actor) -> None:
+    """Roll back the transactions of an actor that has ended, as the end of its instance does."""
+    for database in DATABASES:
+        loaded = sys.modules.get(f"{__name__}.{database.module}")
+        if loaded is not None and hasattr(loaded, "release"):
+            loaded.release(actor)

@@ -1,0 +1,82 @@
+"""A call to a database, and who gets it before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Protocol, TypeVar, cast
+
+from pullqueue.testing.points.actors import is_carried_out
+from pullqueue.testing.points.footprint import EVERYTHING, Footprint
+from pullqueue.text import shorten
+
+_T = TypeVar("_T")
+
+
+def _unknown() -> Footprint:
+    return EVERYTHING
+
+
+@dataclass(eq=False, kw_only=True)
+class DatabaseCall:
+    """One call to a database."""
+
+    database: str
+    """The package by which it is made, as reports show it."""
+    statement: str
+    find_footprint: Callable[[], Footprint] = _unknown
+    undoes: bool = False
+    """True if it ends a transaction without an effect, as the end of an instance does."""
+
+    @cached_property
+    def footprint(self) -> Footprint:
+        """What it reads and writes."""
+        return self.find_footprint()
+
+    def __str__(self) -> str:
+        return f"{self.database}: {shorten(' '.join(self.statement.split()), limit=80)}"
+
+
+class Observer(Protocol):
+    """Gets the calls to databases."""
+
+    def at_point(self, call: DatabaseCall, call_next: Callable[[], object]) -> object:
+        """Carry a call out, or not, and return its result."""
+
+    def note_seen(self, name: str) -> None:
+        """Note that calls of the current actor to a database or service are seen."""
+
+
+_observers: tuple[Observer, ...] = ()
+
+
+@contextmanager
+def passed_to(observer: Observer) -> Iterator[None]:
+    """Pass the calls that are made in the block to an observer; blocks may end in any order."""
+    global _observers  # noqa: PLW0603 - one for the process, as what is replaced
+    _observers = (*_observers, observer)
+    try:
+        yield
+    finally:
+        _observers = tuple(each for each in _observers if each is not observer)
+
+
+def is_observed() -> bool:
+    """Return whether a call would be passed on; not if it is part of another."""
+    return bool(_observers) and not is_carried_out()
+
+
+def note_seen(name: str) -> None:
+    """Note that calls of the current actor to a database are seen."""
+    for observer in _observers:
+        observer.note_seen(name)
+
+
+def intercept(call: DatabaseCall, carry_out: Callable[[], _T]) -> _T:
+    """Pass a call on, and return its result."""
+    call_next: Callable[[], object] = carry_out
+    for observer in _observers:
+        call_next = partial(observer.at_point, call, call_next)
+    return cast("_T", call_next())

@@ -1,0 +1,86 @@
+"""Calls to databases by SQLAlchemy: its events before a statement, a commit and a rollback.
+
+A connection of SQLite is left to `sqlite`, if it was made in the test. Not seen is what is called
+by the driver's own connection.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from sqlalchemy.pool import StaticPool
+
+from pullqueue.testing.interrupt import WorkerInterrupt
+from pullqueue.testing.patching import Patches
+from pullqueue.testing.points.actors import current_actor
+from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, note_seen
+from pullqueue.testing.points.databases.sql import statement_footprint
+from pullqueue.testing.points.databases.sqlite import ObservedConnection
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+_NAME = "SQLAlchemy"
+_SHARED = (
+    "race_test: the actors share one connection of a StaticPool, and so one transaction, as "
+    "instances never do: use a database in a file, as tmp_path has it"
+)
+
+
+def _at_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
+    _at_point(connection, statement)
+
+
+def _at_commit(connection: Connection, *_: object) -> None:
+    _at_point(connection, "COMMIT")
+
+
+def _at_rollback(connection: Connection, *_: object) -> None:
+    _at_point(connection, "ROLLBACK")
+
+
+def _at_point(connection: Connection, statement: str) -> None:
+    pooled = connection.connection
+    dialect = connection.dialect
+    actor = current_actor()
+    if actor is not None and actor.can_wait and isinstance(connection.engine.pool, StaticPool):
+        warnings.warn(_SHARED, stacklevel=2)
+    if isinstance(pooled.driver_connection, ObservedConnection) or dialect.driver == "aiosqlite":
+        note_seen(_NAME)
+        return
+    call = DatabaseCall(
+        database=_NAME,
+        statement=statement,
+        find_footprint=lambda: statement_footprint(dialect.name, statement),
+        undoes=statement == "ROLLBACK",
+    )
+    try:
+        intercept(call, lambda: None)
+    except WorkerInterrupt:
+        # SQLAlchemy takes a commit that raises for the end of the transaction.
+        if pooled.dbapi_connection is not None:
+            pooled.dbapi_connection.rollback()
+        raise
+
+
+_LISTENERS: dict[str, Callable[..., None]] = {
+    "before_cursor_execute": _at_statement,
+    "commit": _at_commit,
+    "prepare_twophase": _at_commit,
+    "commit_twophase": _at_commit,
+    "rollback": _at_rollback,
+    "rollback_twophase": _at_rollback,
+}
+
+
+def _follow(patches: Patches) -> None:
+    for name, listener in _LISTENERS.items():
+        event.listen(Engine, name, listener)
+        patches.at_end(event.remove, Engine, name, listener)
+
+
+following = Patches(_follow)
