@@ -35,8 +35,8 @@ class RefusedError(Exception):
 class Client:
     """Calls the services of a server for an app."""
 
-    def __init__(self, url: str, app: str = APP) -> None:
-        self.app = app
+    def __init__(self, url: str, app: str = APP, ticket: str = "any ticket") -> None:
+        self.app, self._ticket = app, ticket
         self._url = f"{url}/rpc_http"
         self._send: Callable[..., Any] = PoolManager(retries=False).request
 
@@ -45,7 +45,7 @@ class Client:
     ) -> Any:
         """Make a call and return its response."""
         wire = remote_api.Request(
-            service_name=service, method=method, request_id="any ticket",
+            service_name=service, method=method, request_id=self._ticket,
             request=request if isinstance(request, bytes) else request.SerializeToString(),
         )  # fmt: skip
         headers = {"X-Google-RPC-Service-Deadline": deadline} if deadline else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from types import MappingProxyType
 from typing import Final
@@ -72,6 +72,9 @@ class Projects:
         self._others: dict[str, ServerState] = {}
         self._made: dict[str, _Made] = {}
         self._stored: dict[str, StoredProject] = {}
+        self.on_end: Callable[..., None] = lambda _state, *, delete: None  # noqa: ARG005
+        """Called with the state of a project that ends, before its store is closed; `delete` is
+        True if everything of it is deleted."""
         self._lock = threading.RLock()
         self._followed = perf_counter()
         self._load()
@@ -192,6 +195,7 @@ class Projects:
         """Close all projects but the server's own."""
         with self._lock:
             for state in self._others.values():
+                self.on_end(state, delete=False)
                 state.emulator.close()
             self._others.clear()
             self._stored.clear()
@@ -210,7 +214,7 @@ class Projects:
         for name, known in list(self._stored.items()):
             if stored.get(name) != known:
                 del self._stored[name]
-                _end(self._others.pop(name))
+                self._end(self._others.pop(name))
         for name, project in stored.items():
             if name not in self._others and name != self.own_name:
                 self._add(name, msgspec.json.decode(project.record, type=_Made), SystemClock())
@@ -264,19 +268,19 @@ class Projects:
 
     def _remove(self, name: str) -> None:
         """End a project, and delete what is stored of it."""
-        _end(self._others.pop(name))
+        self._end(self._others.pop(name))
         if self._stored.pop(name, None) is not None:
             self._store.drop_project(name)
+
+    def _end(self, state: ServerState) -> None:
+        """Stop what a project runs, without waiting, and delete what it has."""
+        if state.delivery is not None:
+            state.delivery.discard()
+        self.on_end(state, delete=True)
+        state.emulator.close()
 
 
 def _read_config(made: _Made) -> QueueConfig:
     if made.queue_yaml is None:
         return QueueConfig(queues=(), file="")
     return queue_yaml.loads(made.queue_yaml)
-
-
-def _end(state: ServerState) -> None:
-    """Stop what a project runs, without waiting, and delete what it has."""
-    if state.delivery is not None:
-        state.delivery.discard()
-    state.emulator.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 from http import HTTPStatus
@@ -34,7 +35,7 @@ from pullqueue.sdk import DATASTORE
 from pullqueue.server import origins
 from pullqueue.services import bridge
 from pullqueue.services import routes as service_routes
-from pullqueue.services.bridge import Bridge
+from pullqueue.services.bridge import Bridge, ProjectOfApp
 from pullqueue.services.hosting import Services
 
 if TYPE_CHECKING:
@@ -90,33 +91,34 @@ def create_app(
     names another project begins one; those in `project_files` are there from the start.
     """
     state = state or ServerState(emulator, tokens=tokens, acl=acl)
-    calls = Bridge(emulator, services=services, upstream=api_upstream)
-    calls.add_committed_tasks()
-    state.on_reset.append(calls.reset)
-    objects: _Objects = {Bridge: calls}
-    if services is not None:
-        state.on_services_reset.append(services.reset)
-        state.mails = services.mails
-        state.entities = services if DATASTORE in services.names else None
-        state.services = sorted(services.names)
-        state.data = "" if services.data is None else str(services.data.resolve())
-        objects[Services] = services
-    return Application(Projects(state, begins=begins_projects, files=project_files), state, objects)
+    projects = Projects(state, begins=begins_projects, files=project_files)
+    return Application(projects, state, services=services, upstream=api_upstream)
 
 
 class Application:
     """The application of one server: each request is answered from the project that it names.
 
-    The API of a call says which: in the path, or over gRPC in the message. On routes of the
-    emulator's own, and pages of the console, the parameter `project` does.
+    The API of a call says which: in the path, or over gRPC in the message, and calls of App
+    Engine's SDK by the ticket of the app. On routes of the emulator's own, and pages of the
+    console, the parameter `project` does.
     """
 
-    def __init__(self, projects: Projects, own: ServerState, objects: _Objects) -> None:
-        """Serve projects; `objects` are of the server's own, beside those that each has."""
+    def __init__(
+        self,
+        projects: Projects,
+        own: ServerState,
+        *,
+        services: Services | None,
+        upstream: str | None,
+    ) -> None:
+        """Serve projects; see `create_app` for `services`, of the server's own, and `upstream`."""
         self.projects = projects
+        projects.on_end = self._end
         self._objects: WeakKeyDictionary[ServerState, _Objects] = WeakKeyDictionary()
         self._own = own
-        self._objects[own] = self._make_objects(own) | objects
+        self._services, self._upstream = services, upstream
+        self._lock = threading.RLock()
+        self._objects_of(own)
         self._app = flask_app()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -134,6 +136,15 @@ class Application:
         found: CloudTasks = self._objects_of(state)[CloudTasks]
         return found.service
 
+    def _objects_of_app(self, data: bytes) -> _Objects | None:
+        """Return what answers a serialized call of an app; None: the server's own project."""
+        if self.projects.is_single:
+            return None
+        from pullqueue.services.wire import find_app  # noqa: PLC0415 - imports the SDK
+
+        state = self.projects.called(find_app(data))
+        return None if state is self._own else self._objects_of(state)
+
     def _state_of(self, environ: WSGIEnvironment) -> ServerState:
         path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
         is_of_one = path.startswith(_OWN_PATHS) and not path.startswith(_PROJECTS_PATH)
@@ -150,11 +161,35 @@ class Application:
     def _objects_of(self, state: ServerState) -> _Objects:
         found = self._objects.get(state)
         if found is None:
-            found = self._objects[state] = self._make_objects(state)
+            with self._lock:
+                found = self._objects.get(state) or self._make_objects(state)
+                self._objects[state] = found
         return found
 
+    def _end(self, state: ServerState, *, delete: bool) -> None:
+        """Close the services of a project that ends, and `delete` their data."""
+        found = self._objects_of(state) if delete else self._objects.get(state, {})
+        if services := found.get(Services):
+            services.close()
+            if delete:
+                services.delete_data()
+
     def _make_objects(self, state: ServerState) -> _Objects:
+        services = self._services
+        if services is not None and state is not self._own:
+            services = services.of_project(state.emulator, push_to=state.push_to)
+        calls = Bridge(state.emulator, services=services, upstream=self._upstream)
+        calls.add_committed_tasks()
+        state.on_reset.append(calls.reset)
+        if services is not None:
+            state.on_services_reset.append(services.reset)
+            state.mails = services.mails
+            state.entities = services if DATASTORE in services.names else None
+            state.services = sorted(services.names)
+            state.data = "" if services.data is None else str(services.data.resolve())
         return {
+            **({} if services is None else {Services: services}),
+            ProjectOfApp: ProjectOfApp(self._objects_of_app),
             Projects: self.projects,
             Emulator: state.emulator,
             ServerState: state,
@@ -162,7 +197,7 @@ class Application:
             TokenSigner: state.signer,
             Authorizer: Authorizer(state.tokens, enforced=state.acl),
             CloudTasks: CloudTasks(state),
-            Bridge: Bridge(state.emulator),
+            Bridge: calls,
         }
 
 

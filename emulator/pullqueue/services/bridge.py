@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask import Blueprint, Response, g, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from pullqueue.api.requests import served
+from pullqueue.api.requests import SERVED_KEY, served
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
 from pullqueue.sdk import SdkMissingError
@@ -83,6 +84,13 @@ class Bridge:
             return self._call_server
 
 
+class ProjectOfApp(NamedTuple):
+    """Finds the project of an app that calls."""
+
+    find: Callable[[bytes], dict[type, Any] | None]
+    """Returns what a serialized request is answered from; None: from the server's own project."""
+
+
 blueprint = Blueprint("bridge", __name__)
 
 
@@ -94,6 +102,8 @@ def rpc_http() -> Response:
         data = request.get_data(cache=False)
         g.logged = {}
         deadline = request.headers.get(_DEADLINE_HEADER)
+        if objects := served(ProjectOfApp).find(data):
+            request.environ[SERVED_KEY] = objects
         answer = served(Bridge).answer(data, g.logged, deadline)
     except RequestEntityTooLarge:
         answer = _failure(_REQUEST_TOO_LARGE, f"the maximum size of a call is {_BODY_BYTES} bytes")

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import StoreError
@@ -19,9 +20,11 @@ from pullqueue.observe.mail_log import MailLog
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.environment import default_app_id
 from pullqueue.services import BLOBSTORE, DEFAULT_SERVICES, PART, URLFETCH
+from pullqueue.stores import MEMORY
 from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:
+    from pullqueue.engine.emulator import Emulator
     from pullqueue.push.addresses import PushAddresses
     from pullqueue.services.blobs import Blob, Upload
     from pullqueue.services.indexes import CompositeIndexes
@@ -31,6 +34,8 @@ _IN_PROCESS = frozenset({BLOBSTORE, "images"})
 """The services whose stubs call the datastore by the SDK's client."""
 _DEFAULT_HOST = "localhost:8080"
 _OWNER_ONLY = 0o700
+_PROJECTS = "projects"
+"""The folder of the data of other projects."""
 
 _log = logging.getLogger("pullqueue.services")
 
@@ -108,6 +113,29 @@ class Services:
         from pullqueue.services.indexes import CompositeIndexes  # noqa: PLC0415 - imports the SDK
 
         return CompositeIndexes(self._index_yaml, required=self._strict)
+
+    def of_project(self, emulator: Emulator, *, push_to: PushAddresses) -> Services:
+        """Return the same services for another project of the server, with data of their own.
+
+        They are in memory if its tasks are.
+        """
+        data = None
+        if self.data is not None and emulator.store_url != MEMORY:
+            data = self.data / _PROJECTS / quote(emulator.project or "")
+        return Services(
+            self.names,
+            clock=emulator.clock,
+            data=data,
+            eventual=self.eventual,
+            project=emulator.project,
+            push_to=push_to,
+            strict=self._strict,
+        )
+
+    def delete_data(self) -> None:
+        """Delete the folder of the data, once it is closed."""
+        if self.data is not None:
+            shutil.rmtree(self.data, ignore_errors=True)
 
     def close(self) -> None:
         """Close the files."""

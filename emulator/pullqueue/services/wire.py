@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
@@ -31,6 +32,8 @@ _HEADERS = {"Content-Type": "application/octet-stream"}
 
 _NOT_PARSED = "cannot be parsed as its protocol buffer"
 
+_TICKET = re.compile(rf"{TICKET}(:([^ ~]*~)?(?P<app>[^ ~]+))? *")
+"""What the tickets of `sitecustomize` begin with; the name of the program follows."""
 _Rpc = remote_api.RpcError
 
 _log = logging.getLogger("pullqueue.sdk")
@@ -45,6 +48,16 @@ _RPC_ERRORS = {
     apiproxy_errors.RequestTooLargeError: _Rpc.REQUEST_TOO_LARGE,
     apiproxy_errors.ResponseTooLargeError: _Rpc.RESPONSE_TOO_LARGE,
 }
+
+
+def find_app(data: bytes) -> str:
+    """Return the id of the app that makes a serialized request, without its partition.
+
+    It is empty if the request does not say so: only apps in Python do.
+    """
+    request = _parsed(data)
+    found = None if request is None else _TICKET.match(request.request_id)
+    return found["app"] or "" if found else ""
 
 
 class CallServer:
@@ -84,7 +97,7 @@ class CallServer:
             return _failure(_Rpc.PARSE_ERROR, "the body is not a remote_api Request")
         service, method = request.service_name, request.method
         name = f"{service}.{method}"
-        if client := request.request_id.removeprefix(TICKET).strip():
+        if client := _TICKET.sub("", request.request_id):
             amend_origin(client=client)
         logged |= {"method": name, "path": f"{BRIDGE_PATH} {name}"}
         ends = service == DATASTORE and method in ("Commit", "Rollback")

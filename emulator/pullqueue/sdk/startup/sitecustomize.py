@@ -219,8 +219,9 @@ def with_host(get: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ticket() -> str:
-    """Return the ticket of this process, by which a server knows it."""
-    return f"{TICKET} {program_name()}"
+    """Return the ticket of this process, by which a server knows its app and its name."""
+    app_id = next(filter(None, map(os.environ.get, APP_ID_VARIABLES)), APP_ID)
+    return f"{TICKET}:{app_id} {program_name()}"
 
 
 def program_name() -> str:

@@ -1,0 +1,156 @@
+"""Bundled services of several projects: calls of an app are answered from the project of its id."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control_client import ControlClient
+from programs import completed
+from services_client import Client, memcache
+
+from pullqueue import Emulator, SystemClock
+from pullqueue.server.lifecycle import Server
+from pullqueue.services.hosting import Services
+from pullqueue.stores import open_store
+
+FILE = "queue:\n- {name: pull, mode: pull}\n"
+
+
+@contextmanager
+def serving(data: Path | None = None, **options: Any) -> Iterator[Server]:
+    """Serve the project `shop` with services."""
+    store = open_store("memory" if data is None else f"sqlite:///{data}/tasks.db")
+    if data is not None:
+        data.mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        emulator = Emulator.from_text(FILE, project="shop", store=store)
+        stack.enter_context(closing(emulator))
+        services = Services(clock=SystemClock(), data=data, project="shop")
+        stack.enter_context(closing(services))
+        yield stack.enter_context(Server(emulator, services=services, **options))
+
+
+def client_of(server: Server, project: str, partition: str = "dev") -> Client:
+    """Return the client of an app of a project, in Python."""
+    app = f"{partition}~{project}"
+    return Client(server.url, app=app, ticket=f"pullqueue:{app} app.py (pid 1)")
+
+
+def remember(client: Client, value: bytes) -> None:
+    """Store a value in memcache."""
+    request = memcache.MemcacheSetRequest()
+    request.item.add(key=b"k", value=value)
+    client.call("memcache", "Set", request, memcache.MemcacheSetResponse())
+
+
+def remembered(client: Client) -> list[bytes]:
+    """Return what memcache has."""
+    request = memcache.MemcacheGetRequest(key=[b"k"])
+    found = client.call("memcache", "Get", request, memcache.MemcacheGetResponse())
+    return [item.value for item in found.item]
+
+
+def queued(control: ControlClient, project: str) -> int:
+    """Return the number of tasks of a project."""
+    return int(control.get(f"/queues/pull?project={project}").body["queue"]["tasks"])
+
+
+def test_the_apps_of_two_projects_share_nothing() -> None:
+    """Neither entities, nor what memcache has, nor tasks, those of transactions too."""
+    with serving() as server:
+        control = ControlClient(server)
+        for project in ("one", "two"):
+            control.post("/projects", {"name": project, "queue_yaml": FILE})
+        names = ("shop", "one", "two")
+        clients = {name: client_of(server, name) for name in names}
+        for number, client in enumerate(clients.values()):
+            client.put("a", number)
+            remember(client, b"%d" % number)
+            for _ in range(number):
+                transaction = client.begin()
+                client.put("b", 1, transaction)
+                client.add(transaction)
+                client.commit(transaction)
+
+        assert [client.get("a") for client in clients.values()] == [0, 1, 2]
+        assert [client.count() for client in clients.values()] == [1, 2, 2]
+        assert [remembered(client) for client in clients.values()] == [[b"0"], [b"1"], [b"2"]]
+        assert [queued(control, name) for name in names] == [0, 1, 2]
+        assert client_of(server, "one", "s").get("a") is None  # another partition
+        logged = [control.get(f"/requests?project={name}").body["requests"] for name in names]
+        assert [any("BulkAdd" in each["method"] for each in some) for some in logged] == [
+            False,
+            True,
+            True,
+        ]
+        control.post("/reset?project=one", {"services": True})
+        assert [client.get("a") for client in clients.values()] == [0, None, 2]
+
+
+def test_the_calls_of_an_app_that_names_no_project_are_the_servers_own() -> None:
+    """Those of other languages, and of an id that is not a project of the server."""
+    with serving() as server:
+        control = ControlClient(server)
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        for ticket in ("any", "pullqueue", "pullqueue app.py", "pullqueue:dev~none app.py", ""):
+            Client(server.url, app="dev~shop", ticket=ticket).put(ticket, 1)
+        own = client_of(server, "shop")
+
+        assert own.count() == 5
+        assert client_of(server, "one").count() == 0
+
+
+def test_a_call_begins_a_project_where_that_is_permitted() -> None:
+    with serving(begins_projects=True) as server:
+        client_of(server, "new").put("a", 7)
+
+        names = [each["name"] for each in ControlClient(server).get("/projects").body["projects"]]
+        assert names == ["shop", "new"]
+        assert client_of(server, "shop").get("a") is None
+
+
+def test_data_of_projects_are_stored_apart(tmp_path: Path) -> None:
+    """They are there after a restart, and deleted with their project, also if it was not used."""
+    with serving(tmp_path / "data") as server:
+        control = ControlClient(server)
+        for project in ("one", "x:two"):
+            control.post("/projects", {"name": project, "queue_yaml": FILE})
+            client_of(server, project).put("a", 1)
+        control.post("/projects", {"name": "test", "queue_yaml": FILE, "clock": "manual"})
+        client_of(server, "test").put("a", 1)
+    projects = tmp_path / "data" / "projects"
+    assert sorted(each.name for each in projects.iterdir()) == ["one", "x%3Atwo"]
+    with serving(tmp_path / "data") as server:
+        control = ControlClient(server)
+        assert client_of(server, "one").get("a") == 1
+        control.call("DELETE", "/projects/one", None)
+        control.call("DELETE", "/projects/x:two", None)
+        assert list(projects.iterdir()) == []
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        assert client_of(server, "one").get("a") is None
+
+
+@pytest.mark.parametrize("variable", ["GAE_APPLICATION", "APPLICATION_ID"])
+def test_an_app_in_python_is_known_by_its_id(variable: str) -> None:
+    """As App Engine's runtime and `pullqueue exec` set it."""
+    program = (
+        "import pullqueue.sdk; pullqueue.sdk.connect()\n"
+        "from google.appengine.api import taskqueue\n"
+        "taskqueue.Queue('pull').add(taskqueue.Task(payload=b'x', method='PULL'))\n"
+    )
+    with serving() as server:
+        control = ControlClient(server)
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        environment = {k: v for k, v in os.environ.items() if k[:4] != "GAE_"}
+        environment |= {variable: "s~one", "PULLQUEUE_EMULATOR_HOST": server.url[7:]}
+        done = completed([sys.executable, "-W", "ignore", "-c", program], env=environment)
+
+        assert (done.stderr, queued(control, "one"), queued(control, "shop")) == ("", 1, 0)
+        logged = control.get("/requests?project=one").body["requests"]
+        assert logged[0]["method"] == "taskqueue.BulkAdd"
