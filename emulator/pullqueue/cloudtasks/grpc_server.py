@@ -182,13 +182,15 @@ def _check_front_end(
             advice=f"the call has a deadline of {remaining_seconds:.0f} seconds: pass a timeout of "
             f"{_MOST_SECONDS} seconds or less",
         )
-    if method.mixin or not method.resource or method.name == BUFFER_TASK:
+    if method.mixin or not method.resource:
         return
     routed = dict(parse_qsl(metadata.get(_ROUTING_HEADER, "")))
-    if not routed.get(method.field):
+    # Recorded (google-cloud-node#4799): for the queue of BufferTask the text wants `name`.
+    field = "name" if method.name == BUFFER_TASK else method.field
+    if not routed.get(method.field) and not routed.get(field):
         name = re.sub("<(.*?)>", lambda part: _ROUTED.get(part[1], "[name]"), method.resource)
         raise invalid(
-            texts.ROUTING.format(field=method.field, name=name),
+            texts.ROUTING.format(field=field, name=name),
             advice=f"send {_ROUTING_HEADER} with {method.field}, as Google's clients do",
         )
 

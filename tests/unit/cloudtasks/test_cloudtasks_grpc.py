@@ -347,3 +347,23 @@ def test_a_call_names_its_resource_in_the_metadata(
             '"name=projects/[projectname]/locations/[location]/queues/[name]"'
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("routing", "refused"),
+    [(None, True), (f"parent={NAMED}", True), (f"name={NAMED}", False), (f"queue={NAMED}", False)],
+)
+def test_a_buffered_task_is_routed_by_name_or_queue(
+    grpc_api: GrpcApi, routing: str | None, *, refused: bool
+) -> None:
+    """Production's text wants `name`, though the field is `queue`; what is routed has no URL."""
+    metadata = () if routing is None else (("x-goog-request-params", routing),)
+    request = message_class("v2beta3", "BufferTaskRequest")(queue=NAMED.replace("pull", "push"))
+    method = grpc_api.channel.unary_unary("/google.cloud.tasks.v2beta3.CloudTasks/BufferTask")
+
+    with pytest.raises(grpc.RpcError) as caught:
+        method(request.SerializeToString(), metadata=metadata, timeout=30)
+
+    text = 'must contain "name=projects/[projectname]/locations/[location]/queues/[name]"'
+    assert (text in caught.value.details()) == refused
+    assert ("has no URL for its tasks" in caught.value.details()) != refused
