@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pullqueue.cloudtasks.methods import V2_METHODS
+from pullqueue.cloudtasks.versions import V2
 
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message
 
 METHODS: Final = tuple(
-    method for method in V2_METHODS if method.name in ("CreateTask", "DeleteTask")
+    method for method in V2.methods if method.name in ("CreateTask", "DeleteTask")
 )
 
 

@@ -1,6 +1,7 @@
-"""The methods of the service: one table for both transports and all versions.
+"""The methods of the service: one row each, for both transports and all versions.
 
-Paths and bodies are those of Google's HTTP annotations of the service (`transports/rest_base.py` in
+To add one, add its row, and a function of its name to the module of its subject. Paths and bodies
+are those of Google's HTTP annotations of the service (`transports/rest_base.py` in
 `google-cloud-tasks`); permissions are named as in Google's documentation of Cloud Tasks' roles.
 """
 
@@ -36,24 +37,24 @@ class Method(NamedTuple):
     """The field of the request that names the resource, such as `parent`."""
     resource: str
     """The pattern of that name, as Flask's routes write it; empty: the field is a project."""
-    suffix: str = ""
+    suffix: str
     """What follows the resource in the path, such as `/tasks:lease`."""
-    body: str = ""
+    body: str
     """What the HTTP body holds: `*` for the whole request, a field of it, or nothing."""
-    response: str = "Empty"
+    response: str
     """The name of the response's message."""
-    permission: str = ""
+    permission: str
     """What callers need on the queue where access is restricted; empty: to be authenticated.
 
     Where the request names no queue they need it on each queue that the call changes.
     """
-    creates: bool = False
+    creates: bool
     """True if a queue that does not exist is created, for which no permission is needed."""
-    mixin: str = ""
+    mixin: str
     """The service that defines it; empty: Cloud Tasks itself."""
-    version: str = ""
+    version: str
     """The version of the API that it is a method of."""
-    any_mode: bool = False
+    any_mode: bool
     """True if it is for pull queues, too, in a version that does not show them."""
 
     @property
@@ -98,149 +99,67 @@ class Method(NamedTuple):
         return _CAPITAL.sub(r"_\1", self.name).lower()
 
 
-_SHARED = (
-    Method("ListQueues", "GET", "parent", LOCATION, "/queues", response="ListQueuesResponse"),
-    Method("GetQueue", "GET", "name", QUEUE, response="Queue", permission="queues.get"),
-    Method("CreateQueue", "POST", "parent", LOCATION, "/queues", "queue", "Queue"),
-    Method(
-        name="UpdateQueue",
-        verb="PATCH",
-        field="queue.name",
-        resource=QUEUE,
-        body="queue",
-        response="Queue",
-        permission="queues.update",
-        creates=True,
-    ),
-    Method("DeleteQueue", "DELETE", "name", QUEUE, permission="queues.delete"),
-    Method(
-        "PurgeQueue", "POST", "name", QUEUE, ":purge", "*", "Queue", "queues.purge", any_mode=True
-    ),
-    Method("PauseQueue", "POST", "name", QUEUE, ":pause", "*", "Queue", "queues.pause"),
-    Method("ResumeQueue", "POST", "name", QUEUE, ":resume", "*", "Queue", "queues.resume"),
-    Method(
-        name="GetIamPolicy",
-        verb="POST",
-        field="resource",
-        resource=QUEUE,
-        suffix=":getIamPolicy",
-        body="*",
-        response="Policy",
-        permission="queues.getIamPolicy",
-    ),
-    Method(
-        name="SetIamPolicy",
-        verb="POST",
-        field="resource",
-        resource=QUEUE,
-        suffix=":setIamPolicy",
-        body="*",
-        response="Policy",
-        permission="queues.setIamPolicy",
-    ),
-    Method(
-        name="TestIamPermissions",
-        verb="POST",
-        field="resource",
-        resource=QUEUE,
-        suffix=":testIamPermissions",
-        body="*",
-        response="TestIamPermissionsResponse",
-    ),
-    Method(
-        name="ListTasks",
-        verb="GET",
-        field="parent",
-        resource=QUEUE,
-        suffix="/tasks",
-        response="ListTasksResponse",
-        permission="tasks.list",
-    ),
-    Method("GetTask", "GET", "name", TASK, response="Task", permission="tasks.get"),
-    Method("CreateTask", "POST", "parent", QUEUE, "/tasks", "*", "Task", "tasks.create"),
-    Method("DeleteTask", "DELETE", "name", TASK, permission="tasks.delete"),
-    Method(
-        name=BUFFER_TASK,
-        verb="POST",
-        field="queue",
-        resource=QUEUE,
-        suffix="/tasks/<task_id>:buffer",
-        body="*",
-        response="BufferTaskResponse",
-        permission="tasks.create",
-    ),
-    Method("RunTask", "POST", "name", TASK, ":run", "*", "Task", "tasks.run"),
-    Method(
-        name="ListLocations",
-        verb="GET",
-        field="name",
-        resource=PROJECT,
-        suffix="/locations",
-        response="ListLocationsResponse",
-        mixin=LOCATIONS_SERVICE,
-    ),
-    Method("GetLocation", "GET", "name", LOCATION, response="Location", mixin=LOCATIONS_SERVICE),
-)
-"""Whoever is authenticated can call those without a permission: no acl is about them.
-
-Who creates a queue is its `user_email`; so CreateQueue grants no rights on an existing one.
+# Name, HTTP verb, path with the field that names the resource, body, response (`*`: a message of
+# that name), permission; then the versions, unless all have it, and what it is besides.
+_TABLE: Final = """
+ListQueues         GET    {parent=LOCATION}/queues          - * -
+GetQueue           GET    {name=QUEUE}                      - Queue queues.get
+CreateQueue        POST   {parent=LOCATION}/queues          queue Queue -
+UpdateQueue        PATCH  {queue.name=QUEUE}                queue Queue queues.update creates
+DeleteQueue        DELETE {name=QUEUE}                      - Empty queues.delete
+PurgeQueue         POST   {name=QUEUE}:purge                * Queue queues.purge pull
+PauseQueue         POST   {name=QUEUE}:pause                * Queue queues.pause
+ResumeQueue        POST   {name=QUEUE}:resume               * Queue queues.resume
+GetIamPolicy       POST   {resource=QUEUE}:getIamPolicy     * Policy queues.getIamPolicy
+SetIamPolicy       POST   {resource=QUEUE}:setIamPolicy     * Policy queues.setIamPolicy
+TestIamPermissions POST   {resource=QUEUE}:testIamPermissions * * -
+ListTasks          GET    {parent=QUEUE}/tasks              - * tasks.list
+GetTask            GET    {name=TASK}                       - Task tasks.get
+CreateTask         POST   {parent=QUEUE}/tasks              * Task tasks.create
+DeleteTask         DELETE {name=TASK}                       - Empty tasks.delete
+BufferTask         POST   {queue=QUEUE}/tasks/<task_id>:buffer * * tasks.create
+RunTask            POST   {name=TASK}:run                   * Task tasks.run
+ListLocations      GET    {name=PROJECT}/locations          - * - locations
+GetLocation        GET    {name=LOCATION}                   - Location - locations
+BatchCreateTasks   POST   {parent=QUEUE}/tasks:batchCreate  * Operation tasks.create -v2beta2
+BatchDeleteTasks   POST   {parent=QUEUE}/tasks:batchDelete  * Operation tasks.delete -v2beta2 pull
+UploadQueueYaml    POST   {app_id=}api/queue/update         http_body Empty queues.update v2beta2
+LeaseTasks         POST   {parent=QUEUE}/tasks:lease        * * tasks.lease v2beta2
+AcknowledgeTask    POST   {name=TASK}:acknowledge           * Empty tasks.acknowledge v2beta2
+RenewLease         POST   {name=TASK}:renewLease            * Task tasks.renewLease v2beta2
+CancelLease        POST   {name=TASK}:cancelLease           * Task tasks.cancelLease v2beta2
 """
-_V2BETA2_ONLY = (
-    Method(
-        name="UploadQueueYaml",
-        verb="POST",
-        field="app_id",
-        resource="",
-        suffix="api/queue/update",
-        body="http_body",
-        permission="queues.update",
-    ),
-    Method(
-        name="LeaseTasks",
-        verb="POST",
-        field="parent",
-        resource=QUEUE,
-        suffix="/tasks:lease",
-        body="*",
-        response="LeaseTasksResponse",
-        permission="tasks.lease",
-    ),
-    Method(
-        "AcknowledgeTask", "POST", "name", TASK, ":acknowledge", "*", permission="tasks.acknowledge"
-    ),
-    Method("RenewLease", "POST", "name", TASK, ":renewLease", "*", "Task", "tasks.renewLease"),
-    Method("CancelLease", "POST", "name", TASK, ":cancelLease", "*", "Task", "tasks.cancelLease"),
-)
-_V2_ONLY = (
-    Method(
-        name="BatchCreateTasks",
-        verb="POST",
-        field="parent",
-        resource=QUEUE,
-        suffix="/tasks:batchCreate",
-        body="*",
-        response="Operation",
-        permission="tasks.create",
-    ),
-    Method(
-        name="BatchDeleteTasks",
-        verb="POST",
-        field="parent",
-        resource=QUEUE,
-        suffix="/tasks:batchDelete",
-        body="*",
-        response="Operation",
-        permission="tasks.delete",
-        any_mode=True,
-    ),
-)
-"""App Engine's SDK deletes pull tasks with BatchDeleteTasks, and purges their queues."""
+"""CreateQueue has no permission: who creates a queue is its `user_email`, and gets no rights on one
+that exists. `creates`: UpdateQueue creates a queue that does not exist. `pull`: App Engine's SDK
+purges pull queues and deletes their tasks by v2. `locations`: of the service of locations.
+"""
+_RESOURCES = {"PROJECT": PROJECT, "LOCATION": LOCATION, "QUEUE": QUEUE, "TASK": TASK, "": ""}
 
 
-def _methods(version: str, *methods: Method) -> tuple[Method, ...]:
-    return tuple(method._replace(version=version) for method in methods)
+def _read_row(version: str, row: str) -> Method | None:
+    """Return the method of a row; None: the version does not have it."""
+    name, verb, path, body, response, permission, *words = row.split()
+    if f"-{version}" in words or ("v2beta2" in words and version != "v2beta2"):
+        return None
+    field, _, rest = path.removeprefix("{").partition("=")
+    kind, _, suffix = rest.partition("}")
+    return Method(
+        name=name,
+        verb=verb,
+        field=field,
+        resource=_RESOURCES[kind],
+        suffix=suffix,
+        body="" if body == "-" else body,
+        response=f"{name}Response" if response == "*" else response,
+        permission="" if permission == "-" else permission,
+        creates="creates" in words,
+        mixin=LOCATIONS_SERVICE if "locations" in words else "",
+        version=version,
+        any_mode="pull" in words,
+    )
 
 
-V2BETA2_METHODS: Final = _methods("v2beta2", *_SHARED, *_V2BETA2_ONLY)
-V2_METHODS: Final = _methods("v2", *_SHARED, *_V2_ONLY)
-V2BETA3_METHODS: Final = _methods("v2beta3", *_SHARED, *_V2_ONLY)
+def find_methods(version: str) -> tuple[Method, ...]:
+    """Return the methods of a version, such as `v2`."""
+    rows = _TABLE.strip().splitlines()
+    return tuple(method for row in rows if (method := _read_row(version, row)) is not None)

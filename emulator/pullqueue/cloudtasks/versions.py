@@ -9,14 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pullqueue.cloudtasks.methods import (
-    LOCATION,
-    QUEUE,
-    V2_METHODS,
-    V2BETA2_METHODS,
-    V2BETA3_METHODS,
-    Method,
-)
+from pullqueue.cloudtasks.methods import LOCATION, QUEUE, Method, find_methods
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +56,7 @@ _NOWHERE: Final = (
 V2BETA2: Final = Version(
     name="v2beta2",
     description="Manages queues, pull tasks and push tasks.",
-    methods=V2BETA2_METHODS,
+    methods=find_methods("v2beta2"),
     unimplemented=(
         *_NOWHERE,
         ("batchCreate", "POST", f"{QUEUE}/tasks:batchCreate"),
@@ -87,7 +80,7 @@ V2BETA2: Final = Version(
 V2: Final = Version(
     name="v2",
     description="Manages queues, App Engine tasks and HTTP tasks.",
-    methods=V2_METHODS,
+    methods=find_methods("v2"),
     unimplemented=_NOWHERE,
     has_pull_queues=False,
     sets_burst=False,
@@ -105,7 +98,7 @@ V2BETA3: Final = replace(
     V2,
     name="v2beta3",
     description="Manages queues with their statistics, App Engine tasks, HTTP and pull tasks.",
-    methods=V2BETA3_METHODS,
+    methods=find_methods("v2beta3"),
     has_pull_queues=True,
     sets_burst=True,
     routing_override="app_engine_http_queue.app_engine_routing_override",
