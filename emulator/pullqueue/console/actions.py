@@ -24,7 +24,7 @@ from pullqueue.limits import Limits
 from pullqueue.resources.clock import ClockMove, ClockStep, move_clock
 from pullqueue.resources.cron import NewCronRun, run_cron_job
 from pullqueue.resources.history import clear_requests
-from pullqueue.resources.models import EXHAUSTED, LeaseChange, LeaseRequest, NewTasks
+from pullqueue.resources.models import EXHAUSTED, ChangedTask, LeaseChange, LeaseRequest, NewTasks
 from pullqueue.resources.operations import parse_body, parse_query
 from pullqueue.resources.overview import get_summary
 from pullqueue.resources.push import run_task
@@ -37,6 +37,7 @@ from pullqueue.resources.queues import (
     lease_tasks,
     pause_queue,
     purge_queue,
+    requeue_task,
     resume_queue,
 )
 from pullqueue.resources.service import (
@@ -119,6 +120,22 @@ class Actions:
         if changed.state == EXHAUSTED:
             return f"Task {task} was released, and is exhausted: that was its last lease."
         return f"Task {task} was released."
+
+    def requeue(self, form: Form, queue: str, task: str) -> Notice:
+        """Add an exhausted task again, with changes."""
+        errors: dict[str, str] = {}
+        changes: Json = {}
+        file = request.files.get("file")
+        if "payload" in form.values or (file and file.filename):
+            changes["payload_base64"] = _payload(form, errors)
+        if form.text("url"):
+            changes["request"] = form.given("url", "method", "target")
+            changes["request"]["headers"] = _headers(form, errors)
+        if errors:
+            raise FormError(errors)
+        requeue_task(self._state, queue, task, parse_body(changes, ChangedTask))
+        link = url_for("console.task", queue=queue, task=task)
+        return Notice(text=f"Task {task} was requeued with changes.", link=link)
 
     def run(self, _form: Form, queue: str, task: str) -> Notice:
         """Start an attempt of a push task."""

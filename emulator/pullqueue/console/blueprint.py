@@ -67,6 +67,7 @@ _ACTIONS: Sequence[tuple[str, Callable[..., Notice | str]]] = (
     (f"{_QUEUE}/resume", Actions.resume),
     (f"{_TASK}/extend", Actions.extend),
     (f"{_TASK}/release", Actions.release),
+    (f"{_TASK}/requeue", Actions.requeue),
     (f"{_TASK}/run", Actions.run),
     ("/change", Actions.change),
     ("/requests/clear", Actions.clear_requests),

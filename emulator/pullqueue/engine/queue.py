@@ -184,13 +184,21 @@ class Queue(QueueBase):
         """Permit names of deleted tasks again: these names, or all if None."""
         self.store.free_names(self.name, task_names)
 
-    def requeue(self, task_names: Iterable[str]) -> Insertion:
+    def requeue(
+        self,
+        task_names: Iterable[str],
+        *,
+        payload: bytes | None = None,
+        request: HttpRequest | None = None,
+    ) -> Insertion:
         """Add exhausted tasks again, by name, to be leased or sent at once and counted from 0.
 
-        Names of tasks that are not exhausted are ignored; those in use again are refused.
+        Names of tasks that are not exhausted are ignored; those in use again are refused. `payload`
+        and `request` replace those of the tasks.
 
         Raises:
-            InvalidTaskError: a payload was deleted when the queue was purged; nothing is added.
+            InvalidTaskError: a payload was deleted when the queue was purged, or what replaces
+                payload or request is not valid; nothing is added.
             OverQuotaError: total_storage_limit would be exceeded; the tasks stay exhausted.
         """
         self.check_usable()
@@ -199,7 +207,7 @@ class Queue(QueueBase):
             {task.name: task for task in self.exhausted if task.name in wanted}.values()
         )
         for task in exhausted:
-            if lost_payload(task):
+            if payload is None and lost_payload(task):
                 raise InvalidTaskError(
                     f'task "{task.name}" of queue "{self.name}" cannot be added again, since its '
                     "payload was deleted when the queue was purged: add a new task"
@@ -207,12 +215,24 @@ class Queue(QueueBase):
         result = Insertion([], {})
         for start in range(0, len(exhausted), self.limits.tasks_per_add):
             batch = exhausted[start : start + self.limits.tasks_per_add]
+            tasks = [
+                NewTask(
+                    task.payload if payload is None else payload,
+                    task.name,
+                    task.tag,
+                    request=request or task.request,
+                )
+                for task in batch
+            ]
+            if payload is not None or request is not None:
+                # Before the names are free: else they were, whether or not the tasks are valid.
+                known = any(task.request and task.request.is_http_target for task in batch)
+                size = self.limits.push_task_bytes if payload is not None else sys.maxsize
+                limits = self.limits._replace(push_task_bytes=size)
+                verbs.check_new_tasks(self, tasks, limits, absolute_urls=known)
             self.free_names(task.name for task in batch)
             added, refused = verbs.insert(
-                self,
-                [NewTask(t.payload, t.name, t.tag, request=t.request) for t in batch],
-                absolute_urls=True,
-                push_task_bytes=sys.maxsize,
+                self, tasks, absolute_urls=True, push_task_bytes=sys.maxsize
             )
             self.remove_exhausted(task.name for task in added)
             result.added.extend(added)

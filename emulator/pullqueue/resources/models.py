@@ -230,6 +230,25 @@ class NewTask(Model):
     ] = UNSET
 
 
+class ChangedRequest(Model):
+    """What to change in how a push task is sent."""
+
+    url: Maybe[str] = UNSET
+    method: Maybe[str] = UNSET
+    headers: Annotated[
+        Maybe[list[tuple[str, str]]], Meta(description="All headers: they replace those it has.")
+    ] = UNSET
+    target: Maybe[str] = UNSET
+
+
+class ChangedTask(Model):
+    """What to change in an exhausted task; what is absent stays as it is."""
+
+    payload: Annotated[Maybe[str], Meta(description="Payload as text, stored as UTF-8.")] = UNSET
+    payload_base64: Annotated[Maybe[bytes], Meta(description="Payload in base64.")] = UNSET
+    request: Maybe[ChangedRequest] = UNSET
+
+
 class NewTasks(Model):
     """Tasks to add."""
 

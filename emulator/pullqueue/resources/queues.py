@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta
+from msgspec.structs import asdict
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import duration_usec
@@ -200,6 +201,34 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     return Changed(changed=changed, failed=dict(islice(failed.items(), MAX_FAILED)))
 
 
+@operation("POST", f"{_TASK}/requeue", key="task")
+def requeue_task(
+    state: ServerState, queue: str, task: str, body: models.ChangedTask
+) -> models.TaskResource:
+    """Add an exhausted task again, with changes."""
+    found = state.emulator.queue(queue)
+    exhausted, is_exhausted = find_task(found, task)
+    if not is_exhausted:
+        raise ApiError(f"task {quoted(task)} of queue {quoted(queue)} is not exhausted")
+    request = None
+    if body.request is not UNSET:
+        request = exhausted.require_request()._replace(**_changes(body.request))
+    result = found.requeue([task], payload=_payload(body, "the task"), request=request)
+    if task in result.refused:
+        raise ApiError(f"task {quoted(task)} of queue {quoted(queue)} exists again")
+    with_changes = " with changes" if body != models.ChangedTask() else ""
+    state.activity.record(f"requeued task {task} of queue {queue}{with_changes}")
+    return build_task_resources(result.added, found, state.push_to)[0]
+
+
+def _changes(request: models.ChangedRequest) -> dict[str, Any]:
+    """Return the fields of a request that change, as the engine has them."""
+    fields = {name: value for name, value in asdict(request).items() if value is not UNSET}
+    if request.headers is not UNSET:
+        fields["headers"] = tuple(request.headers)
+    return fields
+
+
 def current_task(found: Queue, task: str) -> Task:
     """Return a task of a queue that is not exhausted.
 
@@ -321,12 +350,18 @@ def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     return changed, failed
 
 
-def _new_task(task: models.NewTask, now_usec: int, place: int) -> NewTask:
+def _payload(task: models.NewTask | models.ChangedTask, name: str) -> bytes | None:
+    """Return the payload of a task, or None: it has none."""
     if task.payload is not UNSET and task.payload_base64 is not UNSET:
-        raise ApiError(f"task {place} has both payload and payload_base64: send one of them")
+        raise ApiError(f"{name} has both payload and payload_base64: send one of them")
+    text = given(task.payload)
+    return given(task.payload_base64) if text is None else text.encode()
+
+
+def _new_task(task: models.NewTask, now_usec: int, place: int) -> NewTask:
+    payload = _payload(task, f"task {place}")
     if task.eta is not UNSET and task.countdown is not UNSET:
         raise ApiError(f"task {place} has both eta and countdown: send one of them")
-    payload = given(task.payload) if task.payload_base64 is UNSET else task.payload_base64
     eta = None if task.eta is UNSET else parse_time(task.eta, "eta", InvalidEtaError)
     eta_usec = None
     if task.countdown is not UNSET:

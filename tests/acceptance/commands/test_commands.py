@@ -575,6 +575,40 @@ def test_delete_counts_a_repeated_name_once(run: Run, emulator: Emulator) -> Non
     assert again == Done(1, "0 deleted\n", "a was done, deleted or exhausted before\n")
 
 
+def test_a_task_is_requeued_with_changes(run: Run, emulator: Emulator, tmp_path: Path) -> None:
+    """A header replaces the one of its name, whatever its case; without a value it is removed."""
+    settings = QueueSettings(name="mail", retry_parameters=RetryParameters(task_retry_limit=0))
+    emulator.reconfigure(replace(emulator.config, queues=(settings,)))
+    queue = emulator.queue("mail")
+    headers = (("X-A", "1"), ("X-B", "2"), ("X-C", "3"))
+    for name in "ab":
+        queue.add("old", name=name, request=HttpRequest("/x", headers=headers))
+    run_tasks(emulator, send=lambda _: 500)
+    (tmp_path / "payload").write_bytes(b"\xff")
+
+    options = ["--payload", "new", "--request", "PUT /y", "--header", "x-b: 5", "--header", "X-C:"]
+    assert run("tasks requeue mail a", *options).out.splitlines()[1].split()[:3] == [
+        "a",
+        "PUT",
+        "/y",
+    ]
+    assert run("tasks requeue mail b --file", str(tmp_path / "payload")).status == 0
+
+    changed = queue.get_task("a")
+    assert changed.payload == b"new"
+    assert changed.request == HttpRequest("/y", "PUT", (("X-A", "1"), ("x-b", "5")))
+    assert queue.get_task("b").payload == b"\xff"
+    assert queue.get_task("b").request == HttpRequest("/x", headers=headers)
+    for wrong in (
+        "a b --payload x",
+        "--all --payload x",
+        "a --payload x --file y",
+        "a --request y",
+    ):
+        assert run(f"tasks requeue mail {wrong}").status == 2
+    assert 'no task "nope"' in run("tasks requeue mail nope --payload x").err
+
+
 def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
     """By status and reason, of one queue or of all; tasks are searched by the reason, too."""
     retries = RetryParameters(task_retry_limit=0)

@@ -197,6 +197,61 @@ def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console
     )
 
 
+def test_an_exhausted_task_is_requeued_with_changes(console: Console) -> None:
+    """The form has what the task has; what is not valid is reported beside its field."""
+    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
+    console.emulator.reconfigure(Emulator.from_text(config).config)
+    queue = console.emulator.queue("mail")
+    request = HttpRequest("/status/500", headers=(("X-A", "1"), ("X-B", "2")))
+    queue.add("to=<ada>", name="a", request=request)
+    console.run("a")
+    path = "/queues/mail/tasks/a"
+
+    page = console.page(path)
+    wrong = console.send(f"{path}/requeue", back=f"/console{path}", url="/x", headers="nothing")
+    fields = {"url": "/mail", "method": "PUT", "headers": "X-B: 3", "payload": "to=bob"}
+    done = console.send(f"{path}/requeue", **fields)
+
+    assert re.search(r'<textarea id="headers"[^>]*>\nX-A: 1\nX-B: 2</textarea>', page)
+    assert re.search(r'<textarea id="payload"[^>]*>\nto=<ada></textarea>', page)
+    assert 'name="url" value="/status/500"' in page
+    assert '"nothing" is not a header' in wrong
+    assert "Task a was requeued with changes." in done
+    task = queue.get_task("a")
+    assert (task.payload, task.request) == (b"to=bob", HttpRequest("/mail", "PUT", (("X-B", "3"),)))
+
+
+@pytest.mark.parametrize(
+    ("payload", "text", "format_"),
+    [
+        (b"a\nb", "a\nb", "text"),
+        (b"a\r\nb", "YQ0KYg==", "base64"),
+        (b"\xff", "/w==", "base64"),
+        (b"x" * 65_536, "x" * 65_536, "text"),
+        (b"x" * 65_537, None, None),
+    ],
+    ids=["text", "CR", "bytes", "at the limit", "above"],
+)
+def test_what_a_form_cannot_keep_is_edited_as_base64_or_replaced_by_a_file(
+    console: Console, payload: bytes, text: str | None, format_: str | None
+) -> None:
+    """And the task is not changed by a form that was not filled in."""
+    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
+    console.emulator.reconfigure(Emulator.from_text(config).config)
+    queue = console.emulator.queue("mail")
+    queue.add(payload, name="a", request=HttpRequest("/status/500"))
+    console.run("a")
+
+    page = console.page("/queues/mail/tasks/a")
+    found = re.search(r'<textarea id="payload"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
+    checked = re.search(r'value="(\w+)" checked', page)
+    fields = {} if found is None else {"payload": found[1], "format": str(format_)}
+    console.send("/queues/mail/tasks/a/requeue", url="/status/500", method="POST", **fields)
+
+    assert (found and found[1], checked and checked[1]) == (text, format_)
+    assert queue.get_task("a").payload == payload
+
+
 def test_a_queue_without_a_rate() -> None:
     """With `rate: 0` the list and the queue's page say that nothing is sent."""
     emulator = Emulator.from_text("queue:\n- {name: news, rate: 0/s}\n", clock=ManualClock())

@@ -9,7 +9,15 @@ from urllib.parse import quote
 import pytest
 from control_client import ControlClient
 
-from pullqueue import AttemptRecord, Emulator, HttpRequest, Limits, ManualClock, NewTask
+from pullqueue import (
+    AttemptRecord,
+    Emulator,
+    HttpRequest,
+    Limits,
+    ManualClock,
+    NewTask,
+    TombstonedTaskError,
+)
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.server.lifecycle import Server
@@ -249,3 +257,92 @@ def test_the_response_says_whether_all_failed_tasks_are_grouped(
     assert body["is_complete"] is (tasks <= 5_000)
     assert [each["tasks"] for each in body["failures"]] == [min(tasks, 5_000)]
     assert body["failures"][0]["pattern"] == "its last lease ended"
+
+
+OF_PULL, OF_MAIL = "/queues/pull/tasks/leased/requeue", "/queues/mail/tasks/t2/requeue"
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "payload", "request_"),
+    [
+        (OF_PULL, {}, b"", None),
+        (OF_PULL, {"payload": "other ü"}, "other ü".encode(), None),
+        (OF_PULL, {"payload_base64": "/w=="}, b"\xff", None),
+        (OF_MAIL, {}, b"", HttpRequest("/404")),
+        (OF_MAIL, {"payload": ""}, b"", HttpRequest("/404")),
+        (OF_MAIL, {"request": {"url": "/200"}}, b"", HttpRequest("/200")),
+        (
+            OF_MAIL,
+            {"payload": "x", "request": {"method": "PUT", "headers": [["X-A", "1"]]}},
+            b"x",
+            HttpRequest("/404", "PUT", (("X-A", "1"),)),
+        ),
+        (OF_MAIL, {"request": {"target": "v2"}}, b"", HttpRequest("/404", target="v2")),
+    ],
+)
+def test_an_exhausted_task_is_requeued_with_changes(
+    emulator: Emulator,
+    path: str,
+    changes: dict[str, object],
+    payload: bytes,
+    request_: HttpRequest | None,
+) -> None:
+    """What is not named stays as it is; attempts and leases are counted from 0."""
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        shown = control.post(path, changes).body["task"]
+        text = control.get("/activity").body["actions"][0]["text"]
+
+    queue = emulator.queue(shown["queue"])
+    task = queue.get_task(shown["name"])
+    assert (task.payload, task.request, task.retry_count) == (payload, request_, 0)
+    assert task.name not in {each.name for each in queue.exhausted}
+    changed = " with changes" if changes else ""
+    assert text == f"requeued task {task.name} of queue {queue.name}{changed}"
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "message"),
+    [
+        (OF_PULL, {"request": {"url": "/x"}}, 'task "leased" of queue "pull" is a pull task'),
+        (OF_PULL, {"payload": "a", "payload_base64": "YQ=="}, "the task has both payload and"),
+        (OF_PULL, {"payload": "x" * 2**20 + "x"}, "payload has 1048577 bytes"),
+        (OF_MAIL, {"request": {"url": "http://a.example.com/"}}, "url"),
+        (OF_MAIL, {"request": {"method": "BREW"}}, "method"),
+        (OF_MAIL, {"request": {"headers": [["a b", "1"]]}}, "header"),
+        (OF_MAIL, {"payload": "x" * 102_400}, "102"),
+        (OF_MAIL, {"name": "other"}, "name"),
+        ("/queues/again/tasks/later/requeue", {}, 'task "later" of queue "again" is not exhausted'),
+        ("/queues/mail/tasks/nope/requeue", {}, 'has no task "nope"'),
+    ],
+)
+def test_a_change_that_is_not_valid_changes_nothing(
+    emulator: Emulator, path: str, changes: dict[str, object], message: str
+) -> None:
+    """The name stays reserved, too."""
+    before = [task for queue in emulator.queues for task in queue.exhausted]
+    with Server(emulator) as server:
+        refused = ControlClient(server).post(path, changes)
+
+    assert refused.status in (400, 404)
+    assert message in refused.body["error"]["message"]
+    assert [task for queue in emulator.queues for task in queue.exhausted] == before
+    with pytest.raises(TombstonedTaskError):
+        emulator.queue("mail").add(name="t2")
+
+
+def test_a_task_that_lost_its_payload_is_requeued_with_another(emulator: Emulator) -> None:
+    queue = emulator.queue("mail")
+    queue.add(b"work", name="lost")
+    run_tasks(emulator, queues=["mail"], send=lambda _: 500, follow=False)
+    queue.purge()
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        refused = control.post("/queues/mail/tasks/lost/requeue", {"request": {"method": "PUT"}})
+        shown = control.post("/queues/mail/tasks/lost/requeue", {"payload": "again"}).body["task"]
+
+    assert (refused.status, "payload was deleted" in refused.body["error"]["message"]) == (
+        400,
+        True,
+    )
+    assert shown["payload"]["text"] == "again"

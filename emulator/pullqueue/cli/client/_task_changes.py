@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from pathlib import Path
+
 import click
 
-from pullqueue.cli._output import note, show
+from pullqueue.cli._output import note, read_content, show
 from pullqueue.cli.client import Client, queue_path, without_none
 from pullqueue.cli.client._options import (
     complete_queue,
@@ -15,8 +18,12 @@ from pullqueue.cli.client._options import (
 )
 from pullqueue.cli.client._tasks import (
     confirm_deletion,
+    file_option,
     filter_options,
+    header_option,
     names_argument,
+    parse_headers,
+    parse_request,
     seconds_option,
     state_option,
     task_table,
@@ -91,19 +98,62 @@ def delete(
 @names_argument
 @click.option("--all", "all_", is_flag=True, help="All exhausted tasks of the queue.")
 @filter_options
+@click.option("--payload", help="New payload of one task.")
+@file_option
+@click.option("--request", metavar="METHOD URL", help="New method and URL of one push task.")
+@header_option
 @server_options
 def requeue(
-    *, queue: str | None, names: tuple[str, ...], all_: bool, client: Client, **options: str | None
+    *,
+    queue: str | None,
+    names: tuple[str, ...],
+    all_: bool,
+    payload: str | None,
+    file: Path | None,
+    request: str | None,
+    headers: tuple[str, ...],
+    client: Client,
+    **options: str | None,
 ) -> int:
     """Add exhausted tasks of QUEUE again, by name or by options.
 
     Without QUEUE, options select tasks of all queues. They keep name, payload and tag, and can be
     leased as often as new ones. `tasks failures` shows which failed for the same reason. The exit
     status is 1 if one cannot be requeued.
+
+    One TASK can be changed: its --payload, or that of a --file, its --request, and each --header
+    that is passed; one without a value is removed.
     """
     chosen = _chosen(names, {"all": all_ or None, **options})
+    if not (payload is None and file is None and request is None and not headers):
+        if len(names) != 1 or queue is None:
+            raise click.UsageError("pass the name of one task to change it")
+        if payload is not None and file is not None:
+            raise click.UsageError("pass either --payload or --file")
+        changes: Json = {} if payload is None else {"payload": payload}
+        if file is not None:
+            changes["payload_base64"] = b64encode(read_content(file)).decode()
+        _requeue_changed(client, queue_path(queue, "tasks", names[0]), changes, request, headers)
+        return 0
     queues = [queue] if queue else list(client.get("/summary")["exhausted"])
     return _change(client, queues, "requeued", action="requeue", **chosen)
+
+
+def _requeue_changed(
+    client: Client, path: str, changes: Json, request: str | None, headers: tuple[str, ...]
+) -> None:
+    """Add one task again with changes."""
+    changed = {} if request is None else parse_request(request)
+    if headers:
+        push = client.get(path)["task"]["push"] or {"request": {"headers": []}}
+        new = parse_headers(headers)
+        replaced = {name.lower() for name, _ in new}
+        kept = [each for each in push["request"]["headers"] if each[0].lower() not in replaced]
+        changed["headers"] = kept + [each for each in new if each[1]]
+    if changed:
+        changes["request"] = changed
+    answer = client.post(f"{path}/requeue", **changes)
+    show(answer, task_table([answer["task"]]))
 
 
 def _chosen(names: tuple[str, ...], options: Json) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from pathlib import Path
 
 import click
 
@@ -41,6 +42,37 @@ state_option = click.option(
     type=Choice(["available", "leased", "scheduled", "running", "retrying", "exhausted"]),
     help="Only tasks in this state.",
 )
+
+
+file_option = click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    help="Read the payload from a file, or standard input (-).",
+)
+header_option = click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    help='Header of a push task, such as "X-Mine: 7"; repeatable. A form needs "Content-Type: '
+    'application/x-www-form-urlencoded"; the default is application/octet-stream.',
+)
+
+
+def parse_request(text: str) -> Json:
+    """Return the method and URL of a push task."""
+    method, space, url = text.partition(" ")
+    if not space:
+        raise click.UsageError('pass --request "METHOD URL", such as "POST /mail"')
+    return {"method": method, "url": url.strip()}
+
+
+def parse_headers(headers: tuple[str, ...]) -> list[list[str]]:
+    """Return the names and values of headers."""
+    parts = [header.partition(":") for header in headers]
+    for name, colon, _ in parts:
+        if not colon:
+            raise click.UsageError(f'--header "{name}" has no value: use one such as "X-Mine: 7"')
+    return [[name.strip(), value.strip()] for name, _, value in parts]
 
 
 def confirm_deletion(count: int, *queues: str) -> None:

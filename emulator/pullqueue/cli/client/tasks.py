@@ -34,10 +34,14 @@ from pullqueue.cli.client._tasks import (
     CUT,
     FAILED,
     event_line,
+    file_option,
     filter_options,
     format_head,
     format_row,
+    header_option,
     list_table,
+    parse_headers,
+    parse_request,
     payload_lines,
     seconds_option,
     state_option,
@@ -162,11 +166,7 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
 @tasks.command
 @queue_argument
 @click.argument("payload", required=False)
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path),
-    help="Read the payload from a file, or standard input (-).",
-)
+@file_option
 @click.option("--name", help="Name of the task. Default: generated.")
 @click.option("--tag", shell_complete=complete_tag, help="Tag of the task. Default: none.")
 @click.option(
@@ -175,13 +175,7 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
     help='How a push task is sent, such as "PUT /mail". Default: POST to /_ah/queue/QUEUE. '
     "A task with an HTTP target (http://...) can only be created through the Cloud Tasks API.",
 )
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    help='Header of --request, such as "X-Mine: 7"; repeatable. A form needs "Content-Type: '
-    'application/x-www-form-urlencoded"; the default is application/octet-stream.',
-)
+@header_option
 @click.option(
     "--eta",
     help="Earliest time of a lease or an attempt, such as 2026-01-01T00:00:00Z. Default: now.",
@@ -215,26 +209,14 @@ def add(
     data = read_content(file) if file is not None else (payload or "").encode()
     task = {"payload_base64": b64encode(data).decode(), **without_none(fields)}
     if request or headers:
-        task["request"] = _request(request, headers)
+        request_fields = parse_request(request or "")
+        task["request"] = {**request_fields, "headers": parse_headers(headers)}
     answer = client.post(queue_path(queue, "tasks"), tasks=[task])
     for name, reason in answer["refused"].items():
         in_use = why_in_use(existing=reason == "exists")
         message = f'task "{name}" of queue "{queue}" {in_use}: choose another name'
         raise click.ClickException(message)
     show(answer, task_table(answer["tasks"]))
-
-
-def _request(request: str | None, headers: tuple[str, ...]) -> Json:
-    """Return the request of a push task as the server takes it."""
-    method, space, url = (request or "").partition(" ")
-    if not space:
-        raise click.UsageError('pass --request "METHOD URL", such as "POST /mail"')
-    parts = [header.partition(":") for header in headers]
-    for name, colon, _ in parts:
-        if not colon:
-            raise click.UsageError(f'--header "{name}" has no value: use one such as "X-Mine: 7"')
-    pairs = [[name.strip(), value.strip()] for name, _, value in parts]
-    return {"method": method, "url": url.strip(), "headers": pairs}
 
 
 @tasks.command
