@@ -110,7 +110,7 @@ def emulator(queue_yaml: Path, clock: ManualClock) -> Emulator:
 def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
     """Yield a running server of that emulator."""
     from pullqueue.runtime.config_file import ConfigFile  # noqa: PLC0415 - for these tests only
-    from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - the same
+    from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - slow to import
 
     with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
         yield server

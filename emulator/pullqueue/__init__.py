@@ -151,7 +151,7 @@ def __getattr__(name: str) -> object:
 
         return version("pullqueue")
     if name in _ENGINE_MODULES:
-        from importlib import import_module  # noqa: PLC0415 - the same
+        from importlib import import_module  # noqa: PLC0415 - most programs need none
 
         module = import_module(f"{__name__}.engine.{_ENGINE_MODULES[name]}")
         return globals().setdefault(name, getattr(module, name))

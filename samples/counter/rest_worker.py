@@ -19,7 +19,7 @@ def call(verb: str, path: str) -> dict[str, Any]:
     """Make one call and return its response."""
     data = b"" if verb == "POST" else None
     request = Request(f"{TASKS}{path}", data, method=verb)  # noqa: S310 - the emulator's address
-    with urlopen(request) as response:  # noqa: S310 - the same
+    with urlopen(request) as response:  # noqa: S310 - the emulator's address
         return dict(json.loads(response.read() or "{}"))
 
 

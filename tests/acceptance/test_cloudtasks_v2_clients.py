@@ -151,7 +151,6 @@ print(json.dumps(reported))
 def test_firebase_for_python_reads_the_id_of_a_new_task(
     handlers: TaskHandlers, tmp_path: Path
 ) -> None:
-    """It is taken from the response."""
     # What it needs for Firestore and Storage is not wanted here.
     pip_install("--target", str(tmp_path), "--no-deps", "firebase-admin==7.7.0")
     command = [sys.executable, "-W", "ignore", "-c", FIREBASE, str(tmp_path)]

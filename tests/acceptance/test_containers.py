@@ -66,7 +66,6 @@ def test_the_image_s_command_and_health_check(tmp_path: Path) -> None:
 
 
 def test_the_image_does_not_run_as_root() -> None:
-    """It has a user of its own, known by number, and takes nothing but the sources along."""
     assert re.search(r"^USER [1-9]\d+$", DOCKERFILE, re.MULTILINE)
     assert listed("^ENTRYPOINT") == ["pullqueue"]
     ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
@@ -158,7 +157,6 @@ def known(folder: str) -> bool:
 
 
 def test_the_documented_name_and_extras_of_the_image_exist() -> None:
-    """It is called as it is run, and its extras are some that can be installed."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
         "optional-dependencies"
     ]

@@ -79,7 +79,6 @@ def test_handlers_under_appengine_main_use_the_queues(app: Path, app_folder: Pat
 
 
 def test_the_worker_of_the_sample_counts_words(execute: Execute, tmp_path: Path) -> None:
-    """It reports what it cannot read."""
     words = shlex.quote(str(built(tmp_path, SAMPLE)))
     commands = f"{words} add 'to be or not to be' && {words} add $'\\xff' && {words} work"
 

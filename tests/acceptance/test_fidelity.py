@@ -34,7 +34,6 @@ def keys_of(schema: dict[str, Any]) -> set[str]:
 
 
 def test_the_documents_show_the_table_of_today() -> None:
-    """It is generated from the data."""
     done = completed([sys.executable, DOCS / "fidelity.py", "--check"])
 
     assert done.returncode == 0, done.stdout

@@ -29,7 +29,6 @@ class TestFreezegun:
     def test_time_that_ticks_ends_leases(
         self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
     ) -> None:
-        """It ticks at each look."""
         queue = pullqueue_emulator.queue("pull-queue")
         queue.add()
         [first] = queue.lease_tasks(5, 1)
@@ -150,7 +149,6 @@ def test_start_beside_a_freezer_is_refused(run: Run) -> None:
 def test_a_fixture_without_its_freezer_names_what_to_install(
     run: Run, pytester: pytest.Pytester
 ) -> None:
-    """It shows no traceback; a test's own freezer does."""
     pytester.makeconftest("import sys; sys.modules['freezegun'] = None")
     pytester.makeini("[pytest]\naddopts = -p no:freezer")
 

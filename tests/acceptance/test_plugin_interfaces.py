@@ -270,7 +270,6 @@ class TestResponses:
         pullqueue_emulator: Emulator,
         pullqueue_clock: FixtureClock,
     ) -> None:
-        """It has the keys of tasks' tokens."""
         url = "https://api.example.com/work"
         anonymous = AnonymousCredentials()  # type: ignore[no-untyped-call]
         tasks = tasks_v2.CloudTasksClient(transport="rest", credentials=anonymous)

@@ -42,7 +42,6 @@ def test_a_file_above_tests_that_are_elsewhere(run: Run, pytester: pytest.Pytest
 def test_a_file_without_queues_is_named_where_a_queue_is_missing(
     run: Run, pytester: pytest.Pytester
 ) -> None:
-    """It may not be the file that was meant."""
     pytester.path.joinpath("queue.yaml").write_text("total_storage_limit: 1M\n")
 
     result = run("""
@@ -139,7 +138,6 @@ def test_a_typo_in_the_location_fails_if_the_tests_name_one(
 
 
 def test_an_overridden_fixture_goes_before_the_ini(run: Run, pytester: pytest.Pytester) -> None:
-    """It is of the session, and returns a path, YAML text or a configuration."""
     pytester.makeini("[pytest]\npullqueue_config = nowhere.yaml\n")
     pytester.path.joinpath("other.yaml").write_text(PULL_QUEUE)
 
@@ -162,7 +160,6 @@ def test_an_overridden_fixture_goes_before_the_ini(run: Run, pytester: pytest.Py
 
 
 def test_the_nearest_marker_applies(run: Run, pytester: pytest.Pytester) -> None:
-    """It names a file next to the test, has text, or just queues."""
     tests = pytester.mkdir("tests")
     tests.joinpath("mine.yaml").write_text(PULL_QUEUE.replace("pull-queue", "mine"))
     tests.joinpath("test_marker.py").write_text("""

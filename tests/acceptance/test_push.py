@@ -469,7 +469,6 @@ def test_tasks_without_an_address_are_kept(
 
 
 def test_run_shows_how_the_attempt_ends(control: Control) -> None:
-    """It shows the status and what follows, and has an exit status."""
     for queue, path, result in (
         ("web", "/", "t succeeded: status 200\n"),
         ("once", "/status/500", "t failed: status 500: no /status/500; no attempt is left\n"),

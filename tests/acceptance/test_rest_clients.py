@@ -157,7 +157,6 @@ def test_googleapis_of_npm_works_in_each_of_its_ways(
 
 
 def test_the_client_for_java_works(server: Server, key: Path) -> None:
-    """It zips bodies, sends a patch as a POST, and deletes in a batch."""
     java = program("java", package="default-jdk-headless")
     program("javac", package="default-jdk-headless")  # the program is run from its source
     source = FOLDER / "java" / "Lifecycle.java"
@@ -168,7 +167,6 @@ def test_the_client_for_java_works(server: Server, key: Path) -> None:
 
 
 def test_the_client_for_ruby_works(server: Server) -> None:
-    """It converts base64 and long numbers by itself, and deletes in a batch."""
     ruby = program("ruby", package="ruby")
     if completed([ruby, "-r", "google/apis/core/base_service", "-e", ""]).returncode:
         pytest.skip("Google's client is missing: apt-get install ruby-google-api-client")

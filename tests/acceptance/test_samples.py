@@ -64,7 +64,6 @@ def test_the_quickstart_shows_the_lifecycle_of_a_task() -> None:
 
 
 def test_the_puller_runs_its_program_for_each_task(tmp_path: Path) -> None:
-    """It posts what the program made, and deletes the task."""
     program = f"{sys.executable} {SAMPLES / 'puller' / 'count_words.py'}"
     with (
         serving("queue.yaml", folder=SAMPLES / "puller") as served,

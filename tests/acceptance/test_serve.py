@@ -248,7 +248,6 @@ class TestGreeting:
         )
 
     def test_the_greeting_shows_grpc_second(self, folder: Path) -> None:
-        """It is ready once `pullqueue wait` returns, and ends, too."""
         port, grpc_port = free_port(), free_port()
         options = ("--port", str(port), "--grpc-port", str(grpc_port))
         with running(*SERVE, *options, cwd=folder) as process:
@@ -324,7 +323,6 @@ class TestRunning:
 
 
 def test_ctrl_c_stops_it(folder: Path) -> None:
-    """It ends with status 0 and without a word, though nothing is served with it."""
     with serving(folder=folder) as served:
         served.process.send_signal(signal.SIGINT)
         _, errors = served.process.communicate(timeout=60)
@@ -428,7 +426,6 @@ class TestRefusals:
 
 class TestOptions:
     def test_a_manual_clock_stands_until_it_is_moved(self) -> None:
-        """It starts at the present, and is moved over HTTP."""
         done, (url, *shown) = serve_here(
             *("--clock", "manual"),
             use=lambda url: (url, *(call(f"{url}/_emulator/clock") for _ in range(2))),

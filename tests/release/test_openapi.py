@@ -12,7 +12,6 @@ from pullqueue.server.app import create_app
 
 
 def test_the_document_is_valid() -> None:
-    """It is a valid OpenAPI 3.1 document."""
     client = Client(create_app(Emulator.from_text("queue: []")))
 
     answer = client.get("/_emulator/openapi.json", base_url="http://127.0.0.1:8124")

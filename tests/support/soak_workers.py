@@ -127,7 +127,7 @@ def bridge(url: str) -> Iterator[Interface]:
     """Yield the SDK's interface to a server in another process."""
     from sdk_interface import SdkInterface  # noqa: PLC0415 - only this worker needs it
 
-    from pullqueue.sdk import connect  # noqa: PLC0415 - the same
+    from pullqueue.sdk import connect  # noqa: PLC0415 - only this worker needs it
 
     connect(url.removeprefix("http://"))
     yield SdkInterface(NO_EMULATOR)

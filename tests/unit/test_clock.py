@@ -89,7 +89,6 @@ class TestManualClock:
         assert clock.now() == datetime(2060, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)
 
     def test_it_moves_to_a_time(self) -> None:
-        """It moves to a later time, or to the one it is at."""
         clock = ManualClock()
         later = START + timedelta(days=1)
 
@@ -134,7 +133,6 @@ class TestSystemClock:
             assert clock.now() == datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)
 
     def test_it_obeys_time_machine(self) -> None:
-        """It returns the travelled time, to the microsecond."""
         when = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)
 
         with time_machine.travel(when, tick=False):

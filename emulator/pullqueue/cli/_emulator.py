@@ -325,11 +325,11 @@ class EmulatorOptions:
             UsageError: there is no address for cron jobs.
             StoreError: the store, or the folder of the data, cannot be used.
         """
-        from pullqueue.config.model import QueueConfig  # noqa: PLC0415 - the same
-        from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
+        from pullqueue.config.model import QueueConfig  # noqa: PLC0415 - only a run needs it
+        from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - only a run needs it
         from pullqueue.runtime.config_file import ConfigFile  # noqa: PLC0415 - when it runs
         from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
-        from pullqueue.stores import open_store  # noqa: PLC0415 - the same
+        from pullqueue.stores import open_store  # noqa: PLC0415 - only a run needs it
 
         if self.grpc_port is not None:
             # Else gRPC's core writes lines of its own to the error stream.

@@ -30,7 +30,7 @@ def watch(pid: int) -> None:
     end = time.monotonic() + _END_SECONDS
     while time.monotonic() < end and any(map(_is_running, running)):
         running |= {child for each in list(running) for child in descendants(each)}
-        time.sleep(_LOOK_SECONDS)  # noqa: TID251 - the same
+        time.sleep(_LOOK_SECONDS)  # noqa: TID251 - it waits for a process, not for the clock
     _send(running, signal.SIGKILL)
 
 

@@ -63,7 +63,7 @@ def convert(
     read or written.
     """
     from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
-    from pullqueue.config.settings import MAX_BYTES  # noqa: PLC0415 - the same
+    from pullqueue.config.settings import MAX_BYTES  # noqa: PLC0415 - only a run needs it
 
     if to is None and (project or location):
         raise click.UsageError("--project and --location need --to")
@@ -83,10 +83,10 @@ def convert(
 
 def _from_xml(data: bytes, file: str, name: str) -> tuple[str, bool]:
     """Return a queue.xml as queue.yaml, and whether all of it was converted and is valid."""
-    from pullqueue.config.findings import Severity  # noqa: PLC0415 - the same
-    from pullqueue.config.settings import Settings  # noqa: PLC0415 - the same
+    from pullqueue.config.findings import Severity  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.settings import Settings  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.check import check  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
+    from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - only a run needs it
 
     try:
         text, dropped = convert_xml(data)
@@ -106,7 +106,7 @@ def _from_xml(data: bytes, file: str, name: str) -> tuple[str, bool]:
 
 def _from_yaml(data: bytes, file: str, to: str, project: str, location: str) -> tuple[str, bool]:
     """Return a queue.yaml in another form, and whether all of it was carried over."""
-    from pullqueue.lint.convert import Place, convert_view  # noqa: PLC0415 - the same
+    from pullqueue.lint.convert import Place, convert_view  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.loading import load_view  # noqa: PLC0415 - only a run needs it
 
     view = load_view(data, file=file, profile="gcloud")

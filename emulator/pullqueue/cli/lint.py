@@ -104,7 +104,7 @@ def lint(**options: Any) -> int:  # noqa: ANN401 - as click passes them
     invalid settings, 3 a file is missing or cannot be read or written.
     """
     from pullqueue.cli._linter import run  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.errors import (  # noqa: PLC0415 - the same
+    from pullqueue.lint.errors import (  # noqa: PLC0415 - only a run needs it
         InvalidOptionError,
         InvalidSettingsError,
     )

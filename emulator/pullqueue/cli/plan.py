@@ -71,8 +71,8 @@ def plan(
     argument is not valid.
     """
     from pullqueue.lint.errors import InvalidOptionError  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.git import Earlier  # noqa: PLC0415 - the same
-    from pullqueue.lint.plan_report import REPORTERS  # noqa: PLC0415 - the same
+    from pullqueue.lint.git import Earlier  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.plan_report import REPORTERS  # noqa: PLC0415 - only a run needs it
 
     if (deployed is None) == (against is None):
         raise click.UsageError("pass --deployed JSON or --against REV|FILE, one of them")
@@ -104,8 +104,8 @@ def plan(
 def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> FilePlan:
     """Return the plan of a file, or what is wrong in it."""
     from pullqueue.config.files import read_project_file  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.plan import make_plan  # noqa: PLC0415 - the same
-    from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - the same
+    from pullqueue.lint.plan import make_plan  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - only a run needs it
 
     report = FilePlan(_in_repository(name), escaped(compared))
     try:
@@ -118,7 +118,7 @@ def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> Fi
 def _plan_against(name: str, earlier: Earlier, compared: str) -> FilePlan:
     """Return the plan of a file against its earlier version, or why there is none."""
     from pullqueue.lint.plan import deployed_queues  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - the same
+    from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - only a run needs it
 
     data = earlier.content(Path(name))
     if data and earlier.is_revision and not os.path.lexists(name):

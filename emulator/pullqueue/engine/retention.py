@@ -17,7 +17,7 @@ class Retention(NamedTuple):
     leases: int | None = None
     """How many times a task can be leased; None: any number of times."""
     age_usec: int = 0
-    """It must be this old as well."""
+    """A task must be this old as well."""
     lifetime_usec: int | None = None
     """At this age a task is exhausted, leased or not; None: never."""
     tombstone_usec: int | None = None

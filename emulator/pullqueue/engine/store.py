@@ -115,9 +115,9 @@ class Claim(Enum):
     REFUSED = "refused"
     """Another process sends them."""
     NEW = "new"
-    """It does from now on; another one may have, until now."""
+    """This process does from now on; another one may have, until now."""
     KEPT = "kept"
-    """It does, and no other one has since its claim was new."""
+    """This process does, and no other one has since its claim was new."""
 
 
 class CronRun(NamedTuple):

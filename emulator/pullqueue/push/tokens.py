@@ -105,8 +105,8 @@ def certificates() -> dict[str, str]:
         ImportError: the extra `auth` is not installed.
     """
     from cryptography import x509  # noqa: PLC0415 - slow to import
-    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - the same
-    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - the same
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - slow to import
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - slow to import
 
     identifier, key = _key()
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "pullqueue")])

@@ -157,7 +157,7 @@ def _watch_frameworks() -> None:
         got_request_exception.connect(_flask_error, weak=False)  # or Python may end with a message
         _watched.add("flask")
     if "django" in sys.modules and "django" not in _watched:
-        from django.core import signals  # noqa: PLC0415 - the same
+        from django.core import signals  # noqa: PLC0415 - only if the app uses it
 
         signals.got_request_exception.connect(_django_error)
         _watched.add("django")
@@ -181,7 +181,7 @@ def _connections_kept() -> Iterator[None]:
         yield
         return
     from django.core.signals import request_finished, request_started  # noqa: PLC0415 - is loaded
-    from django.db import close_old_connections  # noqa: PLC0415 - the same
+    from django.db import close_old_connections  # noqa: PLC0415 - is loaded
 
     signals = (request_started, request_finished)
     connected = [signal for signal in signals if signal.disconnect(close_old_connections)]

@@ -52,8 +52,8 @@ class _Clients:
 
     def _start(self) -> str:
         from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
-        from pullqueue.cloudtasks.servicer import Servicer  # noqa: PLC0415 - the same
-        from pullqueue.runtime.state import ServerState  # noqa: PLC0415 - the same
+        from pullqueue.cloudtasks.servicer import Servicer  # noqa: PLC0415 - slow to import
+        from pullqueue.runtime.state import ServerState  # noqa: PLC0415 - slow to import
 
         service = Servicer(ServerState(self._emulator))
         server = GrpcServer(lambda _: service, host="127.0.0.1", port=0)

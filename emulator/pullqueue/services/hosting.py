@@ -161,7 +161,7 @@ class Services:
             apiproxy_errors.Error: the call failed.
         """
         from pullqueue.sdk.imports import apiproxy_errors  # noqa: PLC0415 - imports the SDK
-        from pullqueue.sdk.stub import no_such_call  # noqa: PLC0415 - the same
+        from pullqueue.sdk.stub import no_such_call  # noqa: PLC0415 - slow to import
 
         lock = self._locks[service]
         if not lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX))):
@@ -233,7 +233,7 @@ class Services:
         if service not in _IN_PROCESS:
             return nullcontext()
         from pullqueue.sdk.imports import apiproxy_errors  # noqa: PLC0415 - imports the SDK
-        from pullqueue.services.stubs import use_local_client  # noqa: PLC0415 - the same
+        from pullqueue.services.stubs import use_local_client  # noqa: PLC0415 - slow to import
 
         if DATASTORE not in self.names:
             raise apiproxy_errors.FeatureNotEnabledError(

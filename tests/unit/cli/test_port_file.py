@@ -91,7 +91,6 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_file_shows_each_state_of_a_server(path: Path) -> None:
-    """It is not started, does not listen yet, listens, and has ended."""
     server = ServerOfFile(path)
 
     url, missing = server.look()

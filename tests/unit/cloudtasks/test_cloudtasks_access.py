@@ -103,7 +103,6 @@ class TestTokens:
                 RestApi(client, text)("GetQueue", name=PULL)
 
     def test_a_token_signed_by_its_holder_is_for_the_owner_of_the_key(self, client: Client) -> None:
-        """It is for Cloud Tasks, and for nobody else than the owner of the key."""
         key = client.post("/_emulator/credentials", json={"email": WORKER}).get_json()
         now = SystemClock().now_usec() // 1_000_000
         claims = {"iss": WORKER, "aud": AUDIENCE, "iat": now, "exp": now + 60}
@@ -234,7 +233,6 @@ class TestAccess:
     def test_an_upload_of_the_same_file_needs_it_where_it_undoes_something(
         self, call_as: CallAs
     ) -> None:
-        """It needs the permission where it undoes a policy or a pause."""
         same = uploaded(QUEUE_YAML)
         assert call_as(OTHER)("UploadQueueYaml", **same) == {}
         call_as(WORKER)("PauseQueue", name=PULL)
@@ -500,7 +498,6 @@ def test_a_call_over_grpc_is_logged_as_json_with_its_caller(emulator: Emulator) 
 def test_who_may_not_gets_the_text_of_production(
     call_as: CallAs, method: str, fields: dict[str, Any], permission: str
 ) -> None:
-    """It names the permission and the resource; the advice what to add where."""
     with pytest.raises(ApiRefused) as error:
         call_as(OTHER)(method, **fields)
 

@@ -231,7 +231,6 @@ class TestCreateTask:
     def test_the_size_of_a_task_is_that_of_the_stored_one(
         self, call: Call, emulator: Emulator, more: int
     ) -> None:
-        """It is that of the stored task; a generated name counts 20 characters."""
         task = http(body=b64encode(b"x" * (1_048_399 + more)).decode())
 
         with refused("INVALID_ARGUMENT", "the task has 1048570 bytes") if more else nullcontext():

@@ -133,7 +133,6 @@ class TestGetQueue:
         ],
     )
     def test_a_malformed_name_is_refused(self, grpc_api: GrpcApi, name: str) -> None:
-        """It is refused; over REST most such names do not lead to a method."""
         with refused("INVALID_ARGUMENT", 'name is ".*": use projects/PROJECT/locations/LOCATION'):
             grpc_api("GetQueue", name=name)
 
@@ -271,7 +270,6 @@ class TestCreateQueue:
     def test_a_queue_of_v2_has_the_defaults_of_production(
         self, call: Call, fields: dict[str, Any], shown: dict[str, Any]
     ) -> None:
-        """It has the defaults of production, and can be sent back as it is shown."""
         created = create(call, **fields)
 
         assert created == V2_QUEUE | shown
@@ -314,7 +312,6 @@ class TestCreateQueue:
 
     @in_v2
     def test_the_default_queue_can_be_created_once(self, call: Call, emulator: Emulator) -> None:
-        """It is usable before that, as App Engine's SDK needs it, and listed once it is used."""
         queue = {"name": f"{LOCATION}/queues/default", "retryConfig": {"maxAttempts": 3}}
         assert "default" not in ids(call("ListQueues", parent=LOCATION))
 
@@ -333,7 +330,6 @@ class TestCreateQueue:
 
     @in_v2
     def test_a_version_without_a_service_is_one_of_the_default_service(self, call: Call) -> None:
-        """It is one of the default service; a host that is sent is ignored."""
         created = create(call, appEngineRoutingOverride={"version": "v2", "host": "ignored"})
 
         host = "v2.default.app.uc.r.appspot.com"

@@ -70,7 +70,6 @@ class TestCreateTask:
     def test_a_schedule_time_is_kept_to_the_microsecond(
         self, call: Call, given: str, shown: str
     ) -> None:
-        """It is kept to the microsecond; one that has passed means now."""
         assert create(call, "one", scheduleTime=given)["scheduleTime"] == shown
 
     @pytest.mark.parametrize(
@@ -256,7 +255,6 @@ class TestHeldLeases:
     def test_a_lease_that_is_not_held_cannot_be_changed(
         self, call: Call, method: str, name: str, time: str | None, code: str
     ) -> None:
-        """It is refused, and the task stays leased; a push queue has no leases."""
         create(call, "one")
         lease(call)
         duration = {"leaseDuration": "60s"} if method == "RenewLease" else {}

@@ -52,7 +52,6 @@ def fetched(server: Server, path: str) -> dict[str, Any]:
 def test_an_id_token_is_signed_for_the_audience_or_the_url(
     call: Call, server: Server, emulator: Emulator, given: dict[str, str], audience: str
 ) -> None:
-    """It is signed with the server's key, for the audience or else the URL of the task."""
     token = {"serviceAccountEmail": WORKER, **given}
     request = sent(call, emulator, oidcToken=token, headers={"authorization": "Basic mine"})
     keys = fetched(server, "/.well-known/openid-configuration")["jwks_uri"]
@@ -73,7 +72,6 @@ def test_an_id_token_is_signed_for_the_audience_or_the_url(
     "day", [datetime(2012, 1, 1, tzinfo=UTC), datetime(2041, 1, 1, tzinfo=UTC)]
 )
 def test_the_certificate_has_the_key(server: Server, day: datetime) -> None:
-    """It is one that Java's library can read, at any time that a test may have."""
     [(identifier, text)] = fetched(server, "/oauth2/v1/certs").items()
     [key] = fetched(server, "/oauth2/v3/certs")["keys"]
 
@@ -88,7 +86,6 @@ def test_the_certificate_has_the_key(server: Server, day: datetime) -> None:
 def test_an_id_token_is_verified_by_the_certificate(
     call: Call, server: Server, emulator: Emulator
 ) -> None:
-    """It is verified, and refused, with the errors that Google's certificates lead to."""
     request = sent(call, emulator, oidcToken={"serviceAccountEmail": WORKER})
     text = request.headers["Authorization"].removeprefix("Bearer ")
     keys = f"{server.url}/oauth2/v1/certs"
@@ -110,7 +107,6 @@ def test_the_issuer_is_the_address_of_the_server(server: Server) -> None:
 def test_an_access_token_is_opaque_and_valid_at_its_server(
     call: Call, server: Server, emulator: Emulator
 ) -> None:
-    """It is opaque; that of a server is valid there, for its scope."""
     request = sent(call, emulator, oauthToken={"serviceAccountEmail": WORKER})
     task = HttpRequest(URL, token=RequestToken("oauth_token", WORKER, "scope"))
     of_server = server.state.signer.authorization(task)

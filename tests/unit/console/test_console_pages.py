@@ -156,7 +156,6 @@ def test_forms_need_the_token(console: ConsoleClient, state: ServerState) -> Non
 def test_the_age_of_an_oldest_task_that_is_due_now_is_shown(
     console: ConsoleClient, state: ServerState
 ) -> None:
-    """It differs from that of no task."""
     assert re.search("Oldest due</dt><dd>\N{EN DASH}", console.page("/"))
     state.emulator.queue("pull").add()
 
@@ -523,8 +522,6 @@ def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int)
 def test_a_fault_of_the_console_is_a_page_with_status_500(
     console: ConsoleClient, state: ServerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says what failed, and leaves the traceback to the log."""
-
     def broken(**_: object) -> None:
         raise RuntimeError("broken")
 

@@ -42,7 +42,6 @@ def limited(leases: int | None) -> QueueConfig:
 
 
 def test_every_app_has_a_default_queue(emulator: Emulator) -> None:
-    """It is a push queue, and is behind those of the file."""
     assert [queue.name for queue in emulator.queues] == ["pull-queue", "other", "default"]
     assert emulator.queue("default").mode is QueueMode.PUSH
 

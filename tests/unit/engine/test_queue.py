@@ -285,7 +285,6 @@ def test_tags_are_counted_up_to_100_unless_more_are_asked_for(queue: Queue) -> N
 
 
 def test_an_exhausted_task_is_added_again_whatever_the_limit_is_now() -> None:
-    """It can be larger than what a caller of the queue may add, as of Cloud Tasks."""
     retry = RetryParameters(task_retry_limit=0)
     settings = QueueSettings(name="push", retry_parameters=retry)
     queue = emulator_of(settings, limits=Limits(push_task_bytes=10)).queue("push")

@@ -388,7 +388,6 @@ class TestRunNow:
     def test_neither_eta_rate_slots_nor_pause_hold_it(
         self, emulator: Emulator, clock: ManualClock, name: str
     ) -> None:
-        """It takes no token."""
         queue = emulator.queue(name)
         queue.pause()
         dispatcher = Dispatcher(emulator)

@@ -54,7 +54,6 @@ def starts(bucket: TokenBucket, now_usec: int) -> int:
 
 
 def test_a_queue_without_settings_has_five_tokens() -> None:
-    """It gets five each second."""
     bucket = TokenBucket(settings(), 0)
 
     assert [starts(bucket, s * SECOND // 10) for s in (0, 1, 2, 3, 4, 20)] == [5, 0, 1, 0, 1, 5]

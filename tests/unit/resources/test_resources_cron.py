@@ -262,7 +262,6 @@ def test_an_interval_begins_when_the_run_has_ended(app: PushApp, clock: ManualCl
 
 
 def test_a_job_that_still_runs_is_left_out_once(app: PushApp, clock: ManualClock) -> None:
-    """It is not run twice at the same time."""
     with serving(app, clock, HOURLY.replace("/hourly", "/slow")) as cron:
         clock.advance(3600)
         until(lambda: app.received)
@@ -299,7 +298,6 @@ def test_a_job_that_cannot_begin_is_not_running(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It begins as soon as it can; until then the reason is logged once."""
     start = threading.Thread.start
 
     def start_no_job(thread: threading.Thread) -> None:
@@ -365,7 +363,6 @@ class TestFailures:
     def test_the_next_time_of_a_schedule_ends_repetitions(
         self, app: PushApp, clock: ManualClock
     ) -> None:
-        """It is a run of its own, with all of its retries."""
         jobs = (
             "- {url: /status/500, schedule: every 1 hours synchronized, retry_parameters: "
             "{job_retry_limit: 1, min_backoff_seconds: 3000, max_doublings: 0}}"
@@ -434,7 +431,6 @@ class TestRunNow:
     def test_a_job_whose_app_does_not_listen_yet_is_refused(
         self, app: PushApp, clock: ManualClock
     ) -> None:
-        """It says so; it would fail."""
         with serving(app, clock, HOURLY) as cron:
             cron.server.state.push_to.await_app()
             reply = cron.client.post("/cron/run", {"job": "1"})

@@ -334,7 +334,6 @@ def test_attempts_that_get_no_response_for_the_same_reason_are_one(clock: Manual
 def test_the_response_belongs_to_the_task(
     control: ControlClient, server: Server, emulator: Emulator
 ) -> None:
-    """It is shown after any number of requests, when that of the attempt is no longer recorded."""
     queue = emulator.queue("push")
     queue.add(name="failed", request=HttpRequest("/mail"))
     body = b"Traceback: " + b"x" * 9_000

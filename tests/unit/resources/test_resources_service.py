@@ -30,7 +30,6 @@ QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 
 
 def test_a_server_is_healthy_and_ready_once_it_answers(control: ControlClient) -> None:
-    """It says which it is."""
     assert control.get("/health").body == {"status": "ok"}
     assert control.get("/ready").body == {"ready": True, "reason": None}
     assert control.get("/version").body["version"] == pullqueue.__version__

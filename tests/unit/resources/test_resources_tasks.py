@@ -215,7 +215,6 @@ def test_payloads_in_lists_are_cut(control: ControlClient, emulator: Emulator) -
 
 
 def test_the_end_of_a_lease_can_be_moved(control: ControlClient, clock: ManualClock) -> None:
-    """It is shown as what is left; who expects another end is refused."""
     control.post(TASKS, {"tasks": [{}, {"name": "a", "tag": "t"}]})
     leased = control.post("/queues/pull/lease", {"lease_seconds": 10, "tag": "t"})
     control.post(f"{TASKS}/a/lease", {"lease_seconds": 30})

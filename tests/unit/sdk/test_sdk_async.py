@@ -22,7 +22,6 @@ def test_a_call_nobody_waits_for_is_made() -> None:
 
 
 def test_add_async_sends_an_empty_batch() -> None:
-    """It is not an error."""
     assert taskqueue.Queue("pull").add_async([]).get_result() == []
 
 

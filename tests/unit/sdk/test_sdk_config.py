@@ -82,7 +82,6 @@ def test_a_root_given_later(installed: Any, tmp_path: Path) -> None:
 
 
 def test_a_root_without_a_file_keeps_the_configuration(installed: Any, tmp_path: Path) -> None:
-    """It is the emulator's own."""
     installed.init_taskqueue_stub(root_path=str(tmp_path))
 
     assert taskqueue.Queue("pull").add(pull()).was_enqueued

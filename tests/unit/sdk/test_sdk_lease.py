@@ -128,7 +128,6 @@ class TestTag:
         ],
     )
     def test_an_invalid_tag_is_refused(self, fields: dict[str, Any], text: str) -> None:
-        """It is not text, or tasks are not grouped by it."""
         with pytest.raises(apiproxy_errors.ApplicationError, match=text) as refused:
             call("QueryAndOwnTasks", queue_name=b"pull", lease_seconds=1, max_tasks=1, **fields)
 

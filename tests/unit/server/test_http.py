@@ -29,7 +29,6 @@ CLIENTS = 40
 
 class TestLifecycle:
     def test_it_can_be_started_and_stopped_again(self, emulator: Emulator) -> None:
-        """It listens when start() returns; a second start or stop changes nothing."""
         server = Server(emulator)
         with server:
             port = server.start().port
@@ -259,7 +258,6 @@ class TestBodies:
 def test_the_application_runs_under_another_server(
     emulator: Emulator, *, verb: str, path: str, status: int, size: int, length: str | None
 ) -> None:
-    """It is a WSGI application as PEP 3333 has it."""
     emulator.queue("pull").add(name="t")
     client = Client(validator(create_app(emulator)))
 

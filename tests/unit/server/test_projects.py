@@ -140,7 +140,6 @@ def test_a_project_that_is_deleted_has_left_nothing(server: Server, control: Con
 def test_a_project_that_cannot_be_made(
     control: ControlClient, body: dict[str, Any], status: int, message: str
 ) -> None:
-    """It is refused, and nothing was made."""
     control.post("/projects", {"name": "taken"})
 
     reply = control.post("/projects", body)

@@ -120,7 +120,6 @@ class TestStrict:
     def test_a_handler_that_passes_its_deadline_is_raised(
         self, emulator: Emulator, pushed: Queue, clock: ManualClock
     ) -> None:
-        """It has no response in production."""
         pushed.add(request=HttpRequest("/", deadline_seconds=30))
 
         def handler(_: PushRequest) -> int:
@@ -140,7 +139,6 @@ class TestStrict:
         assert [attempt.status for attempt in attempts] == [None, 200]
 
     def test_drain_is_as_strict(self, emulator: Emulator, pushed: Queue) -> None:
-        """It has the same argument."""
         pushed.add()
 
         with pytest.raises(AssertionError, match=r"after attempt 1: status 500$"):
@@ -180,7 +178,6 @@ class TestOneHop:
         assert run_tasks(emulator, send=ok, follow=False) == []
 
     def test_a_retry_without_backoff_is_left(self, emulator: Emulator, pushed: Queue) -> None:
-        """It is another hop."""
         pushed.add()
 
         assert len(run_tasks(emulator, send=lambda _: 500, follow=False)) == 1
@@ -286,7 +283,6 @@ class TestPickledPayloads:
         assert capfd.readouterr().out == ""
 
     def test_a_pickle_that_asks_for_much_memory_is_bytes(self) -> None:
-        """It names the ten millionth place of the memo, which has all those before it."""
         payload = b"\x80\x02Nr" + (10_000_000).to_bytes(4, "little") + b"."
         tracemalloc.start()
         try:

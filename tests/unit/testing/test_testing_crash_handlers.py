@@ -326,7 +326,6 @@ def test_a_dead_handler_logs_nothing(
 def test_an_exception_of_a_handler_is_a_retry_after_a_crash(
     emulator: Emulator, queue: Queue, pushed: Queue
 ) -> None:
-    """It can follow from the crash; without one it is raised."""
     begun = []
 
     def send(_: PushRequest) -> int:
@@ -485,7 +484,6 @@ def test_drain_retries_where_errors_are_to_be_retried(
 def test_a_handler_is_killed_at_the_calls_of_its_client_of_a_server(
     emulator: Emulator, pushed: Queue
 ) -> None:
-    """It loses its connection, and the same client can be used by the next attempt."""
     path = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
     with Server(emulator) as server, requests.Session() as session:
 

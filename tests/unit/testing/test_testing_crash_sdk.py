@@ -250,7 +250,6 @@ class Swallow:
 
 
 def test_an_error_of_a_service_that_a_handler_ignores(emulator: Emulator, pushed: Queue) -> None:
-    """It is killed in vain, since it does nothing else; only an error shows what is lost."""
     app = Swallow(pushed)
     run = partial(crash_test, emulator, send=app.send, setup=app.setup, check=app.check)
     before = run()

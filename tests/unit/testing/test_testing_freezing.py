@@ -64,7 +64,6 @@ def test_everything_is_frozen_and_put_back(app: ModuleType) -> None:
 
 
 def test_time_machine_freezes_the_same(app: ModuleType) -> None:
-    """It freezes the same, at the microsecond, with the real classes of datetime."""
     start = START + timedelta(microseconds=123457)
     with freeze(start, freezer="time-machine"):
         assert app.datetime.now(UTC) == start == ProcessClock().now()

@@ -209,7 +209,6 @@ def test_a_worker_that_loops_forever_is_stopped(emulator: Emulator, ledger: Ledg
 
 
 def test_an_actor_has_no_context_of_another(emulator: Emulator, queue: Queue) -> None:
-    """It sees what the test has set, and not what libraries keep of the request of the other."""
     current: ContextVar[str] = ContextVar("current", default="nothing")
     current.set("the test")
 

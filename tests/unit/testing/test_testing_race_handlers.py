@@ -25,7 +25,6 @@ from pullqueue.testing import (
 def test_a_handler_that_has_leased_in_vain_goes_on(
     emulator: Emulator, queue: Queue, pushed: Queue
 ) -> None:
-    """It does not lease again, so it need not wait until others add something, or for time."""
     seen: list[int] = []
 
     def send(request: PushRequest) -> int:

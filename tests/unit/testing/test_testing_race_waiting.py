@@ -113,8 +113,6 @@ def test_an_actor_that_waits_for_another_is_blocked(emulator: Emulator, queue: Q
 
 
 def test_an_actor_that_is_busy_is_not_stuck(emulator: Emulator, queue: Queue) -> None:
-    """It computes for longer than others wait for it, and nobody else is there."""
-
     def compute() -> None:
         end = time.thread_time() + 2.5
         while time.thread_time() < end:

@@ -72,7 +72,7 @@ def grant_tickets() -> None:
         apiproxy_stub_map,
         full_app_id,
     )
-    from google.appengine.runtime import context, default_api_stub  # noqa: PLC0415 - the same
+    from google.appengine.runtime import context, default_api_stub  # noqa: PLC0415 - when it is wanted
 
     rpc = default_api_stub.DefaultApiRPC
     if not hasattr(rpc, "has_pullqueue_ticket"):
