@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-LEASES, FILE, PROJECT, LOCATION, PERMISSIONS = (
-    *("lease rate", "queue.yaml"),
+LEASES, FILE, INDEXES, PROJECT, LOCATION, PERMISSIONS = (
+    *("lease rate", "queue.yaml", "indexes"),
     *("project", "location", "permissions"),
 )
 
@@ -25,7 +25,9 @@ class Check(NamedTuple):
     option: str = ""
     """What turns it on in `serve`; empty: it is always on."""
     argument: str = ""
-    """What turns it on in tests: an argument of the marker, and an option of the ini file."""
+    """What turns it on in tests, an argument of the marker and an option of the ini file; empty: it
+    is always on, or always off.
+    """
     facts: str = ""
     """What of the user's app it needs to know; empty: nothing."""
 
@@ -46,6 +48,9 @@ CHECKS: Final = (
         "more than 10 leases a second on a queue, which return no tasks",
         "--lease-rate-limit",
         "lease_rate_limit=True",
+    ),
+    Check(
+        INDEXES, "queries of the datastore whose composite index is not in index.yaml", "--strict"
     ),
     Check(
         name=PROJECT,

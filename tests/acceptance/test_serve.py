@@ -112,13 +112,13 @@ class TestGreeting:
     @pytest.mark.parametrize(
         ("options", "off"),
         [
-            ("", f"{PROJECT_OFF}, {LOCATION_OFF}, permissions (--auth acl)"),
+            ("", f"indexes (--strict), {PROJECT_OFF}, {LOCATION_OFF}, permissions (--auth acl)"),
             (
-                "--project shop --profile sdk --no-lease-rate-limit --auth acl",
+                "--project shop --profile sdk --no-lease-rate-limit --auth acl --services none",
                 f"{RULES_OFF}, {PROJECT_OFF}, {LOCATION_OFF}",
             ),
             ("--project shop --strict --auth acl", LOCATION_OFF),
-            ("--project shop --strict-project --auth acl --location here", ""),
+            ("--project shop --strict --auth acl --location here", ""),
         ],
     )
     def test_the_greeting_shows_which_checks_are_off(self, options: str, off: str) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import click
 
 from pullqueue.address import DEFAULT_PORT, DEFAULT_PROJECT, is_host_and_port
-from pullqueue.checks import FILE, LEASES, LOCATION, PROJECT
+from pullqueue.checks import FILE, INDEXES, LEASES, LOCATION, PROJECT
 from pullqueue.cli._options import PORT, Command, checked
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
@@ -285,6 +285,7 @@ class EmulatorOptions:
         return {
             FILE: self.profile == "gcloud",
             LEASES: self.leases_per_second is not None,
+            INDEXES: self.strict or "datastore_v3" not in self._service_names,
             PROJECT: self.project is not None and (self.strict or self.strict_project),
             LOCATION: self.location is not None,
         }
@@ -383,13 +384,16 @@ class EmulatorOptions:
             )
         return {name: read(file) for name, file in self.project_files.items()}
 
+    @property
+    def _service_names(self) -> frozenset[str]:
+        if self.services is None:
+            return frozenset() if self.api_upstream else DEFAULT_SERVICES
+        return self.services
+
     def _services(self, clock: Clock, queue_yaml: Path | None) -> Services:
-        names = self.services
-        if names is None:
-            names = frozenset() if self.api_upstream else DEFAULT_SERVICES
         beside = (queue_yaml or Path()).parent / "index.yaml"
         services = Services(
-            names,
+            self._service_names,
             clock=clock,
             data=self.data,
             eventual=self.consistency == "eventual",
