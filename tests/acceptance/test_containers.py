@@ -21,8 +21,8 @@ import yaml
 from commands import PROGRAM
 from documents import blocks_of
 from programs import running
-from push_app import push_app, until
-from served import Served, serving
+from push_app import Control, push_app, until
+from served import Served, free_port, serving
 
 ROOT = Path(__file__).parents[2]
 CONTAINERS = ROOT / "docs" / "how-to" / "containers.md"
@@ -126,6 +126,71 @@ def test_the_documented_compose_file_sends_each_service_its_tasks(tmp_path: Path
     assert (app.paths(), worker.paths()) == (["/None"], ["/worker"])
 
 
+RESOLVING = """
+import runpy, socket, sys
+known = socket.getaddrinfo
+def getaddrinfo(host, *arguments, **options):
+    host = '127.0.0.1' if host in ('app', 'pullqueue') else host
+    return known(host, *arguments, **options)
+socket.getaddrinfo = getaddrinfo
+sys.argv = sys.argv[1:]
+if sys.argv[0] == 'serve':
+    from pullqueue.cli import main
+    sys.exit(main(sys.argv))
+runpy.run_path(sys.argv[0], run_name='__main__')
+"""
+"""Runs a program where the names of services are known, as in a network of containers."""
+APP = """
+import http.server, json, os, urllib.request
+class App(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get('Content-Length', 0)))
+        if self.path == '/orders':
+            url = f'http://app:{self.server.server_port}/tasks/mail'
+            task = json.dumps({'task': {'httpRequest': {'url': url, 'body': 'dGVh'}}}).encode()
+            queue = 'projects/my-app/locations/us-central1/queues/default'
+            root = f'http://{os.environ["PULLQUEUE_EMULATOR_HOST"]}/v2'
+            urllib.request.urlopen(f'{root}/{queue}/tasks', task).close()
+        else:
+            print(self.headers['Host'].partition(':')[0], self.path, body.decode(), flush=True)
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(('127.0.0.1', 0), App)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+def test_tasks_for_the_name_of_a_service_are_sent_there(tmp_path: Path) -> None:
+    """By the command of the documented file for Cloud Tasks; without --push-to the hint is it."""
+    (block,) = (b for b in blocks_of(CONTAINERS) if b.file_name == "cloudtasks/compose.yaml")
+    services = yaml.safe_load(block.text)["services"]
+    (tmp_path / "app.py").write_text(APP)
+    resolving = (sys.executable, "-c", RESOLVING)
+    port = free_port()
+    where = services["app"]["environment"]["PULLQUEUE_EMULATOR_HOST"].replace("8124", str(port))
+    with running(*resolving, "app.py", cwd=tmp_path, PULLQUEUE_EMULATOR_HOST=where) as app:
+        assert app.stdout is not None
+        address = f"http://app:{app.stdout.readline().strip()}"
+        command = [
+            argument.replace("8126", "0").replace("http://app:8080", address)
+            for argument in services["pullqueue"]["command"]
+        ]
+        assert command.pop() == f"--push-to={address}"
+        with running(*resolving, *command, f"--port={port}", cwd=tmp_path) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline().startswith("pullqueue listening on ")
+            control = Control(f"http://127.0.0.1:{port}")
+            orders = address.replace("app", "127.0.0.1")
+            urlopen(Request(f"{orders}/orders", b""), timeout=60).close()  # noqa: S310
+            text = control.queue("default")["progress"]["text"]
+            (hint,) = re.findall(r"--push-to (\S+)", text)
+            assert hint == address
+            control.call("POST", "/push_to", {"push_to": [hint]})
+            assert app.stdout.readline() == "app /tasks/mail tea\n"
+
+
 def documented(program: str) -> list[list[str]]:
     """Return the commands of a program that the page on containers shows."""
     return [shlex.split(line) for line in PAGE.splitlines() if line.startswith(f"{program} ")]
@@ -138,17 +203,20 @@ def test_the_documented_ways_to_run_the_image(command: list[str], tmp_path: Path
     image = command.index("pullqueue")
 
     assert command[:3] == ["docker", "run", "--rm"]
-    assert command[command.index("-p") + 1] == f"127.0.0.1:8124:{exposed()}"
+    published = [command[n + 1] for n, argument in enumerate(command) if argument == "-p"]
+    assert published == [f"127.0.0.1:{port}:{port}" for port in exposed()[: len(published)]]
     assert all(known(place.split(":")[1]) for place in places)
     if arguments := command[image + 1 :]:  # or those of the image, which are run above
-        with run_service(arguments, tmp_path) as server:
+        # The port for gRPC is any free one, as the other is.
+        free = [argument.replace("8126", "0") for argument in arguments]
+        with run_service(free, tmp_path) as server:
             assert server.url
 
 
-def exposed() -> str:
-    """Return the port of the image."""
-    (port,) = re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, re.MULTILINE)
-    return str(port)
+def exposed() -> list[str]:
+    """Return the ports of the image."""
+    (ports,) = re.findall(r"^EXPOSE ([\d ]+)$", DOCKERFILE, re.MULTILINE)
+    return str(ports).split()
 
 
 def known(folder: str) -> bool:

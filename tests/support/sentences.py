@@ -265,7 +265,10 @@ def _due(scene: Scene, name: str, cause: Cause, found: Found) -> None:
 _AVAILABLE = r"(?P<due>\d+) tasks? (?:is|are) available"
 SPECIFICATION: Final[Mapping[str, tuple[str, Check]]] = {
     "disabled": (
-        r"it is no longer in \S+(?:: (?P<tasks>\d+) tasks? kept until it is there again)?",
+        (
+            r"(?:it is no longer in \S+|\S+, applied after it was created, does not have it)"
+            r"(?:: (?P<tasks>\d+) tasks? kept until it is (?:there again|resumed))?"
+        ),
         _disabled,
     ),
     "paused": (

@@ -128,10 +128,14 @@ class QueueBase:
         """Raise `UnknownQueueError` or `QueueDisabledError` if it was deleted, or is disabled."""
         self.check_exists()
         if self.is_disabled:
+            why = "it is no longer in queue.yaml: put it back to use its tasks"
+            if self.is_runtime:
+                why = (
+                    "a queue.yaml without it was applied after it was created: resume it; "
+                    "--keep-created-queues leaves such queues as they are"
+                )
             raise QueueDisabledError(
-                f'queue "{self.name}" is disabled, since it is no longer in queue.yaml: put it '
-                "back to use its tasks",
-                queue_name=self.name,
+                f'queue "{self.name}" is disabled, since {why}', queue_name=self.name
             )
 
     def check_pull(self) -> None:

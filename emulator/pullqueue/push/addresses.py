@@ -25,8 +25,8 @@ KEPT = "kept, not delivered"
 class PushAddresses:
     """The addresses of an app: that of each target, and one for all other tasks of App Engine.
 
-    HTTP targets of Cloud Tasks are sent to loopback addresses, and to where their origin is named;
-    never to the default address.
+    HTTP targets of Cloud Tasks are sent to loopback addresses, to these addresses, and to where
+    their origin is named; those of other origins never to the default address.
     """
 
     def __init__(self, options: Iterable[str] = ()) -> None:
@@ -123,9 +123,12 @@ class PushAddresses:
             return f"start the server with {OPTION} to deliver it"
         if target is None:
             return f"there is no default address: start the server with {OPTION} to deliver it"
+        option = f"{target}=http://localhost:8080"
+        if request.is_http_target and "." not in SplitUrl(target).host:
+            option = target  # a name of a local network, such as a service of Docker Compose
         return (
-            f"there is no address for {quoted(target)}: start the server with "
-            f"--push-to {target}=http://localhost:8080 to deliver it"
+            f"there is no address for {quoted(target)}: start the server with --push-to {option} "
+            "to deliver it"
         )
 
     def find_url(self, url: str) -> SplitUrl | None:
@@ -155,8 +158,9 @@ class PushAddresses:
     def of(self, target: str | None) -> SplitUrl | None:
         """Return the address of a service or an origin, or the default one of all services."""
         if target is not None and "://" in target:
-            origin = SplitUrl(target)
-            return self._addresses.get(target) or (origin if is_loopback(origin.host) else None)
+            origin, named = SplitUrl(target), {each.origin for each in self._addresses.values()}
+            is_permitted = is_loopback(origin.host) or origin.origin in named
+            return self._addresses.get(target) or (origin if is_permitted else None)
         names = (*list_targets(target), None)
         return next((self._addresses[name] for name in names if name in self._addresses), None)
 

@@ -87,8 +87,11 @@ def find_causes(now: Situation) -> list[Cause]:
 def _disabled(now: Situation) -> Found | None:
     if now.queue.state is not QueueState.DISABLED:
         return None
-    text, tasks = f"it is no longer in {now.state.emulator.config.file}", now.numbers.tasks
-    kept = f": {count_tasks(tasks)} kept until it is there again" if tasks else ""
+    file, tasks = now.state.emulator.config.file, now.numbers.tasks
+    text, end = f"it is no longer in {file}", "is there again"
+    if now.queue.is_runtime:
+        text, end = f"{file}, applied after it was created, does not have it", "is resumed"
+    kept = f": {count_tasks(tasks)} kept until it {end}" if tasks else ""
     return Found(tasks, f"{text}{kept}", "warning")
 
 

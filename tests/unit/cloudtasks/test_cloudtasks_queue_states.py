@@ -67,6 +67,8 @@ class TestUpload:
         running = ids(call("ListQueues", parent=LOCATION, filter="state=RUNNING"))
         disabled = ids(call("ListQueues", parent=LOCATION, filter="state=DISABLED"))
         assert (running, disabled) == (["new"], ["limited", "made", "pull", "push"])
+        with refused("FAILED_PRECONDITION", "without it was applied after it was created: resume"):
+            call("LeaseTasks", parent=MADE, leaseDuration="60s")
         assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
 
     def test_an_upload_with_errors_changes_nothing(self, call: Call) -> None:

@@ -15,6 +15,7 @@ from pullqueue import (
     NewTask,
     SystemClock,
 )
+from pullqueue.config.model import QueueSettings
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.verbs import insert
@@ -102,6 +103,20 @@ def test_a_queue_that_is_no_longer_listed_is_disabled(
 
     text = "it is no longer in queue.yaml: 1 task kept until it is there again"
     assert shown(state, "pull") == ("disabled", text)
+
+
+def test_a_created_queue_that_a_file_does_not_list_is_disabled(
+    state: ServerState, emulator: Emulator
+) -> None:
+    """It was never in the file."""
+    emulator.create_queue(QueueSettings(name="made")).add()
+    emulator.reconfigure(emulator.config, disable_created=True)
+
+    text = (
+        "queue.yaml, applied after it was created, does not have it: 1 task kept until it is "
+        "resumed"
+    )
+    assert shown(state, "made") == ("disabled", text)
 
 
 @pytest.mark.parametrize("name", ["pull", "push"])
