@@ -7,9 +7,19 @@ from contextlib import ExitStack
 from functools import cache, partial
 
 import pytest
-from cloudtasks_interface import cloudtasks_grpc_interface, cloudtasks_rest_interface
+from cloudtasks_interface import (
+    cloudtasks_grpc_interface,
+    cloudtasks_rest_interface,
+    located_interface,
+)
 from google.cloud import tasks_v2
-from interfaces import Interface, InterfaceMaker, PushInterface, python_interface
+from interfaces import (
+    Interface,
+    InterfaceMaker,
+    PushInterface,
+    python_interface,
+    second_project,
+)
 from rest_interface import rest_interface
 from sdk_interface import bridge_interface, sdk_interface
 
@@ -22,16 +32,25 @@ INTERFACES: dict[str, InterfaceMaker] = {
     "bridge": bridge_interface,
     "cloudtasks-rest": cloudtasks_rest_interface,
     "cloudtasks-grpc": cloudtasks_grpc_interface,
+    "rest-second-project": partial(rest_interface, second_project),
+    "bridge-second-project": partial(bridge_interface, second_project),
+    "cloudtasks-rest-second-project": partial(cloudtasks_rest_interface, None, second_project),
+    "cloudtasks-grpc-second-project": partial(cloudtasks_grpc_interface, None, second_project),
+    "cloudtasks-grpc-other-location": located_interface,
 }
 PUSH_INTERFACES: dict[str, InterfaceMaker] = {
-    **{name: make for name, make in INTERFACES.items() if name != "rest"},
+    **{name: make for name, make in INTERFACES.items() if name.partition("-")[0] != "rest"},
     "cloudtasks-v2-rest": partial(cloudtasks_rest_interface, tasks_v2),
     "cloudtasks-v2-grpc": partial(cloudtasks_grpc_interface, tasks_v2),
+    "cloudtasks-v2-rest-second-project": partial(
+        cloudtasks_rest_interface, tasks_v2, second_project
+    ),
+    "cloudtasks-v2-grpc-other-location": partial(located_interface, tasks_v2),
 }
 
 
 ALL_INTERFACES = INTERFACES | PUSH_INTERFACES
-EXCLUSIVE = ("sdk", "bridge")
+EXCLUSIVE = ("sdk", "bridge", "bridge-second-project")
 """Each takes the place of the other in this process, so that it cannot stay open."""
 
 
@@ -52,7 +71,7 @@ def interface(
             yield interface
     else:
         interface = opened(request.param)
-        interface.emulator.reset()
+        interface.reset()
         yield interface
 
 

@@ -293,7 +293,7 @@ class TestRetryLimit:
         assert before == 1
         assert interface.count(queue="limited") == 0
         assert interface.lease(MINUTE, 1, queue="limited") == []
-        assert [task.name for task in interface.emulator.queue("limited").exhausted] == ["one"]
+        assert [task.name for task in interface.exhausted("limited")] == ["one"]
 
     def test_the_last_lease_can_be_extended(self, interface: Interface) -> None:
         """Extending the last lease puts the end off."""

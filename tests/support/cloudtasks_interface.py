@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from types import ModuleType
@@ -13,22 +14,37 @@ import grpc
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2beta2
-from interfaces import PUSH, URL, Interface, PushInterface, Shown, TaskFields, manual_emulator
+from interfaces import (
+    CONFIG,
+    LIMITS,
+    OTHER_LOCATION,
+    PUSH,
+    URL,
+    Interface,
+    PushInterface,
+    Serving,
+    Shown,
+    TaskFields,
+    served,
+)
 from requests import Response
 
 from pullqueue import (
     Emulator,
     InvalidQueueModeError,
+    ManualClock,
     NameInUseError,
     OverQuotaError,
     TaskLeaseExpiredError,
     UnknownQueueError,
     UnknownTaskError,
 )
+from pullqueue.address import DEFAULT_LOCATION
 from pullqueue.clock import from_usec, to_usec
 from pullqueue.server.lifecycle import Server
+from pullqueue.tasks import Task
 
-LOCATION = "projects/app/locations/us-central1"
+LOCATIONS = "projects/app/locations"
 
 _ERRORS: tuple[tuple[str, str, type[Exception]], ...] = (
     ("FAILED_PRECONDITION", "is a push queue", InvalidQueueModeError),
@@ -48,6 +64,8 @@ class CloudTasksInterface(PushInterface):
     """Google's client for Cloud Tasks v2beta2; for push tasks that of any version."""
 
     zero_tasks_means_one = True
+
+    location = DEFAULT_LOCATION
 
     def __init__(
         self, emulator: Emulator, client: tasks_v2beta2.CloudTasksClient, push_client: Any = None
@@ -70,8 +88,8 @@ class CloudTasksInterface(PushInterface):
         else:
             task["pull_message"] = {"payload": payload, "tag": fields.get("tag")}
         if name := fields.get("name"):
-            task["name"] = _task_path(queue, name)
-        added = self._client_for(queue).create_task(parent=_queue_path(queue), task=task)
+            task["name"] = self._task_path(queue, name)
+        added = self._client_for(queue).create_task(parent=self._queue_path(queue), task=task)
         return _id(added)
 
     def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Shown]:
@@ -85,7 +103,7 @@ class CloudTasksInterface(PushInterface):
 
     def modify(self, held: Shown, seconds: float, *, queue: str = "pull") -> Shown:
         request: dict[str, Any] = {
-            "name": _task_path(queue, held.name),
+            "name": self._task_path(queue, held.name),
             "schedule_time": from_usec(held.eta_usec),
             "response_view": "FULL",
         }
@@ -96,7 +114,7 @@ class CloudTasksInterface(PushInterface):
 
     def delete(self, name: str, *, queue: str = "pull") -> bool:
         try:
-            self._client_for(queue).delete_task(name=_task_path(queue, name))
+            self._client_for(queue).delete_task(name=self._task_path(queue, name))
         except exceptions.NotFound as error:
             if self.error_of(error) is UnknownTaskError:
                 return False
@@ -104,26 +122,32 @@ class CloudTasksInterface(PushInterface):
         return True
 
     def count(self, *, queue: str = "pull") -> int:
-        request = {"name": _queue_path(queue), "read_mask": "stats"}
+        request = {"name": self._queue_path(queue), "read_mask": "stats"}
         return int(self._client.get_queue(request=request).stats.tasks_count)
 
     def get(self, name: str) -> Shown:
-        request = {"name": _task_path(PUSH, name), "response_view": "FULL"}
+        request = {"name": self._task_path(PUSH, name), "response_view": "FULL"}
         return self._waiting(self._push_client.get_task(request=request))
 
     def listed(self) -> list[Shown]:
-        request = {"parent": _queue_path(PUSH), "response_view": "FULL"}
+        request = {"parent": self._queue_path(PUSH), "response_view": "FULL"}
         return list(map(self._waiting, self._push_client.list_tasks(request=request)))
 
     def purge(self) -> None:
-        self._push_client.purge_queue(name=_queue_path(PUSH))
+        self._push_client.purge_queue(name=self._queue_path(PUSH))
+
+    def _queue_path(self, queue: str) -> str:
+        return f"{LOCATIONS}/{self.location}/queues/{queue}"
+
+    def _task_path(self, queue: str, name: str) -> str:
+        return f"{self._queue_path(queue)}/tasks/{name}"
 
     def _client_for(self, queue: str) -> Any:
         return self._push_client if queue == PUSH else self._client
 
     def _lease(self, queue: str, seconds: float, count: int, chosen: str) -> list[Shown]:
         request = {
-            "parent": _queue_path(queue),
+            "parent": self._queue_path(queue),
             "max_tasks": count,
             "lease_duration": timedelta(seconds=seconds),
             "filter": chosen,
@@ -157,25 +181,60 @@ def grpc_client(address: str, module: Any = tasks_v2beta2) -> Iterator[Any]:
         yield module.CloudTasksClient(transport=transport)
 
 
+class LocatedInterface(CloudTasksInterface):
+    """The same with queues in another location, which were created there."""
+
+    location = OTHER_LOCATION
+
+    def reset(self) -> None:
+        super().reset()
+        week = 7 * 86_400
+        for each in CONFIG.queues:
+            name = self.emulator.name_at(self.location, each.name)
+            self.emulator.create_queue(replace(each, name=name, tombstone_seconds=week))
+
+    def exhausted(self, queue: str) -> list[Task]:
+        return super().exhausted(self.emulator.name_at(self.location, queue))
+
+
 @contextmanager
-def cloudtasks_rest_interface(push_module: ModuleType | None = None) -> Iterator[Interface]:
+def cloudtasks_rest_interface(
+    push_module: ModuleType | None = None, serve: Serving = served
+) -> Iterator[Interface]:
     """Serve an emulator and yield Google's client on its REST interface."""
-    with Server(manual_emulator()) as server:
+    with serve("app") as (server, emulator):
         push_client = push_module and rest_client(server.url, push_module)
-        yield CloudTasksInterface(server.emulator, rest_client(server.url), push_client)
+        yield CloudTasksInterface(emulator, rest_client(server.url), push_client)
 
 
 @contextmanager
-def cloudtasks_grpc_interface(push_module: ModuleType | None = None) -> Iterator[Interface]:
+def cloudtasks_grpc_interface(
+    push_module: ModuleType | None = None, serve: Serving = served
+) -> Iterator[Interface]:
     """Serve an emulator and yield Google's client on its gRPC interface."""
+    with serve("app") as (server, emulator), _grpc_clients(server, push_module) as clients:
+        yield CloudTasksInterface(emulator, *clients)
+
+
+@contextmanager
+def located_interface(push_module: ModuleType | None = None) -> Iterator[Interface]:
+    """Serve an emulator and yield Google's client for queues in another location, over gRPC."""
+    config = replace(CONFIG, queues=())
+    emulator = Emulator(config, clock=ManualClock(), limits=LIMITS)
+    with Server(emulator) as server, _grpc_clients(server, push_module) as clients:
+        interface = LocatedInterface(emulator, *clients)
+        interface.reset()
+        yield interface
+
+
+@contextmanager
+def _grpc_clients(server: Server, push_module: ModuleType | None) -> Iterator[list[Any]]:
     with ExitStack() as stack:
-        server = stack.enter_context(Server(manual_emulator(), grpc_port=0))
-        clients = [
-            stack.enter_context(grpc_client(server.grpc_address, module))
+        yield [
+            stack.enter_context(grpc_client(server.start_grpc(), module))
             for module in (tasks_v2beta2, push_module)
             if module is not None
         ]
-        yield CloudTasksInterface(server.emulator, *clients)
 
 
 def _code_of(error: exceptions.GoogleAPICallError) -> str:
@@ -183,14 +242,6 @@ def _code_of(error: exceptions.GoogleAPICallError) -> str:
     if error.grpc_status_code is not None and not isinstance(error.response, Response):
         return str(error.grpc_status_code.name)
     return str(error.response.json()["error"]["status"])
-
-
-def _queue_path(queue: str) -> str:
-    return f"{LOCATION}/queues/{queue}"
-
-
-def _task_path(queue: str, name: str) -> str:
-    return f"{_queue_path(queue)}/tasks/{name}"
 
 
 def _id(task: Any) -> str:

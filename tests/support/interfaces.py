@@ -12,12 +12,14 @@ from datetime import datetime
 from typing import NamedTuple, TypedDict, Unpack
 
 import pytest
+import requests
 from stores import store_url
 
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.engine import verbs
+from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
 from pullqueue.tasks import DeleteResult, Task
 
@@ -69,9 +71,41 @@ class TaskFields(TypedDict, total=False):
     eta: datetime | None
 
 
+QUEUE_YAML = f"""
+total_storage_limit: {STORAGE_LIMIT_BYTES}B
+queue:
+- {{name: pull, mode: pull}}
+- {{name: limited, mode: pull, retry_parameters: {{task_retry_limit: 2}}}}
+- {{name: never, mode: pull, retry_parameters: {{task_retry_limit: 0}}}}
+- {{name: push, rate: 5/s}}
+"""
+"""The same, as a file."""
+OTHER_LOCATION = "europe-west1"
+
+Serving = Callable[[str], AbstractContextManager[tuple[Server, Emulator]]]
+"""Serves the queues of the suite to an app of an id; returns the emulator that has them."""
+
+
 def manual_emulator(store: str = "memory") -> Emulator:
     """Return an emulator with the suite's queues, whose clock the suite moves."""
     return Emulator(CONFIG, clock=ManualClock(), limits=LIMITS, store=open_store(store))
+
+
+@contextmanager
+def served(_app: str) -> Iterator[tuple[Server, Emulator]]:
+    """Serve an emulator."""
+    with Server(manual_emulator()) as server:
+        yield server, server.emulator
+
+
+@contextmanager
+def second_project(app: str) -> Iterator[tuple[Server, Emulator]]:
+    """Serve an emulator as the second project of a server."""
+    own = Emulator(QueueConfig(queues=()), clock=ManualClock(), limits=LIMITS, project="own")
+    made = {"name": app, "clock": "manual", "queue_yaml": QUEUE_YAML}
+    with Server(own) as server:
+        requests.post(f"{server.url}/_emulator/projects", json=made, timeout=60)
+        yield server, server.states[1].emulator
 
 
 class Interface(ABC):
@@ -82,6 +116,14 @@ class Interface(ABC):
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
+
+    def reset(self) -> None:
+        """Delete all tasks."""
+        self.emulator.reset()
+
+    def exhausted(self, queue: str) -> list[Task]:
+        """Return the exhausted tasks of a queue."""
+        return self.emulator.queue(queue).exhausted
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

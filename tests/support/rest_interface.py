@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Unpack
 from urllib.parse import quote
 
-from interfaces import Interface, Shown, TaskFields, manual_emulator
+from interfaces import Interface, Serving, Shown, TaskFields, served
 from requests import HTTPError, Session
 
 from pullqueue import (
@@ -21,7 +21,6 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.clock import to_usec
-from pullqueue.server.lifecycle import Server
 
 _ERRORS: dict[str, type[Exception]] = {
     "The task lease has expired.": TaskLeaseExpiredError,
@@ -98,10 +97,10 @@ class RestInterface(Interface):
 
 
 @contextmanager
-def rest_interface() -> Iterator[Interface]:
+def rest_interface(serve: Serving = served) -> Iterator[Interface]:
     """Serve an emulator and yield the interface to it."""
-    with Server(manual_emulator()) as server, Session() as session:
-        yield RestInterface(server.emulator, server.url, session)
+    with serve("app") as (server, emulator), Session() as session:
+        yield RestInterface(emulator, server.url, session)
 
 
 def _shown(item: dict[str, Any]) -> Shown:

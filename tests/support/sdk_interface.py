@@ -11,9 +11,20 @@ from typing import Any, Unpack
 
 import pytest
 from google.appengine.runtime import context
-from interfaces import PUSH, URL, Interface, PushInterface, Shown, TaskFields, manual_emulator
+from interfaces import (
+    PUSH,
+    URL,
+    Interface,
+    PushInterface,
+    Serving,
+    Shown,
+    TaskFields,
+    manual_emulator,
+    served,
+)
 
 from pullqueue import (
+    Emulator,
     InvalidQueueModeError,
     NameInUseError,
     OverQuotaError,
@@ -92,17 +103,17 @@ def sdk_interface() -> Iterator[Interface]:
 
 
 @contextmanager
-def bridge_interface() -> Iterator[Interface]:
+def bridge_interface(serve: Serving = served) -> Iterator[Interface]:
     """Serve an emulator, and send this process's calls to it."""
-    with Server(manual_emulator()) as server, _client_of(server):
-        yield SdkInterface(server.emulator)
+    with serve("my-app") as (server, emulator), _client_of(server, emulator):
+        yield SdkInterface(emulator)
 
 
 @contextmanager
-def _client_of(server: Server) -> Iterator[None]:
+def _client_of(server: Server, emulator: Emulator) -> Iterator[None]:
     stub_map = apiproxy_stub_map.apiproxy
     variables = dict(os.environ)
-    clock = server.emulator.clock
+    clock = emulator.clock
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(context, "get", context.get)  # connect() replaces these
         patch.setattr(full_app_id, "get", full_app_id.get)
