@@ -25,7 +25,7 @@ def bearer(tokens: Tokens, email: str, scope: str = SCOPE) -> dict[str, str]:
 
 
 class TestAcl:
-    def test_the_rights_of_the_methods(self) -> None:
+    def test_only_inserts_need_a_writer_email(self) -> None:
         """Only tasks.insert needs a writer_email; all others need a user_email."""
         routes = ROUTES["v1beta2"]
 
@@ -55,7 +55,9 @@ class TestAcl:
         assert (got.status_code, inserted.status_code) == statuses
         assert len(emulator.queue("limited").list_tasks()) == (statuses[1] == 200)
 
-    def test_letters_that_fold_to_ascii(self, emulator: Emulator, tokens: Tokens) -> None:
+    def test_letters_that_fold_to_ascii_are_other_letters(
+        self, emulator: Emulator, tokens: Tokens
+    ) -> None:
         """Only ASCII letters are compared without regard to case: a long s is not an s."""
         acl = (AclEntry(user_email="user@example.com"), AclEntry(user_email="kim@example.com"))
         settings = QueueSettings(name="pull", mode=QueueMode.PULL, acl=acl)
@@ -163,7 +165,7 @@ class TestToken:
         if status == 403:
             assert refusal(response)[1:] == ("insufficientPermissions", "Insufficient Permission")
 
-    def test_a_batch_hands_it_on(self, guarded: Client, tokens: Tokens) -> None:
+    def test_a_batch_hands_its_token_on(self, guarded: Client, tokens: Tokens) -> None:
         """The token of a batch counts for its calls."""
         response = guarded.post(
             "/batch",

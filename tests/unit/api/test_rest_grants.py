@@ -119,7 +119,7 @@ def test_without_the_extra_a_key_is_refused_with_what_to_install(
         ("https://accounts.google.com/o/oauth2/token", None, "data"),
     ],
 )
-def test_a_token_for_a_signature(
+def test_a_signature_gets_a_token_for_its_issuer(
     guarded: Client, key: dict[str, Any], audience: str, kid: str | None, encoding: str
 ) -> None:
     """A signed assertion is worth a token for its issuer, in a form or in JSON.

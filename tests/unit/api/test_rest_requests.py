@@ -74,7 +74,7 @@ class TestBodies:
         assert refusal(response) == (400, "invalid", "The request body must contain a task.")
 
     @pytest.mark.parametrize("value", ['"\\ud800"', '"a\\u0000b"'])
-    def test_odd_characters_in_a_tag(self, call: Call, value: str) -> None:
+    def test_a_tag_without_a_utf8_form_is_refused(self, call: Call, value: str) -> None:
         """What has no UTF-8 form is refused; any other text is a tag."""
         body = f'{{"payloadBase64": "", "tag": {value}}}'
 
@@ -111,7 +111,7 @@ class TestParameters:
             {"query_string": f"{LEASE}&alt=json"},
         ],
     )
-    def test_in_the_query_or_a_form(
+    def test_parameters_may_be_in_the_query_or_a_form(
         self, call: Call, options: dict[str, Any], emulator: Emulator
     ) -> None:
         """Where parameters stand does not matter, nor one that is repeated or unknown."""

@@ -136,7 +136,7 @@ class TestLease:
         }
         assert answer(call("POST", path)) == {"kind": "taskqueue#tasks"}
 
-    def test_the_spelling_of_the_guide(self, call: Call) -> None:
+    def test_the_spelling_of_the_guide_leases_nothing(self, call: Call) -> None:
         """The guide of 2012 prints lease_secs; with both spellings nothing is leased."""
         call("POST", "pull/tasks", json={"payloadBase64": ""})
         both = call("POST", "pull/tasks/lease?numTasks=5&lease_secs=5&leaseSecs=60")

@@ -64,7 +64,7 @@ def test_a_file_that_another_server_has_written_is_left_alone(
     assert path.exists()
 
 
-def test_the_file_of_a_running_server(path: Path) -> None:
+def test_the_file_of_a_running_server_is_kept(path: Path) -> None:
     """A second server refuses it, and the first one's stays as it is."""
     with running(path):
         with (
@@ -158,7 +158,7 @@ def test_wrong_options_are_reported_while_the_file_is_locked(path: Path) -> None
         path.unlink()
 
 
-def test_waiting_at_another_address(path: Path, server: Server) -> None:
+def test_waiting_asks_at_another_address(path: Path, server: Server) -> None:
     """With --url the server is asked there; the file still shows whether it runs."""
     command = ("wait", "--timeout", "0", "--port-file", str(path))
     with running(path, 1):
@@ -170,7 +170,7 @@ def test_waiting_at_another_address(path: Path, server: Server) -> None:
     assert (ended.exit_code, "there is no port file" in ended.stderr) == (1, True)
 
 
-def test_waiting_without_a_folder(tmp_path: Path) -> None:
+def test_a_file_that_cannot_come_is_not_waited_for(tmp_path: Path) -> None:
     """A file that cannot come into being is not waited for."""
     done = run_pullqueue("wait", "--timeout", "1000", "--port-file", str(tmp_path / "no" / "port"))
 

@@ -75,7 +75,7 @@ def _with_storage_limit(text: str) -> Any:
     ],
     ids=["rate", "age limit", "storage limit"],
 )
-def test_values_with_a_unit(
+def test_values_with_a_unit_are_read_as_the_schema_allows(
     parse: Callable[[str], object],
     file_with: Callable[[str], Any],
     values: dict[str, float],

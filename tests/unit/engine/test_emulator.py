@@ -68,7 +68,7 @@ def test_a_queue_that_is_not_a_name() -> None:
         Emulator(QueueConfig()).queue(["x"])  # type: ignore[arg-type] # what is proved
 
 
-def test_an_unknown_queue_among_many() -> None:
+def test_an_unknown_queue_names_ten_others() -> None:
     """The message has ten names, and how many more there are; of similar names it has one."""
     names = [f"queue-{number:02}" for number in range(12)]
     queues = tuple(QueueSettings(name=name, mode=QueueMode.PULL) for name in names)

@@ -115,7 +115,7 @@ def test_a_list_has_100_tasks_unless_more_are_asked_for(queue: Queue) -> None:
 
 
 class TestLease:
-    def test_by_tag_without_asking_for_a_group(self, queue: Queue) -> None:
+    def test_a_tag_requires_a_group(self, queue: Queue) -> None:
         """A tag without group_by_tag is refused, as in the API."""
         with pytest.raises(InvalidTagError, match='tag "red" requires group_by_tag'):
             verbs.lease(queue, 60, 1, tag="red")
@@ -151,7 +151,7 @@ class TestLease:
 
 
 class TestModify:
-    def test_something_else_than_a_task(self, queue: Queue) -> None:
+    def test_a_name_does_not_identify_a_lease(self, queue: Queue) -> None:
         """A name does not identify a lease."""
         with pytest.raises(InvalidTaskError, match='"one" is not a task: pass one that was leased'):
             queue.modify_task_lease("one", 60)  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ class TestDelete:
         assert queue.delete_tasks(task for task in tasks) == [DeleteResult.DELETED] * 3
         assert queue.delete_tasks([]) == []
 
-    def test_a_task_of_another_kind(self, queue: Queue) -> None:
+    def test_a_task_of_another_kind_is_known_by_its_name(self, queue: Queue) -> None:
         """What has a payload and a name is a task, as the SDK's is, and is known by its name."""
         queue.add(name="here")
 

@@ -142,7 +142,7 @@ def test_a_body_needs_its_method(queue: Queue) -> None:
     )
 
 
-def test_the_size_of_a_push_task(queue: Queue) -> None:
+def test_url_headers_and_body_count_together(queue: Queue) -> None:
     """URL, headers and body count together, and callers can permit more."""
     request = HttpRequest("/a", headers=(("name", "värde"),))
     largest = b"x" * (Limits().push_task_bytes - len("/a" + "name" + "värde") - 1)

@@ -75,7 +75,7 @@ def test_parts_of_a_token_add_up() -> None:
 
 
 @pytest.mark.parametrize("unit", ["s", "m", "h", "d"])
-def test_a_jump_of_the_clock(unit: str) -> None:
+def test_a_jump_of_the_clock_adds_no_more_than_the_bucket(unit: str) -> None:
     """However much time has passed, no more than the bucket's size may start."""
     bucket = TokenBucket(settings(100, unit, bucket_size=3), 0)
     starts(bucket, 0)

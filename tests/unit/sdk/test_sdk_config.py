@@ -35,7 +35,7 @@ def write(path: Path, text: str, *, age: int = 0) -> Path:
 @pytest.mark.parametrize(
     "name", ["queue.yaml", "queue.yml", "WEB-INF/appengine-generated/queue.yaml"]
 )
-def test_the_file_under_the_root(
+def test_the_file_under_the_root_is_found(
     installed: Any, emulator: Emulator, tmp_path: Path, name: str
 ) -> None:
     """The file is found where Google's stub finds it, and replaces the configuration."""
@@ -61,7 +61,7 @@ def test_the_configuration_comes_back(emulator: Emulator, bed: Any, tmp_path: Pa
     assert emulator.queue("pull").add(b"work")
 
 
-def test_a_file_by_its_path(installed: Any, tmp_path: Path) -> None:
+def test_a_file_by_its_path_goes_before_the_root(installed: Any, tmp_path: Path) -> None:
     """`queue_config_path` goes before the root."""
     write(tmp_path / "queue.yaml", PULL)
     other = write(tmp_path / "other.yaml", "queue:\n- name: by-path\n  mode: pull\n")
@@ -110,7 +110,7 @@ def test_an_invalid_file_is_reported_where_it_is_given(installed: Any, tmp_path:
         installed.init_taskqueue_stub(root_path=str(tmp_path))
 
 
-def test_push_settings_on_a_pull_queue(installed: Any, tmp_path: Path) -> None:
+def test_push_settings_on_a_pull_queue_are_accepted(installed: Any, tmp_path: Path) -> None:
     """What the SDK's own parser lets pass is let pass."""
     write(tmp_path / "queue.yaml", PULL + "  rate: 5/s\n  bucket_size: 3\n")
     installed.init_taskqueue_stub(root_path=str(tmp_path))

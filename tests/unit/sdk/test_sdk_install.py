@@ -81,7 +81,7 @@ def test_all_variables_agree_on_the_app(
     assert ids() == before
 
 
-def test_an_application_id_for_ndb(
+def test_ndb_gets_an_application_id(
     emulator: Emulator, bed: Any, without_ids: pytest.MonkeyPatch
 ) -> None:
     """Without one in the environment the id is that of Google's testbed; a test can change it."""
@@ -165,7 +165,7 @@ class TestEnvironment:
 
         assert "Host" not in pull().headers
 
-    def test_the_modules_of_the_client(
+    def test_the_modules_of_the_client_are_modules(
         self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Google's own test of the client's interface passes: its modules are modules."""

@@ -44,7 +44,7 @@ class TestTime:
     @pytest.mark.parametrize(
         "clock", [ManualClock(YEAR_2045 + dt.timedelta(microseconds=n)) for n in range(0, 400, 37)]
     )
-    def test_a_clock_in_2045(self, clock: ManualClock) -> None:
+    def test_leases_are_exact_in_2045(self, clock: ManualClock) -> None:
         """Leases are held and extended where a float of seconds misses microseconds."""
         queue = taskqueue.Queue("pull")
         add(b"work")
@@ -76,7 +76,7 @@ class TestTime:
 
 class TestModify:
     @pytest.mark.parametrize("clock", [ManualClock(YEAR_2045)])
-    def test_a_wrong_eta_at_any_time(self, clock: ManualClock) -> None:
+    def test_a_wrong_eta_is_refused_at_any_time(self, clock: ManualClock) -> None:
         """In 2045, where an eta may be off by a microsecond, one off by two is refused."""
         add(b"work")
         (task,) = taskqueue.Queue("pull").lease_tasks(60, 1)
@@ -160,7 +160,7 @@ def test_statistics_are_those_of_the_queue(clock: ManualClock) -> None:
     assert taskqueue.Queue("other").fetch_statistics().oldest_eta_usec is None
 
 
-def test_statistics_of_the_cron_queue() -> None:
+def test_the_cron_queue_has_no_tasks() -> None:
     """App Engine's own queue, which no queue.yaml has, never has tasks."""
     (stats,) = call("FetchQueueStats", queue_name=[b"__cron"]).queuestats
 

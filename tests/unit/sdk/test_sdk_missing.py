@@ -40,7 +40,7 @@ def test_a_missing_sdk_is_reported_with_the_extra_to_install() -> None:
     assert done.stderr.decode().splitlines() == [missing] * 2
 
 
-def test_long_details_without_the_sdk() -> None:
+def test_long_details_are_readable_without_the_sdk() -> None:
     """The answer that is written without the SDK's messages can be read with them."""
     detail = str(InvalidTagError("x" * 500))
 

@@ -61,7 +61,7 @@ class TestInspection:
         assert dict(first["headers"])["X-AppEngine-TaskRetryCount"] == "1"
         assert second["eta_delta"] == "0:00:50 from now"
 
-    def test_tasks_of_an_unknown_queue(self, stub: Any) -> None:
+    def test_tasks_of_an_unknown_queue_are_a_key_error(self, stub: Any) -> None:
         """Asking for an unknown queue is Google's stub's KeyError."""
         with pytest.raises(KeyError):
             stub.GetTasks("nowhere")

@@ -149,7 +149,9 @@ def test_statistics_of_a_push_queue_are_exact(stub: Any, emulator: Emulator) -> 
     assert numbers.enforced_rate == 5.0
 
 
-def test_a_task_after_an_attempt(stub: Any, emulator: Emulator, clock: ManualClock) -> None:
+def test_a_dict_of_a_task_shows_how_its_attempt_ended(
+    stub: Any, emulator: Emulator, clock: ManualClock
+) -> None:
     """The dict of a task has how its last attempt ended."""
     queue = emulator.queue("push")
     task = added(emulator, url="/a", name="a", retry_options=_RETRY)
@@ -186,7 +188,7 @@ def add_examples() -> None:
     taskqueue.Queue().delete_tasks_by_name("gone")
 
 
-def test_side_by_side_with_googles_stub(clock: ManualClock) -> None:
+def test_dicts_of_tasks_equal_those_of_googles_stub(clock: ManualClock) -> None:
     """Dicts and objects of tasks are those of Google's stub for the same adds.
 
     Google takes the time of a dict, and of its creation, from the machine, in whole seconds.
@@ -215,7 +217,9 @@ def shown_by(stub: Any) -> list[Any]:
     return [dicts, queue["name"], queue["tasks_in_queue"], texts]
 
 
-def test_a_queue_yaml_parser_of_a_suite(stub: Any, emulator: Emulator) -> None:
+def test_a_queue_yaml_parser_of_a_suite_configures_the_emulator(
+    stub: Any, emulator: Emulator
+) -> None:
     """A suite's own parser on the stub configures the emulator."""
     text = "queue:\n- name: parsed\n  rate: 1/s\n"
     stub.queue_yaml_parser = lambda _root: queueinfo.LoadSingleQueue(text)
@@ -226,7 +230,7 @@ def test_a_queue_yaml_parser_of_a_suite(stub: Any, emulator: Emulator) -> None:
     assert emulator.queue("parsed").fetch_statistics().tasks == 1
 
 
-def test_methods_of_googles_group(stub: Any) -> None:
+def test_methods_of_googles_group_work(stub: Any) -> None:
     """What suites call on the stub's group works: delete with a tombstone, free the names."""
     taskqueue.add(url="/a", name="a")
     queue = stub._GetGroup().GetQueue("default")
@@ -258,7 +262,9 @@ def test_tasks_that_the_sdk_does_not_have(stub: Any, emulator: Emulator) -> None
     assert stub.get_filtered_tasks() == []
 
 
-def test_running_in_the_background(stub: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_running_in_the_background_is_explained_in_the_log(
+    stub: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """Who asks the stub to run tasks in the background finds in the log how they are run."""
     with caplog.at_level(logging.WARNING):
         stub.EnableAutoTaskRunning()

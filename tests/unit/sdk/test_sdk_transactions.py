@@ -93,7 +93,7 @@ def test_the_sixth_is_refused(transaction: Any) -> None:
     assert stored() == 0
 
 
-def test_a_task_outside_the_transaction(transaction: Any) -> None:
+def test_a_task_outside_the_transaction_survives_a_rollback(transaction: Any) -> None:
     """A task that is not transactional is stored at once and survives a rollback."""
 
     def work() -> None:

@@ -136,7 +136,7 @@ def test_a_file_that_was_cut_off_is_refused(used: Path, share: float) -> None:
     assert "is damaged" in message or "is not an SQLite database" in message
 
 
-def test_a_file_with_a_hole(used: Path) -> None:
+def test_a_file_with_a_hole_is_refused(used: Path) -> None:
     """A file with pages overwritten is refused."""
     with used.open("r+b") as file:
         file.seek(3 * 4096)

@@ -165,7 +165,7 @@ def test_the_rate_counts_when_a_call_is_permitted(start: Start, url: str) -> Non
     assert task.eta_usec - 60_000_000 >= released_usec
 
 
-def test_the_rate_over_threads_and_servers(start: Start) -> None:
+def test_the_rate_holds_over_threads_and_servers(start: Start) -> None:
     """In no second, wherever it begins, are there more leases than permitted."""
     limits = Limits(leases_per_second=5)
     queues = [start(clock=SystemClock(), limits=limits).queue("pull") for _ in range(2)]

@@ -218,7 +218,9 @@ def test_the_response_to_the_last_attempt_belongs_to_the_task(
     assert task.attempts == record
 
 
-def test_a_crash_in_an_attempt(queue: Queue, clock: ManualClock) -> None:
+def test_a_task_whose_attempt_nobody_ends_is_due_at_its_end(
+    queue: Queue, clock: ManualClock
+) -> None:
     """A task whose attempt nobody ends is due at the end of it; a late end is accepted."""
     task = started(queue, lease_seconds=10)
     clock.advance(10)

@@ -38,7 +38,7 @@ def steps(queue: Queue, name: str) -> list[str]:
     return [event.kind.value for event in queue.history(name)]
 
 
-def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
+def test_the_history_has_every_step_of_a_task(queue: Queue, clock: ManualClock) -> None:
     """Every step is an event, also those without a call."""
     queue.add_many([NewTask(name="one"), NewTask(name="other")])
     queue.lease_tasks(10, 1)
@@ -319,7 +319,7 @@ def test_events_are_counted_by_minute(queue: Queue, clock: ManualClock) -> None:
     assert queue.flow(since_usec=-(2**70)) == flow
 
 
-def test_a_time_span_of_any_length_and_a_page_after_any_number(queue: Queue) -> None:
+def test_a_time_span_may_have_any_length_and_a_page_any_position(queue: Queue) -> None:
     queue.add(name="one")
 
     assert queue.count_events(last=timedelta.max) == {EventKind.ADDED: 1}

@@ -83,7 +83,7 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
         "postgresql://host/db?connections=many&password=secret",
     ],
 )
-def test_no_password_in_a_message(url: str) -> None:
+def test_no_message_shows_a_password(url: str) -> None:
     """A URL that is refused is shown without its password, and so is why."""
     with pytest.raises(StoreError) as excinfo:
         open_store(url)
