@@ -147,7 +147,7 @@ def _interval(found: re.Match[str]) -> Interval:
             raise ValueError(
                 f"{count} {unit} do not divide 24 hours evenly, as `synchronized` requires"
             )
-        return Interval(seconds=seconds, between=(time(0, 0), time(23, 59)))
+        return Interval(seconds=seconds, between=(time(0), time(23, 59)))
     if found["start"]:
         return Interval(seconds=seconds, between=(_time(found["start"]), _time(found["end"])))
     return Interval(seconds=seconds)

@@ -141,7 +141,9 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
                 ),
             )
         ),
-        ("cron:\n  - url: /a\n schedule: b", "3:"),
+        ("cron:\n  - url: /a\n schedule: b", "3:2: this line begins in column 2, the key above in"),
+        ("cron: [&a 1]", "1:8: anchor `&a` is not supported by App Engine: write the value out"),
+        ("cron: []\ncorn: []", '2:1: cron.yaml has no key "corn": did you mean "cron"?'),
         ("cron:\n- {url: /a, url: /b, schedule: every 1 hours}", "2:13: "),
     ],
 )
