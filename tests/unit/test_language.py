@@ -40,7 +40,6 @@ WORDS = {
     r"in force": "apply",
     r"bury|buried": "tombstone",
     r"reckon(s|ed)?": "recount",
-    r"unseen": "bypass_interceptors",
     r"usual (head|answer)": "fast path",
 }
 """What is not written, as a pattern of whole words, and what is written for it."""

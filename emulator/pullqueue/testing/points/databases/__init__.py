@@ -51,7 +51,7 @@ class Database:
         return following
 
 
-_ORMS = ("SQLAlchemy",)
+_ORMS = ("Django", "SQLAlchemy")
 
 DATABASES = (
     Database(
@@ -65,6 +65,12 @@ DATABASES = (
         packages=("sqlalchemy", "flask_sqlalchemy", "sqlmodel"),
         module="sqlalchemy_events",
         advice="make the calls by its Connection or Session, not by a connection of the driver",
+    ),
+    Database(
+        name="Django",
+        packages=("django.db",),
+        module="django",
+        advice="make the calls by its ORM or its cursors, not by a connection of the driver",
     ),
     *(
         Database(name=name, packages=(name,), used_by=_ORMS)

@@ -43,7 +43,7 @@ _FACTORY = 5
 
 _LOCAL_PRAGMAS = re.compile(
     r"pragma\s+(\w+\.)?(busy_timeout|cache_size|case_sensitive_like|database_list|foreign_key_list|"
-    r"foreign_keys|index_info|index_list|journal_mode|mmap_size|recursive_triggers|synchronous|"
+    r"foreign_keys|index_info|index_list|journal_mode|legacy_alter_table|mmap_size|recursive_triggers|synchronous|"
     r"table_info|table_list|table_xinfo|temp_store)\b",
     re.IGNORECASE,
 )

@@ -1,0 +1,89 @@
+"""Calls to databases by Django's ORM: its wrapper of statements, and commits and rollbacks.
+
+Django has no hook before a commit, so `commit` and `rollback`, which are called by `atomic` and by
+`django.db.transaction`, are decorated. A connection of SQLite that was made in the test is left to
+`sqlite`. Not seen is what is called by the driver's own connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+from weakref import WeakSet
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from pullqueue.testing.interrupt import WorkerInterrupt
+from pullqueue.testing.patching import Patches
+from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, note_seen
+from pullqueue.testing.points.databases.sql import statement_footprint
+from pullqueue.testing.points.databases.sqlite import ObservedConnection
+
+_NAME = "Django"
+_wrapped: WeakSet[Any] = WeakSet()
+
+
+def _at_point(connection: Any, statement: str, execute: Callable[[], object]) -> object:
+    if isinstance(connection.connection, ObservedConnection):
+        note_seen(_NAME)
+        return execute()
+    call = DatabaseCall(
+        database=_NAME,
+        statement=statement,
+        find_footprint=lambda: statement_footprint(connection.vendor, statement),
+        undoes=statement == "ROLLBACK",
+    )
+    return intercept(call, execute)
+
+
+def _execute(
+    execute: Callable[..., object], sql: str, params: object, many: object, context: dict[str, Any]
+) -> object:
+    carry_out = partial(execute, sql, params, many, context)
+    return _at_point(context["connection"], sql, carry_out)
+
+
+def _wrap(connection: Any, **_: object) -> None:
+    if connection not in _wrapped:
+        connection.execute_wrappers.append(_execute)
+        _wrapped.add(connection)
+
+
+def _unwrap() -> None:
+    for connection in [*_wrapped]:
+        connection.execute_wrappers.remove(_execute)
+    _wrapped.clear()
+
+
+def _ending(statement: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    def decorate(end: Callable[..., object]) -> Callable[..., object]:
+        @wraps(end)
+        def end_at_point(connection: Any) -> object:
+            if connection.connection is None or connection.get_autocommit():
+                return end(connection)
+            try:
+                return _at_point(connection, statement, lambda: end(connection))
+            except WorkerInterrupt:
+                # `atomic` rolls back only where the commit raises an error of the database.
+                connection.rollback()
+                raise
+
+        return end_at_point
+
+    return decorate
+
+
+def _follow(patches: Patches) -> None:
+    for connection in connections.all(initialized_only=True):
+        _wrap(connection)
+    connection_created.connect(_wrap)
+    patches.at_end(_unwrap)
+    patches.at_end(connection_created.disconnect, _wrap)
+    patches.decorate(BaseDatabaseWrapper, "commit", _ending("COMMIT"))
+    patches.decorate(BaseDatabaseWrapper, "rollback", _ending("ROLLBACK"))
+
+
+following = Patches(_follow)
