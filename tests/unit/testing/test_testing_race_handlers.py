@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from flask import Flask
 from places import without_places
 
-from pullqueue import Emulator, Queue
+from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest, NameInUseError
 from pullqueue.testing import (
@@ -62,6 +62,38 @@ def test_a_failure_without_a_race_is_said_to_be_none(emulator: Emulator, pushed:
     cause = caught.value.error.__cause__
     assert isinstance(cause, LookupError)
     assert traceback.extract_tb(cause.__traceback__)[-1].name == "send"
+
+
+@pytest.mark.parametrize(
+    ("failures", "limit", "schedules"),
+    [(29, None, 1), (30, None, None), (1000, None, None), (1000, 31, 1)],
+)
+def test_a_task_that_fails_forever_ends_the_schedule(
+    failures: int, limit: int | None, schedules: int | None
+) -> None:
+    """Unless its retries have a limit: then they end by themselves."""
+    retry = "" if limit is None else f", retry_parameters: {{task_retry_limit: {limit}}}"
+    emulator = Emulator.from_text(f"queue: [{{name: free, rate: 5/s{retry}}}]", clock=ManualClock())
+    queue = emulator.queue("free")
+
+    def send(request: PushRequest) -> int:
+        queue.fetch_statistics()
+        return 500 if request.attempt <= failures else 200
+
+    def setup() -> None:
+        for name in ("one", "two"):
+            queue.add(name=name)
+
+    def run() -> int:
+        return race_test(
+            emulator, setup=setup, check=lambda: True, send=send, clock=False, schedules=1
+        )
+
+    if schedules is not None:
+        assert run() == schedules
+        return
+    with pytest.raises(RaceTestError, match="has failed 30 times and is retried forever, since"):
+        run()
 
 
 def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:

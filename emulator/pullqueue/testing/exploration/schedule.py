@@ -276,13 +276,14 @@ class Schedule:
             return
         if chosen.is_task:
             self.actors.append(chosen)
+        endless = self.tasks.endless
         if len(self.actors) > self.max_calls:
-            self._end(
-                AssertionError(
-                    f"{len(self.actors)} actors have begun; if this is not an endless loop of "
-                    "tasks that add others or fail, pass a higher max_calls"
-                )
+            endless = (
+                f"{len(self.actors)} actors have begun; if this is not an endless loop of "
+                "tasks that add others or fail, pass a higher max_calls"
             )
+        if endless is not None:
+            self._end(AssertionError(endless))
             return
         self._note_overlap()
         context = self._context.copy()  # and not that of whoever has had the turn
