@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
-from unittest.mock import patch
 
 from push_app import PushApp, push_app, until
 from werkzeug.test import Client
@@ -101,8 +100,9 @@ class Scene:
 
     def deliver(self, seconds: float) -> MovedClock:
         """Move the clock, and deliver meanwhile, as far as no attempt is held."""
-        with patch("pullqueue.resources.clock._DELIVERY_SECONDS", _HELD_SECONDS):
-            return move_clock(self.state, ClockMove(advance=seconds, deliver=True))
+        return move_clock(
+            self.state, ClockMove(advance=seconds, deliver=True, seconds=_HELD_SECONDS)
+        )
 
     def lease(self, queue: str, count: int, seconds: int, tag: str | None = None) -> None:
         """Lease as a worker does, over REST."""

@@ -11,12 +11,18 @@ __tracebackhide__ = is_expected_error
 
 
 def start_attempt(
-    queue: QueueBase, task: Task, *, lease_seconds: float, attempts: AttemptRecord
+    queue: QueueBase,
+    task: Task,
+    *,
+    lease_seconds: float,
+    attempts: AttemptRecord,
+    count: int = 1,
 ) -> Task:
     """Start an attempt to send a push task, due or not, and return the task as it is then.
 
     Nobody else can start an attempt within `lease_seconds`; `attempts` replaces the record of
-    attempts. Interceptors are not called for this function and the two after it.
+    attempts. With a `count` it is the last of so many, of which the others are only counted.
+    Interceptors are not called for this function and the two after it.
 
     Raises:
         TaskLeaseExpiredError: the task has changed since.
@@ -27,7 +33,7 @@ def start_attempt(
     queue.check_usable()
     task.require_request()
     lease_usec = _pause_usec(queue, lease_seconds)
-    return queue.store.start_attempt(task, lease_usec=lease_usec, attempts=attempts)
+    return queue.store.start_attempt(task, lease_usec=lease_usec, attempts=attempts, count=count)
 
 
 def renew_attempt(queue: QueueBase, task: Task, *, lease_seconds: float) -> Task:

@@ -230,10 +230,12 @@ class TaskStore(ABC):
         """
 
     @abstractmethod
-    def start_attempt(self, task: Task, *, lease_usec: int, attempts: AttemptRecord) -> Task:
+    def start_attempt(
+        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, count: int = 1
+    ) -> Task:
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
-        It is counted as a retry, and nobody else starts one until `lease_usec` from now.
+        It is counted as `count` retries, and nobody else starts one until `lease_usec` from now.
 
         Raises:
             UnknownTaskError: there never was such a task.

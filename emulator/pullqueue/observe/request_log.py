@@ -221,6 +221,19 @@ class RequestLog:
             request.times, request.first = last.times + 1, last.first or last.time
             request.tasks = list(dict.fromkeys((*request.tasks, *last.tasks)))[:NAMED_TASKS]
 
+    def count_unanswered(self, queue: str, client: str, count: int) -> None:
+        """Count further attempts that got no response, for the reason of the last one."""
+        with self._lock:
+            number = self._unanswered.get((queue, _named(client)), 0)
+            if (last := self._requests.get(number)) is not None:
+                # Another object: somebody may be reading this one.
+                self._requests[number] = replace(
+                    last,
+                    times=last.times + count,
+                    first=last.first or last.time,
+                    time=self._emulator.clock.now().isoformat(),
+                )
+
     def _drop(self, number: int) -> None:
         dropped = self._requests.pop(number)
         self._bytes -= dropped.memory

@@ -32,7 +32,7 @@ from pullqueue.push.request import (
     effective_request,
     push_request,
 )
-from pullqueue.push.retry import interrupted_for_good, start
+from pullqueue.push.retry import count_refused, interrupted_for_good, start
 from pullqueue.push.scan import Scan
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task, TaskState
@@ -187,6 +187,27 @@ class Dispatcher:
         if running is not None:
             running.by_call = True
         return running
+
+    def count_refused(self, task: Task, reason: str, *, shortest_seconds: float) -> int:
+        """Count the attempts that a due task has had by now if none got a response, and apply the
+        last one; return their number, 0 if the task has changed meanwhile.
+        """
+        queue, now_usec = self._emulator.queue(task.queue_name), self._emulator.now_usec()
+        count, attempts, pause = count_refused(
+            task,
+            queue.settings,
+            reason=reason,
+            now_usec=now_usec,
+            shortest_seconds=shortest_seconds,
+        )
+        try:
+            started = start_attempt(
+                queue, task, lease_seconds=0, attempts=task.attempts, count=count
+            )
+            finish_attempt(queue, started, attempts=attempts, backoff_seconds=pause)
+        except (TaskError, QueueError):
+            return 0
+        return count
 
     def send(self, running: RunningAttempt, send: Send) -> PushResponse:
         """Send the request of an attempt, through the interceptors of its queue."""

@@ -27,6 +27,8 @@ _IDLE_SECONDS = 1.0
 on its way while the server closes the connection.
 """
 _IDLE_CONNECTIONS = 64
+_REFUSED = 1_000
+"""Addresses of which it is known that they refuse connections."""
 
 
 class HttpSender:
@@ -43,6 +45,8 @@ class HttpSender:
         self._idle: list[_Connection] = []
         """The one that was used last at the end."""
         self._busy: set[_Connection] = set()
+        self.refused: dict[str, str] = {}
+        """By origin, why there was no connection; whoever uses it clears it before."""
         self._closed = False
 
     def send(
@@ -75,6 +79,10 @@ class HttpSender:
         finally:
             if connection is not None:
                 self._end(connection)
+        if connection is None and reason != request.late:
+            if len(self.refused) == _REFUSED:  # a client can make up any number of origins
+                self.refused.clear()
+            self.refused[address.origin] = reason
         return PushResponse(None, reason="the server stopped" if self._closed else reason)
 
     def close_idle(self) -> None:

@@ -130,6 +130,42 @@ def conclude(
     return attempts, pause
 
 
+def count_refused(
+    task: Task, settings: QueueSettings, *, reason: str, now_usec: int, shortest_seconds: float
+) -> tuple[int, AttemptRecord, float | None]:
+    """Return how many attempts of a due task have failed by now if none got a response, what they
+    have left behind, and the pause before the next one; None: the task is exhausted.
+
+    The first is at its eta, and the others follow by its backoff, but no sooner than the rate of
+    its queue permits (`shortest_seconds`).
+    """
+    retry, failures, at_usec = find_retry(task, settings), task.retry_count, task.eta_usec
+    first_usec = at_usec if task.attempts.first_usec is None else task.attempts.first_usec
+    pause: float | None = None
+    while True:
+        failures += 1
+        if not may_retry(failures, (at_usec - first_usec) / USEC_PER_SECOND, retry):
+            break
+        seconds = max(backoff_seconds(failures, retry), shortest_seconds)
+        next_usec = at_usec + max(1, round(seconds * USEC_PER_SECOND))
+        if next_usec > now_usec:
+            pause = (next_usec - now_usec) / USEC_PER_SECOND
+            break
+        at_usec = next_usec
+    attempts = task.attempts._replace(
+        finished=failures,
+        first_usec=first_usec,
+        schedule_usec=at_usec,
+        dispatched_usec=at_usec,
+        ended_usec=at_usec,
+        status=0,
+        reason=reason,
+        fault=None,
+        response=b"",
+    )
+    return failures - task.retry_count, attempts, pause
+
+
 def wanted_seconds(retry_after: str, now_usec: int) -> float:
     """Return the pause that a header Retry-After asks for, in seconds; 0: none, or it is not valid.
 

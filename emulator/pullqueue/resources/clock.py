@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from time import perf_counter
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta
+from msgspec.structs import replace
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, ManualClock, from_usec, to_usec
+from pullqueue.clock import ManualClock, from_usec, to_usec
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueStatistics
@@ -20,18 +20,15 @@ from pullqueue.engine.validation import parse_time
 from pullqueue.errors import ClockError
 from pullqueue.push.dispatcher import is_dispatched
 from pullqueue.resources.operations import operation
-from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.fault_registry import MANUAL_CLOCK
+from pullqueue.runtime.passing import pass_time
 from pullqueue.runtime.progress import find_progress
 from pullqueue.runtime.situation import why_kept
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Time, iso_usec
-from pullqueue.tasks import TaskState
 
 _DELIVERY_SECONDS = 10.0
-"""How long one call delivers while time passes; the caller repeats it until the time is reached."""
-_STEP_USEC = USEC_PER_SECOND
-"""Time passes in steps of a second, or in shorter ones where a queue's rate needs them."""
+"""How long one call delivers, unless it says so."""
 _NOW = timedelta(microseconds=1)
 """The time span of what has happened since a manual clock was moved last."""
 
@@ -62,11 +59,19 @@ class ClockStep(Model):
     text: Annotated[str, Meta(description="Why due push tasks are not sent; empty if they are.")]
 
 
+SUMMED = ("expired", "due", "delivered", "failed", "exhausted")
+"""Numbers of a step that are added up over several."""
+
+
 class MovedClock(ClockResource):
     """The time after a step, and what the step did."""
 
     reached: Annotated[
-        bool, Meta(description="False: delivery takes longer; send the same `move_to` again.")
+        bool,
+        Meta(
+            description="False: delivery takes longer; go on with `target` as `move_to`, and "
+            "`steps`."
+        ),
     ]
     target: Annotated[Time, Meta(description="The time that was asked for.")]
     steps: Annotated[list[ClockStep], Meta(description="The queues in which anything changed.")]
@@ -84,6 +89,14 @@ class ClockMove(Model):
             "with the retries of their queues."
         ),
     ] = False
+    seconds: Annotated[
+        float,
+        Meta(gt=0, le=60, description="Maximum time of the call, while it delivers."),
+    ] = _DELIVERY_SECONDS
+    steps: Annotated[
+        list[ClockStep],
+        Meta(description="What the calls did that this one goes on with; it is added."),
+    ] = msgspec.field(default_factory=list)
 
 
 @operation("GET", "/clock")
@@ -111,22 +124,28 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
         (queue, queue.fetch_statistics(), queue.count_events(last=_NOW))
         for queue in state.emulator.queues
     ]
-    before_usec = state.emulator.now_usec()
+    before_usec, refused = state.emulator.now_usec(), Counter[str]()
     # Where delivery moves the clock, another one finds the time that is meant.
     target = _move(ManualClock(clock.now()) if body.deliver else clock, body)
     if body.deliver:
-        _deliver_until(state, clock, to_usec(target))
+        refused = pass_time(state, clock, to_usec(target), seconds=body.seconds)
     state.activity.record(f"moved the clock to {clock.now():%Y-%m-%d %H:%M:%S}")
     moved = timedelta(microseconds=state.emulator.now_usec() - before_usec)
     steps = [
-        _step(state, queue, numbers, queue.count_events(last=moved + _NOW) - counts)
+        _step(
+            state,
+            queue,
+            numbers,
+            queue.count_events(last=moved + _NOW) - counts,
+            refused[queue.name],
+        )
         for queue, numbers, counts in before
     ]
     return MovedClock(
         **msgspec.structs.asdict(get_clock(state)),
         reached=clock.now() >= target,
         target=target.isoformat(),
-        steps=[step for step in steps if step is not None],
+        steps=_add_steps(body.steps, [step for step in steps if step is not None]),
     )
 
 
@@ -137,56 +156,26 @@ def _move(clock: ManualClock, body: ClockMove) -> datetime:
     return clock.move_to(parse_time(body.move_to, "move_to", ApiError))
 
 
-def _deliver_until(state: ServerState, clock: ManualClock, target_usec: int) -> None:
-    """Let time pass until then, and deliver push tasks meanwhile; end early if it takes long."""
-    delivery = state.delivery
-    if delivery is None:
-        clock.move_to_usec(target_usec)
-        return
-    with state.delivering():
-        _pass_time(state, delivery, clock, target_usec)
-
-
-def _pass_time(
-    state: ServerState, delivery: Delivery, clock: ManualClock, target_usec: int
-) -> None:
-    end = perf_counter() + _DELIVERY_SECONDS
-    while settle_delivery(state, delivery, end):
-        if clock.now_usec() >= target_usec or perf_counter() >= end:
-            return
-        clock.move_to_usec(min(next_delivery_usec(state, delivery.enforced_rate), target_usec))
-
-
-def settle_delivery(state: ServerState, delivery: Delivery, end: float) -> bool:
-    """Wait until neither cron jobs nor attempts are due or under way; False: that takes longer."""
-    return state.cron.settle(end - perf_counter()) and delivery.settle(end - perf_counter())
-
-
-def next_delivery_usec(state: ServerState, enforced_rate: Callable[[Queue], float]) -> int:
-    """Return when push tasks or cron jobs may start next, at the earliest; without any, the end of
-    time.
-    """
-    now_usec, times = state.emulator.now_usec(), [LAST_USEC]
-    if (cron_usec := state.cron.next_usec()) is not None:
-        times.append(max(cron_usec, now_usec))
-    for queue in state.emulator.queues:
-        if not is_dispatched(queue):
-            continue
-        if queue.list_tasks(1, state=TaskState.AVAILABLE) and why_kept(state, queue) is None:
-            full_seconds = queue.settings.effective_bucket_size / enforced_rate(queue)
-            times.append(now_usec + max(1, int(full_seconds * USEC_PER_SECOND)))
-        change_usec = queue.next_change_usec()
-        if change_usec is not None:
-            times.append(max(change_usec, now_usec + _STEP_USEC))
-    return min(times)
+def _add_steps(before: Sequence[ClockStep], steps: Sequence[ClockStep]) -> list[ClockStep]:
+    """Return what the parts of a move did together; what is so now is only that of the last one."""
+    total = {each.queue: replace(each, sending=0, waiting=0, text="") for each in before}
+    for step in steps:
+        earlier = total.get(step.queue)
+        sums = {name: getattr(earlier, name, 0) + getattr(step, name) for name in SUMMED}
+        total[step.queue] = replace(step, **sums)
+    return list(total.values())
 
 
 def _step(
-    state: ServerState, queue: Queue, before: QueueStatistics, counts: Counter[EventKind]
+    state: ServerState,
+    queue: Queue,
+    before: QueueStatistics,
+    counts: Counter[EventKind],
+    refused: int,
 ) -> ClockStep | None:
     """Return what a step did to a queue that had these numbers before it; None: nothing.
 
-    `counts` are the events of the step.
+    `counts` are the events of the step, `refused` the attempts that have failed without an event.
     """
     after = queue.fetch_statistics()
     waited = before.scheduled + before.retrying - after.scheduled - after.retrying
@@ -200,7 +189,7 @@ def _step(
         expired=max(0, before.leased - after.leased),
         due=max(0, waited),
         delivered=counts[EventKind.ATTEMPT_SUCCEEDED],
-        failed=counts[EventKind.ATTEMPT_FAILED],
+        failed=counts[EventKind.ATTEMPT_FAILED] + refused,
         exhausted=counts[EventKind.EXHAUSTED],
         sending=sending,
         waiting=waiting,

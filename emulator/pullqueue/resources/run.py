@@ -13,9 +13,9 @@ from pullqueue.config.model import QueueSettings
 from pullqueue.faults.declaration import Faults
 from pullqueue.observe.models import Request
 from pullqueue.push.retry import find_retry
-from pullqueue.resources.clock import next_delivery_usec, settle_delivery
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.delivery import Delivery
+from pullqueue.runtime.passing import next_delivery_usec, settle_delivery
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model
 from pullqueue.tasks import Task
@@ -79,7 +79,7 @@ def _run(state: ServerState, delivery: Delivery, *, to_end: bool) -> bool:
     end, clock = perf_counter() + _SECONDS, state.emulator.clock
     done = settle_delivery(state, delivery, end)
     while done and to_end and isinstance(clock, ManualClock) and _is_left(state):
-        next_usec = next_delivery_usec(state, delivery.enforced_rate)
+        next_usec = next_delivery_usec(state, delivery)
         if next_usec == LAST_USEC:
             break  # what is left waits for an address, or is paused
         clock.move_to_usec(next_usec)

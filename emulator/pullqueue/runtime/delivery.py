@@ -13,7 +13,7 @@ from pullqueue.address import SplitUrl, known_app_host
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue import Queue, walk
 from pullqueue.engine.store import Claim
 from pullqueue.errors import TransientError
 from pullqueue.observe.request_log import RequestLog
@@ -22,7 +22,7 @@ from pullqueue.push.attempt import RunningAttempt
 from pullqueue.push.dispatcher import Dispatcher, is_dispatched
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.runtime.attempts import RENEWAL_SECONDS, THREADS, Attempts, Problems
-from pullqueue.tasks import Task
+from pullqueue.tasks import Task, TaskState
 
 _INTERVAL_SECONDS = 0.002
 """Between two looks for due tasks: no queue sends more than 500 tasks a second."""
@@ -35,6 +35,8 @@ _LATE_SECONDS = 0.25
 """How late a look for due tasks can be, on a busy machine, without a loss of rate."""
 _ACTIVE_SECONDS = 2.0
 """How long after an attempt the next one of its queue starts to the millisecond."""
+_PAGE = 500
+"""Tasks that are read at once where all that are due are looked at."""
 _LOGGED = 1_000
 """Reasons to keep tasks of which it is known that they were logged."""
 
@@ -88,6 +90,8 @@ class Delivery:
         self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
         self.is_started = self.is_held = False
         """Whether it runs; and whether it starts no attempts, until that is set to False."""
+        self._is_passing = False
+        """Whether a manual clock passes time."""
         self._renewed = self._closed_idle = perf_counter()
         self._started: dict[str, float] = {}
         """When an attempt of each queue was last started."""
@@ -169,21 +173,21 @@ class Delivery:
     def settle(self, seconds: float) -> bool:
         """Wait until no attempt runs and none may start now; False: that takes longer."""
         end = perf_counter() + seconds
-        while not self._stopping.is_set() and (left := end - perf_counter()) > 0:
-            with self._looking:
-                looks = self._looks_begun  # what has begun may have missed something
-                self._wake.set()
-                while self._looks_ended <= looks and self._looking.wait(left):
-                    pass
+        with self._looking:
+            looks = self._looks_begun  # what has begun may have missed something
+            self._wake.set()
+            while not self._stopping.is_set() and (left := end - perf_counter()) > 0:
                 if self._looks_ended > looks and self._is_settled:
                     return True
+                self._looking.wait(left)  # each attempt that ends leads to another look
         return False
 
     def _run(self) -> None:
         wait_seconds = 0.0
         while True:
             self._wake.wait(wait_seconds)
-            if self._stopping.wait(_INTERVAL_SECONDS):
+            is_busy = not self._is_passing or self._dispatcher.counts
+            if self._stopping.wait(_INTERVAL_SECONDS if is_busy else 0):
                 return
             self._wake.clear()
             self._looks_begun += 1
@@ -249,7 +253,9 @@ class Delivery:
                 limit = self._share(queue.name, busy, [each.name for each in queues])
                 busy[queue.name] += self._start_due_of(queue, limit)
                 self._problems.solved(queue.name)
-        return 0 if busy.total() > before else self._wait_seconds(queues)
+        if busy.total() > before:
+            return 0
+        return self._poll_seconds if self._is_passing else self._wait_seconds(queues)
 
     def _start_due_of(self, queue: Queue, limit: int) -> int:
         """Start up to `limit` attempts of a queue, and return how many."""
@@ -282,9 +288,10 @@ class Delivery:
 
     def _find_address(self, task: Task) -> SplitUrl | None:
         """Return where a task is sent; None: it is kept, which is logged once for each queue."""
-        found = self.addresses.find(task, self._emulator.queue(task.queue_name).settings)
+        queue = self._emulator.queue(task.queue_name)
+        found = self.addresses.find(task, queue.settings)
         if not isinstance(found, str):
-            return found
+            return None if self._is_passed_over(queue, found) else found
         if (task.queue_name, found) not in self._logged:
             if len(self._logged) == _LOGGED:  # a client can make up any number of origins
                 self._logged.clear()
@@ -293,6 +300,47 @@ class Delivery:
                 'task "%s" of queue "%s" is %s: %s', task.name, task.queue_name, KEPT, found
             )
         return None
+
+    def _is_passed_over(self, queue: Queue, address: SplitUrl) -> bool:
+        """Return whether tasks for an address wait for the end of the time that passes, since it
+        refuses connections; a fault could answer them nevertheless.
+        """
+        is_refused = self._is_passing and address.origin in self.attempts.refused
+        return is_refused and not queue.interceptors
+
+    @contextmanager
+    def passing(self) -> Iterator[Counter[str]]:
+        """Deliver in the block, in which a manual clock passes time: nothing waits for the
+        machine's, and an address that refuses a connection is not asked again.
+
+        At its end the attempts are counted that tasks for such addresses have had. The counter then
+        has how many these were of each queue, beside those in the history of its tasks.
+        """
+        counts = Counter[str]()
+        self.attempts.refused.clear()
+        self._is_passing = True
+        try:
+            yield counts
+        finally:
+            if self.attempts.refused:
+                for queue in filter(is_dispatched, self._emulator.queues):
+                    counts[queue.name] += self._count_refused(queue)
+            self._is_passing = False
+            self.look_again()
+
+    @bypass_interceptors()
+    def _count_refused(self, queue: Queue) -> int:
+        """Count the attempts of the tasks of a queue that were passed over, but for the last one of
+        each task, which is in its history.
+        """
+        due, count = queue.fetch_statistics().available, 0
+        shortest_seconds = due / self.enforced_rate(queue)
+        for task in walk(queue, page=_PAGE, state=TaskState.AVAILABLE):
+            address = self.addresses.find(task, queue.settings)
+            if not isinstance(address, str) and self._is_passed_over(queue, address):
+                made = self.attempts.count_refused(task, address, shortest_seconds=shortest_seconds)
+                count += max(0, made - 1)
+        return count
 
     def _log_cap(self, queue: Queue) -> None:
         slots = queue.settings.max_concurrent_requests or 0

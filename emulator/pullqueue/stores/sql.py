@@ -270,8 +270,10 @@ class SqlStore(SqlReader[S]):
 
     # -- attempts --------------------------------------------------------------------------------
 
-    def start_attempt(self, task: Task, *, lease_usec: int, attempts: AttemptRecord) -> Task:
-        return self._move_attempt(task, lease_usec, EventKind.ATTEMPT_STARTED, attempts)
+    def start_attempt(
+        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, count: int = 1
+    ) -> Task:
+        return self._move_attempt(task, lease_usec, EventKind.ATTEMPT_STARTED, attempts, count)
 
     def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:
         return self._move_attempt(task, lease_usec, None, None)
@@ -305,8 +307,12 @@ class SqlStore(SqlReader[S]):
         wait_usec: int,
         kind: EventKind | None,
         attempts: AttemptRecord | None,
+        started: int = 0,
     ) -> Task:
-        """Move the eta of a push task; `kind` is what has happened, None: its attempt goes on."""
+        """Move the eta of a push task; `kind` is what has happened, None: its attempt goes on.
+
+        `started` attempts are counted.
+        """
         ended = attempts if kind is EventKind.ATTEMPT_FAILED else None
         with self._operation() as session:
             row = is_storable(task.name) and session.row(
@@ -314,7 +320,7 @@ class SqlStore(SqlReader[S]):
                 **attempted(task),
                 now_usec=session.clock_usec,
                 wait_usec=wait_usec,
-                started=int(kind is EventKind.ATTEMPT_STARTED),
+                started=started,
                 attempts=attempts and encode(attempts),
                 finished=None if attempts is None else attempts.finished,
                 kind=None if kind is None else kind.value,

@@ -12,6 +12,7 @@ from pullqueue.push.request import PushResponse
 from pullqueue.push.retry import (
     backoff_seconds,
     conclude,
+    count_refused,
     find_retry,
     interrupted_for_good,
     may_retry,
@@ -324,3 +325,51 @@ def test_the_end_of_all_retries() -> None:
     assert in_time == pytest.approx(0.2)
     assert too_late is None
     assert (failed.status, exhausted.status) == (500, 500)
+
+
+@given(
+    st.builds(
+        RetryParameters,
+        task_retry_limit=st.none() | st.integers(0, 5),
+        task_age_limit_seconds=st.none() | st.integers(1, 90),
+        min_backoff_seconds=st.none() | st.sampled_from([0.1, 1, 30]),
+        max_backoff_seconds=st.none() | st.sampled_from([30, 200]),
+        max_doublings=st.none() | st.integers(0, 3),
+    ),
+    st.integers(0, 3),
+    st.sampled_from([0, 1, 29, 30, 31, 600]),
+)
+def test_attempts_that_are_counted_are_those_that_would_have_been_made(
+    retry: RetryParameters, before: int, seconds: int
+) -> None:
+    """One after the other, each at its eta."""
+    record = AttemptRecord(finished=before, first_usec=SECOND if before else None)
+    first = task(HttpRequest("/mail", retry=retry), record, retry_count=before)
+    now_usec = first.eta_usec + seconds * SECOND
+    each, made, next_usec = first, 0, first.eta_usec
+    pause: float | None = 0
+    while pause is not None and next_usec <= now_usec:
+        at_usec, made = next_usec, made + 1
+        due = each._replace(eta_usec=at_usec)
+        each = due._replace(retry_count=due.retry_count + 1, attempts=start(due, at_usec))
+        response = PushResponse(None, reason="connection refused")
+        record, pause = conclude(each, response, settings=SETTINGS, now_usec=at_usec)
+        each = each._replace(attempts=record)
+        next_usec = at_usec + round((pause or 0) * SECOND)
+
+    assert count_refused(
+        first, SETTINGS, reason="connection refused", now_usec=now_usec, shortest_seconds=0
+    ) == (made, record, None if pause is None else (next_usec - now_usec) / SECOND)
+
+
+@pytest.mark.parametrize(("shortest", "count"), [(0, 601), (1, 601), (2, 301), (700, 1)])
+def test_attempts_that_are_counted_respect_the_rate(shortest: float, count: int) -> None:
+    retry = RetryParameters(min_backoff_seconds=1, max_backoff_seconds=1)
+    due = task(HttpRequest("/mail", retry=retry), retry_count=0)
+    now_usec = due.eta_usec + 600 * SECOND
+
+    counted, record, pause = count_refused(
+        due, SETTINGS, reason="refused", now_usec=now_usec, shortest_seconds=shortest
+    )
+    assert (counted, record.finished) == (count, count)
+    assert pause == (100 if shortest == 700 else max(shortest, 1))

@@ -10,11 +10,15 @@ from itertools import pairwise
 import pytest
 from control_client import ControlClient
 from push_app import PushApp, push_app
+from scenes import dead_port
 
 import pullqueue
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.resources.clock import ClockMove, move_clock
+from pullqueue.resources.operations import parse_body
+from pullqueue.resources.service import set_fault
+from pullqueue.runtime.fault_registry import NewFault
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust
@@ -160,18 +164,99 @@ class TestDelivery:
         assert waits == [60_000_000, 120_000_000]
 
     def test_an_attempt_that_takes_long_ends_the_step(
-        self, app: PushApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+        self, app: PushApp, clock: ManualClock
     ) -> None:
-        monkeypatch.setattr("pullqueue.resources.clock._DELIVERY_SECONDS", 0.3)
         emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
         emulator.queue("push").add(request=HttpRequest("/slow"))
         with Server(emulator, push_to=PushAddresses([app.url])) as server:
-            first = move_clock(server.state, ClockMove(advance=60, deliver=True))
+            first = move_clock(server.state, ClockMove(advance=60, deliver=True, seconds=0.3))
             app.released.set()
             second = move_clock(server.state, ClockMove(move_to=first.target, deliver=True))
 
         assert (first.reached, second.reached) == (False, True)
         assert second.now == first.target
+
+    @pytest.fixture
+    def dead(self, app: PushApp, clock: ManualClock) -> Iterator[Server]:
+        """Return a server some of whose tasks go where nobody listens."""
+        text = """
+            queue:
+            - {name: push, rate: 100/s}
+            - name: limited
+              rate: 100/s
+              target: dead
+              retry_parameters: {task_retry_limit: 2, min_backoff_seconds: 60}
+            - name: dead
+              rate: 100/s
+              target: dead
+              retry_parameters: {min_backoff_seconds: 1, max_backoff_seconds: 1}
+        """
+        with dead_port() as port:
+            emulator = Emulator.from_text(text, clock=clock)
+            addresses = PushAddresses([app.url, f"dead=http://127.0.0.1:{port}"])
+            with Server(emulator, push_to=addresses) as server:
+                yield server
+
+    def test_an_address_at_which_nobody_listens_is_not_asked_again(self, dead: Server) -> None:
+        """The attempts of its tasks are counted: by their backoff, until they are exhausted."""
+        soon = dead.emulator.clock.now() + timedelta(seconds=1)
+        dead.emulator.queue("push").add(request=HttpRequest("/mail"), eta=soon)
+        for name in ("limited", "dead"):
+            dead.emulator.queue(name).add_many([NewTask(name="a", eta=soon)])
+
+        moved = move_clock(dead.state, ClockMove(advance=601, deliver=True))
+
+        assert moved.reached
+        done = {each.queue: (each.delivered, each.failed, each.exhausted) for each in moved.steps}
+        assert done == {"push": (1, 0, 0), "limited": (0, 3, 1), "dead": (0, 601, 0)}
+        [exhausted] = dead.emulator.queue("limited").exhausted
+        assert (exhausted.retry_count, exhausted.attempts.reason) == (3, "connection refused")
+        [task] = dead.emulator.queue("dead").list_tasks()
+        assert (task.retry_count, task.attempts.finished) == (601, 601)
+        assert task.eta_usec > dead.emulator.now_usec()
+        recorded = [each for each in dead.state.requests.latest() if each.queue == "dead"]
+        assert [each.times for each in recorded] == [601]
+        assert dead.state.delivery is not None
+        assert dead.state.delivery.attempts.counts["dead", 0] == 601
+
+    def test_a_fault_answers_an_address_at_which_nobody_listens(self, dead: Server) -> None:
+        """So each attempt is made."""
+        soon = dead.emulator.clock.now() + timedelta(seconds=1)
+        dead.emulator.queue("dead").add_many([NewTask(eta=soon)])
+        fault = {"kind": "fail", "call": "attempt", "status": 500, "after": 4, "times": 1}
+        set_fault(dead.state, parse_body(fault, NewFault))
+
+        move_clock(dead.state, ClockMove(advance=10, deliver=True))
+
+        results = dead.emulator.queue("dead").count_failures(last=timedelta(minutes=1))
+        assert {each.status: count for each, count in results.items()} == {0: 9, 500: 1}
+
+    def test_an_address_is_asked_again_when_time_passes_again(
+        self, dead: Server, app: PushApp
+    ) -> None:
+        soon = dead.emulator.clock.now() + timedelta(seconds=1)
+        dead.emulator.queue("dead").add_many([NewTask(eta=soon)])
+        move_clock(dead.state, ClockMove(advance=60, deliver=True))
+        dead.push_to(app.url)
+
+        [step] = move_clock(dead.state, ClockMove(advance=60, deliver=True)).steps
+
+        assert (step.delivered, app.paths()) == (1, ["/_ah/queue/dead"])
+
+    def test_a_move_goes_on_with_what_was_done(self, app: PushApp, clock: ManualClock) -> None:
+        """Its parts add up; what waits is that of the last one."""
+        emulator = Emulator.from_text("queue: [{name: push, rate: 1/s}]", clock=clock)
+        eta = clock.now() + timedelta(seconds=1)
+        emulator.queue("push").add_many([NewTask(eta=eta) for _ in range(30)])
+        with Server(emulator, push_to=PushAddresses([app.url])) as server:
+            moved = move_clock(server.state, ClockMove(advance=10, deliver=True))
+            before = moved.steps[0]
+            moved = move_clock(server.state, ClockMove(advance=90, deliver=True, steps=moved.steps))
+
+        assert 0 < before.delivered < 30
+        assert before.waiting == 30 - before.delivered
+        [step] = moved.steps
+        assert (step.delivered, step.due, step.waiting) == (30, 30, 0)
 
     def test_without_an_address_the_clock_only_moves(self, clock: ManualClock) -> None:
         emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)

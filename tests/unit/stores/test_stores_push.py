@@ -161,6 +161,24 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     assert (numbers.leased_last_minute, numbers.bytes_stored) == (2, 0)
 
 
+def test_attempts_that_were_not_made_are_counted(queue: Queue) -> None:
+    """The last of them is in the history."""
+    added = queue.add(name="one")
+    last = AttemptRecord(finished=7, status=0, reason="connection refused")
+
+    task = start_attempt(queue, added, lease_seconds=0, attempts=AttemptRecord(), count=7)
+    failed = finish_attempt(queue, task, attempts=last, backoff_seconds=30)
+
+    assert (failed.retry_count, failed.attempts) == (7, last)
+    assert queue.get_task("one") == failed
+    assert states(queue) == {"retrying": 1}
+    assert [(each.kind.value, each.retry_count) for each in queue.history("one")] == [
+        ("added", 0),
+        ("attempt started", 7),
+        ("attempt failed", 7),
+    ]
+
+
 def test_a_task_without_retries_left_is_exhausted_and_can_be_requeued(
     queue: Queue, clock: ManualClock
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from datetime import datetime
 
 import click
 
@@ -12,9 +14,10 @@ from pullqueue.cli._words import Group
 from pullqueue.cli.client import Client
 from pullqueue.cli.client._options import server_options
 from pullqueue.cli.client.connection import Json
+from pullqueue.resources.clock import SUMMED
 
-_SUMMED = ("expired", "due", "delivered", "failed", "exhausted")
-"""Numbers of a step of the clock that are added up over several steps."""
+_STEP_SECONDS = 1.0
+"""How long a call delivers: then it shows how far it is, and an interrupt ends it."""
 _NOW = ("sending", "waiting")
 """Numbers of a step that are true at its end."""
 _NEGATIVE = {"ignore_unknown_options": True}
@@ -74,16 +77,30 @@ def move_to(*, move_to: str, deliver: bool, client: Client) -> None:
 
 def _move(client: Client, *, deliver: bool, **target: object) -> None:
     """Move the clock, in several steps where delivery takes long, and show what that did."""
-    answer = client.post("/clock", deliver=deliver, **target)
-    total = {step["queue"]: step for step in answer["steps"]}
-    while not answer["reached"]:
-        note(f"{when(answer['now'])}: delivering, until {when(answer['target'])}")
-        answer = client.post("/clock", deliver=deliver, move_to=answer["target"])
-        for step in answer["steps"]:
-            before = total.get(step["queue"], {})
-            summed = {name: before.get(name, 0) + step[name] for name in _SUMMED}
-            total[step["queue"]] = {**step, **summed}
-    _show_step({**answer, "steps": list(total.values())})
+    start = client.get("/clock")["now"]
+    answer = client.post("/clock", deliver=deliver, seconds=_STEP_SECONDS, **target)
+    if not answer["reached"]:
+        answer = _go_on(client, answer, datetime.fromisoformat(start))
+    _show_step(answer)
+
+
+def _go_on(client: Client, answer: Json, start: datetime) -> Json:
+    """Deliver until the time is reached, and show on a terminal how far that is."""
+    span = (datetime.fromisoformat(answer["target"]) - start).total_seconds()
+    label = f"delivering until {when(answer['target'])}"
+    with click.progressbar(length=math.ceil(span), label=label, file=sys.stderr) as bar:
+        while not answer["reached"]:
+            passed = (datetime.fromisoformat(answer["now"]) - start).total_seconds()
+            bar.update(int(passed) - bar.pos)
+            answer = client.post(
+                "/clock",
+                deliver=True,
+                move_to=answer["target"],
+                seconds=_STEP_SECONDS,
+                steps=answer["steps"],
+            )
+        bar.update(math.ceil(span) - bar.pos)
+    return answer
 
 
 def _show_clock(answer: Json, *more: Table) -> None:
@@ -91,8 +108,8 @@ def _show_clock(answer: Json, *more: Table) -> None:
 
 
 def _show_step(answer: Json) -> None:
-    rows = [[step[name] for name in ("queue", *_SUMMED, *_NOW)] for step in answer["steps"]]
-    head = [name.upper() for name in ("queue", *_SUMMED, *_NOW)]
+    rows = [[step[name] for name in ("queue", *SUMMED, *_NOW)] for step in answer["steps"]]
+    head = [name.upper() for name in ("queue", *SUMMED, *_NOW)]
     left_out = ("EXPIRED", "DUE")
     _show_clock(answer, *([Table(head, rows, "", ["QUEUE"], left_out)] if rows else []))
     for step in answer["steps"]:

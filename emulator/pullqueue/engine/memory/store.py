@@ -146,13 +146,15 @@ class MemoryStore(TaskStore):
             task = queue.get_leased(task_name, expected_eta_usec, now_usec)
             queue.remove([task], EventKind.DELETED, now_usec, origin=current_origin())
 
-    def start_attempt(self, task: Task, *, lease_usec: int, attempts: AttemptRecord) -> Task:
+    def start_attempt(
+        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, count: int = 1
+    ) -> Task:
         with self._lock:
             queue, now_usec = self._now(task.queue_name)
             task = queue.get_attempted(task.name, task.eta_usec)
             started = task._replace(
                 eta_usec=now_usec + lease_usec,
-                retry_count=task.retry_count + 1,
+                retry_count=task.retry_count + count,
                 attempts=attempts,
             )
             queue.replace([task], [started])
