@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta
-from msgspec.structs import replace
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import ManualClock, from_usec, to_usec
@@ -24,7 +22,7 @@ from pullqueue.runtime.fault_registry import MANUAL_CLOCK
 from pullqueue.runtime.passing import pass_time
 from pullqueue.runtime.progress import find_progress
 from pullqueue.runtime.situation import why_kept
-from pullqueue.runtime.state import ServerState
+from pullqueue.runtime.state import Move, ServerState
 from pullqueue.structs import Count, Maybe, Model, Time, iso_usec
 
 _DELIVERY_SECONDS = 10.0
@@ -59,22 +57,20 @@ class ClockStep(Model):
     text: Annotated[str, Meta(description="Why due push tasks are not sent; empty if they are.")]
 
 
-SUMMED = ("expired", "due", "delivered", "failed", "exhausted")
-"""Numbers of a step that are added up over several."""
-
-
 class MovedClock(ClockResource):
     """The time after a step, and what the step did."""
 
     reached: Annotated[
         bool,
         Meta(
-            description="False: delivery takes longer; go on with `target` as `move_to`, and "
-            "`steps`."
+            description="False: delivery takes longer; send `target` as `move_to`, and it goes on."
         ),
     ]
+    start: Annotated[Time, Meta(description="The time before the move, also of one that goes on.")]
     target: Annotated[Time, Meta(description="The time that was asked for.")]
-    steps: Annotated[list[ClockStep], Meta(description="The queues in which anything changed.")]
+    steps: Annotated[
+        list[ClockStep], Meta(description="The queues in which anything changed since then.")
+    ]
 
 
 class ClockMove(Model):
@@ -93,10 +89,6 @@ class ClockMove(Model):
         float,
         Meta(gt=0, le=60, description="Maximum time of the call, while it delivers."),
     ] = _DELIVERY_SECONDS
-    steps: Annotated[
-        list[ClockStep],
-        Meta(description="What the calls did that this one goes on with; it is added."),
-    ] = msgspec.field(default_factory=list)
 
 
 @operation("GET", "/clock")
@@ -120,33 +112,37 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
             'the body must have either advance or move_to: send {"advance": SECONDS} or '
             '{"move_to": "2026-01-01T00:00:00Z"}'
         )
+    # Where delivery moves the clock, another one finds the time that is meant.
+    start_usec, earlier = clock.now_usec(), state.move
+    target = _move(ManualClock(clock.now()), body)
+    goes_on = earlier is not None and body.deliver and earlier.target_usec == to_usec(target)
+    move = earlier if earlier and goes_on else _begin(state, start_usec, to_usec(target))
+    if body.deliver:
+        move.refused += pass_time(state, clock, move.target_usec, seconds=body.seconds)
+    else:
+        clock.move_to_usec(move.target_usec)
+    reached = clock.now_usec() >= move.target_usec
+    state.move = None if reached else move
+    if reached or not goes_on:
+        did = "moved the clock" if reached else "began to deliver while time passes, from"
+        state.activity.record(f"{did} to {clock.now():%Y-%m-%d %H:%M:%S}")
+    steps = [_step(state, move, *each) for each in move.before]
+    return MovedClock(
+        **msgspec.structs.asdict(get_clock(state)),
+        reached=reached,
+        start=from_usec(move.start_usec).isoformat(),
+        target=target.isoformat(),
+        steps=[step for step in steps if step is not None],
+    )
+
+
+def _begin(state: ServerState, start_usec: int, target_usec: int) -> Move:
+    """Return a move of the clock that begins, with the numbers of the queues before it."""
     before = [
         (queue, queue.fetch_statistics(), queue.count_events(last=_NOW))
         for queue in state.emulator.queues
     ]
-    before_usec, refused = state.emulator.now_usec(), Counter[str]()
-    # Where delivery moves the clock, another one finds the time that is meant.
-    target = _move(ManualClock(clock.now()) if body.deliver else clock, body)
-    if body.deliver:
-        refused = pass_time(state, clock, to_usec(target), seconds=body.seconds)
-    state.activity.record(f"moved the clock to {clock.now():%Y-%m-%d %H:%M:%S}")
-    moved = timedelta(microseconds=state.emulator.now_usec() - before_usec)
-    steps = [
-        _step(
-            state,
-            queue,
-            numbers,
-            queue.count_events(last=moved + _NOW) - counts,
-            refused[queue.name],
-        )
-        for queue, numbers, counts in before
-    ]
-    return MovedClock(
-        **msgspec.structs.asdict(get_clock(state)),
-        reached=clock.now() >= target,
-        target=target.isoformat(),
-        steps=_add_steps(body.steps, [step for step in steps if step is not None]),
-    )
+    return Move(start_usec, target_usec, before)
 
 
 def _move(clock: ManualClock, body: ClockMove) -> datetime:
@@ -156,27 +152,19 @@ def _move(clock: ManualClock, body: ClockMove) -> datetime:
     return clock.move_to(parse_time(body.move_to, "move_to", ApiError))
 
 
-def _add_steps(before: Sequence[ClockStep], steps: Sequence[ClockStep]) -> list[ClockStep]:
-    """Return what the parts of a move did together; what is so now is only that of the last one."""
-    total = {each.queue: replace(each, sending=0, waiting=0, text="") for each in before}
-    for step in steps:
-        earlier = total.get(step.queue)
-        sums = {name: getattr(earlier, name, 0) + getattr(step, name) for name in SUMMED}
-        total[step.queue] = replace(step, **sums)
-    return list(total.values())
-
-
 def _step(
     state: ServerState,
+    move: Move,
     queue: Queue,
     before: QueueStatistics,
-    counts: Counter[EventKind],
-    refused: int,
+    counts_before: Counter[EventKind],
 ) -> ClockStep | None:
-    """Return what a step did to a queue that had these numbers before it; None: nothing.
+    """Return what a move has done to a queue that had these numbers before it; None: nothing.
 
-    `counts` are the events of the step, `refused` the attempts that have failed without an event.
+    `counts_before` are the events at the time of its start.
     """
+    moved = timedelta(microseconds=state.emulator.now_usec() - move.start_usec)
+    counts = queue.count_events(last=moved + _NOW) - counts_before
     after = queue.fetch_statistics()
     waited = before.scheduled + before.retrying - after.scheduled - after.retrying
     sending = waiting = 0
@@ -189,7 +177,7 @@ def _step(
         expired=max(0, before.leased - after.leased),
         due=max(0, waited),
         delivered=counts[EventKind.ATTEMPT_SUCCEEDED],
-        failed=counts[EventKind.ATTEMPT_FAILED] + refused,
+        failed=counts[EventKind.ATTEMPT_FAILED] + move.refused[queue.name],
         exhausted=counts[EventKind.EXHAUSTED],
         sending=sending,
         waiting=waiting,

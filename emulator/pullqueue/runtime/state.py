@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from time import perf_counter
 
@@ -13,7 +15,9 @@ from pullqueue.clock import SystemClock
 from pullqueue.cron.file import CronJob
 from pullqueue.cron.runner import CronRunner
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.store import QueueContents, QueueRecord
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.store import QueueContents, QueueRecord, QueueStatistics
 from pullqueue.errors import InvalidTaskError
 from pullqueue.observe.activity import ActivityLog
 from pullqueue.observe.entities import EntitySource
@@ -35,6 +39,18 @@ NO_DELIVERY = (
 )
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
+
+
+@dataclass
+class Move:
+    """A move of the clock that delivers while time passes, in several calls if that takes long."""
+
+    start_usec: int
+    target_usec: int
+    before: list[tuple[Queue, QueueStatistics, Counter[EventKind]]]
+    """The queues with their statistics, and their events at that time, before it."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Attempts that were only counted, since nobody listens, by queue."""
 
 
 class ServerState:
@@ -90,6 +106,8 @@ class ServerState:
         """Where the server listens; empty: it does not, or another program does."""
         self.own_ports: list[int] = []
         """The ports on which it listens."""
+        self.move: Move | None = None
+        """The last move of the clock, if its time is not reached."""
         self.snapshot_loaded: datetime | None = None
         """When a snapshot was last loaded, by the emulator's clock; None: since a reset, none."""
         self.started = SystemClock().now()
@@ -200,4 +218,4 @@ class ServerState:
             delete()
         self.requests.clear()
         self.activity.clear_clients()
-        self.snapshot_loaded = None
+        self.snapshot_loaded = self.move = None

@@ -376,6 +376,28 @@ def test_reset_can_keep_created_queues(run: Run, emulator: Emulator) -> None:
     assert "made" not in run("queues").out
 
 
+def test_a_delivery_that_takes_long_goes_on_until_its_time(
+    run: Run, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In calls that are short; what they have done adds up."""
+    monkeypatch.setattr("pullqueue.cli.client.clock._CALL_SECONDS", 0.001)
+    calls: list[float] = []
+    eta = server.emulator.clock.now() + timedelta(seconds=1)
+    server.emulator.queue("push").add_many([NewTask(eta=eta)] * 30)
+    with push_app() as app:
+        app.on_request = lambda _: calls.append(server.emulator.now_usec())
+        server.push_to(app.url)
+        done = run("clock advance 1min --deliver")
+
+    assert done.out.splitlines()[0] == "2026-01-01T00:01:00+00:00  (manual clock)"
+    assert [line.split() for line in done.out.splitlines()[1:]] == [
+        ["QUEUE", "EXPIRED", "DUE", "DELIVERED", "FAILED", "EXHAUSTED", "SENDING", "WAITING"],
+        ["push", "0", "30", "30", "0", "0", "0", "0"],
+    ]
+    assert "delivering until 2026-01-01 00:01:00" in done.err
+    assert len(set(calls)) > 1
+
+
 def test_clock_shows_advances_and_moves_the_time(run: Run) -> None:
     """What makes no sense is refused."""
     assert run("clock").out == "2026-01-01T00:00:00+00:00  (manual clock)\n"

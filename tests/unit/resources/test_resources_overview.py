@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 from control_client import ControlClient
-from push_app import PushApp, push_app
+from push_app import PushApp, push_app, until
 from scenes import dead_port
 
 import pullqueue
@@ -243,20 +243,24 @@ class TestDelivery:
 
         assert (step.delivered, app.paths()) == (1, ["/_ah/queue/dead"])
 
-    def test_a_move_goes_on_with_what_was_done(self, app: PushApp, clock: ManualClock) -> None:
-        """Its parts add up; what waits is that of the last one."""
-        emulator = Emulator.from_text("queue: [{name: push, rate: 1/s}]", clock=clock)
-        eta = clock.now() + timedelta(seconds=1)
-        emulator.queue("push").add_many([NewTask(eta=eta) for _ in range(30)])
+    def test_a_move_that_goes_on_shows_what_its_parts_did(
+        self, app: PushApp, clock: ManualClock
+    ) -> None:
+        """Also what happened between them; one to another time begins with nothing."""
+        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+        emulator.queue("push").add(request=HttpRequest("/slow"))
         with Server(emulator, push_to=PushAddresses([app.url])) as server:
-            moved = move_clock(server.state, ClockMove(advance=10, deliver=True))
-            before = moved.steps[0]
-            moved = move_clock(server.state, ClockMove(advance=90, deliver=True, steps=moved.steps))
+            until(lambda: app.running["/slow"])
+            first = move_clock(server.state, ClockMove(advance=60, deliver=True, seconds=0.01))
+            app.released.set()
+            until(lambda: not emulator.queue("push").list_tasks())
+            second = move_clock(server.state, ClockMove(move_to=first.target, deliver=True))
+            third = move_clock(server.state, ClockMove(advance=60, deliver=True))
 
-        assert 0 < before.delivered < 30
-        assert before.waiting == 30 - before.delivered
-        [step] = moved.steps
-        assert (step.delivered, step.due, step.waiting) == (30, 30, 0)
+        assert (first.reached, first.steps) == (False, [])
+        assert (second.reached, second.start) == (True, first.start)
+        assert [step.delivered for step in second.steps] == [1]
+        assert (third.start, third.steps) == (first.target, [])
 
     def test_without_an_address_the_clock_only_moves(self, clock: ManualClock) -> None:
         emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)

@@ -14,12 +14,13 @@ from pullqueue.cli._words import Group
 from pullqueue.cli.client import Client
 from pullqueue.cli.client._options import server_options
 from pullqueue.cli.client.connection import Json
-from pullqueue.resources.clock import SUMMED
 
-_STEP_SECONDS = 1.0
+_CALL_SECONDS = 1.0
 """How long a call delivers: then it shows how far it is, and an interrupt ends it."""
+_DONE = ("expired", "due", "delivered", "failed", "exhausted")
+"""Numbers of what a move did."""
 _NOW = ("sending", "waiting")
-"""Numbers of a step that are true at its end."""
+"""Numbers of what is so at its end."""
 _NEGATIVE = {"ignore_unknown_options": True}
 """Makes `-5s` an argument, about which a message can be written."""
 
@@ -76,31 +77,31 @@ def move_to(*, move_to: str, deliver: bool, client: Client) -> None:
 
 
 def _move(client: Client, *, deliver: bool, **target: object) -> None:
-    """Move the clock, in several steps where delivery takes long, and show what that did."""
-    start = client.get("/clock")["now"]
-    answer = client.post("/clock", deliver=deliver, seconds=_STEP_SECONDS, **target)
+    """Move the clock, in several calls where delivery takes long, and show what that did."""
+    answer = client.post("/clock", deliver=deliver, seconds=_CALL_SECONDS, **target)
     if not answer["reached"]:
-        answer = _go_on(client, answer, datetime.fromisoformat(start))
+        answer = _go_on(client, answer)
     _show_step(answer)
 
 
-def _go_on(client: Client, answer: Json, start: datetime) -> Json:
+def _go_on(client: Client, answer: Json) -> Json:
     """Deliver until the time is reached, and show on a terminal how far that is."""
-    span = (datetime.fromisoformat(answer["target"]) - start).total_seconds()
     label = f"delivering until {when(answer['target'])}"
-    with click.progressbar(length=math.ceil(span), label=label, file=sys.stderr) as bar:
+    seconds = _seconds(answer, "target")
+    with click.progressbar(length=seconds, label=label, file=sys.stderr) as bar:
         while not answer["reached"]:
-            passed = (datetime.fromisoformat(answer["now"]) - start).total_seconds()
-            bar.update(int(passed) - bar.pos)
+            bar.update(_seconds(answer, "now") - bar.pos)
             answer = client.post(
-                "/clock",
-                deliver=True,
-                move_to=answer["target"],
-                seconds=_STEP_SECONDS,
-                steps=answer["steps"],
+                "/clock", deliver=True, seconds=_CALL_SECONDS, move_to=answer["target"]
             )
-        bar.update(math.ceil(span) - bar.pos)
+        bar.update(seconds - bar.pos)
     return answer
+
+
+def _seconds(answer: Json, time: str) -> int:
+    """Return how much later than its start a time of a move is, in seconds."""
+    span = datetime.fromisoformat(answer[time]) - datetime.fromisoformat(answer["start"])
+    return math.ceil(span.total_seconds())
 
 
 def _show_clock(answer: Json, *more: Table) -> None:
@@ -108,8 +109,8 @@ def _show_clock(answer: Json, *more: Table) -> None:
 
 
 def _show_step(answer: Json) -> None:
-    rows = [[step[name] for name in ("queue", *SUMMED, *_NOW)] for step in answer["steps"]]
-    head = [name.upper() for name in ("queue", *SUMMED, *_NOW)]
+    rows = [[step[name] for name in ("queue", *_DONE, *_NOW)] for step in answer["steps"]]
+    head = [name.upper() for name in ("queue", *_DONE, *_NOW)]
     left_out = ("EXPIRED", "DUE")
     _show_clock(answer, *([Table(head, rows, "", ["QUEUE"], left_out)] if rows else []))
     for step in answer["steps"]:
