@@ -53,6 +53,8 @@ class Table(NamedTuple):
     """Columns that are left out before others are cut, the first ones first."""
     optional: Sequence[str] = ()
     """Columns that are left out if all of their cells are empty."""
+    below: str = ""
+    """The column that follows each row, on lines of its own, if the terminal is too narrow."""
 
     def __str__(self) -> str:
         """Return the lines, with control characters escaped."""
@@ -65,25 +67,30 @@ class Table(NamedTuple):
             if any(column[1:]) or column[0] not in self.optional
         }
         widths = {name: max(map(count_columns, column)) for name, column in columns.items()}
-        gap = "  "
-        if sys.stdout.isatty():
-            room = shutil.get_terminal_size().columns
-            if _excess(widths, room, gap) > 0:
-                gap = " "
-            for name in self.left_out:
-                if name in widths and _excess(widths, room, gap) > 0:
-                    del columns[name], widths[name]
-            for name in self.cut:
-                if name not in widths:
-                    continue
-                excess = _excess(widths, room, gap)
-                widths[name] -= max(0, min(excess, widths[name] - _NARROWEST))
-        numeric = [all(map(_is_number, column[1:])) for column in columns.values()]
+        room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        gap = "  " if room is None or _excess(widths, room, "  ") <= 0 else " "
+        if room is not None:
+            self._fit(widths, room, gap)
+        shown = [columns[name] for name in widths]
+        numeric = [all(map(_is_number, column[1:])) for column in shown]
         head, *lines = [
             gap.join(map(_cell, line, widths.values(), numeric)).rstrip()
-            for line in zip(*columns.values(), strict=True)
+            for line in zip(*shown, strict=True)
         ]
+        if self.below in columns and self.below not in widths:
+            rows = zip([head, *lines], columns[self.below], strict=True)
+            head, *lines = [f"{line}\n    {text}" if text else line for line, text in rows]
         return "\n".join([click.style(head, bold=True), *lines])
+
+    def _fit(self, widths: dict[str, int], room: int, gap: str) -> None:
+        """Remove columns, or cut them, as long as there is no room."""
+        for name in (self.below, *self.left_out):
+            if name in widths and _excess(widths, room, gap) > 0:
+                del widths[name]
+        for name in self.cut:
+            if name in widths:
+                excess = _excess(widths, room, gap)
+                widths[name] -= max(0, min(excess, widths[name] - _NARROWEST))
 
 
 def say(text: str, *, err: bool = False, colour: str | None = None) -> None:

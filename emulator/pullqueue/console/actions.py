@@ -59,7 +59,7 @@ from pullqueue.text import SECONDS_PER_UNIT, counted, shorten
 _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
 _BATCH = 100
 _COMPARED = 20
-"""Maximum number of tasks of each queue that are listed when a snapshot is compared."""
+"""Maximum number of tasks that are named in a line when a snapshot is compared."""
 _FILTER = ("state", "tag", "search", "status", "reason", "pattern")
 """Fields of a form that select tasks."""
 
@@ -264,8 +264,11 @@ class Actions:
         name = shorten(file.filename or "")
         before = read_snapshot(file.read(), name)
         now = read_snapshot(msgspec.json.encode(save_snapshot(self._state)), "")
-        lines = [line for each in compare_snapshots(before, now) for line in each.lines(_COMPARED)]
-        text = f"Since {name}: tasks added (+), gone (-), changed (~), exhausted (!)."
+        lines = [
+            f"{each.queue}: {count_tasks(len(each.tasks))} {each.change}: {each.names(_COMPARED)}"
+            for each in compare_snapshots(before, now)
+        ]
+        text = f"What differs from {name}:"
         return Notice(text=text if lines else f"No task differs from {name}.", details=lines)
 
 

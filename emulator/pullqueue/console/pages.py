@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote, urlencode
+from typing import TypeVar
+from urllib.parse import quote
 
-from flask import Response, render_template, request, url_for
-from msgspec import UNSET, to_builtins
+from flask import Response, request
+from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 from werkzeug.exceptions import HTTPException
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import ManualClock, from_usec
 from pullqueue.config.model import QueueMode
-from pullqueue.console.actions import changes_of_form
 from pullqueue.console.charts import CHART, RANGES, build_chart, build_overlay
 from pullqueue.console.downloads import curl, download, seed_line
 from pullqueue.console.figures import QUEUE_COLUMNS, select_figures, sort_key
 from pullqueue.console.formatting import build_views, fold_payload
-from pullqueue.console.forms import Notice, Notices
+from pullqueue.console.questions import Questions
 from pullqueue.engine.events import RECORDED, Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
@@ -46,7 +43,6 @@ from pullqueue.resources.operations import parse_query
 from pullqueue.resources.overview import (
     build_summary,
     get_server,
-    get_summary,
 )
 from pullqueue.resources.push import get_delivery
 from pullqueue.resources.queue_resource import build_resource
@@ -54,7 +50,6 @@ from pullqueue.resources.queues import (
     collect_statistics,
     get_queue,
     get_task,
-    list_queues,
     list_tags,
     shown_queues,
 )
@@ -62,15 +57,12 @@ from pullqueue.resources.service import config_of, list_faults
 from pullqueue.resources.task_lists import (
     ExhaustedQuery,
     ListQuery,
-    TaskFilter,
     TaskQuery,
     list_all_tasks,
     list_exhausted,
     list_tasks,
 )
-from pullqueue.runtime.state import TOKEN_FIELD, ServerState
-from pullqueue.tasks import count_tasks
-from pullqueue.text import counted, shorten
+from pullqueue.text import shorten
 
 _PAGE_SIZE = "100"
 _TASK_QUERY = ("state", "tag", "search", "pattern", "sort", "limit")
@@ -81,27 +73,14 @@ _STATES = {
 }
 """The states of tasks by which a queue's tasks can be filtered."""
 _ERROR_CHARACTERS = 200
-_MAX_LISTED = 10
-"""Maximum number of tasks that are listed before they are deleted."""
 
 _log = logging.getLogger("pullqueue.console")
 
 _Q = TypeVar("_Q", bound=ListQuery)
 
 
-class _Missing(NamedTuple):
-    """A task that no longer exists."""
-
-    name: str
-    queue: str
-
-
-class Pages:
-    """One method for each page."""
-
-    def __init__(self, state: ServerState, notices: Notices) -> None:
-        self._state = state
-        self._notices = notices
+class Pages(Questions):
+    """One method for each page, those that ask included."""
 
     def queues(self) -> Response:
         """Return the page of all queues."""
@@ -311,79 +290,6 @@ class Pages:
         config = config_of(self._state, queues=[])  # they are not shown
         return self._page("server", config=config, server=get_server(self._state))
 
-    def confirm_purge(self, queue: str) -> Response:
-        """Ask before a queue is purged."""
-        tasks = get_queue(self._state, queue).tasks
-        return self._question(
-            f"Purge {queue}?",
-            f"This deletes {count_tasks(tasks)}: all of the queue, also those that are leased or "
-            "running.",
-            back=url_for("console.queue", queue=queue),
-        )
-
-    def confirm_change(self) -> Response:
-        """Ask before a task, those that are selected, or all that match are deleted."""
-        count = 0
-        shown: list[TaskResource | _Missing] = []
-        for queue, change in changes_of_form(self._state, "delete"):
-            if change.tasks is not UNSET:
-                names = change.tasks
-                count += len(names)
-                shown += [self._task_or_name(queue, name) for name in names[:_MAX_LISTED]]
-                continue
-            fields = TaskFilter.__struct_fields__
-            chosen = {name: getattr(change, name) for name in fields}
-            listed = list_tasks(self._state, queue, TaskQuery(state=change.state, **chosen))
-            count += listed.total
-            shown += listed.tasks
-        what = shown[0].name if count == 1 else count_tasks(count)
-        text = "Names of deleted tasks stay reserved for a while, as on App Engine."
-        if request.values.get("state") == EXHAUSTED:
-            text = "Exhausted tasks that are deleted cannot be requeued."
-        return self._question(
-            f"Delete {what}?",
-            text,
-            action=url_for("console.do_change"),
-            back=request.values.get("back") or url_for("console.queues"),
-            hidden=[
-                (name, value)
-                for name, value in request.values.items(multi=True)
-                if name not in (TOKEN_FIELD, "back")
-            ],
-            tasks=shown[:_MAX_LISTED],
-            more=max(0, count - _MAX_LISTED),
-        )
-
-    def confirm_clear(self) -> Response:
-        """Ask before the record of the requests is deleted."""
-        recorded = len(self._state.requests.latest())
-        return self._question(
-            f"Delete {counted(recorded, 'request')}?",
-            "This deletes the record of all requests, whatever the filter is. "
-            "Tasks are not changed.",
-            back=url_for("console.requests"),
-        )
-
-    def confirm_load(self) -> Response:
-        """Ask for a snapshot, before it replaces what the queues contain."""
-        return self._question(
-            "Load a snapshot?",
-            f"This deletes {self._tasks_text()}, names and history of all queues. "
-            "They are replaced with those of the file.",
-            back=url_for("console.server"),
-            asks_for_file=True,
-        )
-
-    def confirm_reset(self) -> Response:
-        """Ask before everything is deleted."""
-        return self._question(
-            "Reset the emulator?",
-            f"This deletes {self._tasks_text()}, names, history, requests and faults of all "
-            "queues. The queues of queue.yaml and the clock are not changed.",
-            back=url_for("console.server"),
-            created=[queue.name for queue in self._state.emulator.queues if queue.is_runtime],
-        )
-
     def missing(self, path: str) -> Response:
         """Return the page for an address that does not exist."""
         return self._page("error", text=f'there is no page "{path:.100}"', status=404)
@@ -426,64 +332,6 @@ class Pages:
 
     def _queue_names(self) -> list[str]:
         return [queue.name for queue in shown_queues(self._state)]
-
-    def _question(self, title: str, text: str, **values: Any) -> Response:  # noqa: ANN401
-        """Return the page that asks for confirmation; the first word of its title is its button."""
-        verb = title.partition(" ")[0]
-        return self._page("confirm", title=title, text=text, verb=verb, **values)
-
-    def _tasks_text(self) -> str:
-        """Return the number of tasks in all queues, in words."""
-        queues = list_queues(self._state)
-        tasks, exhausted = (
-            sum(getattr(queue, name) for queue in queues) for name in ("tasks", "exhausted")
-        )
-        return f"{count_tasks(tasks + exhausted)} ({exhausted} exhausted)"
-
-    def _task_or_name(self, queue: str, name: str) -> TaskResource | _Missing:
-        """Return a task, or only its name if it no longer exists."""
-        with suppress(PullQueueError):
-            task = get_task(self._state, queue, name)
-            if (task.state == EXHAUSTED) is (request.values.get("state") == EXHAUSTED):
-                return task
-        return _Missing(name, queue)
-
-    def _page(
-        self,
-        template: str,
-        /,
-        *,
-        status: int = 200,
-        now_usec: int | None = None,
-        **values: Any,  # noqa: ANN401 - for the template
-    ) -> Response:
-        emulator, file = self._state.emulator, self._state.config_file
-        entities = self._state.entities
-        now = from_usec(emulator.now_usec() if now_usec is None else now_usec).isoformat()
-        notice = self._notices.take(request.args.get("notice"))
-        # Forms return to this address, without the notice.
-        kept = urlencode({name: text for name, text in request.args.items() if name != "notice"})
-        # The page of an error may be shown because the store does not respond.
-        if status == 200 and "summary" not in values:
-            values["summary"] = get_summary(self._state)
-        known = {
-            "config": {"file": emulator.config.file, "problem": file.problem if file else None},
-            "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},
-            "absent": {
-                *([] if self._state.cron.states else ["cron"]),
-                *([] if self._state.mails.latest() else ["mails"]),
-                *([] if entities and entities.has_entities else ["entities"]),
-            },
-            "notice": notice,
-            "form": notice or Notice(text=""),
-            "here": f"{request.path}?{kept}".rstrip("?"),
-            "token": self._state.token,
-            "token_field": TOKEN_FIELD,
-            "page": template,
-            "status": status,
-        }
-        html = render_template(f"console/{template}.html", **known | values)
-        return Response(html, status, content_type="text/html; charset=utf-8")
 
 
 def _chosen(*names: str) -> dict[str, str]:

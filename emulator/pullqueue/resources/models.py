@@ -35,6 +35,8 @@ from pullqueue.tasks import HttpRequest, RetryParameters, Task, TaskState
 from pullqueue.text import format_span, quoted
 
 PREVIEW_BYTES: Final = 256
+_AROUND = 40
+"""Characters before and after a text that was searched for."""
 Refusal = Literal["exists", "tombstoned"]
 """Why the name of a task cannot be used."""
 NOT_RECORDED: Final = "not recorded"
@@ -149,6 +151,36 @@ class Holder(Model):
         )
 
 
+class Match(Model):
+    """Where a text occurs first that was searched for, with what is around it."""
+
+    field: Literal["payload", "URL", "reason"]
+    before: str
+    text: str
+    after: str
+
+    @classmethod
+    def find(cls, task: Task, text: str) -> Match | None:
+        """Return where a text occurs in a task; None: nowhere, or in its name."""
+        pattern = re.compile(re.escape(text), re.IGNORECASE)
+        if not text or pattern.search(task.name):
+            return None
+        payload = task.payload.decode("utf-8", "replace")
+        url = "" if task.request is None else task.request.url
+        places: tuple[tuple[Literal["payload", "URL", "reason"], str], ...] = (
+            ("payload", payload),
+            ("URL", url),
+            ("reason", task.attempts.reason or ""),
+        )
+        for place, content in places:
+            if found := pattern.search(content):
+                start, end = max(0, found.start() - _AROUND), found.end() + _AROUND
+                before = ("…" if start else "") + content[start : found.start()]
+                after = content[found.end() : end] + ("…" if end < len(content) else "")
+                return cls(place, before, found[0], after)
+        return None
+
+
 class TaskResource(Model):
     """A task as it is now."""
 
@@ -169,6 +201,8 @@ class TaskResource(Model):
     payload: Bytes
     push: PushState | None
     """What a push task has that a pull task does not have."""
+    match: Match | None = None
+    """What a search has found in it; null: it has the text in its name, or there was no search."""
 
 
 def build_task_resources(
@@ -178,10 +212,12 @@ def build_task_resources(
     *,
     payload_bytes: int | None = None,
     exhausted: bool = False,
+    search: str = "",
 ) -> list[TaskResource]:
     """Return tasks of a queue as they are now, or as they were when they were exhausted.
 
-    Of each payload they have the first `payload_bytes`, or all.
+    Of each payload they have the first `payload_bytes`, or all; `search` is the text that they were
+    found by.
     """
     now_usec, shown = queue.now_usec(), []
     leased = [each.name for each in tasks if each.state_at(now_usec) is TaskState.LEASED]
@@ -206,6 +242,7 @@ def build_task_resources(
             bytes_stored=task.stored_bytes,
             payload=Bytes.of(task.payload, payload_bytes),
             push=PushState.of(task, queue, push_to, state),
+            match=Match.find(task, search),
         )
         shown.append(one)
     return shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -27,39 +27,30 @@ class Snapshot(msgspec.Struct):
     queues: dict[str, _Queue]
 
 
-class ChangedTask(msgspec.Struct):
-    """A task that both snapshots have, and the fields in which it differs."""
+class DifferentTask(msgspec.Struct):
+    """A task that is not the same in both snapshots."""
 
     task: str
     fields: list[str]
+    """Those in which it differs, if both have it."""
 
 
-class QueueDiff(msgspec.Struct):
-    """How a queue differs between two snapshots; tasks by name."""
+class Difference(msgspec.Struct):
+    """Tasks of a queue that differ in the same way between two snapshots."""
 
     queue: str
-    added: list[str]
-    gone: list[str]
-    """Those that were deleted, or exhausted."""
-    changed: list[ChangedTask]
-    exhausted: list[str]
-    """Tasks that are exhausted in the second one only."""
+    change: Literal["added", "gone", "changed", "exhausted"]
+    """gone: deleted, or exhausted; exhausted: in the second one only."""
+    tasks: list[DifferentTask]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the queue is the same in both."""
-        return not (self.added or self.gone or self.changed or self.exhausted)
-
-    def lines(self, limit: int, advice: str = "") -> list[str]:
-        """Return a line for each of the first tasks that differ, and one for how many more do.
-
-        The latter ends with the advice.
-        """
-        signs = {"+": self.added, "-": self.gone, "!": self.exhausted}
-        lines = [f"{sign} {self.queue} {name}" for sign, names in signs.items() for name in names]
-        lines += [f"~ {self.queue} {each.task}: {', '.join(each.fields)}" for each in self.changed]
-        more = len(lines) - limit
-        return lines[:limit] + ([f"  {self.queue}: {more} more{advice}"] if more > 0 else [])
+    def names(self, limit: int) -> str:
+        """Return the first names, with the fields that changed, and how many more there are."""
+        shown = [
+            f"{each.task} ({', '.join(each.fields)})" if each.fields else each.task
+            for each in self.tasks[:limit]
+        ]
+        more = len(self.tasks) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def read_snapshot(data: bytes, source: str) -> Snapshot:
@@ -77,32 +68,44 @@ def read_snapshot(data: bytes, source: str) -> Snapshot:
         ) from None
 
 
-def compare_snapshots(before: Snapshot, after: Snapshot) -> list[QueueDiff]:
-    """Return how the queues differ, in the order of their names, without those that do not."""
+def compare_snapshots(before: Snapshot, after: Snapshot) -> list[Difference]:
+    """Return how the queues differ, in the order of their names."""
     nothing = _Queue([], [])
-    diffs = [
-        _diff(name, before.queues.get(name, nothing), after.queues.get(name, nothing))
+    return [
+        difference
         for name in sorted(before.queues.keys() | after.queues.keys())
+        for difference in _differences(
+            name, before.queues.get(name, nothing), after.queues.get(name, nothing)
+        )
     ]
-    return [diff for diff in diffs if not diff.is_empty]
 
 
-def _diff(name: str, before: _Queue, after: _Queue) -> QueueDiff:
+def _differences(queue: str, before: _Queue, after: _Queue) -> Iterator[Difference]:
     old, new = _by_name(before.tasks), _by_name(after.tasks)
-    ended = _by_name(before.exhausted)
-    return QueueDiff(
-        queue=name,
-        added=[each for each in new if each not in old],
-        gone=[each for each in old if each not in new],
-        changed=[
-            ChangedTask(each, _changed_fields(old[each], new[each]))
-            for each in new
-            if each in old and new[each] != old[each]
-        ],
-        exhausted=[
-            each for each, task in _by_name(after.exhausted).items() if ended.get(each) != task
-        ],
+    ended, ended_now = _by_name(before.exhausted), _by_name(after.exhausted)
+    differences = (
+        Difference(queue, "added", [DifferentTask(each, []) for each in new if each not in old]),
+        Difference(queue, "gone", [DifferentTask(each, []) for each in old if each not in new]),
+        Difference(
+            queue,
+            "changed",
+            [
+                DifferentTask(each, _changed_fields(old[each], new[each]))
+                for each in new
+                if each in old and new[each] != old[each]
+            ],
+        ),
+        Difference(
+            queue,
+            "exhausted",
+            [
+                DifferentTask(each, [])
+                for each, task in ended_now.items()
+                if ended.get(each) != task
+            ],
+        ),
     )
+    return (difference for difference in differences if difference.tasks)
 
 
 def _by_name(tasks: list[_Task]) -> Mapping[str, _Task]:

@@ -124,7 +124,12 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> Tasks:
     exhausted = query.state == EXHAUSTED
     tasks, total = _page(found, query)
     shown = build_task_resources(
-        tasks, found, state.push_to, payload_bytes=PREVIEW_BYTES, exhausted=exhausted
+        tasks,
+        found,
+        state.push_to,
+        payload_bytes=PREVIEW_BYTES,
+        exhausted=exhausted,
+        search=query.search,
     )
     return Tasks(tasks=shown, total=total)
 
@@ -163,7 +168,12 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
     payload_bytes = None if query.payload == "full" else PREVIEW_BYTES
     shown = [
         build_task_resources(
-            [task], queue, state.push_to, payload_bytes=payload_bytes, exhausted=True
+            [task],
+            queue,
+            state.push_to,
+            payload_bytes=payload_bytes,
+            exhausted=True,
+            search=query.search,
         )[0]
         for task, queue in found[query.offset : query.offset + query.limit]
     ]

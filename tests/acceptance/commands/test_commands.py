@@ -19,6 +19,7 @@ from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.faults.declaration import CALLS, KINDS
 from pullqueue.faults.effects import ERRORS
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.request import PushResponse
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust, run_tasks
 
@@ -528,6 +529,26 @@ def test_a_table_that_is_too_wide(length: int, head: str) -> None:
     assert shown[0].removeprefix("QUEUE").strip() == head
     assert max(map(len, shown)) <= 80
     assert shown[1].split()[0] == (name if length < 60 else f"{'q' * 43}…")
+
+
+def test_reasons_are_not_cut(emulator: Emulator, server: Server) -> None:
+    """On a narrow terminal they follow their rows."""
+    settings = QueueSettings(name="mail", retry_parameters=RetryParameters(task_retry_limit=0))
+    emulator.reconfigure(replace(emulator.config, queues=(settings,)))
+    emulator.queue("mail").add(name="a", request=HttpRequest("/x"))
+    reason = "the images of this kind are not supported by the library that we use for them"
+    run_tasks(emulator, send=lambda _: PushResponse(500, reason.encode()))
+
+    narrow = shown_on_terminal("tasks", "failures", "--url", server.url, columns=80)
+    wide = shown_on_terminal("tasks", "failures", "--url", server.url, columns=200)
+
+    assert narrow.splitlines() == [
+        "TASKS QUEUE STATE     STATUS LATEST TIME (UTC)",
+        "    REASON",
+        "    1 mail  exhausted    500 a      2026-01-01 00:00:00",
+        f"    {reason}",
+    ]
+    assert [reason in line for line in wide.splitlines()] == [False, True]
 
 
 def test_states_that_are_cut_keep_their_colour(emulator: Emulator, server: Server) -> None:

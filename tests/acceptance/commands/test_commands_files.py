@@ -95,17 +95,17 @@ def test_snapshots_are_compared(run: Run, tmp_path: Path, emulator: Emulator) ->
 
     for files in ([old, new], [old]):
         shown = run("snapshot diff", *files, "--limit", "2").out.splitlines()
-        assert shown[:3] == [
-            "QUEUE  ADDED  GONE  CHANGED  EXHAUSTED",
-            "other      3     0        0          0",
-            "pull       0     2        2          1",
+        assert shown == [
+            "QUEUE  CHANGE     TASKS  NAMES",
+            "other  added          3  n0, n1 and 1 more",
+            "pull   gone           2  last, deleted",
+            "pull   changed        2  kept (retry_count), leased (eta_usec, retry_count)",
+            "pull   exhausted      1  last",
         ]
-        assert shown[3:6] == ["+ other n0", "+ other n1", "  other: 1 more (--limit)"]
-        assert shown[6:8] == ["- pull last", "- pull deleted"]
-    other, changed = json.loads(run("snapshot diff --json", old, new).out)["queues"]
-    assert (other["queue"], other["added"]) == ("other", ["n0", "n1", "n2"])
-    assert changed["exhausted"] == ["last"]
-    fields = {each["task"]: each["fields"] for each in changed["changed"]}
+    found = json.loads(run("snapshot diff --json", old, new).out)["differences"]
+    names = [[each["task"] for each in difference["tasks"]] for difference in found]
+    assert names == [["n0", "n1", "n2"], ["last", "deleted"], ["kept", "leased"], ["last"]]
+    fields = {each["task"]: each["fields"] for each in found[2]["tasks"]}
     assert fields == {"kept": ["retry_count"], "leased": ["eta_usec", "retry_count"]}
     (tmp_path / "new.json").write_text("queue:")
     refused = run("snapshot diff", old, new)

@@ -30,6 +30,7 @@ _PULL_TASK = {
     **evil("name queue tag state retry_count retry_limit"),
     "eta": _TIME,
     "lease_seconds_left": None,
+    "match": evil("field before text after"),
     "leased_by": {**evil("client"), "leased": _TIME},
     "push": None,
     "payload": {**evil("bytes text"), "base64": b64encode(EVIL.encode()).decode()},

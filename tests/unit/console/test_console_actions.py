@@ -186,9 +186,10 @@ def test_a_snapshot_is_compared_with_the_running_server(
     differs = compare(saved)
 
     assert "No task differs from s.json." in same
-    assert "Since s.json: tasks added (+), gone (-), changed (~), exhausted (!)." in differs
-    assert "<li>+ pull n0</li>" in differs
-    assert "pull: 2 more</li>" in differs
+    assert "What differs from s.json:" in differs
+    assert "<li>pull: 21 tasks added: n0, n1, " in differs
+    assert ", n19 and 1 more</li>" in differs
+    assert "<li>pull: 1 task gone: gone</li>" in differs
     assert "s.json is not a snapshot (" in compare(b"{}")
 
 

@@ -567,9 +567,10 @@ def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
 
 
 def test_a_task_is_found_in_any_queue(console: ConsoleClient) -> None:
-    """By a part of its name or payload, exhausted ones as well."""
+    """By a part of its name or payload, which is marked, exhausted ones as well."""
     assert 'id="task-push-sent"' in console.page("/tasks?search=SEN")
     assert 'id="task-pull-lost"' in console.page("/tasks?search=lost")
+    assert "<mark><b></mark>" in console.page("/tasks?search=%3CB%3E")
     assert "No task has “nowhere”" in console.page("/tasks?search=nowhere")
     assert 'href="/console/requests?task=lost"' in console.page("/tasks?search=lost")
 

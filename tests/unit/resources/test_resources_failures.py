@@ -154,6 +154,37 @@ def test_a_search_lists_the_task_of_this_name_first(emulator: Emulator) -> None:
     assert [task["name"] for task in exhausted] == ["t2"]
 
 
+@pytest.mark.parametrize(
+    ("search", "match"),
+    [
+        ("NEEDLE", ("payload", "…" + "x" * 39 + " ", "needle", " ü" + "y" * 38 + "…")),
+        ("start", ("payload", "", "start", " " + "x" * 39 + "…")),
+        ("Yend", ("payload", "…" + "y" * 40, "yend", "")),
+        ("Ü", ("payload", "…" + "x" * 32 + " needle ", "ü", "y" * 40 + "…")),
+        ("by/url", ("URL", "/", "by/url", "")),
+        ("status 5", ("reason", "", "status 5", "00")),
+        ("ask", None),
+    ],
+)
+def test_a_search_shows_what_it_has_found(
+    emulator: Emulator, search: str, match: tuple[str, ...] | None
+) -> None:
+    """With what is around it; nothing is needed if the name has it."""
+    payload = f"start {'x' * 300} needle ü{'y' * 300}yend"
+    queue = emulator.queue("mail")
+    queue.add(payload, name="task", request=HttpRequest("/by/url"))
+    run_tasks(
+        emulator, queues=["mail"], send=lambda _: PushResponse(500, b"status 500"), follow=False
+    )
+    queue.requeue(["task"]) if search in ("ask", "Ü") else None
+    with Server(emulator) as server:
+        path = "/tasks" if search in ("ask", "Ü") else "/exhausted"
+        [found] = ControlClient(server).get(f"{path}?search={quote(search)}").body["tasks"]
+
+    names = ("field", "before", "text", "after")
+    assert found["match"] == (match and dict(zip(names, match, strict=True)))
+
+
 def test_tasks_of_all_queues_are_listed_in_pages(emulator: Emulator) -> None:
     emulator.queue("pull").add_many([NewTask(name=f"p{n}") for n in range(3)])
     with Server(emulator) as server:

@@ -135,7 +135,7 @@ def format_head(found: list[Json]) -> tuple[str, ...]:
 
 def format_row(task: Json) -> list[object]:
     limit, left, payload = task["retry_limit"], task["lease_seconds_left"], task["payload"]
-    text, push = payload.get("call", payload["text"]), task["push"]
+    text, push, match = payload.get("call", payload["text"]), task["push"], task["match"]
     group = None if task["tag"] is None else preview(task["tag"]) or '""'
     if push:
         group = preview(f"{push['request']['method']} {push['request']['url']}")
@@ -150,7 +150,9 @@ def format_row(task: Json) -> list[object]:
         when(eta) if (eta := push["next_attempt"] if push else task["eta"]) else "",
         task["retry_count"] if limit is None or push else f"{task['retry_count']} of {limit}",
         payload["bytes"],
-        preview(b64decode(payload["base64"]) if text is None else text),
+        preview(b64decode(payload["base64"]) if text is None else text)
+        if match is None
+        else f"{match['before']}{match['text']}{match['after']}",
     ]
 
 

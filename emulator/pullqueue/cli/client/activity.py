@@ -50,9 +50,9 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
         ]
         for each in answer["failures"]
     ]
-    parts = [Table(_ACTIONS, actions, empty, ("CLIENT", "WHAT"), ("INTERFACE",))]
+    parts = [Table(_ACTIONS, actions, empty, ("CLIENT",), ("INTERFACE", "CLIENT"), below="WHAT")]
     if failures:
-        parts.append(Table(_FAILURES, failures, "", ("WHAT",), ("CLIENT", "SUCCEEDED AGAIN")))
+        parts.append(Table(_FAILURES, failures, left_out=("CLIENT",), below="WHAT"))
     show(answer, parts[0], *(part for table in parts[1:] for part in ("", table)))
     if not failures:
         note("nothing failed")

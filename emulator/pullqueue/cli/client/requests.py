@@ -97,8 +97,8 @@ def _advice_on(client: Client, method: str) -> str:
 
 
 def _table(found: list[Json], empty: str = "") -> Table:
-    cut = ("CLIENT", "REASON", "TASKS", "METHOD", "QUEUE")
-    return Table(_HEAD, map(_row, found), empty, cut, ("MS", "INTERFACE"), ("REASON",))
+    cut, left_out = ("CLIENT", "TASKS", "METHOD", "QUEUE"), ("MS", "INTERFACE")
+    return Table(_HEAD, map(_row, found), empty, cut, left_out, ("REASON",), below="REASON")
 
 
 def _row(logged: Json) -> list[object]:

@@ -97,28 +97,20 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
 @snapshot.command
 @click.argument("before", metavar="A", type=click.Path(path_type=Path))
 @click.argument("after", metavar="[B]", required=False, type=click.Path(path_type=Path))
-@click.option("--limit", type=click.IntRange(0), default=20, help="Tasks listed of each queue.")
+@click.option("--limit", type=click.IntRange(0), default=5, help="Tasks that are named in a row.")
 @server_options
 def diff(*, before: Path, after: Path | None, limit: int, client: Client) -> None:
     """Compare the snapshots A and B, or A and the running server.
 
-    Tasks of B are ADDED (+), or GONE (-) of A: deleted or exhausted; CHANGED tasks (~) are named
-    with the fields that differ. EXHAUSTED tasks (!) are those that A has not. The exit status is 0
-    in any case.
+    Tasks of B are added, or gone of A: deleted or exhausted. Changed tasks are named with the
+    fields that differ. Exhausted tasks are those that A has not. The exit status is 0 in any case.
     """
     old = read_snapshot(read_content(before), str(before))
     data = client.read("GET", "/snapshot") if after is None else read_content(after)
-    diffs = compare_snapshots(old, read_snapshot(data, str(after or client.url)))
-    rows = [
-        [each.queue, len(each.added), len(each.gone), len(each.changed), len(each.exhausted)]
-        for each in diffs
-    ]
-    head = ("QUEUE", "ADDED", "GONE", "CHANGED", "EXHAUSTED")
-    show(
-        {"queues": msgspec.to_builtins(diffs)},
-        Table(head, rows, "no task differs", ["QUEUE"]),
-        *(line for each in diffs for line in each.lines(limit, " (--limit)")),
-    )
+    found = compare_snapshots(old, read_snapshot(data, str(after or client.url)))
+    rows = [[each.queue, each.change, len(each.tasks), each.names(limit)] for each in found]
+    table = Table(("QUEUE", "CHANGE", "TASKS", "NAMES"), rows, "no task differs", ["NAMES"])
+    show({"differences": msgspec.to_builtins(found)}, table)
 
 
 def _is_snapshot(content: Json) -> bool:

@@ -314,7 +314,7 @@ def failures(*, client: Client, **filters: object) -> None:
     rows = [_failure_row(group) for group in answer["failures"]]
     head = ("TASKS", "QUEUE", "STATE", "STATUS", "REASON", "LATEST", "TIME (UTC)")
     left_out = ("TIME (UTC)", "LATEST")
-    show(answer, Table(head, rows, "no failed tasks", ("QUEUE", "REASON"), left_out))
+    show(answer, Table(head, rows, "no failed tasks", ("QUEUE",), left_out, below="REASON"))
     if rows and len(rows) < answer["total"]:
         note(f"these are {len(rows)} of {answer['total']} groups: set --limit or another option")
     if not answer["is_complete"]:
