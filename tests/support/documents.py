@@ -179,7 +179,7 @@ class DocumentRunner:
 
     def _command(self, command: str, expected: str) -> None:
         if _READY in expected:
-            server = self._start(["bash", "-c", f"exec {command}"])
+            server = self._start(["bash", "-c", f"exec env {command}"])
             first = _line(server.stdout)
             assert _matches(expected.partition("\n")[0], first), first
             return
