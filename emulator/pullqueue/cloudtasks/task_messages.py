@@ -316,7 +316,7 @@ def _write_request(call: Call, message: Message, task: Task, request: HttpReques
     if not request.is_http_target:
         shown = message.app_engine_http_request
         setattr(shown, call.version.relative_url, request.url)
-        target = call.queue.settings.target or request.target
+        target = request.target or call.queue.settings.target
         write_routing(shown.app_engine_routing, target, call.name)
         if full:
             setattr(shown, call.version.payload, task.payload)
