@@ -145,18 +145,17 @@ _retry_count = attrgetter("retry_count")
 MINUTE_USEC = 60 * USEC_PER_SECOND
 _FLOW_MINUTES = 24 * 60
 """How many minutes with events are counted at least; those of recorded operations always are."""
-_RECENT_USEC = 5 * MINUTE_USEC
 _OLD_KEPT = 10_000
 """How many events are kept, if older ones are among them: what a busy queue fills of the memory is
-that of some minutes, and what happened in the last one is counted."""
+that of a minute, in which what has happened is counted."""
 
 
 class EventLog:
     """The latest events of one queue in memory; each operation is one entry."""
 
     def __init__(self, kept: int) -> None:
-        """Keep the latest `kept` events, and the latest 10,000 if some are older than five minutes;
-        the latest operation is always kept whole.
+        """Keep the latest `kept` events, and the latest 10,000 if some are older than a minute; the
+        latest operation is always kept whole.
         """
         self._kept = kept
         self._old_kept = min(kept, _OLD_KEPT)
@@ -183,7 +182,7 @@ class EventLog:
         self._operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
         self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
-        recent_usec = usec - _RECENT_USEC
+        recent_usec = usec - MINUTE_USEC
         while self._count > self._old_kept and len(self._operations) > 1:
             if self._count <= self._kept and self._operations[0].usec >= recent_usec:
                 break
