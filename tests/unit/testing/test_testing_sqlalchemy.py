@@ -104,8 +104,13 @@ def by_text(engine: Engine) -> None:
 def test_a_lost_update_is_found(
     emulator: Emulator, engine: Engine, count: Callable[[Engine], None]
 ) -> None:
-    with pytest.raises(RaceTestError, match="assert 1 == 2"):
+    """Each call is shown with the line of the app, also where SQLAlchemy generates code."""
+    with pytest.raises(RaceTestError, match="assert 1 == 2") as caught:
         race(emulator, engine, count)
+    calls = [step for step in caught.value.schedule if "SELECT" in step or "UPDATE" in step]
+    assert calls
+    assert all(f"{Path(__file__).name}:" in step for step in calls), calls
+    assert all(f" in {count.__name__})" in step for step in calls), calls
 
 
 def in_the_database(engine: Engine) -> None:

@@ -51,6 +51,8 @@ def calling_place(frame: FrameType | None = None, *, is_hook: bool = False) -> P
 @cache
 def is_of_app(file: str, module: str) -> bool:
     """Return whether a module is neither of a library nor of Python, by its file and its name."""
+    if file.startswith("<"):  # it is generated, for example by SQLAlchemy, which names itself
+        file = str(getattr(sys.modules.get(module), "__file__", file))
     path = Path(file)
     return bool(module) and not (  # what a library generates has no name
         module.partition(".")[0] in ("google", "pullqueue", "pytest_pullqueue")
