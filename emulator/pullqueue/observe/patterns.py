@@ -11,7 +11,7 @@ _CHARACTERS = 120
 """A pattern is shorter than a reason, which is cut: ids of other lengths do not change its end."""
 _GAP: Final = "…"
 """Replaces what differs from task to task."""
-_QUOTED = re.compile(r"""(?<!\w)(["'`])(?:(?!\1(?!\w)).)+(?:\1|$)""")
+_QUOTED = re.compile(r"""(?<!\w)(["'`])(?:(?!\1(?!\w)).)*(?:\1|$)""")
 _ADDRESS = re.compile(r"\w+://\S*[\w/]|(?<![\w:])(?:[0-9a-fA-F]{0,4}:){2,}[\w.]*")
 """A URL, or an address of IPv6."""
 _WORD = re.compile(r"""[^\s()\[\]{}<>,;:"'`=…]+""")

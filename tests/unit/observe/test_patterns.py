@@ -42,6 +42,7 @@ VARIABLE = st.one_of(
         ("unknown key 'abc", "unknown key …"),
         ('{"error": "not found", "id": 17}', '{"error": "not found", "id": …}'),
         ('{"error": "no user a1", "id": 8}', '{"error": "no user …", "id": …}'),
+        ("the name '' is empty", "the name … is empty"),
         ("x" * 120, "x" * 120),
         ("x" * 121, f"{'x' * 119}…"),
         ("", ""),
@@ -64,12 +65,9 @@ def test_reasons_that_differ_in_what_is_variable_have_one_pattern(
 
 @given(st.text(max_size=300))
 @example("'" + "a" * 130)
-@example("1 '" + "a " * 80)
-def test_the_pattern_of_a_pattern_is_the_same(reason: str) -> None:
-    pattern = find_pattern(reason)
-
-    assert find_pattern(pattern) == pattern
-    assert len(pattern) <= 120
+@example("x " * 60 + "1")
+def test_a_pattern_has_a_limit(reason: str) -> None:
+    assert len(find_pattern(reason)) <= 120
 
 
 @given(st.text("ab", min_size=250, max_size=260), st.integers(0, 10**30))
