@@ -292,6 +292,24 @@ def test_every_page_can_be_read_by_all(
     assert [message for message in log_of(site.browser) if not expected.search(message)] == []
 
 
+def test_the_menu_of_projects_leads_to_their_pages(site: Site, server: Server) -> None:
+    """At once; it can be read by all, and makes no page wider than the window."""
+    for name in ("billing", "a-project-of-a-suite-with-a-name-that-is-longer-than-others"):
+        requests.post(f"{server.url}/_emulator/projects", json={"name": name}, timeout=60)
+    site.open("/requests")
+    Select(site.find("#project")).select_by_visible_text("billing")
+    site.until(lambda: "/projects/billing/console/" in site.browser.current_url)
+    site.click("#to-clock")
+    site.until(lambda: site.browser.title == "Clock · billing · pullqueue")
+    assert violations(site.browser) == []
+    for width in (1280, 820, 390, 320):
+        show(site.browser, width=width)
+        assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width
+    show(site.browser, width=1280)
+    Select(site.find("#project")).select_by_visible_text("my-app")
+    site.until(lambda: site.browser.current_url == f"{server.url}/console/")
+
+
 def test_the_head_of_a_narrow_page(site: Site, clock: ManualClock) -> None:
     """On a small phone, beside a scrollbar, name, time and the live button share one line."""
     clock.advance(0.123)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any
+from urllib.parse import urlencode
 
-from flask import Blueprint, Response, redirect
+from flask import Blueprint, Response, redirect, request, url_for
 from werkzeug.wrappers import Response as WerkzeugResponse
 
 from pullqueue.api.requests import served
@@ -15,6 +16,7 @@ from pullqueue.console.formatting import FILTERS
 from pullqueue.console.forms import Notice, Notices, carry_out
 from pullqueue.console.pages import Pages
 from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
 
 _HEADERS = {
@@ -95,10 +97,11 @@ def blueprint() -> Blueprint:
         # More tasks can be selected than fit into an address, so they are sent as a form.
         verbs = ["GET", "POST"] if page is Pages.confirm_change else ["GET"]
         console.add_url_rule(path, page.__name__, _page_view(page), methods=verbs)
-    console.add_url_rule("/queues", view_func=lambda: redirect("/console/"))
+    console.add_url_rule("/queues", view_func=lambda: redirect(url_for("console.queues")))
     for path, action in _ACTIONS:
         view = _action_view(action)
         console.add_url_rule(path, f"do_{action.__name__}", view, methods=["POST"])
+    console.before_request(_go_to_project)
     console.register_error_handler(Exception, _page_view(Pages.error))
     console.after_request(_add_headers)
     for filter_ in FILTERS:
@@ -120,6 +123,17 @@ def _action_view(action: Callable[..., Notice | str]) -> Callable[..., WerkzeugR
             return carry_out(_NOTICES, MethodType(action, Actions(served(ServerState))), **path)
 
     return view
+
+
+def _go_to_project() -> WerkzeugResponse | None:
+    """Redirect a page that names a project to its own address, whose links keep the project."""
+    if request.method != "GET" or "project" not in request.args:
+        return None
+    name, root = request.args["project"], ""
+    if served(Projects).get(name) is not served(Projects).own:
+        root = f"/projects/{name}"
+    kept = urlencode([each for each in request.args.items(multi=True) if each[0] != "project"])
+    return redirect(f"{root}{request.path}?{kept}".rstrip("?"))
 
 
 def _add_headers(response: Response) -> Response:

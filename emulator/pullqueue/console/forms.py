@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from flask import redirect, request
+from flask import redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from pullqueue.api.encoding import Json
@@ -101,6 +101,7 @@ def carry_out(notices: Notices, action: Callable[..., Notice | str], **values: s
         kept = {name: value for name, value in form.values.items() if name != TOKEN_FIELD}
         notice = Notice(text=text, is_error=True, form=action.__name__, values=kept, errors=errors)
     back = urlsplit(request.form.get("back", ""))
-    path = back.path if back.path.startswith("/console/") else "/console/"
+    home = url_for("console.queues")
+    path = back.path if back.path.startswith(home) else home
     query = f"{back.query}&" if back.query else ""
     return redirect(f"{path}?{query}notice={notices.put(notice)}", 303)

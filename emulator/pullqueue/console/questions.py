@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from flask import Response, render_template, request, url_for
 from msgspec import UNSET
 
+from pullqueue.api.requests import served
 from pullqueue.clock import ManualClock, from_usec
 from pullqueue.console.actions import changes_of_form
 from pullqueue.console.forms import Notice, Notices
@@ -17,6 +18,7 @@ from pullqueue.resources.models import EXHAUSTED, TaskResource
 from pullqueue.resources.overview import get_summary
 from pullqueue.resources.queues import get_queue, get_task, list_queues
 from pullqueue.resources.task_lists import TaskFilter, TaskQuery, list_tasks
+from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import TOKEN_FIELD, ServerState
 from pullqueue.tasks import count_tasks
 from pullqueue.text import counted
@@ -161,7 +163,9 @@ class Questions:
             },
             "notice": notice,
             "form": notice or Notice(text=""),
-            "here": f"{request.path}?{kept}".rstrip("?"),
+            "here": f"{request.script_root}{request.path}?{kept}".rstrip("?"),
+            "projects": list(served(Projects).states),
+            "project": served(Projects).name_of(self._state),
             "token": self._state.token,
             "token_field": TOKEN_FIELD,
             "page": template,

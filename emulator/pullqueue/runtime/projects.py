@@ -99,6 +99,15 @@ class Projects:
         return Project.of(self._own.emulator.project or DEFAULT_PROJECT).app_id
 
     @property
+    def own(self) -> ServerState:
+        """The server's own project."""
+        return self._own
+
+    def name_of(self, state: ServerState) -> str:
+        """Return the name of a project."""
+        return self.own_name if state is self._own else state.emulator.project or ""
+
+    @property
     def states(self) -> dict[str, ServerState]:
         """All projects by name, the server's own first."""
         self._follow()

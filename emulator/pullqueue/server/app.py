@@ -61,8 +61,11 @@ such as blobs, must not become a page of the console's origin, which may call al
 """
 _Objects = dict[type, Any]
 """What requests are answered from, by class; `served` of `pullqueue.api.requests` finds it."""
-_NAMED_PROJECT = re.compile(r"/(?:taskqueue/v1beta[12]|v1|v2|v2beta[23])/projects/([^/]+)")
+_NAMED_PROJECT = re.compile(r"/(?:(?:taskqueue/v1beta[12]|v1|v2|v2beta[23])/)?projects/([^/]+)")
 _OWN_PATHS = ("/_emulator", "/console")
+_BELOW_PROJECT = re.compile(
+    r"(?P<prefix>/projects/(?P<project>[^/]+))(?P<rest>/(console|_emulator)(/.*)?)", re.DOTALL
+)
 _PROJECTS_PATH = "/_emulator/projects"
 """Its routes are about all projects; clients that add the parameter `project` to each call may."""
 _UNKNOWN_KEY = "pullqueue.unknown_project"
@@ -99,8 +102,8 @@ class Application:
     """The application of one server: each request is answered from the project that it names.
 
     The API of a call says which: in the path, or over gRPC in the message, and calls of App
-    Engine's SDK by the ticket of the app. On routes of the emulator's own, and pages of the
-    console, the parameter `project` does.
+    Engine's SDK by the ticket of the app. On routes of the emulator's own the parameter `project`
+    does, and pages of the console are below `/projects/PROJECT`.
     """
 
     def __init__(
@@ -146,6 +149,8 @@ class Application:
         return None if state is self._own else self._objects_of(state)
 
     def _state_of(self, environ: WSGIEnvironment) -> ServerState:
+        if below := _BELOW_PROJECT.fullmatch(environ.get("PATH_INFO", "")):
+            return self._below(below, environ)
         path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
         is_of_one = path.startswith(_OWN_PATHS) and not path.startswith(_PROJECTS_PATH)
         if is_of_one and "project=" in query:
@@ -157,6 +162,17 @@ class Application:
         if not self.projects.is_single and (named := _NAMED_PROJECT.match(path)):
             return self.projects.called(named[1])
         return self._own
+
+    def _below(self, path: re.Match[str], environ: WSGIEnvironment) -> ServerState:
+        """Return the project of a path; links of its pages lead to addresses below the same."""
+        environ["PATH_INFO"] = path["rest"]
+        try:
+            state = self.projects.get(path["project"])
+        except ApiError as error:
+            environ[_UNKNOWN_KEY] = error
+            return self._own
+        environ["SCRIPT_NAME"] = f"{environ.get('SCRIPT_NAME', '')}{path['prefix']}"
+        return state
 
     def _objects_of(self, state: ServerState) -> _Objects:
         found = self._objects.get(state)

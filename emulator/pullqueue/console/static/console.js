@@ -233,7 +233,7 @@
   });
 
   document.addEventListener("change", (event) => {
-    if (event.target.matches(".filter select")) event.target.form.requestSubmit();
+    if (event.target.matches(".filter select, .project select")) event.target.form.requestSubmit();
     showSelected();
     release();
   });
