@@ -68,12 +68,16 @@ CHECKS: Final = (
     ),
     Check(
         name=PERMISSIONS,
-        refuses="calls without a token, and callers whom the acl of a queue does not name",
+        refuses="calls without a token, and callers without a permission on a queue",
         option="--auth acl",
         argument="acl=True",
         facts="tokens of your callers, and the `acl` of each queue",
     ),
 )
+
+
+WITHOUT_FACTS: Final = ", ".join(each.name for each in CHECKS if each.option and not each.facts)
+"""The names of the checks that `--strict` turns on."""
 
 
 def describe_off(on: Mapping[str, bool], *, in_tests: bool = False) -> str:

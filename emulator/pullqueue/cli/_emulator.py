@@ -15,7 +15,7 @@ from urllib.parse import quote
 import click
 
 from pullqueue.address import DEFAULT_PORT, DEFAULT_PROJECT, is_host_and_port
-from pullqueue.checks import FILE, INDEXES, LEASES, LOCATION, PROJECT
+from pullqueue.checks import FILE, INDEXES, LEASES, LOCATION, PROJECT, WITHOUT_FACTS
 from pullqueue.cli._options import PORT, Command, checked
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
@@ -118,10 +118,9 @@ _EMULATOR = (
     click.option(
         "--strict",
         is_flag=True,
-        help="Turn on every check of production that needs to know nothing of your app, and refuse "
-        "the options that turn one off: --no-lease-rate-limit, --profile sdk, "
-        "--keep-created-queues. With --project also --strict-project. Queries fail whose composite "
-        "index is not in index.yaml, that of --index-yaml or the one beside QUEUE_YAML.",
+        help="Turn on every check of production that needs to know nothing of your app "
+        f"({WITHOUT_FACTS}), and with --project, --strict-project; refuse the options that are "
+        "more lenient. The index.yaml is that of --index-yaml or the one beside QUEUE_YAML.",
     ),
     click.option(
         "--project",
