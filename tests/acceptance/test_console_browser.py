@@ -9,12 +9,14 @@ import importlib.resources
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from browser import Browser, show, started
+from push_app import push_app
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -49,6 +51,8 @@ LABELS = "{'label-content-name-mismatch': {enabled: true}}"
 WCAG = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']"
 LOOKS = "['color-contrast', 'scrollable-region-focusable', 'link-in-text-block']"
 """The rules whose result depends on colours and the width."""
+HOUR = "main [name=deliver][type=hidden] ~ button[value='60']"
+"""The button that lets an hour pass while push tasks are delivered."""
 PAGES = (
     "/",
     "/queues/pull",
@@ -308,6 +312,49 @@ def test_the_menu_of_projects_leads_to_their_pages(site: Site, server: Server) -
     show(site.browser, width=1280)
     Select(site.find("#project")).select_by_visible_text("my-app")
     site.until(lambda: site.browser.current_url == f"{server.url}/console/")
+
+
+def test_a_delivery_goes_on_until_its_time(
+    site: Site, emulator: Emulator, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself, in short calls; the page then shows what all of them did."""
+    monkeypatch.setattr("pullqueue.console.actions._CALL_SECONDS", 0.01)
+    eta = emulator.clock.now() + timedelta(seconds=1)
+    emulator.queue("push").add_many([NewTask(eta=eta)] * 60)
+    with push_app() as app:
+        server.push_to(app.url)
+        site.open("/clock")
+        site.click(HOUR)
+        site.wait_for("It is 2026-01-01 01:00:00 now.", "#notice")
+
+    assert "push: 60 tasks became due, 60 tasks delivered" in site.text("#notice")
+    assert not site.browser.find_elements(By.CSS_SELECTOR, "#go-on")
+    assert log_of(site.browser) == []
+
+
+def test_a_delivery_is_stopped_and_goes_on(
+    site: Site, emulator: Emulator, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that takes long holds the time up; the bar and the words show how far it is."""
+    monkeypatch.setattr("pullqueue.console.actions._CALL_SECONDS", 0.05)
+    eta = emulator.clock.now() + timedelta(minutes=15)
+    emulator.queue("push").add(request=HttpRequest("/slow"), eta=eta)
+    with push_app() as app:
+        server.push_to(app.url)
+        site.open("/clock")
+        site.click(HOUR)
+        site.wait_for("15 min of 1 h", "#go-on")
+        bar = "return document.querySelector('progress').value"
+        assert evaluate(site.browser, bar) == 900
+        site.press("Stop")
+        site.until(lambda: site.find("#continue").is_displayed())
+        assert not site.find("#stop").is_displayed()
+        assert "is not finished" in site.text("#notice")
+        app.released.set()
+        site.press("Go on")
+        site.wait_for("It is 2026-01-01 01:00:00 now.", "#notice")
+
+    assert "push: 1 task became due, 1 task delivered" in site.text("#notice")
 
 
 def test_the_head_of_a_narrow_page(site: Site, clock: ManualClock) -> None:

@@ -16,7 +16,7 @@ from msgspec import Meta
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.console.formatting import instant
-from pullqueue.console.forms import Form, FormError, Notice
+from pullqueue.console.forms import Form, FormError, Notice, Unfinished
 from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, WHEN
@@ -57,6 +57,8 @@ from pullqueue.tasks import NewTask, count_tasks, why_in_use
 from pullqueue.text import SECONDS_PER_UNIT, counted, shorten
 
 _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
+_CALL_SECONDS = 1.0
+"""How long a call delivers: then the page shows how far it is, and *Stop* ends it."""
 _BATCH = 100
 _COMPARED = 20
 """Maximum number of tasks that are named in a line when a snapshot is compared."""
@@ -217,15 +219,26 @@ class Actions:
         """Move the clock forward by a time span, or to a time."""
         by: float = parse_query(form.given("by"), _Numbers).by
         deliver = bool(form.text("deliver"))
-        body = ClockMove(advance=by * SECONDS_PER_UNIT.get(form.text("unit"), 1), deliver=deliver)
+        body = ClockMove(
+            advance=by * SECONDS_PER_UNIT.get(form.text("unit"), 1),
+            deliver=deliver,
+            seconds=_CALL_SECONDS,
+        )
         if target := form.text("move_to"):
-            body = ClockMove(move_to=_in_utc(target), deliver=deliver)
+            body = ClockMove(move_to=_in_utc(target), deliver=deliver, seconds=_CALL_SECONDS)
         moved = move_clock(self._state, body)
         details = [_step_text(step) for step in moved.steps] or ["No task was affected."]
         text = f"It is {instant(moved.now)} now."
-        if not moved.reached:
-            text += f" Delivery takes longer: go on until {instant(moved.target)}."
-        return Notice(text=text, details=details)
+        if moved.reached:
+            return Notice(text=text, details=details)
+        start, now, end = map(datetime.fromisoformat, (moved.start, moved.now, moved.target))
+        move = Unfinished(
+            target=moved.target,
+            passed=(now - start).total_seconds(),
+            span=(end - start).total_seconds(),
+        )
+        text += f" The delivery until {instant(moved.target)} is not finished."
+        return Notice(text=text, details=details, move=move)
 
     def run_cron(self, form: Form) -> str:
         """Run a cron job now."""

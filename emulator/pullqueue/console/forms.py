@@ -21,6 +21,17 @@ _MAX_WAITING = 100
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """A move of the clock that goes on."""
+
+    target: str
+    """The time that it has to reach."""
+    passed: float
+    span: float
+    """How many seconds have passed, and of how many."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Notice:
     """The result of a form."""
 
@@ -30,6 +41,7 @@ class Notice:
     """Address of the page that the text links to."""
     details: Sequence[str] = ()
     """Lines after the text."""
+    move: Unfinished | None = None
     form: str = ""
     """Name of the form that was refused."""
     values: Mapping[str, str] = field(default_factory=dict)

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 from console_client import ConsoleClient
+from push_app import push_app, until
 
-from pullqueue import Emulator, Limits, ManualClock, NewTask, TransientError
+from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask, TransientError
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.faults.declaration import KINDS, OPTIONS, build_schema
+from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.runtime.state import ServerState
+from pullqueue.server.lifecycle import Server
 
 CONFIG = """\
 queue:
@@ -140,6 +143,25 @@ def test_the_clock_is_moved(console: ConsoleClient, state: ServerState) -> None:
     assert "Something changes in 30 s" in console.page("/clock")
     assert "is not a valid time" in console.send("/clock", move_to="tomorrow")
     assert "It is 2026-01-01 06:00:00 now." in console.send("/clock", move_to="2026-01-01T06:00")
+
+
+def test_a_delivery_that_takes_long_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also without a script, by a button."""
+    monkeypatch.setattr("pullqueue.console.actions._CALL_SECONDS", 0.01)
+    emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=ManualClock())
+    emulator.queue("push").add(request=HttpRequest("/slow"))
+    with push_app() as app, Server(emulator, push_to=PushAddresses([app.url])) as server:
+        console = ConsoleClient(server.state)
+        page = console.send("/clock", by="2", unit="h", deliver="true")
+        assert "The delivery until 2026-01-01 02:00:00 is not finished." in page
+        assert '<progress max="7200.0" value="0.0"' in page
+        [target] = re.findall('name="move_to" value="(.*?)"><input type="hidden" name="del', page)
+        app.released.set()
+        until(lambda: not emulator.queue("push").list_tasks())
+        page = console.send("/clock", move_to=target, deliver="true")
+
+    assert "It is 2026-01-01 02:00:00 now." in page
+    assert "push: 1 task delivered" in page
 
 
 def test_the_file_is_reloaded(tmp_path: Path) -> None:

@@ -150,7 +150,10 @@
 
   const refresh = async () => {
     const copy = await load(address());
-    if (!copy || step || dialog.open) return;
+    if (copy && !step && !dialog.open) updateAll(copy);
+  };
+
+  const updateAll = (copy) => {
     for (const old of document.querySelectorAll("[data-live]")) {
       const fresh = copy.getElementById(old.id);
       if (fresh && old.outerHTML !== fresh.outerHTML && !isRead(old)) update(old, fresh);
@@ -190,6 +193,36 @@
     question.querySelector("[name=back]").value = address().pathname + address().search;
     dialog.replaceChildren(document.adoptNode(question));
     dialog.showModal();
+  };
+
+  // Goes on with a delivery that takes long, call by call, until its time is reached or it is stopped.
+  const goOn = async (form) => {
+    const [button, stop] = [document.getElementById("continue"), document.getElementById("stop")];
+    let stopped = false;
+    stop.addEventListener("click", () => {
+      stopped = stop.disabled = true;
+    });
+    button.hidden = true;
+    stop.hidden = false;
+    while (!stopped) {
+      let copy = null;
+      try {
+        const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+        copy = parse(await answer.text());
+      } catch {
+        say("The server does not respond.");
+      }
+      const fresh = copy?.getElementById("go-on");
+      if (copy) updateAll(copy);
+      if (copy && (stopped || !fresh)) status.replaceChildren(...document.adoptNode(copy.getElementById("notice")).childNodes);
+      if (copy && !fresh) form.remove();
+      if (!fresh) break;
+      form.querySelector("progress").value = fresh.querySelector("progress").value;
+      document.getElementById("passed").textContent = copy.getElementById("passed").textContent;
+    }
+    button.hidden = false;
+    stop.hidden = true;
+    stop.disabled = false;
   };
 
   const copyText = async (from) => {
@@ -265,6 +298,9 @@
     kind.addEventListener("change", showFields);
     showFields();
   }
+
+  const unfinished = document.getElementById("go-on");
+  if (unfinished) goOn(unfinished);
 
   const url = address();
   if (url.href !== location.href) history.replaceState(null, "", url);
