@@ -84,10 +84,10 @@ def crash_test(
     change something also lose their answers.
 
     With `services`, calls to other bundled services, such as the datastore, count as well if App
-    Engine's SDK uses the emulator, and so do calls to databases, by `sqlite3`, SQLAlchemy or
-    Django. Where a module of the app uses a database, and no call to it was seen, that is an error,
-    or a warning, or neither (`unseen`). A transaction that was open is rolled back. Each run begins
-    at the time at which the test has called, and memcache is empty when `setup` is called.
+    Engine's SDK uses the emulator, and so do calls to databases, by `sqlite3`, SQLAlchemy, Django
+    and others. Where a module of the app uses a database, and no call to it was seen, that is an
+    error, or a warning, or neither (`unseen`). A transaction that was open is rolled back. Each run
+    begins at the time at which the test has called, and memcache is empty when `setup` is called.
 
     Return the number of crashes, with whose calls were seen. Calls of whoever was killed have no
     effect, so what it does while it ends (`finally`), or in threads, also after the test, does not

@@ -23,7 +23,7 @@ class Database:
     name: str
     """As reports show it."""
     packages: tuple[str, ...]
-    """What apps import; the first is the package itself, others use it."""
+    """What apps import: the package itself, or another that uses it."""
     module: str = ""
     """Which module here has its hooks, `following`; empty: its calls are not seen."""
     used_by: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Database:
     @property
     def is_loaded(self) -> bool:
         """True if the package was imported."""
-        return self.packages[0] in sys.modules
+        return any(package in sys.modules for package in self.packages)
 
     def follow(self) -> Patches:
         """Return what makes its calls points, in a block."""
@@ -71,6 +71,18 @@ DATABASES = (
         packages=("django.db",),
         module="django",
         advice="make the calls by its ORM or its cursors, not by a connection of the driver",
+    ),
+    Database(
+        name="Datastore",
+        packages=("google.cloud.ndb", "google.cloud.datastore"),
+        module="google_grpc",
+        advice="make the calls over gRPC",
+    ),
+    Database(
+        name="Firestore",
+        packages=("google.cloud.firestore", "google.cloud.firestore_v1"),
+        module="google_grpc",
+        advice="make the calls over gRPC, and not by an AsyncClient",
     ),
     *(
         Database(name=name, packages=(name,), used_by=_ORMS)
