@@ -202,7 +202,7 @@ def test_the_items_of_a_list_have_their_numbers() -> None:
 
 
 def test_a_second_field_of_a_oneof_is_refused() -> None:
-    """Null is no field."""
+    """A null is not a field."""
     app: dict[str, Any] = {"relativeUri": "/work"}
     url = {"url": "https://example.com"}
 
