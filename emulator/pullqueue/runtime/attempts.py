@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from queue import SimpleQueue
 from time import perf_counter
 
 from pullqueue.address import SplitUrl
@@ -20,10 +19,9 @@ from pullqueue.push.attempt import Attempt, RunningAttempt
 from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.http_sender import HttpSender
 from pullqueue.push.request import PushRequest, PushResponse, Send, send_following
+from pullqueue.runtime.sender_threads import SenderThreads
 from pullqueue.tasks import Task
 
-THREADS = 64
-"""Maximum number of attempts at the same time."""
 RENEWAL_SECONDS = 3.0
 """Interval at which the leases of running attempts are renewed."""
 _POLL_SECONDS = 0.1
@@ -64,7 +62,7 @@ class Attempts:
         addresses: PushAddresses,
         problems: Problems,
         *,
-        threads: int,
+        threads: SenderThreads,
         on_end: Callable[[], None],
     ) -> None:
         """Send to addresses; `on_end` is called when an attempt has ended, or has not started."""
@@ -76,7 +74,9 @@ class Attempts:
         self._problems = problems
         self._on_end = on_end
         self._sender = HttpSender()
-        self._pool = _Pool(threads)
+        self._threads = threads
+        self._ended = threading.Event()
+        """Set whenever an attempt has ended."""
         self.stopping = threading.Event()
         """Set when no more attempts are started."""
         self._abandoning = threading.Lock()
@@ -95,14 +95,14 @@ class Attempts:
         """Start an attempt that may start now, and carry it out."""
         # In another thread: beside busy workers each use of the store waits for its turn.
         self._dispatcher.reserve(task)
-        self._pool.run(self._start_in_turn, task, address)
+        self._threads.run(self, self._start_in_turn, task, address)
 
     def run_now(self, task: Task, address: SplitUrl) -> bool:
         """Start an attempt of a task, past its eta, rate and pause; False: one is running."""
         by = f", run by {current_origin().who}"
         started = self._begin(task, address, self._dispatcher.run_now, by)
         if started is not None:
-            self._pool.run(self._attempt, *started)
+            self._threads.run(self, self._attempt, *started)
         return started is not None
 
     @property
@@ -140,8 +140,8 @@ class Attempts:
         The tasks of those that do not end in time are due again.
         """
         while self._dispatcher.running and (left := end - perf_counter()) > 0:
-            self._pool.ended.wait(min(left, _POLL_SECONDS))
-            self._pool.ended.clear()
+            self._ended.wait(min(left, _POLL_SECONDS))
+            self._ended.clear()
         with self._abandoning:
             interrupted = self._dispatcher.running
             for running in interrupted:
@@ -230,6 +230,7 @@ class Attempts:
                 _log.exception("the result of an attempt cannot be stored")
             return
         finally:
+            self._ended.set()
             self._on_end()
         self._record(attempt, origin, perf_counter() - began)
 
@@ -258,36 +259,3 @@ class Attempts:
                 ": ".join(what) or "no response",
                 "it is exhausted" if attempt.outcome == "exhausted" else "it will be retried",
             )
-
-
-class _Pool:
-    """Threads that are started when they are needed, and end with the process."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._threads = 0
-        self._waiting = 0
-        """Jobs that no thread has begun, less the threads that wait for one."""
-        self.ended = threading.Event()
-        """Set whenever a job has ended."""
-
-    def run(self, job: Callable[..., None], *arguments: object) -> None:
-        """Run a job in one of the threads, as soon as one has time."""
-        with self._lock:
-            self._waiting += 1
-            if self._waiting > 0 and self._threads < self._size:
-                self._threads += 1
-                self._waiting -= 1
-                threading.Thread(target=self._work, name="pullqueue attempt", daemon=True).start()
-        self._jobs.put(partial(job, *arguments))
-
-    def _work(self) -> None:
-        while True:
-            try:
-                self._jobs.get()()
-            finally:
-                with self._lock:
-                    self._waiting -= 1
-                self.ended.set()

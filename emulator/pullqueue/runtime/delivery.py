@@ -21,7 +21,8 @@ from pullqueue.push.addresses import KEPT, PushAddresses
 from pullqueue.push.attempt import RunningAttempt
 from pullqueue.push.dispatcher import Dispatcher, is_dispatched
 from pullqueue.push.tokens import TokenSigner
-from pullqueue.runtime.attempts import RENEWAL_SECONDS, THREADS, Attempts, Problems
+from pullqueue.runtime.attempts import RENEWAL_SECONDS, Attempts, Problems
+from pullqueue.runtime.sender_threads import THREADS, SenderThreads
 from pullqueue.tasks import Task, TaskState
 
 _INTERVAL_SECONDS = 0.002
@@ -37,6 +38,8 @@ _ACTIVE_SECONDS = 2.0
 """How long after an attempt the next one of its queue starts to the millisecond."""
 _PAGE = 500
 """Tasks that are read at once where all that are due are looked at."""
+_HELD_SECONDS = 3600.0
+"""As `_POLL_SECONDS`, while attempts are started by calls of `POST /_emulator/run` alone."""
 _LOGGED = 1_000
 """Reasons to keep tasks of which it is known that they were logged."""
 
@@ -57,13 +60,15 @@ class Delivery:
         addresses: PushAddresses,
         *,
         signer: TokenSigner,
+        senders: SenderThreads | None = None,
         threads: int = THREADS,
     ) -> None:
         """Send to addresses, with tokens of `signer`; record each attempt among the requests.
 
-        At most `threads` attempts are made at the same time, of all queues.
+        At most `threads` attempts are made at the same time, of all queues, in those of `senders`.
         """
-        self.threads = threads
+        self._most = threads
+        self._senders = senders or SenderThreads()
         self.addresses = addresses
         self._emulator = emulator
         self._dispatcher = Dispatcher(
@@ -83,7 +88,7 @@ class Delivery:
             requests,
             addresses,
             self._problems,
-            threads=threads,
+            threads=self._senders,
             on_end=self.wake,
         )
         self._stopping = self.attempts.stopping
@@ -93,6 +98,8 @@ class Delivery:
         self._is_passing = False
         """Whether a manual clock passes time."""
         self._renewed = self._closed_idle = perf_counter()
+        self._active_until = self._renewed + _ACTIVE_SECONDS
+        """Until when connections may be open that were used."""
         self._started: dict[str, float] = {}
         """When an attempt of each queue was last started."""
         self._looking = threading.Condition()
@@ -157,6 +164,11 @@ class Delivery:
         """Return how many attempts the rate of a queue permits to start now."""
         return self._dispatcher.tokens(queue)
 
+    @property
+    def threads(self) -> int:
+        """How many attempts may be made at the same time, of all queues."""
+        return min(self._most, self._senders.share)
+
     def running(self, queue_name: str) -> list[RunningAttempt]:
         """Return the attempts of a queue that are under way."""
         return [each for each in self._dispatcher.running if each.queue.name == queue_name]
@@ -195,7 +207,7 @@ class Delivery:
             was_idle = not self._dispatcher.counts
             try:
                 self._look_after()
-                wait_seconds = self._poll_seconds if self.is_held else self._start_due()
+                wait_seconds = self._held_seconds() if self.is_held else self._start_due()
                 self._problems.solved("")
             except Exception as error:  # noqa: BLE001 - the thread goes on, whatever happens
                 if self._stopping.is_set():  # the store may be closed
@@ -205,6 +217,13 @@ class Delivery:
                 self._is_settled = was_idle and wait_seconds > 0
                 self._looks_ended = self._looks_begun
                 self._looking.notify_all()
+
+    def _held_seconds(self) -> float:
+        """Return when to look again while nothing may be started: what runs is looked after."""
+        now = perf_counter()
+        if self._dispatcher.counts:
+            self._active_until = now + _ACTIVE_SECONDS
+        return self._poll_seconds if now < self._active_until else _HELD_SECONDS
 
     @property
     def _poll_seconds(self) -> float:

@@ -255,6 +255,7 @@ class Projects:
             config_file=file,
             host_names=own.host_names,
             push_to=None if own.delivery is None else PushAddresses(list(own.push_to)),
+            senders=own.senders,
             acl=own.acl,
         )
         if state.delivery is not None:
@@ -268,7 +269,7 @@ class Projects:
         return state
 
     def _serve(self, state: ServerState) -> None:
-        """Let a project send the push tasks that it has, once the server listens."""
+        """Send the push tasks that a project has, once the server listens."""
         own = self._own
         state.url, state.own_ports, state.grpc_address = own.url, own.own_ports, own.grpc_address
         state.signer.issuer = own.signer.issuer

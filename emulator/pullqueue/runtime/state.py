@@ -29,6 +29,7 @@ from pullqueue.push.tokens import TokenSigner
 from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.fault_registry import FaultRegistry
+from pullqueue.runtime.sender_threads import SenderThreads
 from pullqueue.tasks import Task
 
 STOP_SECONDS = 5.0
@@ -64,6 +65,7 @@ class ServerState:
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] | None = None,
         push_to: PushAddresses | None = None,
+        senders: SenderThreads | None = None,
         cron: Sequence[CronJob] = (),
         acl: bool = False,
     ) -> None:
@@ -72,8 +74,8 @@ class ServerState:
         `tokens` are those that callers need where the acl is enforced. `config_file` is the file
         of the configuration, if it can be reloaded. `host_names` are the names in Host headers
         that are answered, beside addresses and localhost; None answers to any. Push tasks are
-        delivered to `push_to`; None: they are not delivered. The jobs in `cron` are requested
-        there when they are due. With `acl`, callers need a token.
+        delivered to `push_to`, in threads of `senders`; None: they are not delivered. The jobs in
+        `cron` are requested there when they are due. With `acl`, callers need a token.
         """
         self.emulator = emulator
         self.tokens = tokens or Tokens(emulator.clock)
@@ -94,6 +96,7 @@ class ServerState:
         """Where push tasks are sent."""
         self.signer = TokenSigner(lambda email, scopes: self.tokens.issue(email, scopes).text)
         """Makes the tokens that HTTP tasks carry."""
+        self.senders = senders or SenderThreads()
         self.delivery: Delivery | None = None
         """Sends push tasks; None: this server does not, until it gets addresses."""
         if push_to is not None:
@@ -181,7 +184,9 @@ class ServerState:
         delivery.wake()
 
     def _make_delivery(self) -> Delivery:
-        self.delivery = Delivery(self.emulator, self.requests, self.push_to, signer=self.signer)
+        self.delivery = Delivery(
+            self.emulator, self.requests, self.push_to, signer=self.signer, senders=self.senders
+        )
         return self.delivery
 
     def stop_starting(self) -> None:

@@ -198,7 +198,7 @@ INSERT INTO projects (name, record) VALUES (:project, :record)
 ON CONFLICT (name) DO UPDATE SET record = projects.record
 RETURNING number, record
 
--- name: forget_project
+-- name: delete_project
 DELETE FROM projects WHERE name = :project RETURNING number
 
 -- name: lease_steps

@@ -438,7 +438,7 @@ class SqlStore(SqlReader[S]):
 
     def drop_project(self, name: str) -> None:
         with self._writing(unlimited=True) as session:
-            for (number,) in session.rows("forget_project", project=name):
+            for (number,) in session.rows("delete_project", project=name):
                 self._drop_project(session, number)
 
     def drop_queue_record(self, queue_name: str) -> None:

@@ -353,6 +353,21 @@ def test_a_project_that_is_busy_delays_no_other(
     app.released.set()
 
 
+def test_deleted_projects_leave_no_threads(app: PushApp, control: ControlClient) -> None:
+    """Those that sent their tasks are of the server, and end when nothing is sent."""
+    for number in range(3):
+        name = f"p{number}"
+        control.post("/projects", {"name": name, "queue_yaml": QUEUES})
+        tasks = {"tasks": [{"request": {"url": f"/{name}"}} for _ in range(5)]}
+        control.post(f"/queues/push/tasks?project={name}", tasks)
+    until(lambda: len(app.received) == 15)
+    for number in range(3):
+        control.call("DELETE", f"/projects/p{number}", None)
+
+    names = ("pullqueue attempt", "pullqueue push")
+    until(lambda: sum(each.name in names for each in threading.enumerate()) <= 1)
+
+
 def test_the_attempts_of_a_deleted_project_leave_no_trace(
     app: PushApp, server: Server, control: ControlClient
 ) -> None:
