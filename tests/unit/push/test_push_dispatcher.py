@@ -302,6 +302,40 @@ class TestOutcomes:
         assert web.get_task("a").state_at(clock.now_usec()) is TaskState.RETRYING
         assert dispatcher.running == []
 
+    def test_the_pause_begins_at_the_end_of_an_attempt(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """But at the call of RunTask, however long that attempt takes."""
+        add(web, "a", "b")
+        dispatcher = Dispatcher(emulator)
+        running, called = started(dispatcher, web, "a"), dispatcher.run_now(web.get_task("b"))
+        assert called is not None
+        clock.advance(4)
+        for each in (running, called):
+            dispatcher.finish(each, FAILED)
+
+        pauses = [web.get_task(name).eta - clock.now() for name in "ab"]
+        assert pauses == [timedelta(seconds=10), timedelta(seconds=6)]
+
+    def test_a_task_whose_last_attempts_were_interrupted_is_exhausted(
+        self, emulator: Emulator, web: Queue, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """One more than permitted is sent, as it is not known whether the last one was."""
+        add(web, "a")
+        for _ in range(4):
+            started(Dispatcher(emulator, rates=False), web, "a")
+            clock.advance(3600)
+
+        assert Dispatcher(emulator).start(web.get_task("a")) is None
+        [task] = web.exhausted
+        assert (task.attempts.finished, task.attempts.reason) == (
+            4,
+            "the last 4 attempts were interrupted",
+        )
+        assert caplog.messages == [
+            'task "a" of queue "web" is exhausted: the last 4 attempts were interrupted'
+        ]
+
     @pytest.mark.parametrize("change", ["delete", "purge", "lost"])
     def test_a_task_that_is_gone(
         self, emulator: Emulator, other: Queue, clock: ManualClock, change: str
