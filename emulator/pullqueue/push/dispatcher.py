@@ -106,14 +106,28 @@ class Dispatcher:
 
     @bypass_interceptors()
     def deliverable(
-        self, queue: Queue, limit: int, find_address: Callable[[Task], _A | None]
+        self,
+        queue: Queue,
+        limit: int,
+        find_address: Callable[[Task], _A | None],
+        *,
+        sweeps: bool = True,
     ) -> list[tuple[Task, _A]]:
-        """Return the same tasks with their addresses; those without one wait, but no others."""
+        """Return the same tasks with their addresses; those without one wait, but no others.
+
+        See `Scan.find` for `sweeps`.
+        """
         limit = min(limit, self.allowance(queue))
         if limit <= 0:
             return []
         scan = self._scans.setdefault(queue.name, Scan())
-        return scan.find(queue, limit, find_address=find_address, is_running=self._is_running)
+        return scan.find(
+            queue,
+            limit,
+            find_address=find_address,
+            is_running=self._is_running,
+            sweeps=sweeps,
+        )
 
     def look_again(self) -> None:
         """Look at all tasks that wait for an address once more: there are others now."""

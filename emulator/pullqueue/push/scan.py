@@ -31,8 +31,12 @@ class Scan:
         *,
         find_address: Callable[[Task], _A | None],
         is_running: Callable[[Task], bool],
+        sweeps: bool = True,
     ) -> list[tuple[Task, _A]]:
-        """Return up to `limit` tasks that can be sent, with their addresses."""
+        """Return up to `limit` tasks that can be sent, with their addresses.
+
+        Without `sweeps`, those that wait are not looked at once more.
+        """
         found: list[tuple[Task, _A]] = []
         only_waiting = True
         for task in self._due(queue, limit):
@@ -45,7 +49,7 @@ class Scan:
                         return found
             elif only_waiting:
                 self._waiting = task[:2]
-        if self._waiting is not None:
+        if self._waiting is not None and sweeps:
             swept = self._sweep(queue, find_address)
             found += [each for each in swept if not is_running(each[0])]
         return found[:limit]

@@ -279,7 +279,10 @@ class Delivery:
     def _start_due_of(self, queue: Queue, limit: int) -> int:
         """Start up to `limit` attempts of a queue, and return how many."""
         self._log_cap(queue)
-        found = self._dispatcher.deliverable(queue, limit, self._find_address)
+        # What waits when time begins to pass, waits until it has passed.
+        found = self._dispatcher.deliverable(
+            queue, limit, self._find_address, sweeps=not self._is_passing
+        )
         started = 0
         for task, address in found:
             # So that the limits of the queue hold over all servers that share the store.

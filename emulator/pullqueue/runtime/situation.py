@@ -198,6 +198,8 @@ class Situation:
     @cached_property
     def looked_at(self) -> list[Task]:
         """The due tasks, or the first of many; where none is due, the first of the others."""
+        if not self.numbers.tasks:
+            return []
         state = TaskState.AVAILABLE if self.numbers.available else None
         few = 0 < self.numbers.available <= _LOOKED_AT
         return self.queue.list_tasks(_LOOKED_AT if few else _FIRST, state=state)

@@ -234,6 +234,20 @@ def test_tasks_of_a_queue_that_was_a_pull_queue_say_what_to_do(
     assert shown(state, "pull") == ("no address", text)
 
 
+def test_tasks_of_a_project_with_a_clock_of_its_own_wait_until_they_are_run(
+    state: ServerState, emulator: Emulator
+) -> None:
+    assert state.delivery is not None
+    state.delivery.is_held = True
+    assert of(state, "push").text == ""
+    emulator.queue("push").add()
+
+    text = (
+        "1 due task waits for `POST /_emulator/run`, or for a clock that is advanced with `deliver`"
+    )
+    assert shown(state, "push") == ("run only", text)
+
+
 def test_the_address_that_an_http_task_lacks_is_named(emulator: Emulator) -> None:
     task = NewTask(request=HttpRequest("https://api.example.com/mail"))
     insert(emulator.queue("push"), [task], absolute_urls=True)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes import KINDS, Step, scene
@@ -75,6 +76,86 @@ def test_each_cause_is_documented_with_an_example() -> None:
     for reason, example in rows:
         pattern, _ = SPECIFICATION[reason]
         assert re.fullmatch(pattern, example), example
+
+
+SCENES: list[tuple[list[Step], str, list[str]]] = [
+    ([("add", "zero", "mail", 2, 0)], "zero", ["rate 0"]),
+    ([("add", "fast", "away", 2, 0)], "fast", ["no address"]),
+    ([("add", "fast", "away", 2, 0), ("add", "fast", "hangs", 1, 0)], "fast", ["no address"]),
+    ([("add", "fast", "mail", 3, 0), ("add", "fast", "cmyk", 1, 30)], "fast", ["not due"]),
+    ([("add", "fast", "dead", 2, 0)], "fast", ["no response", "retrying"]),
+    ([("add", "slow", "cmyk", 3, 0)], "slow", ["failing", "rate"]),
+    (
+        [("add", "fast", "mail", 2, 0), ("add", "fast", "cmyk", 1, 0)],
+        "fast",
+        ["some failed", "retrying"],
+    ),
+    ([("add", "fast", "busy", 1, 0)], "fast", ["failing", "slowed", "retrying"]),
+    ([("add", "narrow", "hangs", 5, 0)], "narrow", ["concurrency"]),
+    ([("add", "fast", "hangs", 1, 0), ("jump", 10)], "fast", ["running"]),
+    # Past their leases, which are renewed by the machine's time.
+    (
+        [("add", "narrow", "hangs", 5, 0), ("jump", 61)],
+        "narrow",
+        ["concurrency", "running"],
+    ),
+    (
+        [("add", "fast", "hangs", 20, 0), ("add", "narrow", "hangs", 2, 0), ("jump", 10)],
+        "fast",
+        ["shared slots", "running"],
+    ),
+    ([("add", "slow", "mail", 9, 0)], "slow", ["rate"]),
+    ([("add", "slow", "cmyk", 1, 0), ("jump", 15)], "slow", ["failing", "retrying"]),
+    ([("add", "pull", "mail", 9, 0, None)], "pull", ["no worker"]),
+    (
+        [("add", "pull", "mail", 9, 0, "red"), ("lease", "pull", 1, 10, "blue")],
+        "pull",
+        ["other tag"],
+    ),
+    (
+        [
+            ("add", "pull", "mail", 9, 0, None),
+            ("fault", {"kind": "empty_leases"}),
+            ("lease", "pull", 1, 10),
+        ],
+        "pull",
+        ["leases fail"],
+    ),
+    ([("add", "pull", "mail", 9, 0, None), ("lease", "pull", 1, 300)], "pull", ["few leased"]),
+    ([("add", "pull", "mail", 5, 0, None), ("lease", "pull", 5, 300)], "pull", ["leased"]),
+    (
+        [("add", "pull", "mail", 5, 0, None), ("add", "pull", "mail", 1, 30), ("pause", "pull")],
+        "pull",
+        ["paused"],
+    ),
+    ([("add", "pull", "mail", 1, 30), ("pause", "pull")], "pull", ["paused", "not due"]),
+    (
+        [("add", "slow", "cmyk", 3, 0), ("pause", "slow"), ("jump", 61)],
+        "slow",
+        ["paused"],
+    ),
+]
+"""What was done, the queue, and the causes of its sentence."""
+
+
+@pytest.mark.parametrize(("script", "name", "reasons"), SCENES)
+def test_a_sentence_has_the_causes_of_what_was_done(
+    script: list[Step], name: str, reasons: list[str]
+) -> None:
+    """One scene for each cause that a running server can have; and each is true."""
+    with scene(CONFIG, threads=THREADS) as played:
+        played.play(script)
+        progress = get_queue(played.state, name).progress
+        check_progress(played, name, progress)
+        assert [each.reason for each in progress.causes] == reasons
+        for cause in progress.causes[-1:]:
+            check_advice(played, name, cause)
+
+
+def test_each_cause_has_a_scene() -> None:
+    """Or a test of its own, where a running server with one project cannot have it."""
+    shown = {reason for _, _, reasons in SCENES for reason in reasons}
+    assert set(CAUSES) - shown == {"disabled", "not listening", "run only", "due"}
 
 
 @given(st.lists(steps, min_size=1, max_size=12), st.randoms(use_true_random=False))
