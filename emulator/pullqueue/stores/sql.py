@@ -11,24 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from uuid import uuid4
 
-from pullqueue.clock import USEC_PER_SECOND, Clock
-from pullqueue.config.model import QueueSettings
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
-from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
-    CronRun,
     Insertion,
     QueueContents,
-    QueueRecord,
-    StoredProject,
-    StoreFactory,
-    TaskStore,
 )
 from pullqueue.errors import PullQueueError, TransientError
-from pullqueue.limits import KIB, Limits
+from pullqueue.limits import KIB
 from pullqueue.stores.rows import (
     Row,
     attempted,
@@ -40,7 +33,8 @@ from pullqueue.stores.rows import (
     result_values,
 )
 from pullqueue.stores.session import Target, retried
-from pullqueue.stores.sql_reading import HOUR_SECONDS, S, SqlReader
+from pullqueue.stores.sql_reading import HOUR_SECONDS, S
+from pullqueue.stores.sql_records import SqlRecords
 from pullqueue.tasks import (
     AttemptRecord,
     DeleteResult,
@@ -60,14 +54,10 @@ _CHECK_BYTES = 64 * KIB
 _FIRST = -(2**63)
 
 
-class SqlStore(SqlReader[S]):
+class SqlStore(SqlRecords[S]):
     """A store in a database, with sessions of its own kind."""
 
     # -- what each database does in its own way --------------------------------------------------
-
-    @abstractmethod
-    def _writing(self, *, unlimited: bool = False) -> AbstractContextManager[S]:
-        """Return a session that is one transaction; with `unlimited` it may take any time."""
 
     @abstractmethod
     def _operation(self) -> AbstractContextManager[S]:
@@ -79,10 +69,6 @@ class SqlStore(SqlReader[S]):
     @abstractmethod
     def _replacing(self) -> AbstractContextManager[S]:
         """Return a session that is one transaction and begins with deleting everything."""
-
-    @abstractmethod
-    def _drop_queue(self, session: S, queue_name: str) -> None:
-        """Delete everything of a queue but its record."""
 
     @abstractmethod
     def _store(self, session: S, target: Target, named: Sequence[NewTask]) -> list[Task]:
@@ -110,14 +96,6 @@ class SqlStore(SqlReader[S]):
 
         Return its row as it was before, or None if there is no such task.
         """
-
-    @abstractmethod
-    def _open_project(self, number: int) -> StoreFactory:
-        """Return what opens the store of the project with a number."""
-
-    @abstractmethod
-    def _drop_project(self, session: S, number: int) -> None:
-        """Delete the store of the project with a number."""
 
     @abstractmethod
     def _restored(self, session: S) -> None:
@@ -366,7 +344,7 @@ class SqlStore(SqlReader[S]):
             names = session.listed([name for name in task_names if is_storable(name)])
             return session.change("remove_exhausted", queue=queue_name, names=names)
 
-    # -- names, limits, records ------------------------------------------------------------------
+    # -- names and limits -------------------------------------------------------------------------
 
     def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:
         with self._writing() as session:
@@ -388,73 +366,6 @@ class SqlStore(SqlReader[S]):
     def _set_retention(self, session: S, queue_name: str, retention: Retention) -> None:
         session.change("apply_retention", queue=queue_name, **retention._asdict())
         session.change("set_retention", queue=queue_name, **retention._asdict())
-
-    def queue_records(self) -> dict[str, QueueRecord]:
-        # Not for reading: whether tasks are past their end makes no difference to records.
-        with self._writing() as session:
-            return self._queue_records(session)
-
-    def change_queue_record(
-        self, queue_name: str, *, paused: bool | None = None, settings: QueueSettings | None = None
-    ) -> None:
-        changes = {"paused": paused, "purged_usec": None, "settings": encode(settings)}
-        with self._writing() as session:
-            session.change("change_queue_record", queue=queue_name, **changes)
-
-    def create_queue(self, queue_name: str, *, settings: QueueSettings, reserved_usec: int) -> bool:
-        with self._writing() as session:
-            last_usec = session.now_usec - reserved_usec
-            record = {
-                "queue": queue_name,
-                "settings": encode(settings),
-                "last_deleted_usec": last_usec,
-            }
-            return session.change("create_queue", **record) > 0
-
-    def cron_runs(self) -> dict[str, CronRun]:
-        with self._writing() as session:
-            return {job: CronRun(*run) for job, *run in session.rows("cron_runs")}
-
-    def record_cron_run(self, job: str, run: CronRun) -> None:
-        with self._writing() as session:
-            session.change("record_cron_run", job=job, **run._asdict())
-
-    def projects(self) -> dict[str, StoredProject]:
-        with self._writing() as session:
-            return {name: StoredProject(*rest) for name, *rest in session.rows("projects")}
-
-    def add_project(self, name: str, record: str) -> StoredProject:
-        with self._writing() as session:
-            [row] = session.rows("add_project", project=name, record=record)
-            return StoredProject(*row)
-
-    def project_store(self, number: int) -> StoreFactory:
-        def make(*, clock: Clock, limits: Limits, names: NameSource) -> TaskStore:
-            store = self._open_project(number)(clock=clock, limits=limits, names=names)
-            store.url = self.url
-            return store
-
-        return make
-
-    def drop_project(self, name: str) -> None:
-        with self._writing(unlimited=True) as session:
-            for (number,) in session.rows("delete_project", project=name):
-                self._drop_project(session, number)
-
-    def drop_queue_record(self, queue_name: str) -> None:
-        with self._writing() as session:
-            session.change("drop_queue_record", queue=queue_name)
-
-    @retried
-    def delete_queue(self, queue_name: str) -> None:
-        with self._writing(unlimited=True) as session:
-            self._drop_queue(session, queue_name)
-            record = QueueRecord(deleted_usec=session.now_usec)
-            session.change("set_queue_record", queue=queue_name, **record._asdict())
-
-    def _record_purge(self, session: S, queue_name: str) -> None:
-        changes = {"paused": None, "purged_usec": session.now_usec, "settings": None}
-        session.change("change_queue_record", queue=queue_name, **changes)
 
     def _touch(self, queue_name: str, tasks: int) -> None:
         """Count the tasks of an operation that is done; trim the records now and then."""
