@@ -11,12 +11,7 @@ __tracebackhide__ = is_expected_error
 
 
 def start_attempt(
-    queue: QueueBase,
-    task: Task,
-    *,
-    lease_seconds: float,
-    attempts: AttemptRecord,
-    count: int = 1,
+    queue: QueueBase, task: Task, *, lease_seconds: float, attempts: AttemptRecord, count: int = 1
 ) -> Task:
     """Start an attempt to send a push task, due or not, and return the task as it is then.
 
@@ -44,11 +39,7 @@ def renew_attempt(queue: QueueBase, task: Task, *, lease_seconds: float) -> Task
 
 
 def finish_attempt(
-    queue: QueueBase,
-    task: Task,
-    *,
-    attempts: AttemptRecord,
-    backoff_seconds: float | None,
+    queue: QueueBase, task: Task, *, attempts: AttemptRecord, backoff_seconds: float | None
 ) -> Task:
     """End an attempt, also after its lease; raise like `start_attempt`.
 

@@ -221,13 +221,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
-        """Delete a task whose current lease ends at `expected_eta_usec`.
-
-        Raises:
-            UnknownTaskError: there never was such a task.
-            TombstonedTaskError: the task was deleted, or exhausted.
-            TaskLeaseExpiredError: the task is not leased, or not by the caller.
-        """
+        """Delete a task by the end of the caller's lease; raise like `modify_lease`."""
 
     @abstractmethod
     def start_attempt(
@@ -236,11 +230,7 @@ class TaskStore(ABC):
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
         It is counted as `count` retries, and nobody else starts one until `lease_usec` from now.
-
-        Raises:
-            UnknownTaskError: there never was such a task.
-            TombstonedTaskError: the task was deleted, or exhausted.
-            TaskLeaseExpiredError: the eta of the task is another one.
+        Raise like `modify_lease`; TaskLeaseExpiredError: the eta of the task is another one.
         """
 
     @abstractmethod
@@ -249,11 +239,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def finish_attempt(
-        self,
-        task: Task,
-        *,
-        attempts: AttemptRecord,
-        backoff_usec: int | None,
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None
     ) -> Task:
         """End an attempt, and return the task as it is then, or as it was when it was deleted.
 
@@ -279,10 +265,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def purge(self, queue_name: str) -> int:
-        """Delete every task of a queue and the payloads of its exhausted tasks; record the time.
-
-        Return the number of tasks deleted.
-        """
+        """Delete all tasks and the payloads of exhausted ones, record when; return their number."""
 
     @abstractmethod
     def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:

@@ -289,12 +289,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         session.change("drop_queue", queue=queue_name)
 
     def _ended(
-        self,
-        session: PostgresSession,
-        task: Task,
-        attempts: AttemptRecord,
-        *,
-        exhausted: bool,
+        self, session: PostgresSession, task: Task, attempts: AttemptRecord, *, exhausted: bool
     ) -> Row | None:
         kind = EventKind.ATTEMPT_FAILED if exhausted else EventKind.ATTEMPT_SUCCEEDED
         return session.row(

@@ -128,11 +128,7 @@ class SqlStore(SqlRecords[S]):
         return Insertion([added[new.name] for new in named if new.name in added], refused)
 
     def _insert_within(
-        self,
-        session: S,
-        target: Target,
-        new_tasks: Sequence[NewTask],
-        limit_bytes: int,
+        self, session: S, target: Target, new_tasks: Sequence[NewTask], limit_bytes: int
     ) -> Insertion:
         """Store tasks, if the size of all queues stays within a limit."""
         refused = self._names_in_use(session, target.queue, new_tasks)
@@ -258,11 +254,7 @@ class SqlStore(SqlRecords[S]):
 
     @retried
     def finish_attempt(
-        self,
-        task: Task,
-        *,
-        attempts: AttemptRecord,
-        backoff_usec: int | None,
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None
     ) -> Task:
         if not attempts.succeeded and backoff_usec is not None:
             return self._move_attempt(task, backoff_usec, EventKind.ATTEMPT_FAILED, attempts)

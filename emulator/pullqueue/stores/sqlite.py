@@ -57,10 +57,7 @@ class SqliteSession(Session):
     """A transaction on one of the two connections."""
 
     def __init__(
-        self,
-        connection: sqlite3.Connection,
-        now_usec: int,
-        totals: Mapping[str, tuple[int, int]],
+        self, connection: sqlite3.Connection, now_usec: int, totals: Mapping[str, tuple[int, int]]
     ) -> None:
         self.now_usec = self.clock_usec = now_usec
         self.totals = dict(totals)
@@ -368,12 +365,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             self._count_leased(session, task.queue_name, 1)
 
     def _ended(
-        self,
-        session: SqliteSession,
-        task: Task,
-        attempts: AttemptRecord,
-        *,
-        exhausted: bool,
+        self, session: SqliteSession, task: Task, attempts: AttemptRecord, *, exhausted: bool
     ) -> Row | None:
         queue = {"queue": task.queue_name, "now_usec": session.now_usec}
         row = session.row("get", name=task.name, **queue)

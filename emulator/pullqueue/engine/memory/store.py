@@ -172,11 +172,7 @@ class MemoryStore(TaskStore):
             return renewed
 
     def finish_attempt(
-        self,
-        task: Task,
-        *,
-        attempts: AttemptRecord,
-        backoff_usec: int | None,
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None
     ) -> Task:
         kind, result, origin = EventKind.ATTEMPT_FAILED, attempts.result, current_origin()
         with self._lock:
