@@ -52,7 +52,7 @@ WCAG = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']"
 LOOKS = "['color-contrast', 'scrollable-region-focusable', 'link-in-text-block']"
 """The rules whose result depends on colours and the width."""
 HOUR = "main [name=deliver][type=hidden] ~ button[value='60']"
-"""The button that lets an hour pass while push tasks are delivered."""
+"""The button of an hour in which push tasks are delivered."""
 PAGES = (
     "/",
     "/queues/pull",

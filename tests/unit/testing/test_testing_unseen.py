@@ -117,7 +117,7 @@ def test_it_can_be_ignored(
 
 
 @pytest.mark.parametrize("source", ["", "import json", "x = 'sqlite3'", "import pullqueue.stores"])
-def test_other_modules_are_no_error(
+def test_other_modules_are_permitted(
     emulator: Emulator, queue: Queue, load: Load, source: str
 ) -> None:
     load(source)
@@ -126,7 +126,7 @@ def test_other_modules_are_no_error(
 
 
 @pytest.mark.parametrize("name", ["test_app", "tests_of_app.helpers", "conftest_of_app"])
-def test_what_tests_import_is_no_error(
+def test_what_tests_import_is_permitted(
     emulator: Emulator, queue: Queue, load: Load, name: str
 ) -> None:
     load("import sqlite3", name)
