@@ -54,7 +54,8 @@ def make_error(source: object, queue_name: str = "") -> Exception:
     """Return an error, or make one of a class with the attributes that the class needs.
 
     An error of the SDK becomes pullqueue's of the same name, which every interface can translate;
-    one that has none stays as it is. One of Google's clients becomes that of its status.
+    one that has none stays as it is. One of Google's clients becomes that of its status, with the
+    same message.
 
     Raises:
         ValueError: there is no error of this status.
@@ -70,7 +71,10 @@ def make_error(source: object, queue_name: str = "") -> Exception:
         return _instance(source, f"{source.__doc__} (injected by a fault)", queue_name)
     kind = source if isinstance(source, type) else type(source)
     if kind.__module__.startswith(_CLIENTS) and (status := getattr(kind, "grpc_status_code", None)):
-        return make_error(status.name, queue_name)
+        message = "" if isinstance(source, type) else str(getattr(source, "message", ""))
+        if not message or status.name not in ERRORS:
+            return make_error(status.name, queue_name)
+        return _instance(ERRORS[status.name], message, queue_name)
     same_name = next((known for known in ERROR_CODES if known.__name__ == kind.__name__), None)
     if not (issubclass(kind, Exception) and kind.__module__.startswith(_SDK)):
         example = "TransientError" if same_name is None else kind.__name__

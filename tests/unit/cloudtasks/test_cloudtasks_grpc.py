@@ -21,6 +21,7 @@ from cloudtasks_api import (
     RestApi,
     find_method,
 )
+from google.api_core.exceptions import ResourceExhausted, ServiceUnavailable
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock, ServerAddressError
@@ -280,6 +281,24 @@ def test_a_latency_beyond_the_deadline_is_deadline_exceeded(
     with pytest.raises(ApiRefused, match="DEADLINE_EXCEEDED"):
         grpc_api("LeaseTasks", parent=PULL, leaseDuration="60s")
     assert 15 < (clock.now_usec() - before) / 1e6 < 61  # less what a slow machine took
+
+
+@pytest.mark.parametrize(
+    ("error", "recorded"),
+    [
+        (ResourceExhausted("Bandwidth exhausted"), "RESOURCE_EXHAUSTED: Bandwidth exhausted"),  # type: ignore[no-untyped-call]
+        (ServiceUnavailable("Try later."), "UNAVAILABLE: Try later."),  # type: ignore[no-untyped-call]
+    ],
+)
+def test_a_fault_answers_with_the_text_of_its_error(
+    grpc_api: GrpcApi, emulator: Emulator, error: Exception, recorded: str
+) -> None:
+    """As recorded in production, where no class alone tells the text."""
+    Faults(emulator).fail("add", error)
+
+    with pytest.raises(ApiRefused) as refused:
+        grpc_api("CreateTask", parent=PUSH, task=TASK)
+    assert str(refused.value) == recorded
 
 
 @pytest.mark.parametrize(

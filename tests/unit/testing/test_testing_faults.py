@@ -526,7 +526,7 @@ def test_an_error_that_no_interface_translates_is_refused(
     [
         ("UNAVAILABLE", TransientError),
         (ServiceUnavailable, TransientError),
-        (ServiceUnavailable("busy"), TransientError),  # type: ignore[no-untyped-call]
+        (ServiceUnavailable(""), TransientError),  # type: ignore[no-untyped-call]
         ("INTERNAL", InternalError),
         (InternalServerError, InternalError),
         ("DEADLINE_EXCEEDED", DeadlineExceededError),
