@@ -132,8 +132,11 @@ def _operation(operation: Operation, build_schema: dict[type, Json]) -> Json:
     if operation.id == "getReady":
         described["responses"]["503"] = _content("Not ready", operation.content_type, result)
     if operation.body is not None:
-        schema = {"schema": build_schema[operation.body]}
-        described["requestBody"] = {"required": True, "content": {"application/json": schema}}
+        content: Json = {"schema": build_schema[operation.body]}
+        if operation.examples:
+            named = operation.examples.items()
+            content["examples"] = {name: {"value": value} for name, value in named}
+        described["requestBody"] = {"required": True, "content": {"application/json": content}}
     return described
 
 

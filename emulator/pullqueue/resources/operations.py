@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
@@ -44,6 +45,8 @@ class Operation:
     result: type
     key: str
     content_type: str
+    examples: Mapping[str, Json]
+    """Bodies, by what they ask for."""
 
 
 OPERATIONS: Final[dict[str, Operation]] = {}
@@ -51,7 +54,12 @@ OPERATIONS: Final[dict[str, Operation]] = {}
 
 
 def operation(
-    verb: str, path: str, *, key: str = "", content_type: str = JSON_TYPE
+    verb: str,
+    path: str,
+    *,
+    key: str = "",
+    content_type: str = JSON_TYPE,
+    examples: Mapping[str, Json] = MappingProxyType({}),
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Register a handler as an operation; its id is its name in camel case."""
 
@@ -70,6 +78,7 @@ def operation(
             result=hints["return"],
             key=key,
             content_type=content_type,
+            examples=examples,
         )
         return handle
 

@@ -69,7 +69,20 @@ def list_projects(_state: ServerState) -> list[ProjectResource]:
     return [_resource(name, state, projects) for name, state in projects.states.items()]
 
 
-@operation("POST", "/projects", key="project")
+@operation(
+    "POST",
+    "/projects",
+    key="project",
+    examples={
+        "for a test": {
+            "name": "test-7",
+            "clock": "manual",
+            "now": "2026-01-01T00:00:00Z",
+            "queue_yaml": "queue:\n- name: mails\n  rate: 5/s\n",
+        },
+        "with the clock of the machine": {"name": "billing"},
+    },
+)
 def create_project(_state: ServerState, body: NewProject) -> ProjectResource:
     """Make a project, such as one for a test; calls that name it use it from then on."""
     projects, text = served(Projects), None if body.queue_yaml is UNSET else body.queue_yaml

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Annotated, Literal
+from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import LAST_USEC, ManualClock
+from pullqueue.clock import LAST_USEC, ManualClock, from_usec, to_usec
 from pullqueue.config.model import QueueSettings
+from pullqueue.engine.validation import parse_time
 from pullqueue.faults.declaration import Faults
 from pullqueue.observe.models import Request
 from pullqueue.push.retry import find_retry
@@ -17,7 +18,7 @@ from pullqueue.resources.operations import operation
 from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.passing import next_delivery_usec, settle_delivery
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Model
+from pullqueue.structs import Maybe, Model, Positive, given
 from pullqueue.tasks import Task
 from pullqueue.text import quoted
 
@@ -31,12 +32,17 @@ class NewRun(Model):
     """How far push tasks are run."""
 
     until: Annotated[
-        Literal["due", "empty"],
+        str,
         Meta(
-            description="due: until no push task is due. empty: until none is left; the clock, "
-            "which must be manual, moves to each retry and eta."
+            description="due: until no push task is due. next: the same, or if none is due, the "
+            "clock moves once, to the next retry or eta. empty: until none is left. A time: until "
+            "then. Except for due, the clock must be manual.",
+            examples=["due", "next", "empty", "2026-01-01T12:00:00Z"],
         ),
     ] = "empty"
+    max_attempts: Annotated[
+        Maybe[Positive], Meta(description="Attempts to make at most. Default: any number.")
+    ] = UNSET
     lose_response: Annotated[
         bool,
         Meta(
@@ -50,41 +56,101 @@ class Run(Model):
     """What was sent, in order, and whether that is all."""
 
     attempts: list[Request]
-    done: Annotated[bool, Meta(description="False: it takes longer; send the same again.")]
+    done: Annotated[
+        bool,
+        Meta(
+            description="False: it takes longer, or max_attempts were made; send the same again "
+            "for the rest."
+        ),
+    ]
 
 
-@operation("POST", "/run")
+@operation(
+    "POST",
+    "/run",
+    examples={
+        "all, with retries": {},
+        "what is due": {"until": "due"},
+        "the next retry or later task": {"until": "next"},
+        "all up to a time": {"until": "2026-01-01T12:00:00Z"},
+        "one attempt": {"until": "due", "max_attempts": 1},
+        "each task twice, as after a crash": {"lose_response": True},
+    },
+)
 def run_tasks(state: ServerState, body: NewRun) -> Run:
-    """Run push tasks until none is due, or none is left, and return the attempts."""
-    clock = state.emulator.clock
+    """Run push tasks until none is due or left, or until a time, and return the attempts."""
+    clock, target_usec = state.emulator.clock, _target_usec(state, body.until)
     if state.delivery is None or not state.url:
         raise ApiError("this server does not deliver push tasks", rpc_code="FAILED_PRECONDITION")
-    if body.until == "empty" and not isinstance(clock, ManualClock):
+    if body.until != "due" and not isinstance(clock, ManualClock):
         raise ApiError(
             'the clock is the machine\'s: send {"until": "due"}, or make a project with '
             '{"clock": "manual"}',
             rpc_code="FAILED_PRECONDITION",
         )
-    with Faults(state.emulator) as faults, state.requests.collected_attempts() as attempts:
+    with (
+        Faults(state.emulator) as faults,
+        state.delivering(most=given(body.max_attempts)),
+        state.requests.collected_attempts() as attempts,
+    ):
         if body.lose_response:
             faults.lose_response("attempt", times=1, per_task=True)
-        with state.delivering():
-            done = _run(state, state.delivery, to_end=body.until == "empty")
+        steps = 1 if body.until == "next" else None
+        done = _run(state, state.delivery, target_usec, steps, attempts)
     state.activity.record("ran the push tasks")
     return Run(attempts=attempts, done=done)
 
 
-def _run(state: ServerState, delivery: Delivery, *, to_end: bool) -> bool:
-    """Send what is due, and with `to_end` what is due later; False: that takes longer."""
+def _target_usec(state: ServerState, until: str) -> int | None:
+    """Return to when the clock may be moved; None: it is not.
+
+    Raises:
+        ApiError: it is neither a word nor a time from now on.
+    """
+    if until in ("next", "empty"):
+        return LAST_USEC
+    if until == "due":
+        return None
+    try:
+        target_usec = to_usec(parse_time(until, "until", ApiError))
+    except ApiError:
+        raise ApiError.parameter(
+            f"until is {quoted(until)}: use due, next, empty, or a time such as "
+            "2026-01-01T00:00:00Z",
+            "until",
+        ) from None
+    if target_usec < (now_usec := state.emulator.now_usec()):
+        now = from_usec(now_usec).isoformat()
+        raise ApiError.parameter(f"until is {until}, which is before now, {now}", "until")
+    return target_usec
+
+
+def _run(
+    state: ServerState,
+    delivery: Delivery,
+    target_usec: int | None,
+    steps: int | None,
+    attempts: list[Request],
+) -> bool:
+    """Send what is due, and then what is due until a time, in `steps` of the clock at most.
+
+    Return False if that takes longer, or no more attempts are permitted.
+    """
     end, clock = perf_counter() + _SECONDS, state.emulator.clock
-    done = settle_delivery(state, delivery, end)
-    while done and to_end and isinstance(clock, ManualClock) and _is_left(state):
-        next_usec = next_delivery_usec(state, delivery)
+    while settle_delivery(state, delivery, end):
+        if delivery.permits is not None and not delivery.permits.left:
+            return False
+        is_end = target_usec is None or clock.now_usec() >= target_usec
+        if is_end or not isinstance(clock, ManualClock) or (steps is not None and attempts):
+            return True
+        if steps == 0 or (target_usec == LAST_USEC and not _is_left(state)):
+            return True
+        next_usec = min(next_delivery_usec(state, delivery), target_usec or 0)
         if next_usec == LAST_USEC:
-            break  # what is left waits for an address, or is paused
+            return True  # what is left waits for an address, or is paused
         clock.move_to_usec(next_usec)
-        done = settle_delivery(state, delivery, end)
-    return done
+        steps = steps and steps - 1
+    return False
 
 
 def _is_left(state: ServerState) -> bool:

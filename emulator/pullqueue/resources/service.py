@@ -155,7 +155,17 @@ def reload_config(state: ServerState) -> Changes:
     return changes
 
 
-@operation("POST", "/reset", key="deleted")
+@operation(
+    "POST",
+    "/reset",
+    key="deleted",
+    examples={
+        "tasks and queues that were created": {},
+        "all but the queues that were created": {"keep_queues": True},
+        "at another time": {"clock": "manual", "now": "2026-01-01T00:00:00Z"},
+        "with the entities of the app": {"services": True},
+    },
+)
 def reset(state: ServerState, body: ResetRequest) -> Count:
     """Delete tasks, names, history, requests, faults, queues created; keep queue.yaml and clock.
 

@@ -83,6 +83,16 @@ class Attempts:
         self._are_discarded = False
         """Whether results are neither stored nor recorded, since the tasks are deleted."""
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no attempt starts, runs or is recorded."""
+        return not self._threads.is_busy(self)
+
+    def end_job(self) -> None:
+        """Report that a thread has done what it was started for."""
+        self._ended.set()
+        self._on_end()
+
     def refuse(self, own_ports: Iterable[int]) -> None:
         """Send nothing to these ports of this machine."""
         self._sender.own_ports = frozenset(own_ports)
@@ -172,7 +182,6 @@ class Attempts:
             self._dispatcher.release(task)
         if started is not None:
             self._attempt(*started)
-        self._on_end()
 
     def _begin(
         self,
@@ -229,9 +238,6 @@ class Attempts:
             else:
                 _log.exception("the result of an attempt cannot be stored")
             return
-        finally:
-            self._ended.set()
-            self._on_end()
         self._record(attempt, origin, perf_counter() - began)
 
     def _record(self, attempt: Attempt, origin: Origin, seconds: float) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import perf_counter
 
 from pullqueue.address import SplitUrl, known_app_host
@@ -44,6 +45,13 @@ _LOGGED = 1_000
 """Reasons to keep tasks of which it is known that they were logged."""
 
 _log = logging.getLogger("pullqueue.push")
+
+
+@dataclass
+class Permits:
+    """Attempts that may start."""
+
+    left: int
 
 
 class Delivery:
@@ -95,6 +103,8 @@ class Delivery:
         self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
         self.is_started = self.is_held = False
         """Whether it runs; and whether it starts no attempts, until that is set to False."""
+        self.permits: Permits | None = None
+        """How many more attempts may start; None: any number."""
         self._is_passing = False
         """Whether a manual clock passes time."""
         self._renewed = self._closed_idle = perf_counter()
@@ -204,7 +214,7 @@ class Delivery:
             self._wake.clear()
             self._looks_begun += 1
             wait_seconds = self._poll_seconds
-            was_idle = not self._dispatcher.counts
+            was_idle = not self._dispatcher.counts and self.attempts.is_idle
             try:
                 self._look_after()
                 wait_seconds = self._held_seconds() if self.is_held else self._start_due()
@@ -270,7 +280,11 @@ class Delivery:
         for queue in queues:
             with self._reporting(queue):
                 limit = self._share(queue.name, busy, [each.name for each in queues])
-                busy[queue.name] += self._start_due_of(queue, limit)
+                permits = self.permits
+                started = self._start_due_of(queue, min(limit, permits.left) if permits else limit)
+                busy[queue.name] += started
+                if permits is not None:
+                    permits.left -= started
                 self._problems.solved(queue.name)
         if busy.total() > before:
             return 0

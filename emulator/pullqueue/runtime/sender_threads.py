@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Final, Protocol
 
 THREADS: Final = 64
 """Maximum number of attempts of one project at the same time."""
@@ -15,6 +15,13 @@ _ALL_THREADS: Final = 512
 """Maximum of all projects that send; but each may make one at any time."""
 _IDLE_SECONDS: Final = 2.0
 """How long a thread waits for another job before it ends."""
+
+
+class Sender(Protocol):
+    """What has jobs for threads."""
+
+    def end_job(self) -> None:
+        """Do what follows after each job."""
 
 
 class SenderThreads:
@@ -29,25 +36,29 @@ class SenderThreads:
         self._lock = threading.Lock()
         self._idle = 0
         """Threads that wait for a job, less the jobs that wait for one of them."""
-        self._running: Counter[int] = Counter()
-        """How many jobs each sender has, by its identity."""
+        self._running: Counter[Sender] = Counter()
+        """How many jobs each sender has."""
 
     @property
     def share(self) -> int:
         """How many attempts a project may make at the same time, as many as send now."""
         return max(1, min(THREADS, _ALL_THREADS // max(1, len(self._running))))
 
-    def run(self, sender: object, job: Callable[..., None], *arguments: object) -> None:
+    def is_busy(self, sender: Sender) -> bool:
+        """Return whether a sender has jobs that have not ended."""
+        return sender in self._running
+
+    def run(self, sender: Sender, job: Callable[..., None], *arguments: object) -> None:
         """Run a job of a sender."""
         with self._lock:
-            self._running[id(sender)] += 1
+            self._running[sender] += 1
             self._idle -= 1
             if self._idle < 0:
                 self._idle = 0
                 threading.Thread(target=self._work, name="pullqueue attempt", daemon=True).start()
-        self._jobs.put(partial(self._run, id(sender), job, *arguments))
+        self._jobs.put(partial(self._run, sender, job, *arguments))
 
-    def _run(self, sender: int, job: Callable[..., None], *arguments: object) -> None:
+    def _run(self, sender: Sender, job: Callable[..., None], *arguments: object) -> None:
         try:
             job(*arguments)
         finally:
@@ -55,6 +66,7 @@ class SenderThreads:
                 self._running[sender] -= 1
                 if not self._running[sender]:
                     del self._running[sender]
+            sender.end_job()
 
     def _work(self) -> None:
         while True:

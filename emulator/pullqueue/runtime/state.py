@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from pullqueue.observe.users import User
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.runtime.config_file import ConfigFile
-from pullqueue.runtime.delivery import Delivery
+from pullqueue.runtime.delivery import Delivery, Permits
 from pullqueue.runtime.fault_registry import FaultRegistry
 from pullqueue.runtime.sender_threads import SenderThreads
 from pullqueue.tasks import Task
@@ -97,6 +98,7 @@ class ServerState:
         self.signer = TokenSigner(lambda email, scopes: self.tokens.issue(email, scopes).text)
         """Makes the tokens that HTTP tasks carry."""
         self.senders = senders or SenderThreads()
+        self._delivering = threading.Lock()
         self.delivery: Delivery | None = None
         """Sends push tasks; None: this server does not, until it gets addresses."""
         if push_to is not None:
@@ -161,18 +163,23 @@ class ServerState:
                 delivery.start(own_ports=self.own_ports)
 
     @contextmanager
-    def delivering(self) -> Iterator[None]:
-        """Send push tasks in the block, of a project that otherwise sends none, too."""
+    def delivering(self, *, most: int | None = None) -> Iterator[None]:
+        """Send push tasks in the block, of a project that otherwise sends none, too.
+
+        At most that many attempts are started, if `most` is given. Another block waits for this.
+        """
         delivery = self.delivery
-        is_held = delivery is not None and delivery.is_held
-        if delivery is not None:
-            delivery.is_held = False
-        self.wake()
-        try:
+        if delivery is None:
             yield
-        finally:
-            if delivery is not None:
-                delivery.is_held = is_held
+            return
+        with self._delivering:
+            is_held, delivery.is_held = delivery.is_held, False
+            delivery.permits = None if most is None else Permits(most)
+            self.wake()
+            try:
+                yield
+            finally:
+                delivery.is_held, delivery.permits = is_held, None
 
     def wake(self) -> None:
         """Look for due push tasks now, in a thread that starts when it is first needed."""

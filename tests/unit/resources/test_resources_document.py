@@ -6,9 +6,12 @@ import os
 from difflib import unified_diff
 from pathlib import Path
 
+import pytest
 import yaml
 from control_client import ControlClient
+from jsonschema import Draft202012Validator
 
+from pullqueue.resources.operations import OPERATIONS, Operation
 from pullqueue.server.app import flask_app
 
 THE_DOCUMENT = "/_emulator/openapi.json"
@@ -27,6 +30,34 @@ def test_every_route_is_described(control: ControlClient) -> None:
     }
 
     assert described == served
+
+
+EXAMPLES = [
+    pytest.param(operation, name, id=f"{operation.verb} {operation.path}: {name}")
+    for operation in OPERATIONS.values()
+    for name in operation.examples
+]
+
+
+@pytest.mark.parametrize(("operation", "name"), EXAMPLES)
+def test_the_examples_of_the_document_are_accepted(
+    control: ControlClient, operation: Operation, name: str
+) -> None:
+    """Each, by the operation and by the schema that it is an example of."""
+    described = control.document["paths"][operation.path][operation.verb.lower()]
+    content = described["requestBody"]["content"]["application/json"]
+    value = content["examples"][name]["value"]
+    whole = {**content["schema"], "components": control.document["components"]}
+    Draft202012Validator(whole).validate(value)
+    made = {"name": "t", "clock": "manual"}
+    control.post("/projects", made)
+    is_of_projects = operation.path.startswith("/projects")
+    path = operation.path if is_of_projects else f"{operation.path}?project=t"
+
+    reply = control.post(path, value)
+
+    # The server of this test delivers nothing.
+    assert reply.status == 200 or "does not deliver push tasks" in reply.message
 
 
 def test_the_document_as_it_was(control: ControlClient) -> None:

@@ -320,13 +320,167 @@ class TestRun:
         else:
             assert len(reply.body["attempts"]) == attempts
 
-    def test_the_clock_of_the_machine_is_not_moved(self, control: ControlClient) -> None:
+    @pytest.mark.parametrize(
+        ("until_", "statuses", "now", "left"),
+        [
+            ("due", [500], "2026-01-01T00:00:00+00:00", 2),
+            ("next", [500], "2026-01-01T00:00:00+00:00", 2),
+            ("2026-01-01T00:00:00Z", [500], "2026-01-01T00:00:00+00:00", 2),
+            ("2026-01-01T00:59:59Z", [500, 500, 200], "2026-01-01T00:59:59+00:00", 1),
+            ("2026-01-01T01:00:00Z", [500, 500, 200, 200], "2026-01-01T01:00:00+00:00", 0),
+            ("2027-01-01T00:00:00Z", [500, 500, 200, 200], "2027-01-01T00:00:00+00:00", 0),
+            ("empty", [500, 500, 200, 200], "2026-01-01T01:00:00+00:00", 0),
+        ],
+    )
+    def test_a_run_ends_where_it_is_to(
+        self,
+        control: ControlClient,
+        project: str,
+        *,
+        until_: str,
+        statuses: list[int],
+        now: str,
+        left: int,
+    ) -> None:
+        """Below, at and above the eta of a later task; the clock is moved no further."""
+        tasks = [{"request": {"url": "/fails/2"}}, {"countdown": 3600, "request": {"url": "/"}}]
+        control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
+
+        run = control.post(f"/run{project}", {"until": until_}).body
+
+        assert ([each["status"] for each in run["attempts"]], run["done"]) == (statuses, True)
+        assert control.get(f"/clock{project}").body["now"] == now
+        assert control.get(f"/queues/push{project}").body["queue"]["tasks"] == left
+
+    def test_next_makes_one_step(self, control: ControlClient, project: str) -> None:
+        """The clock moves once where nothing is due, and to nothing where nothing is left."""
+        tasks = [{"request": {"url": "/fails/1"}}, {"countdown": 3600, "request": {"url": "/"}}]
+        control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
+        found = []
+        for _ in range(4):
+            run = control.post(f"/run{project}", {"until": "next"}).body
+            minutes = control.get(f"/clock{project}").body["now"][11:16]
+            found.append(([each["status"] for each in run["attempts"]], minutes, run["done"]))
+
+        assert found == [
+            ([500], "00:00", True),
+            ([200], "00:00", True),
+            ([200], "01:00", True),
+            ([], "01:00", True),
+        ]
+
+    def test_the_attempts_of_a_run_can_be_limited(
+        self, app: PushApp, control: ControlClient, project: str
+    ) -> None:
+        """To fewer than are due, to as many, and to more."""
+        tasks = {"tasks": [{"request": {"url": f"/{number}"}} for number in range(5)]}
+        control.post(f"/queues/push/tasks{project}", tasks)
+        found = []
+        for most in (1, 3, 1, 1):
+            run = control.post(f"/run{project}", {"max_attempts": most}).body
+            found.append((len(run["attempts"]), run["done"]))
+
+        assert found == [(1, False), (3, False), (1, False), (0, True)]
+        assert len(app.paths()) == 5
+        control.post(f"/queues/push/tasks{project}", {"tasks": [{"request": {"url": "/fails/9"}}]})
+        run = control.post(f"/run{project}", {"max_attempts": 3}).body
+        assert [each["status"] for each in run["attempts"]] == [500, 500, 500]
+
+    def test_the_limit_of_one_run_is_not_that_of_the_next(
+        self, control: ControlClient, project: str
+    ) -> None:
+        control.post(f"/queues/push/tasks{project}", TASKS)
+        control.post(f"/run{project}", {"max_attempts": 1})
+
+        assert len(control.post(f"/run{project}", {}).body["attempts"]) == 1
+
+    @pytest.mark.parametrize("until_", ["due", "next", "empty", "2026-01-02T00:00:00Z"])
+    def test_a_run_of_nothing(self, control: ControlClient, project: str, until_: str) -> None:
+        """Of an empty queue, and of one that is paused: its tasks stay."""
+        nothing = {"attempts": [], "done": True}
+        assert control.post(f"/run{project}", {"until": until_}).body == nothing
+        control.post(f"/queues/push/tasks{project}", TASKS)
+        control.post(f"/queues/push/pause{project}")
+        assert control.post(f"/run{project}", {"until": until_}).body == nothing
+        assert control.get(f"/queues/push{project}").body["queue"]["tasks"] == 2
+        wanted = "2026-01-02" if until_.startswith("2026") else "2026-01-01"
+        assert control.get(f"/clock{project}").body["now"][:10] == wanted
+        control.post(f"/queues/push/resume{project}")
+        assert len(control.post(f"/run{project}", {}).body["attempts"]) == 2
+
+    def test_a_dead_target_is_retried_until_its_limit(self, control: ControlClient) -> None:
+        """Each attempt is returned, without a status and with its reason."""
+        limited = "queue: [{name: push, rate: 5/s, retry_parameters: {task_retry_limit: 2}}]"
+        control.post("/projects", {"name": "t", "clock": "manual", "queue_yaml": limited})
+        control.post("/push_to?project=t", {"push_to": ["http://127.0.0.1:9"]})
+        control.post("/queues/push/tasks?project=t", {"tasks": [{"request": {"url": "/x"}}]})
+
+        run = control.post("/run?project=t", {}).body
+
+        assert [each["status"] for each in run["attempts"]] == [0, 0, 0]
+        assert all("refused" in each["reason"] for each in run["attempts"])
+        queue = control.get("/queues/push?project=t").body["queue"]
+        assert (queue["tasks"], queue["exhausted"], run["done"]) == (0, 1, True)
+
+    def test_faults_answer_the_attempts_of_a_run(
+        self, app: PushApp, control: ControlClient, project: str
+    ) -> None:
+        fault = {"kind": "fail", "call": "attempt", "status": 503, "times": 1}
+        control.post(f"/faults{project}", fault)
+        control.post(f"/queues/push/tasks{project}", {"tasks": [{"request": {"url": "/a"}}]})
+
+        run = control.post(f"/run{project}", {}).body
+
+        assert [each["status"] for each in run["attempts"]] == [503, 200]
+        assert app.paths() == ["/a"]
+
+    @pytest.mark.parametrize("until_", ["next", "empty", "2126-01-01T00:00:00Z"])
+    def test_only_a_manual_clock_is_moved(self, control: ControlClient, until_: str) -> None:
         control.post("/projects", {"name": "m", "queue_yaml": QUEUES})
 
-        reply = control.post("/run?project=m", {})
+        reply = control.post("/run?project=m", {"until": until_})
 
         assert reply.status == 400
         assert reply.message.startswith('the clock is the machine\'s: send {"until": "due"}')
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ({"until": "nxt"}, 'until is "nxt": use due, next, empty, or a time such as 2026'),
+            ({"until": ""}, 'until is "": use due, next, empty, or a time'),
+            ({"until": "2026-01-01T00:00:00"}, 'until is "2026-01-01T00:00:00": use due, next'),
+            ({"until": "2025-12-31T23:59:59Z"}, "until is 2025-12-31T23:59:59Z, which is before n"),
+            ({"until": 5}, "until is not valid: Expected `str`, got `int`"),
+            ({"max_attempts": 0}, "max_attempts is not valid: Expected `int` >= 1"),
+            ({"lose_response": 1}, "lose_response is not valid: Expected `bool`"),
+            ({"other": 1}, "the body is not valid: Object contains unknown field `other`"),
+        ],
+    )
+    def test_a_run_that_is_not_valid(
+        self,
+        app: PushApp,
+        control: ControlClient,
+        project: str,
+        body: dict[str, Any],
+        message: str,
+    ) -> None:
+        """It is refused, and nothing is sent."""
+        control.post(f"/queues/push/tasks{project}", TASKS)
+        control.post("/clock?project=t", {"move_to": "2026-01-01T00:00:00Z"})
+
+        reply = control.post(f"/run{project}", body)
+
+        assert (reply.status, app.paths()) == (400, [])
+        assert reply.message.startswith(message)
+
+    def test_every_attempt_of_many_is_returned(
+        self, app: PushApp, control: ControlClient, project: str
+    ) -> None:
+        """Whichever thread made it last."""
+        for count in range(1, 20):
+            tasks = [{"request": {"url": "/x"}} for _ in range(count)]
+            control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
+            assert len(control.post(f"/run{project}", {}).body["attempts"]) == count
 
     def test_tasks_that_wait_for_an_address_end_the_run(
         self, control: ControlClient, project: str

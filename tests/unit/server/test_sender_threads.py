@@ -13,6 +13,16 @@ from pullqueue.runtime import sender_threads
 from pullqueue.runtime.sender_threads import SenderThreads
 
 
+class Project:
+    """A sender."""
+
+    ended = 0
+
+    def end_job(self) -> None:
+        """Count the jobs that have ended."""
+        self.ended += 1
+
+
 @contextmanager
 def busy(senders: SenderThreads, jobs: dict[str, int]) -> Iterator[None]:
     """Run jobs of senders that do not end before the block does."""
@@ -22,10 +32,11 @@ def busy(senders: SenderThreads, jobs: dict[str, int]) -> Iterator[None]:
         running.release()
         end.wait()
 
-    names = list(jobs)
-    for name, count in jobs.items():
+    for count in jobs.values():
+        sender = Project()
         for _ in range(count):
-            senders.run(names[names.index(name)], job)
+            senders.run(sender, job)
+        assert senders.is_busy(sender)
     for _ in range(sum(jobs.values())):
         running.acquire()  # none of them waits for another
     yield
@@ -75,6 +86,8 @@ def test_threads_are_used_again_and_end(monkeypatch: pytest.MonkeyPatch) -> None
 
 def run_and_wait(senders: SenderThreads, job: Callable[[], None], done: list[int]) -> None:
     """Run a job, and wait until it is done."""
-    before = len(done)
-    senders.run("a", job)
-    until(lambda: len(done) > before)
+    before, project = len(done), Project()
+    senders.run(project, job)
+    until(lambda: project.ended == 1)
+    assert len(done) == before + 1
+    assert not senders.is_busy(project)
