@@ -37,6 +37,7 @@ _ATTEMPTS = (
     r"(?:its only attempt in the last minute failed|(?:all (?P<all>\d+)|(?P<failed>\d+) of "
     r"(?P<ended>\d+)) attempts failed in the last minute)(?: \(failing since (?P<since>.*?) UTC\))?"
 )
+_PACE = rf"(?:, about {_SPAN} for all at the pace of the last minute)?"
 _RESULTS = r"(?P<results>.+)"
 
 
@@ -308,14 +309,14 @@ SPECIFICATION: Final[Mapping[str, tuple[str, Check]]] = {
     "concurrency": (
         (
             rf"{_WAIT} for (?:the running attempt|one of (?P<running>\d+) running attempts) to "
-            r"end: max_concurrent_requests is (?P<slots>\d+)"
+            rf"end: max_concurrent_requests is (?P<slots>\d+){_PACE}"
         ),
         _concurrency,
     ),
     "shared slots": (
         (
             rf"{_WAIT} for a slot: this server makes at most (?P<threads>\d+) attempts at the same "
-            r"time, and (?P<of>.+) are running"
+            rf"time, and (?P<of>.+) are running{_PACE}"
         ),
         _shared,
     ),

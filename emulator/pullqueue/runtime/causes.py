@@ -173,7 +173,15 @@ def _concurrency(now: Situation) -> Found | None:
         return None
     one = "the running attempt" if now.running == 1 else f"one of {now.running} running attempts"
     text = f"{_due_wait(now)} for {one} to end: max_concurrent_requests is {now.slots}"
-    return Found(now.due, text, _severity_of_wait(now))
+    return Found(now.due, f"{text}{_pace(now)}", _severity_of_wait(now))
+
+
+def _pace(now: Situation) -> str:
+    """Return how long the due tasks take if as many attempts end as in the last minute."""
+    if now.is_manual or not now.ended:  # by a clock that stands still, they take no time
+        return ""
+    seconds = now.due / now.ended * _MINUTE_SECONDS
+    return f", about {format_span(seconds)} for all at the pace of the last minute"
 
 
 def _shared_slots(now: Situation) -> Found | None:
@@ -188,7 +196,7 @@ def _shared_slots(now: Situation) -> Found | None:
         f"{_due_wait(now)} for a slot: this server makes at most {delivery.threads} attempts at "
         f"the same time, and {', '.join(of)} are running"
     )
-    return Found(now.due, text, _severity_of_wait(now))
+    return Found(now.due, f"{text}{_pace(now)}", _severity_of_wait(now))
 
 
 def _rate(now: Situation) -> Found | None:

@@ -397,6 +397,21 @@ def test_a_full_number_of_running_attempts_holds_up_others(
     assert shown(state, "one") == ("concurrency", text)
 
 
+def test_tasks_that_wait_for_attempts_to_end_take_as_long_as_those_before() -> None:
+    """By the system's clock."""
+    emulator = Emulator.from_text(CONFIG, clock=SystemClock())
+    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+    queue = emulator.queue("one")
+    for _ in range(4):
+        attempt(queue, 200)
+    start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
+    for _ in range(10):
+        queue.add()
+
+    text = "10 due tasks wait for the running attempt to end: max_concurrent_requests is 1, about "
+    assert of(state, "one").text == f"{text}2 min 30 s for all at the pace of the last minute"
+
+
 def test_tasks_wait_for_the_rate_as_long_as_the_clock_stands(state: ServerState) -> None:
     for _ in range(20):
         state.emulator.queue("push").add()
