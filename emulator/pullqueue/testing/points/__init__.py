@@ -34,14 +34,14 @@ from pullqueue.testing.points.actors import (
     threads,
 )
 from pullqueue.testing.points.databases import DATABASES, Database, find_unseen
-from pullqueue.testing.points.databases.calls import passed_to
+from pullqueue.testing.points.databases.calls import DatabaseCall, passed_to
 from pullqueue.testing.points.footprint import EVERYTHING, Footprint, footprint_of_queue_call
 from pullqueue.testing.points.place import Place, calling_place
+from pullqueue.testing.points.services import ServiceFootprints
 from pullqueue.testing.record import records_of
 
 if TYPE_CHECKING:
     from pullqueue.sdk.rpcs import ServiceCall
-    from pullqueue.testing.points.databases.calls import DatabaseCall
 
 Call: TypeAlias = "QueueCall | ServiceCall | DatabaseCall | str"
 """A call to a queue, a service or a database, or what the code under test passes to `point`."""
@@ -53,6 +53,8 @@ class Point(NamedTuple):
     actor: Actor
     call: Call
     place: Place | None
+    footprint: Footprint
+    """What the call reads and writes."""
 
     @property
     def is_of_queue(self) -> bool:
@@ -63,14 +65,6 @@ class Point(NamedTuple):
     def is_lease(self) -> bool:
         """True if tasks are leased, which can be repeated in vain."""
         return isinstance(self.call, QueueCall) and self.call.verb in LEASE_VERBS
-
-    @property
-    def footprint(self) -> Footprint:
-        """What the call reads and writes."""
-        if isinstance(self.call, QueueCall):
-            return footprint_of_queue_call(self.call)
-        found: Footprint = getattr(self.call, "footprint", EVERYTHING)
-        return found
 
     @property
     def what(self) -> str:
@@ -113,6 +107,7 @@ class Trial:
     """Whose calls by actors were points: services, databases, `queues` and `point()`."""
     _start_usec: int = 0
     """The time at which each run begins."""
+    _footprints: ServiceFootprints = field(default_factory=ServiceFootprints)
     _following: ExitStack = field(default_factory=ExitStack)
     _followed: set[Database] | None = None
     """The databases whose calls are points; None: those of none."""
@@ -154,6 +149,7 @@ class Trial:
         self.emulator.names = random_names(0)
         if rpcs := loaded_rpcs():
             rpcs.flush_memcache()
+        self._footprints = ServiceFootprints()
         self._follow_databases()
         refuse_lazy(self.setup(), "setup")
 
@@ -208,6 +204,8 @@ class Trial:
     def at_point(self, call: Call, call_next: Callable[[], object]) -> object:
         """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""
         if is_carried_out():
+            if isinstance(call, QueueCall) and (part_of := current_actor()) is not None:
+                part_of.note(footprint_of_queue_call(call))
             return call_next()
         actor, place = caller(getattr(current_caller(), "port", None))
         if actor is not None and actor.has_ended and getattr(call, "undoes", False):
@@ -220,8 +218,16 @@ class Trial:
         if run is None or actor is None:
             return call_next()
         self.seen[_name_of(call)] = None
-        point = Point(actor, call, place or calling_place(is_hook=isinstance(call, str)))
+        place = place or calling_place(is_hook=isinstance(call, str))
+        point = Point(actor, call, place, self._footprint_of(call))
         return run.at_point(point, partial(actor.carry_out, call, call_next))
+
+    def _footprint_of(self, call: Call) -> Footprint:
+        if isinstance(call, str):
+            return EVERYTHING
+        if isinstance(call, QueueCall):
+            return footprint_of_queue_call(call)
+        return call.footprint if isinstance(call, DatabaseCall) else self._footprints.of(call)
 
     def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if call.verb != "attempt":

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Protocol
 
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
 from pullqueue.testing.patching import Patches
+from pullqueue.testing.points.footprint import Footprint
 from pullqueue.testing.points.place import Place, calling_place
 
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
@@ -61,6 +62,9 @@ class Actor(Interrupter):
         """End the actor once more if it has ended."""
         if self.has_ended:
             self.end()
+
+    def note(self, footprint: Footprint) -> None:
+        """Note what it reads and writes beside its calls."""
 
     def wait_for(self, lock: Lock, seconds: float) -> bool:  # noqa: ARG002 - of those that can
         """Return when it can acquire a lock; False: the time is over; less than 0 is forever."""

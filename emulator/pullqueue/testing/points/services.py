@@ -1,0 +1,130 @@
+"""What calls to bundled services read and write: those to the datastore and to memcache.
+
+A datastore has entities, and the groups by which transactions find conflicts. A transaction sees
+its groups as they were at its first call to each, and nothing of it is seen until its commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from pullqueue.testing.points.footprint import EVERYTHING, NOTHING, Footprint, Path
+
+if TYPE_CHECKING:
+    from pullqueue.sdk.rpcs import ServiceCall
+
+_DATASTORE = "datastore_v3"
+_MEMCACHE = "memcache"
+_ENTITIES: Path = (_DATASTORE, "entities")
+_GROUPS: Path = (_DATASTORE, "groups")
+_ALL: Path = (_DATASTORE,)
+
+
+class ServiceFootprints:
+    """Finds what calls to services read and write, and knows what transactions have used."""
+
+    def __init__(self) -> None:
+        self._used: dict[bytes, Footprint] = {}
+        """By transaction: what its commit reads and writes."""
+
+    def of(self, call: ServiceCall) -> Footprint:
+        """Return what a call reads and writes; the calls of a transaction are passed in order."""
+        if call.service == _MEMCACHE:
+            find = _CACHE.get(call.method)
+            return EVERYTHING if find is None else find(call.request)
+        find_used = _USED.get(call.method) if call.service == _DATASTORE else None
+        if call.service != _DATASTORE or (find_used is None and call.method not in _ENDS):
+            return EVERYTHING
+        if find_used is None:
+            used = self._used.get(call.request.SerializeToString(deterministic=True), NOTHING)
+            return used if call.method == "Commit" else NOTHING
+        used = find_used(call.request)
+        if call.method == "BeginTransaction" or not call.request.HasField("transaction"):
+            return used
+        name = call.request.transaction.SerializeToString(deterministic=True)
+        self._used[name] = self._used.get(name, NOTHING) | used
+        # Until the commit nothing is seen of it, and it sees its groups as they are now; but an
+        # entity without an id gets one.
+        ids = frozenset(path for path in used.writes if path[1] == "entities" and len(path) == 3)
+        return Footprint(used.reads | used.writes, ids)
+
+
+def _entity(key: Any) -> Path:
+    """Return the path of an entity; of all of its kind if its key has no id yet."""
+    last = key.path.element[-1]
+    kind = (*_ENTITIES, _text(last.type))
+    is_complete = last.HasField("id") or last.HasField("name")
+    return (*kind, key.SerializeToString(deterministic=True).hex()) if is_complete else kind
+
+
+def _group(key: Any) -> Path:
+    first = key.path.element[0]
+    names = _text(key.name_space), _text(first.type), str(first.id), _text(first.name)
+    return (*_GROUPS, "/".join(names))
+
+
+def _keys(keys: Iterable[Any]) -> frozenset[Path]:
+    return frozenset(find(key) for key in keys for find in (_entity, _group))
+
+
+def _get(request: Any) -> Footprint:
+    if request.HasField("transaction"):
+        return Footprint(reads=_keys(request.key))
+    return Footprint(reads=frozenset(map(_entity, request.key)))
+
+
+def _put(request: Any) -> Footprint:
+    return Footprint(writes=_keys(entity.key for entity in request.entity))
+
+
+def _delete(request: Any) -> Footprint:
+    return Footprint(writes=_keys(request.key))
+
+
+def _query(request: Any) -> Footprint:
+    has_kind = request.HasField("kind") and not request.HasField("transaction")
+    return Footprint(reads=frozenset({(*_ENTITIES, _text(request.kind)) if has_kind else _ALL}))
+
+
+def _nothing(_: Any) -> Footprint:
+    return NOTHING
+
+
+def _cached(request: Any, keys: Iterable[Any]) -> frozenset[Path]:
+    space = _text(request.name_space)
+    return frozenset((_MEMCACHE, space, _text(key)) for key in keys)
+
+
+def _cache_get(request: Any) -> Footprint:
+    return Footprint(reads=_cached(request, request.key))
+
+
+def _cache_change(request: Any) -> Footprint:
+    return Footprint(writes=_cached(request, [item.key for item in request.item]))
+
+
+def _cache_increment(request: Any) -> Footprint:
+    return Footprint(writes=_cached(request, [request.key]))
+
+
+_USED: dict[str, Callable[[Any], Footprint]] = {
+    "BeginTransaction": _nothing,
+    "Delete": _delete,
+    "Get": _get,
+    "Put": _put,
+    "RunQuery": _query,
+}
+"""Of the datastore; of another call nothing is known."""
+_ENDS = frozenset({"Commit", "Rollback"})
+_CACHE: dict[str, Callable[[Any], Footprint]] = {
+    "Delete": _cache_change,
+    "Get": _cache_get,
+    "Increment": _cache_increment,
+    "Set": _cache_change,
+}
+"""The same of memcache."""
+
+
+def _text(data: bytes | str) -> str:
+    return data if isinstance(data, str) else data.decode(errors="replace")
