@@ -24,8 +24,9 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"pullqueue {release}"
 html_static_path = ["_static"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_css_files = ["pullqueue.css"]
-html_js_files = ["filter.js"]
+html_js_files = ["filter.js", "access.js"]
 html_copy_source = False
 html_show_sphinx = False
 

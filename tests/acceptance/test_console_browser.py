@@ -5,17 +5,15 @@ What the server renders and what forms do is tested without one.
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
-from browser import Browser, show, started
+from browser import WCAG, Browser, evaluate, show, started, violations
 from push_app import push_app
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.action_chains import ActionChains
@@ -46,9 +44,6 @@ queue:
     task_retry_limit: 0
 """
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
-LABELS = "{'label-content-name-mismatch': {enabled: true}}"
-"""What can be read of a button is in its name: for those who speak to their computer."""
-WCAG = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']"
 LOOKS = "['color-contrast', 'scrollable-region-focusable', 'link-in-text-block']"
 """The rules whose result depends on colours and the width."""
 HOUR = "main [name=deliver][type=hidden] ~ button[value='60']"
@@ -188,30 +183,10 @@ def fill(emulator: Emulator, server: Server, clock: ManualClock) -> None:
     )
 
 
-def evaluate(browser: Browser, script: str) -> Any:
-    """Return the result of a script."""
-    return browser.execute_script(script)  # type: ignore[no-untyped-call]
-
-
 def log_of(browser: Browser) -> list[str]:
     """Return what the browser complained of since it was last asked."""
     entries = browser.get_log("browser")  # type: ignore[no-untyped-call]
     return [str(entry["message"]) for entry in entries]
-
-
-def violations(browser: Browser, only: str = WCAG) -> list[str]:
-    """Return what axe finds on the page shown, against WCAG 2.1, levels A and AA, or some rules."""
-    if not evaluate(browser, "return !!window.axe"):
-        # By the driver: the policy of the page permits no other script.
-        script = importlib.resources.files("axe_core_python").joinpath("axe.min.js")
-        evaluate(browser, script.read_text("utf-8"))
-    found: Any = browser.execute_async_script(
-        "const done = arguments[arguments.length - 1];"
-        f"axe.run(document, {{runOnly: {only}, rules: {LABELS}, resultTypes: ['violations']}})"
-        ".then((result) => done(result.violations.flatMap((v) => v.nodes.map((n) => "
-        "v.id + ': ' + n.html.slice(0, 120)))));"
-    )
-    return [str(each) for each in found]
 
 
 def test_five_hundred_exhausted_tasks_fit_on_one_screen(
@@ -241,6 +216,62 @@ def test_five_hundred_exhausted_tasks_fit_on_one_screen(
     site.press("The exhausted tasks one by one")
     assert site.find("#exhausted").is_displayed()
     assert violations(site.browser) == []
+
+
+def fail_mails(emulator: Emulator, clock: ManualClock) -> None:
+    """Let twelve tasks of a queue be exhausted for one reason, and a worker be dead."""
+    queue = emulator.queue("once")
+    queue.add_many([NewTask(f"order {n}", f"m{n}", request=HttpRequest("/x")) for n in range(12)])
+    numbers = iter(range(100))
+    answer = "image {}.jpg is CMYK\nline 2 of the handler"
+    run_tasks(
+        emulator,
+        queues=["once"],
+        send=lambda _: PushResponse(500, answer.format(next(numbers)).encode()),
+    )
+    emulator.queue("pull").add("order 17", name="held")
+    emulator.queue("push").pause()
+    clock.advance(600)
+
+
+@pytest.mark.parametrize(
+    ("clicks", "known"),
+    [
+        ([], "paused"),
+        (["#to-exhausted"], r"12 exhausted 500\s+image … is CMYK"),
+        (["#to-exhausted", "#latest-1"], "line 2 of the handler"),
+        (["#to-exhausted", "#requeue-group-1"], "Requeued 12 tasks."),
+        (["#exhausted-once", "#task-m11"], "Requeue with changes"),
+        (["#to-workers", "#leased-1"], "held"),
+        (["#to-activity"], "set fault 1: fail"),
+        (["#to-activity"], r"1 call of tasks.lease on queue pul failed: status 404"),
+        (["#to-requests", "#f-status option[value=''] ~ option"], r"\b404\b"),
+        (["#to-faults"], "0 of 0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value) or "none",
+)
+def test_what_the_page_on_the_console_asks_is_two_clicks_away(
+    site: Site,
+    emulator: Emulator,
+    server: Server,
+    clock: ManualClock,
+    *,
+    clicks: list[str],
+    known: str,
+) -> None:
+    """How many clicks, the page says, too."""
+    fail_mails(emulator, clock)
+    queues = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues"
+    for queue in ("pull", "pul"):
+        requests.post(f"{queues}/{queue}/tasks/lease?leaseSecs=6000&numTasks=1", timeout=60)
+    fault = {"kind": "fail", "call": "purge"}
+    requests.post(f"{server.url}/_emulator/faults", json=fault, timeout=60)
+    site.open("/")
+    for selector in clicks:
+        site.click(selector)
+
+    assert len(clicks) <= 2
+    site.until(lambda: re.search(known, site.text("body")), known)
 
 
 def test_the_first_queue_is_three_keys_away(site: Site) -> None:

@@ -17,7 +17,7 @@ from threading import Thread
 from types import ModuleType
 
 import pytest
-from browser import Browser, started
+from browser import Browser, evaluate, show, started, violations
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
@@ -163,6 +163,52 @@ def shown(browser: Browser) -> list[str]:
     rows = "[...document.querySelectorAll('table.filtered tbody tr')]"
     script = f"return {rows}.filter((row) => row.offsetParent).map((row) => row.innerText)"
     return list(browser.execute_script(script))  # type: ignore[no-untyped-call]
+
+
+def test_the_search_finds_pages_that_say_how_before_others(browser: Browser, address: str) -> None:
+    browser.get(f"{address}/search.html?q=push-to")
+    # Results are added one by one.
+    WebDriverWait(browser, 60).until(
+        lambda browser: browser.find_elements(By.CSS_SELECTOR, "ul.search a[href*=benchmarks]")
+    )
+    found = browser.find_elements(By.CSS_SELECTOR, "ul.search a")
+    pages = [str(each.get_attribute("href")) for each in found]
+
+    first = [page for page in pages[:5] if re.search("/(how-to|tutorials)/", page)]
+    assert len(first) == 5
+    assert min(place for place, page in enumerate(pages) if "/benchmarks" in page) >= 10
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    "page", ["index", "how-to/commands", "how-to/console", "reference/fidelity"]
+)
+def test_a_page_can_be_read_by_all(browser: Browser, address: str, page: str, width: int) -> None:
+    """Nothing against WCAG AA, on a desk and on a phone, and no page is wider than the screen."""
+    browser.set_script_timeout(300)
+    show(browser, width=width)
+    browser.get(f"{address}/{page}.html")
+
+    assert violations(browser) == []
+    assert evaluate(browser, "return document.documentElement.scrollWidth") <= width
+
+
+def test_tables_and_pictures_can_be_read_on_a_phone(browser: Browser, address: str) -> None:
+    """What a row differs in is not beside the screen; pictures are not made smaller."""
+    show(browser, width=390)
+    browser.get(f"{address}/reference/fidelity.html")
+    ends = evaluate(
+        browser,
+        "return [...document.querySelectorAll('table.filtered td')]"
+        ".map((cell) => cell.getBoundingClientRect().right)",
+    )
+    browser.get(f"{address}/how-to/console.html")
+    picture = evaluate(
+        browser, "return document.querySelector('.content img').getBoundingClientRect().width"
+    )
+
+    assert max(ends) <= 390
+    assert picture > 900
 
 
 @pytest.mark.parametrize("page", ["fidelity", "conformance"])

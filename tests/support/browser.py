@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.resources
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from programs import program
 from selenium import webdriver
@@ -24,6 +26,9 @@ _FLAGS = (
 )
 
 Browser = webdriver.Chrome
+LABELS = "{'label-content-name-mismatch': {enabled: true}}"
+"""What can be read of a button is in its name: for those who speak to their computer."""
+WCAG = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']"
 
 
 @contextmanager
@@ -50,3 +55,23 @@ def show(browser: Browser, *, dark: bool = False, width: int = 1280, height: int
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def evaluate(browser: Browser, script: str) -> Any:
+    """Return the result of a script."""
+    return browser.execute_script(script)  # type: ignore[no-untyped-call]
+
+
+def violations(browser: Browser, only: str = WCAG) -> list[str]:
+    """Return what axe finds on the page shown, against WCAG 2.1, levels A and AA, or some rules."""
+    if not evaluate(browser, "return !!window.axe"):
+        # By the driver: the policy of the page permits no other script.
+        script = importlib.resources.files("axe_core_python").joinpath("axe.min.js")
+        evaluate(browser, script.read_text("utf-8"))
+    found: Any = browser.execute_async_script(
+        "const done = arguments[arguments.length - 1];"
+        f"axe.run(document, {{runOnly: {only}, rules: {LABELS}, resultTypes: ['violations']}})"
+        ".then((result) => done(result.violations.flatMap((v) => v.nodes.map((n) => "
+        "v.id + ': ' + n.html.slice(0, 120)))));"
+    )
+    return [str(each) for each in found]
