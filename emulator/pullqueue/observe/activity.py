@@ -72,17 +72,17 @@ class ActivityLog:
             self._actions.append(Action(time, text, origin.interface, origin.client))
         _log.info("%s (%s)", text, origin.who)
 
-    def count(self, request: Request, origin: Origin) -> None:
-        """Count a request that has ended: as a failure, and for its client."""
+    def count(self, request: Request, origin: Origin, *, times: int = 1) -> None:
+        """Count a request that has ended, or several: as a failure, and for its client."""
         change = _QUEUE_CHANGE.fullmatch(request.method)
         if change and not is_failure(request.status):
             self.record(f"called {change['name']} on queue {request.queue}", origin)
         with self._lock:
-            self._count_failure(request, origin)
+            self._count_failure(request, origin, times)
             if request.interface is not Interface.PUSH:
                 self._count_call(request, origin)
 
-    def _count_failure(self, request: Request, origin: Origin) -> None:
+    def _count_failure(self, request: Request, origin: Origin, times: int) -> None:
         """Add a request to the failure that goes on, or begin another; or end failures."""
         is_attempt = _ATTEMPT.fullmatch(request.method) is not None
         method = "" if is_attempt else request.method.removeprefix(_CLOUD_TASKS)
@@ -106,7 +106,7 @@ class ActivityLog:
             if len(of_kind) == _KEPT_QUEUES:
                 of_kind.clear()
             of_kind[key] = found
-        found.count, found.last, found.succeeded = found.count + 1, request.time, None
+        found.count, found.last, found.succeeded = found.count + times, request.time, None
         found.client = origin.client if found.client == origin.client else ""
         noun = "attempt" if is_attempt else "call" if method else "request"
         what = f"{counted(found.count, noun)}{f' of {method}' if method else ''}"

@@ -225,14 +225,16 @@ class RequestLog:
         """Count further attempts that got no response, for the reason of the last one."""
         with self._lock:
             number = self._unanswered.get((queue, _named(client)), 0)
-            if (last := self._requests.get(number)) is not None:
-                # Another object: somebody may be reading this one.
-                self._requests[number] = replace(
-                    last,
-                    times=last.times + count,
-                    first=last.first or last.time,
-                    time=self._emulator.clock.now().isoformat(),
-                )
+            if (last := self._requests.get(number)) is None:
+                return
+            # Another object: somebody may be reading this one.
+            latest = self._requests[number] = replace(
+                last,
+                times=last.times + count,
+                first=last.first or last.time,
+                time=self._emulator.clock.now().isoformat(),
+            )
+        self._activity.count(latest, Origin(Interface.PUSH, client), times=count)
 
     def _drop(self, number: int) -> None:
         dropped = self._requests.pop(number)

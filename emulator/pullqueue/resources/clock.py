@@ -124,8 +124,8 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
     reached = clock.now_usec() >= move.target_usec
     state.move = None if reached else move
     if reached or not goes_on:
-        did = "moved the clock" if reached else "began to deliver while time passes, from"
-        state.activity.record(f"{did} to {clock.now():%Y-%m-%d %H:%M:%S}")
+        did = "moved the clock to" if reached else "began to deliver while time passes, until"
+        state.activity.record(f"{did} {target:%Y-%m-%d %H:%M:%S}")
     steps = [_step(state, move, *each) for each in move.before]
     return MovedClock(
         **msgspec.structs.asdict(get_clock(state)),

@@ -216,6 +216,8 @@ class TestDelivery:
         assert task.eta_usec > dead.emulator.now_usec()
         recorded = [each for each in dead.state.requests.latest() if each.queue == "dead"]
         assert [each.times for each in recorded] == [601]
+        activity = [each.text for each in dead.state.activity.failures()]
+        assert "601 attempts on queue dead failed: no response: connection refused" in activity
         assert dead.state.delivery is not None
         assert dead.state.delivery.attempts.counts["dead", 0] == 601
 
@@ -258,6 +260,10 @@ class TestDelivery:
             third = move_clock(server.state, ClockMove(advance=60, deliver=True))
 
         assert (first.reached, first.steps) == (False, [])
+        assert [each.text for each in server.state.activity.actions()][:2] == [
+            "began to deliver while time passes, until 2026-01-01 00:01:00",
+            "moved the clock to 2026-01-01 00:01:00",
+        ]
         assert (second.reached, second.start) == (True, first.start)
         assert [step.delivered for step in second.steps] == [1]
         assert (third.start, third.steps) == (first.target, [])

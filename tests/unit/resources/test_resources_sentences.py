@@ -91,6 +91,20 @@ SCENES: list[tuple[list[Step], str, list[str]]] = [
         ["some failed", "retrying"],
     ),
     ([("add", "fast", "busy", 1, 0)], "fast", ["failing", "slowed", "retrying"]),
+    (
+        [
+            ("fault", {"kind": "fail", "call": "attempt", "times": 1}),
+            ("fault", {"kind": "fail", "call": "attempt", "status": 500}),
+            ("add", "fast", "mail", 3, 0),
+        ],
+        "fast",
+        ["failing", "retrying"],
+    ),
+    (
+        [("add", "fast", kind, 1, 0) for kind in ("cmyk", "dead", "odd", "busy", "busy")],
+        "fast",
+        ["failing", "slowed", "retrying"],
+    ),
     ([("add", "narrow", "hangs", 5, 0)], "narrow", ["concurrency"]),
     ([("add", "fast", "hangs", 1, 0), ("jump", 10)], "fast", ["running"]),
     # Past their leases, which are renewed by the machine's time.
