@@ -76,8 +76,8 @@ class TestLoginPage:
         assert (out.status_code, out.headers["Location"]) == (303, "/bye")
         assert out.headers["Set-Cookie"].startswith("dev_appserver_login=; ")
         assert known(url) == [me]
-        activity = requests.get(f"{url}/_emulator/activity", timeout=60).json()["activity"]
-        assert [each["text"] for each in activity] == [
+        actions = requests.get(f"{url}/_emulator/activity", timeout=60).json()["actions"]
+        assert [each["text"] for each in actions] == [
             "boss@example.com (administrator) signed out of the app",
             "boss@example.com (administrator) signed in to the app",
             "me@example.com signed in to the app",
