@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-LEASES, FILE, INDEXES, PROJECT, LOCATION, PERMISSIONS = (
+LEASES, FILE, INDEXES, PROJECT, LOCATION, ACCOUNTS, PERMISSIONS = (
     *("lease rate", "queue.yaml", "indexes"),
-    *("project", "location", "permissions"),
+    *("project", "location", "service accounts", "permissions"),
 )
 
 
@@ -65,6 +65,13 @@ CHECKS: Final = (
         option="--location REGION",
         argument="location=REGION",
         facts="the region of your app",
+    ),
+    Check(
+        name=ACCOUNTS,
+        refuses="tokens of other service accounts",
+        option="--service-account EMAIL",
+        argument="service_accounts=[EMAIL]",
+        facts="the service accounts that your tasks name",
     ),
     Check(
         name=PERMISSIONS,

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import pytest
 
-from pullqueue.checks import FILE, LEASES, LOCATION, PERMISSIONS, PROJECT, describe_off
+from pullqueue.checks import ACCOUNTS, FILE, LEASES, LOCATION, PERMISSIONS, PROJECT, describe_off
 from pullqueue.clock import Clock
 from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.model import QueueConfig
@@ -54,6 +54,7 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
             )
         except StoreError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
+        emulator.service_accounts = frozenset(settings.service_accounts)
         if settings.lose_first_response:
             stack.enter_context(first_responses_lost(emulator))
         stack.enter_context(written_by(partial(_write_line, item.config)))
@@ -64,6 +65,7 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
             on |= {
                 PROJECT: settings.project is not None,
                 LOCATION: settings.location is not None,
+                ACCOUNTS: bool(settings.service_accounts),
                 PERMISSIONS: settings.acl,
             }
         item.stash[CHECKS_OFF] = describe_off(on, in_tests=True)

@@ -21,6 +21,7 @@ INI_OPTIONS = {
     "pullqueue_config": "queue.yaml of the tests, relative to this file",
     "pullqueue_project": "application id that callers of the REST API must name",
     "pullqueue_location": "location that callers of Cloud Tasks must name, such as us-central1",
+    "pullqueue_service_accounts": "the only ones that tasks can name for tokens, by e-mail address",
     "pullqueue_profile": "how strictly queue.yaml is read: gcloud (the default) or sdk",
     "pullqueue_strict": "true: production's checks that need to know nothing of the app are on",
     "pullqueue_lease_rate_limit": "true: limit tests to production's 10 lease calls a second",
@@ -39,7 +40,7 @@ _CHOICES = {
     "freezer": ("auto", "freezegun", "time-machine"),
     "left_tasks": ("ignore", "fail"),
 }
-_NAMES = ("left_tasks_ignore", "services")
+_NAMES = ("left_tasks_ignore", "service_accounts", "services")
 _WHERE = f"@pytest.mark.{MARKER}"
 
 
@@ -65,6 +66,9 @@ class Settings:
     """The application id that callers of the REST API must name; any by default."""
     location: str | None = None
     """The location that callers of Cloud Tasks must name; any region by default."""
+    service_accounts: tuple[str, ...] = ()
+    """The only ones that tasks and queues can name for tokens, by e-mail address; any by default.
+    """
     strict: bool = False
     """Whether the checks of production that need to know nothing of the app are on: so far
     `lease_rate_limit`.

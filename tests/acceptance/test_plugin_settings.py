@@ -350,7 +350,8 @@ def test_a_report_names_the_checks_of_production_that_are_off(run: Run) -> None:
 
     result.assert_outcomes(failed=4)
     lines = [line for line in result.stdout.lines if "unlike in production" in line]
-    rate, caller = "lease rate (lease_rate_limit=True)", "location (location=REGION), permissions"
+    rate = "lease rate (lease_rate_limit=True)"
+    caller = "location (location=REGION), service accounts (service_accounts=[EMAIL]), permissions"
     assert lines == [
         f"Not checked, unlike in production: {rate}",
         f"Not checked, unlike in production: {rate}, project (project=ID), {caller} (acl=True)",

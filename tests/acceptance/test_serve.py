@@ -75,11 +75,13 @@ def call(url: str, verb: str = "GET", body: object = None) -> dict[str, Any]:
         return dict(json.load(response))
 
 
-PROJECT_OFF, LOCATION_OFF, RULES_OFF = (
+PROJECT_OFF, ACCOUNTS_OFF, RULES_OFF = (
     "project (--project ID --strict-project)",
-    "location (--location REGION)",
+    "service accounts (--service-account EMAIL)",
     "queue.yaml (--profile gcloud), lease rate (--lease-rate-limit)",
 )
+FACTS_OFF = f"location (--location REGION), {ACCOUNTS_OFF}"
+NAMED = "--service-account worker@app.iam.gserviceaccount.com"
 
 
 class TestGreeting:
@@ -112,13 +114,14 @@ class TestGreeting:
     @pytest.mark.parametrize(
         ("options", "off"),
         [
-            ("", f"indexes (--strict), {PROJECT_OFF}, {LOCATION_OFF}, permissions (--auth acl)"),
+            ("", f"indexes (--strict), {PROJECT_OFF}, {FACTS_OFF}, permissions (--auth acl)"),
             (
                 "--project shop --profile sdk --no-lease-rate-limit --auth acl --services none",
-                f"{RULES_OFF}, {PROJECT_OFF}, {LOCATION_OFF}",
+                f"{RULES_OFF}, {PROJECT_OFF}, {FACTS_OFF}",
             ),
-            ("--project shop --strict --auth acl", LOCATION_OFF),
-            ("--project shop --strict --auth acl --location here", ""),
+            ("--project shop --strict --auth acl", FACTS_OFF),
+            ("--project shop --strict --auth acl --location here", ACCOUNTS_OFF),
+            (f"--project shop --strict --auth acl --location here {NAMED}", ""),
         ],
     )
     def test_the_greeting_shows_which_checks_are_off(self, options: str, off: str) -> None:
@@ -126,6 +129,12 @@ class TestGreeting:
 
         lines = [line for line in done.stdout.splitlines() if "unlike in production" in line]
         assert lines == ([f"Not checked, unlike in production: {off}"] if off else [])
+
+    def test_a_service_account_must_be_an_email_address(self) -> None:
+        done, _ = serve_here("--service-account", "worker")
+
+        assert done.exit_code == 2
+        assert '"worker" is not an e-mail address' in done.stderr
 
     @pytest.mark.parametrize(
         "options", [("--no-lease-rate-limit",), ("--profile", "sdk"), ("--keep-created-queues",)]

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import click
 
 from pullqueue.address import DEFAULT_PORT, DEFAULT_PROJECT, is_host_and_port
-from pullqueue.checks import FILE, INDEXES, LEASES, LOCATION, PROJECT, WITHOUT_FACTS
+from pullqueue.checks import ACCOUNTS, FILE, INDEXES, LEASES, LOCATION, PROJECT, WITHOUT_FACTS
 from pullqueue.cli._options import PORT, Command, checked
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
@@ -25,7 +25,7 @@ from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
 from pullqueue.services import DEFAULT_SERVICES, SERVICES, parse_services
 from pullqueue.services.hosting import Services
 from pullqueue.tasks import count_tasks
-from pullqueue.text import quoted
+from pullqueue.text import is_email, quoted
 
 if TYPE_CHECKING:
     from pullqueue.cron.file import CronJob
@@ -66,6 +66,15 @@ def _services(
         return None if names is None else parse_services(names)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _emails(
+    _ctx: click.Context, _parameter: click.Parameter, emails: tuple[str, ...]
+) -> frozenset[str]:
+    for email in emails:
+        if not is_email(email):
+            raise click.BadParameter(f"{quoted(email)} is not an e-mail address")
+    return frozenset(emails)
 
 
 def _project_files(
@@ -151,6 +160,14 @@ _EMULATOR = (
         ),
         help="Location of the queues, and the only one that Cloud Tasks accepts. Default: any "
         "region of Google Cloud; each has queues of its own, and those of QUEUE_YAML.",
+    ),
+    click.option(
+        "--service-account",
+        "service_accounts",
+        multiple=True,
+        metavar="EMAIL",
+        callback=_emails,
+        help="Service account whose tokens tasks and queues can ask for; repeatable. Default: any.",
     ),
     # Where tasks and time are.
     click.option(
@@ -256,6 +273,7 @@ class EmulatorOptions:
     strict_project: bool
     project_files: dict[str, Path]
     location: str | None
+    service_accounts: frozenset[str]
     store: str | None
     clock: str
     services: frozenset[str] | None
@@ -287,6 +305,7 @@ class EmulatorOptions:
             INDEXES: self.strict or "datastore_v3" not in self._service_names,
             PROJECT: self.project is not None and (self.strict or self.strict_project),
             LOCATION: self.location is not None,
+            ACCOUNTS: bool(self.service_accounts),
         }
 
     @property
@@ -351,6 +370,7 @@ class EmulatorOptions:
                 location=self.location,
                 store=open_store(self.store_url),
             )
+            emulator.service_accounts = self.service_accounts
             with closing(emulator):
                 for name, tasks in emulator.unlisted_tasks.items():
                     say(

@@ -23,6 +23,7 @@ from pullqueue.config.model import AclEntry, IamBinding, QueueConfig, QueueSetti
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
+from pullqueue.text import did_you_mean, quoted
 
 AUDIENCE: Final = "https://cloudtasks.googleapis.com/"
 """What Google's clients name in the tokens that they sign themselves."""
@@ -86,6 +87,23 @@ def check_permission(queue: Queue, caller: str | None, permission: str, *, resou
             advice=f'"{caller}" has no permission {permission} on queue "{queue.name}": add it '
             f"as {right} to the queue's acl in queue.yaml, or let one of its users call "
             "SetIamPolicy",
+        )
+
+
+def check_service_account(emulator: Emulator, email: str, field: str) -> None:
+    """Check that the token of a request is of a service account that can be named.
+
+    Raises:
+        CloudTasksError: PERMISSION_DENIED: it is not one of those that the emulator knows.
+    """
+    known = emulator.service_accounts
+    if known and email not in known:
+        permission = "iam.serviceAccounts.actAs"
+        raise CloudTasksError(
+            texts.LACKS_PERMISSION.format(permission=permission, resource=email),
+            rpc_code="PERMISSION_DENIED",
+            advice=f"{field} is {quoted(email)}, which is not one of the service accounts that "
+            f"were named: {did_you_mean(email, sorted(known))}",
         )
 
 

@@ -11,6 +11,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue.api.resources import Project
 from pullqueue.cloudtasks import texts
+from pullqueue.cloudtasks.access import check_service_account
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.http_target_messages import read_http_target, write_http_target
@@ -93,6 +94,10 @@ def read_queue_settings(
             )
     else:
         changes |= _push_changes(message, fields, call.version, call.emulator.limits)
+        target = changes.get("http_target")
+        if target is not None and target.token is not None:
+            field = f"queue.http_target.{target.token.kind}.service_account_email"
+            check_service_account(call.emulator, target.token.email, field)
     return replace(before, **changes)
 
 

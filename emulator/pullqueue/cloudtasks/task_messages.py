@@ -15,6 +15,7 @@ from pullqueue.address import split_url
 from pullqueue.api.errors import LOCALE
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.cloudtasks import texts
+from pullqueue.cloudtasks.access import check_service_account
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid
 from pullqueue.cloudtasks.http_target_messages import read_token, write_token
@@ -308,6 +309,7 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
             advice=f'task.http_request.url is "{url:.200}": with {field} it must begin with '
             "https://, or name this machine or an origin of --push-to",
         )
+    check_service_account(call.emulator, token.email, f"{field}.service_account_email")
     return token
 
 

@@ -61,6 +61,8 @@ class Emulator:
         self.limits = limits or Limits()
         self.project = project
         self.location = location
+        self.service_accounts: frozenset[str] = frozenset()
+        """The only ones that tasks and queues can name for tokens; empty: any."""
         self.interceptors = Interceptors()
         self.names = names or random_names()
         self.call_logs: list[CallLog] = []

@@ -249,6 +249,7 @@ class Projects:
             if stored is not None:
                 self._store.drop_project(name)
             raise
+        emulator.service_accounts = own.emulator.service_accounts
         state = ServerState(
             emulator,
             tokens=own.tokens,

@@ -8,7 +8,7 @@ from typing import Any
 
 import jwt
 import pytest
-from cloudtasks_api import LOCATION, MADE, Call, GrpcApi, RestApi, refused
+from cloudtasks_api import LOCATION, MADE, ApiRefused, Call, GrpcApi, RestApi, refused
 from push_app import push_app, until
 from werkzeug.test import Client
 
@@ -25,6 +25,11 @@ from pullqueue.testing import run_tasks
 TASKS = f"{MADE}/tasks"
 BODY = b64encode(b"work").decode()
 OIDC = {"serviceAccountEmail": "worker@app.iam.gserviceaccount.com", "audience": "me"}
+EMAIL = OIDC["serviceAccountEmail"]
+NO_ACT_AS = (
+    'The principal (user or service account) lacks IAM permission "iam.serviceAccounts.actAs" for '
+    'the resource "worker@app.iam.gserviceaccount.com" (or the resource may not exist).'
+)
 URI = {
     "scheme": "HTTP",
     "host": "api.example.com",
@@ -335,3 +340,41 @@ class TestBufferTask:
         create(call, uriOverride={"host": "api.example.com"})
         with refused("INVALID_ARGUMENT", 'Task ID "a b" can contain only'):
             call("BufferTask", queue=MADE, taskId="a b")
+
+
+class TestServiceAccounts:
+    """Where some are named, tasks and queues can ask for tokens of no others."""
+
+    @pytest.mark.parametrize("kind", ["oidcToken", "oauthToken"])
+    @pytest.mark.parametrize("named", [(), (EMAIL,), ("other@app.iam.gserviceaccount.com", EMAIL)])
+    def test_those_that_are_named_get_tokens(
+        self, call: Call, emulator: Emulator, kind: str, named: tuple[str, ...]
+    ) -> None:
+        emulator.service_accounts = frozenset(named)
+        create(call, **{kind: {"serviceAccountEmail": EMAIL}})
+        request = {"url": "https://api.example.com/", kind: {"serviceAccountEmail": EMAIL}}
+
+        made = call("CreateTask", parent=MADE, task={"httpRequest": request})
+        assert made["httpRequest"][kind]["serviceAccountEmail"] == EMAIL
+
+    def test_a_task_of_another_is_refused_as_recorded(self, call: Call, emulator: Emulator) -> None:
+        create(call)
+        emulator.service_accounts = frozenset({"workers@app.iam.gserviceaccount.com"})
+        request = {"url": "https://api.example.com/", "oidcToken": OIDC}
+
+        with pytest.raises(ApiRefused) as refusal:
+            call("CreateTask", parent=MADE, task={"httpRequest": request})
+        recorded, _, advice = str(refusal.value).partition(" (task.")
+        assert recorded == f"PERMISSION_DENIED: {NO_ACT_AS}"
+        assert advice.endswith(': did you mean "workers@app.iam.gserviceaccount.com"?)')
+        assert call("ListTasks", parent=MADE) == {}
+
+    def test_a_queue_of_another_is_refused_and_not_made(
+        self, call: Call, emulator: Emulator
+    ) -> None:
+        emulator.service_accounts = frozenset({"workers@app.iam.gserviceaccount.com"})
+
+        with refused("PERMISSION_DENIED", "lacks IAM permission"):
+            create(call, oidcToken=OIDC)
+        with refused("NOT_FOUND", ""):
+            call("GetQueue", name=MADE)
