@@ -35,11 +35,13 @@ class FailedError(RefusedError):
 class Client:
     """Calls one server, over one connection and without a proxy."""
 
-    def __init__(self, url: str, *, timeout: float = _TIMEOUT_SECONDS) -> None:
-        """Take the server's URL, and how many seconds it may be silent."""
-        self.url = url
-        self.project: str | None = None
-        """The project that is meant; None: the server's own."""
+    def __init__(
+        self, url: str, *, project: str | None = None, timeout: float = _TIMEOUT_SECONDS
+    ) -> None:
+        """Take the server's URL, the project that is meant (None: the server's own), and how many
+        seconds it may be silent.
+        """
+        self.url, self.project = url, project
         headers = {"User-Agent": "pullqueue command"}
         self._connection = Connection(url, timeout=timeout, headers=headers)
 

@@ -35,9 +35,8 @@ def _client(ctx: click.Context, parameter: click.Parameter, address: str) -> Cli
             f"{quoted(address)} is not a valid address: pass the path of a push task by --request, "
             f'as in --request "POST {address}"'
         )
-    client = ctx.with_resource(closing(Client(server_url(ctx, parameter, address))))
-    client.project = ctx.meta.get(_PROJECT_KEY)
-    return client
+    url, project = server_url(ctx, parameter, address), ctx.meta.get(_PROJECT_KEY)
+    return ctx.with_resource(closing(Client(url, project=project)))
 
 
 def _keep_project(ctx: click.Context, _parameter: click.Parameter, name: str | None) -> None:

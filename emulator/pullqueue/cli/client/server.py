@@ -109,7 +109,7 @@ def wait(
             # A client that waits no longer for a response than there is time.
             left = min(max(end - monotonic(), _MIN_SECONDS), _MAX_SECONDS)
             url = client.url if is_passed("client") else url
-            with closing(Client(url, timeout=left)) as polled:
+            with closing(Client(url, project=client.project, timeout=left)) as polled:
                 missing, exhausted = _missing(polled, queues)
             if missing is None and server:
                 server.look()  # another may have responded in its place
