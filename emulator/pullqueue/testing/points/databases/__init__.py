@@ -84,6 +84,12 @@ DATABASES = (
         module="google_grpc",
         advice="make the calls over gRPC, and not by an AsyncClient",
     ),
+    Database(
+        name="redis",
+        packages=("redis",),
+        module="redis",
+        advice="make the calls by redis.Redis, and not by redis.asyncio or a cluster",
+    ),
     *(
         Database(name=name, packages=(name,), used_by=_ORMS)
         for name in ("asyncpg", "MySQLdb", "psycopg", "psycopg2", "pymysql")

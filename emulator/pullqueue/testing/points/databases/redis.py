@@ -1,0 +1,90 @@
+"""Calls to Redis by redis-py: its methods that send commands are decorated.
+
+They are those of `redis.Redis` and its pipelines, so clients that were made before the test have
+them, too. Not seen are `redis.asyncio`, clusters, and messages that are published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+import redis
+from redis.client import Pipeline
+
+from pullqueue.testing.patching import Patches
+from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, is_observed
+from pullqueue.testing.points.footprint import NOTHING, Footprint
+
+_NAME = "redis"
+_EVERYTHING = Footprint(writes=frozenset({(_NAME,)}))
+_READS = frozenset(
+    {"exists", "get", "getrange", "hexists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hvals"}
+    | {"lindex", "llen", "lrange", "mget", "pttl", "scard", "sismember", "smembers", "strlen"}
+    | {"ttl", "type", "watch", "zcard", "zcount", "zrange", "zrank", "zscore"}
+)
+_WRITES = frozenset(
+    {"append", "decr", "decrby", "del", "expire", "getdel", "getset", "hdel", "hincrby", "hmset"}
+    | {"hincrbyfloat", "hset", "hsetnx", "incr", "incrby", "incrbyfloat", "lpop", "lpush", "lrem"}
+    | {"lset", "ltrim", "persist", "pexpire", "psetex", "rpop", "rpush", "sadd", "set", "setex"}
+    | {"setnx", "spop", "srem", "unlink", "zadd", "zincrby", "zrem"}
+)
+_ALL_ARE_KEYS = frozenset({"del", "exists", "mget", "unlink", "watch"})
+"""Commands that have nothing but keys; others of these have one."""
+
+
+def _text(part: object) -> str:
+    return part.decode(errors="replace") if isinstance(part, bytes) else str(part)
+
+
+def _footprint(command: str, arguments: tuple[object, ...]) -> Footprint:
+    if command == "unwatch":
+        return NOTHING
+    if command not in _READS | _WRITES:
+        return _EVERYTHING
+    keys = arguments if command in _ALL_ARE_KEYS else arguments[:1]
+    paths = frozenset((_NAME, _text(key)) for key in keys)
+    return Footprint(reads=paths) if command in _READS else Footprint(writes=paths)
+
+
+def _executing(execute: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(execute)
+    def execute_at_point(client: Any, *args: Any, **options: Any) -> Any:
+        run = partial(execute, client, *args, **options)
+        if not is_observed():
+            return run()
+        command, arguments = _text(args[0]), args[1:]
+        call = DatabaseCall(
+            database=_NAME,
+            statement=" ".join([command, *map(_text, arguments[:1])]),
+            find_footprint=lambda: _footprint(command.lower(), arguments),
+        )
+        return intercept(call, run)
+
+    return execute_at_point
+
+
+def _executing_all(execute: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(execute)
+    def execute_at_point(pipeline: Any, *args: Any, **options: Any) -> Any:
+        run = partial(execute, pipeline, *args, **options)
+        if not len(pipeline) or not is_observed():
+            return run()
+        call = DatabaseCall(
+            database=_NAME,
+            statement=f"pipeline of {len(pipeline)}",
+            find_footprint=lambda: _EVERYTHING,
+        )
+        return intercept(call, run)
+
+    return execute_at_point
+
+
+def _follow(patches: Patches) -> None:
+    patches.decorate(redis.Redis, "execute_command", _executing)
+    patches.decorate(Pipeline, "immediate_execute_command", _executing)
+    patches.decorate(Pipeline, "execute", _executing_all)
+
+
+following = Patches(_follow)
