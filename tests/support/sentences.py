@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from scenes import LEASE, Scene
 
@@ -26,6 +26,14 @@ from pullqueue.text import format_span
 
 Found: TypeAlias = re.Match[str]
 Check: TypeAlias = Callable[[Scene, str, Cause, Found], None]
+
+
+class Statement(NamedTuple):
+    """What a cause states: its pattern, and what has to be so where it is shown."""
+
+    pattern: str
+    check: Check
+
 
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60 * _SECOND
@@ -264,125 +272,100 @@ def _due(scene: Scene, name: str, cause: Cause, found: Found) -> None:
 
 
 _AVAILABLE = r"(?P<due>\d+) tasks? (?:is|are) available"
-SPECIFICATION: Final[Mapping[str, tuple[str, Check]]] = {
-    "disabled": (
-        (
-            r"(?:it is no longer in \S+|\S+, applied after it was created, does not have it)"
-            r"(?:: (?P<tasks>\d+) tasks? kept until it is (?:there again|resumed))?"
-        ),
+SPECIFICATION: Final[Mapping[str, Statement]] = {
+    "disabled": Statement(
+        r"(?:it is no longer in \S+|\S+, applied after it was created, does not have it)"
+        r"(?:: (?P<tasks>\d+) tasks? kept until it is (?:there again|resumed))?",
         _disabled,
     ),
-    "paused": (
-        (
-            rf"it is paused(?:: {_WAIT} until it is resumed(?:, then (?:(?P<tokens>\d+) can start, "
-            rf"and )?(?:workers can lease (?:it|them)|all can start|it starts|{_ADVICE} sends "
-            rf"(?:it|all)|about {_SPAN} at the rate of \S+))?)?"
-        ),
+    "paused": Statement(
+        rf"it is paused(?:: {_WAIT} until it is resumed(?:, then (?:(?P<tokens>\d+) can start, "
+        rf"and )?(?:workers can lease (?:it|them)|all can start|it starts|{_ADVICE} sends "
+        rf"(?:it|all)|about {_SPAN} at the rate of \S+))?)?",
         _stopped,
     ),
-    "rate 0": (rf"its rate is 0(?:: {_WAIT} until queue.yaml has another rate)?", _stopped),
-    "not listening": (
-        (
-            r"(?P<some>tasks|some tasks|(?P<kept>\d+) of (?P<of>\d+) tasks?) (?:is|are) kept, not "
-            r"delivered: the server waits for the app to listen at \S+"
-        ),
+    "rate 0": Statement(
+        rf"its rate is 0(?:: {_WAIT} until queue.yaml has another rate)?", _stopped
+    ),
+    "not listening": Statement(
+        r"(?P<some>tasks|some tasks|(?P<kept>\d+) of (?P<of>\d+) tasks?) (?:is|are) kept, not "
+        r"delivered: the server waits for the app to listen at \S+",
         _kept,
     ),
-    "no address": (
-        (
-            r"(?P<some>tasks|some tasks|(?P<kept>\d+) of (?P<of>\d+) tasks?) (?:is|are) kept, not "
-            r"delivered: .+"
-        ),
+    "no address": Statement(
+        r"(?P<some>tasks|some tasks|(?P<kept>\d+) of (?P<of>\d+) tasks?) (?:is|are) kept, not "
+        r"delivered: .+",
         _kept,
     ),
-    "run only": (
+    "run only": Statement(
         rf"{_WAIT} for `POST /_emulator/run`, or for a clock that is advanced with `deliver`",
         _due_wait,
     ),
-    "no response": (
+    "no response": Statement(
         rf"the app does not respond(?: \((?P<why>.*?)\))?: {_ATTEMPTS}(?:: {_RESULTS})?",
         _failed,
     ),
-    "failing": (rf"{_ATTEMPTS}: {_RESULTS}", _failed),
-    "some failed": (rf"{_ATTEMPTS}: {_RESULTS}", _failed),
-    "slowed": (r"slowed from (?P<from>\S+)/\S+ to (?P<to>\S+)/s by overload", _slowed),
-    "concurrency": (
-        (
-            rf"{_WAIT} for (?:the running attempt|one of (?P<running>\d+) running attempts) to "
-            rf"end: max_concurrent_requests is (?P<slots>\d+){_PACE}"
-        ),
+    "failing": Statement(rf"{_ATTEMPTS}: {_RESULTS}", _failed),
+    "some failed": Statement(rf"{_ATTEMPTS}: {_RESULTS}", _failed),
+    "slowed": Statement(r"slowed from (?P<from>\S+)/\S+ to (?P<to>\S+)/s by overload", _slowed),
+    "concurrency": Statement(
+        rf"{_WAIT} for (?:the running attempt|one of (?P<running>\d+) running attempts) to "
+        rf"end: max_concurrent_requests is (?P<slots>\d+){_PACE}",
         _concurrency,
     ),
-    "shared slots": (
-        (
-            rf"{_WAIT} for a slot: this server makes at most (?P<threads>\d+) attempts at the same "
-            rf"time, and (?P<of>.+) are running{_PACE}"
-        ),
+    "shared slots": Statement(
+        rf"{_WAIT} for a slot: this server makes at most (?P<threads>\d+) attempts at the same "
+        rf"time, and (?P<of>.+) are running{_PACE}",
         _shared,
     ),
-    "rate": (rf"{_WAIT} for the rate of \S+: {_ADVICE} sends (?:it|all)", _due_wait),
-    "running": (
-        (
-            rf"(?P<running>\d+) attempts? (?:has been running|are running, the longest) for "
-            rf"(?P<span>{_SPAN}), its deadline is in {_SPAN}"
-        ),
+    "rate": Statement(rf"{_WAIT} for the rate of \S+: {_ADVICE} sends (?:it|all)", _due_wait),
+    "running": Statement(
+        rf"(?P<running>\d+) attempts? (?:has been running|are running, the longest) for "
+        rf"(?P<span>{_SPAN}), its deadline is in {_SPAN}",
         _running,
     ),
-    "leases fail": (
-        (
-            rf"{_AVAILABLE}, none leased in the last minute: (?P<failed>\d+) of (?P<calls>\d+) "
-            rf"lease calls? got none: {_RESULTS}"
-        ),
+    "leases fail": Statement(
+        rf"{_AVAILABLE}, none leased in the last minute: (?P<failed>\d+) of (?P<calls>\d+) "
+        rf"lease calls? got none: {_RESULTS}",
         _leases_fail,
     ),
-    "other tag": (
-        (
-            r"workers ask only for the (?P<tags>tags? .+), which (?:the available task does not "
-            r"have|none of (?P<due>\d+) available has)"
-        ),
+    "other tag": Statement(
+        r"workers ask only for the (?P<tags>tags? .+), which (?:the available task does not "
+        r"have|none of (?P<due>\d+) available has)",
         _other_tag,
     ),
-    "no worker": (
+    "no worker": Statement(
         rf"no worker leases: {_AVAILABLE}, none leased in the last minute",
         _no_worker,
     ),
-    "few leased": (
-        (
-            rf"{_AVAILABLE}, (?P<leased>\d+) leased in the last minute: about (?P<span>{_SPAN}) "
-            r"for (?:it|all) at this rate"
-        ),
+    "few leased": Statement(
+        rf"{_AVAILABLE}, (?P<leased>\d+) leased in the last minute: about (?P<span>{_SPAN}) "
+        r"for (?:it|all) at this rate",
         _few,
     ),
-    "leased": (
-        (
-            rf"(?P<leased>\d+) tasks? (?:is|are) leased, none is available: (?:its|the first) "
-            rf"lease ends in (?P<span>{_SPAN}) \({_ADVICE}\)"
-        ),
+    "leased": Statement(
+        rf"(?P<leased>\d+) tasks? (?:is|are) leased, none is available: (?:its|the first) "
+        rf"lease ends in (?P<span>{_SPAN}) \({_ADVICE}\)",
         _leased,
     ),
-    "retrying": (
-        (
-            rf"(?P<tasks>\d+) tasks? waits? for (?:its|their) next attempt(?:, the first)? in "
-            rf"(?P<span>{_SPAN}) \({_ADVICE}\)(?: after (?P<after>.+))?"
-        ),
+    "retrying": Statement(
+        rf"(?P<tasks>\d+) tasks? waits? for (?:its|their) next attempt(?:, the first)? in "
+        rf"(?P<span>{_SPAN}) \({_ADVICE}\)(?: after (?P<after>.+))?",
         _retrying,
     ),
-    "not due": (
-        (
-            rf"nothing is due: (?:its only task|the first of (?P<tasks>\d+) tasks) is due in "
-            rf"(?P<span>{_SPAN})(?: \({_ADVICE}\))?"
-        ),
+    "not due": Statement(
+        rf"nothing is due: (?:its only task|the first of (?P<tasks>\d+) tasks) is due in "
+        rf"(?P<span>{_SPAN})(?: \({_ADVICE}\))?",
         _not_due,
     ),
-    "due": (rf"(?P<due>\d+) tasks? (?:is|are) due, the first for (?P<span>{_SPAN})", _due),
+    "due": Statement(rf"(?P<due>\d+) tasks? (?:is|are) due, the first for (?P<span>{_SPAN})", _due),
 }
-"""The pattern of each cause, and what has to be so where it is shown."""
+"""By cause, in the order in which they are shown."""
 
 
 def parse(cause: Cause) -> Found:
     """Return the parts of a cause's text."""
-    pattern, _ = SPECIFICATION[cause.reason]
-    found = re.fullmatch(pattern, cause.text)
+    found = re.fullmatch(SPECIFICATION[cause.reason].pattern, cause.text)
     assert found is not None, f"{cause.reason}: {cause.text}"
     return found
 
@@ -390,8 +373,7 @@ def parse(cause: Cause) -> Found:
 def check_progress(scene: Scene, name: str, progress: Progress) -> None:
     """Check the sentence of a queue: what it says, and that it leaves nothing out."""
     for cause in progress.causes:
-        _, check = SPECIFICATION[cause.reason]
-        check(scene, name, cause, parse(cause))
+        SPECIFICATION[cause.reason].check(scene, name, cause, parse(cause))
     reasons = [each.reason for each in progress.causes]
     assert progress.text == "; ".join(each.text for each in progress.causes)
     assert progress.reason == next(iter(reasons), None)

@@ -350,16 +350,6 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
     )
 
 
-def test_few_failures_among_successes_are_a_warning(state: ServerState) -> None:
-    for status in (200, 200, 200, 500):
-        attempt(state.emulator.queue("push"), status)
-    state.emulator.queue("push").add()
-
-    assert of(state, "push").reason == "some failed"
-    assert of(state, "push").severity == "warning"
-    assert of(state, "push").text.startswith("1 of 4 attempts failed in the last minute")
-
-
 @pytest.mark.parametrize(
     ("statuses", "reason"),
     [
@@ -443,16 +433,6 @@ def test_tasks_wait_for_the_rate_as_long_as_it_takes() -> None:
 
     text = "600 due tasks wait for the rate of 5/s, about 2 min for all"
     assert shown(state, "push") == ("rate", text)
-
-
-def test_a_pull_queue_that_nobody_leases_from_has_no_worker(state: ServerState) -> None:
-    state.emulator.queue("pull").add()
-
-    text = "no worker leases: 1 task is available, none leased in the last minute"
-    assert shown(state, "pull") == ("no worker", text)
-    state.emulator.queue("pull").add()
-    state.emulator.queue("pull").lease_tasks(60, 1)
-    assert shown(state, "pull") == (None, "")
 
 
 def test_a_pull_queue_of_which_all_is_leased_waits_for_a_lease_to_end(state: ServerState) -> None:
