@@ -155,6 +155,16 @@ def test_a_driver_is_seen_if_what_calls_it_is(
     assert {*result.seen} == {"SQLAlchemy", "queues", "sqlite3"}
 
 
+def test_a_database_that_is_not_seen_is_named_where_nobody_makes_a_call(
+    emulator: Emulator, queue: Queue, load: Load
+) -> None:
+    """Rather than that there was nothing to interleave."""
+    load("import psycopg")
+
+    with pytest.raises(AssertionError, match="an_app uses psycopg, "):
+        race_test(emulator, lambda: None, copies=2, setup=lambda: None, check=lambda: None)
+
+
 @pytest.mark.parametrize("run", [race, crash])
 def test_another_value_is_refused(
     emulator: Emulator, queue: Queue, run: Callable[..., Any]

@@ -173,8 +173,8 @@ def race_test(
         )
         search.explore()
         race.raise_failures()
-        race.check_raced()
     not_seen = race.find_unseen("race_test", unseen)
+    race.check_raced()
     shared = tuple(race.memory.changed_globals) if instances else ()
     if shared:
         warnings.warn(f"race_test: {_of_memory(shared)}", stacklevel=2)
