@@ -200,8 +200,8 @@ def gitlab() -> Iterator[list[tuple[str, str, dict[str, list[str]]]]]:
 def _gitlab_job(runner: Runner, address: str) -> CompletedProcess[str]:
     """Run the job of the documentation."""
     program("curl", package="curl")
-    page = (ROOT / "docs" / "how-to" / "review.md").read_text("utf-8")
-    (text,) = re.findall(
+    page = (ROOT / "docs" / "how-to" / "ci.md").read_text("utf-8")
+    *_, text = re.findall(
         r"^```yaml\n(# \.gitlab-ci\.yml\n.*?)^```$", page, re.MULTILINE | re.DOTALL
     )
     job = yaml.safe_load(text)["queues"]

@@ -1,4 +1,4 @@
-"""The plugin beside anyio, trio and Hypothesis; docs/how-to/testing/async.md has pytest-asyncio."""
+"""The plugin beside anyio, trio and Hypothesis; docs/how-to/testing/time.md has pytest-asyncio."""
 
 from __future__ import annotations
 

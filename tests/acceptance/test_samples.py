@@ -21,8 +21,8 @@ from served import free_port, serving
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 DOCUMENTED = (
-    (SAMPLES.parent / "docs" / "how-to" / name).read_text("utf-8")
-    for name in ("samples.md", "containers.md", "team.md")
+    (SAMPLES.parent / "docs" / name).read_text("utf-8")
+    for name in ("tutorials/samples.md", "how-to/containers.md")
 )
 SHOWN = "\n".join(DOCUMENTED)
 SCRIPTS = Path(sys.executable).parent

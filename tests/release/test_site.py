@@ -144,7 +144,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         ("TombstonedTaskError", "reference/errors"),
         ("crash", "how-to/testing/crashes"),
         ("race", "how-to/testing/races"),
-        ("cron", "how-to/cron"),
+        ("cron", "how-to/sdk-app"),
     ],
 )
 def test_the_search_finds_first_what_is_typed(

@@ -79,7 +79,6 @@ class JobState:
 
         An interval counts from the end of the run; repetitions do not move it.
         """
-        self.is_running = False
         if self.attempts == 1 or self.regular_usec <= now_usec:
             self.skip(now_usec)
         retry, age_usec = self.job.retry, now_usec - self.first_usec
@@ -88,8 +87,9 @@ class JobState:
             retry_usec = now_usec + round(pause_seconds * USEC_PER_SECOND)
             if retry_usec < self.regular_usec:
                 self.retry_usec = retry_usec
-                return
-        self.attempts = 0
+        if self.retry_usec is None:
+            self.attempts = 0
+        self.is_running = False  # at last: it is read without the lock
 
     def set_back(self, now_usec: int, by_usec: int) -> None:
         """Take that the clock went back, to this time and by this much."""
