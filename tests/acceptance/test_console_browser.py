@@ -752,3 +752,16 @@ def test_the_keys_alone_lead_to_a_purged_queue(site: Site, emulator: Emulator) -
     back = ActionChains(site.browser).key_down(Keys.SHIFT).send_keys(Keys.TAB)
     back.key_up(Keys.SHIFT).send_keys(Keys.ENTER).perform()
     site.wait_for("Deleted 1 task.", "#notice")
+
+
+def test_what_a_search_has_found_is_shown_on_a_phone(
+    site: Site, emulator: Emulator, server: Server
+) -> None:
+    """Whatever is before it."""
+    emulator.queue("pull").add("x" * 300 + " needle " + "y" * 300, name="a")
+    show(site.browser, width=390)
+    site.open("/tasks?search=needle")
+
+    cell, mark = site.find("td.payload").rect, site.find("mark").rect
+    assert cell["y"] <= mark["y"] < mark["y"] + mark["height"] <= cell["y"] + cell["height"]
+    assert site.find("mark").is_displayed()

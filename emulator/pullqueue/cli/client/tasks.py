@@ -153,7 +153,11 @@ def get(*, queue: str, task: str, payload: bool, since: str | None, client: Clie
         table = Table(format_head([found])[:-1], [format_row(found)[:-1]], cut=CUT[1:])
         parts = [table, *parts, *payload_lines(found["payload"])]
     if answer["last_response"]:
-        parts += ["", "response to the last attempt:", *payload_lines(answer["last_response"])[1:]]
+        parts += [
+            "",
+            "response to the last attempt, at most 4 KiB of it:",
+            *payload_lines(answer["last_response"])[1:],
+        ]
     show(answer, *parts)
     if found and found["push"] and found["push"]["limits"]:
         note(f"attempts: {found['retry_count']} {found['push']['limits']}")
