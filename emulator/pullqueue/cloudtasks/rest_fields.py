@@ -51,7 +51,6 @@ _TYPES: Final = {
     FieldDescriptor.TYPE_BOOL: "TYPE_BOOL",
     FieldDescriptor.TYPE_BYTES: "TYPE_BYTES",
     FieldDescriptor.TYPE_DOUBLE: "TYPE_DOUBLE",
-    FieldDescriptor.TYPE_FLOAT: "TYPE_FLOAT",
     FieldDescriptor.TYPE_INT32: "TYPE_INT32",
     FieldDescriptor.TYPE_INT64: "TYPE_INT64",
     FieldDescriptor.TYPE_STRING: "TYPE_STRING",

@@ -93,14 +93,15 @@ ENDS = {
     b'{"a": [1,': "a value or ] within an array.",
 }
 """Bodies that end too early, and what is expected next."""
+MASK = f"'update_mask' ({PROTO}FieldMask), Field 'updateMask',"
 NAMED = ("max_backoff", "purge_time")
 """Fields whose name in JSON the text repeats."""
 
 
-def violations(method: str, values: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return field and description of what is not valid in a request of v2."""
+def violations(method: str, values: dict[str, Any], version: str = "v2") -> list[tuple[str, str]]:
+    """Return field and description of what is not valid in a request."""
     try:
-        parse_values(values, message_class("v2", f"{method}Request")())
+        parse_values(values, message_class(version, f"{method}Request")())
     except CloudTasksError as error:
         [detail] = error.details
         found = [(each.get("field", ""), each["description"]) for each in detail["fieldViolations"]]
@@ -143,6 +144,48 @@ def test_a_value_of_a_task_is_refused(request_: dict[str, Any], field: str, text
     found = violations("CreateTask", {"task": {"httpRequest": request_}})
 
     assert found == [(path, f"Invalid value at '{path}' {text}")]
+
+
+@pytest.mark.parametrize(
+    ("method", "names", "value", "text"),
+    [
+        (
+            "CreateQueue",
+            ("queue", "retryConfig", "unlimitedAttempts"),
+            "yes",
+            "'queue.retry_config.unlimited_attempts' (TYPE_BOOL), \"yes\"",
+        ),
+        (
+            "CreateQueue",
+            ("queue", "httpTarget", "uriOverride", "port"),
+            "x",
+            "'queue.http_target.uri_override.port' (TYPE_INT64), \"x\"",
+        ),
+        (
+            "SetIamPolicy",
+            ("updateMask",),
+            5,
+            f"{MASK} Invalid data type for field mask, value is 5",
+        ),
+        (
+            "SetIamPolicy",
+            ("updateMask",),
+            "retry_config",
+            f"{MASK} Invalid field mask: retry_config",
+        ),
+    ],
+)
+def test_a_value_of_a_rare_type_is_refused(
+    method: str, names: tuple[str, ...], value: Any, text: str
+) -> None:
+    """Those that only one version, or only one method has."""
+    version = "v2beta2" if "unlimitedAttempts" in names else "v2beta3"
+    for name in reversed(names):
+        value = {name: value}
+
+    [(_, found)] = violations(method, value, version)
+
+    assert found == f"Invalid value at {text}"
 
 
 def test_all_that_is_not_valid_is_listed(call: RestApi) -> None:
