@@ -188,7 +188,7 @@ class _Reader:
     def _job(self, section: _Section, number: int) -> CronJob | None:
         self._check_keys(section, _JOB_KEYS)
         url = self._read(section, "url", _url)
-        schedule = self._read(section, "schedule", _schedule)
+        schedule = self._read(section, "schedule", lambda each: parse_schedule(each.text))
         zone = self._read(section, "timezone", _zone)
         description = self._read(section, "description", _description)
         target = self._read(section, "target", _target)
@@ -271,10 +271,6 @@ def _url(scalar: Scalar) -> str:
     if not re.fullmatch(r"/[!-~]*", scalar.text):
         raise ValueError("use a path of the app, such as /tasks/summary")
     return scalar.text
-
-
-def _schedule(scalar: Scalar) -> Schedule:
-    return parse_schedule(scalar.text)
 
 
 def _zone(scalar: Scalar) -> tzinfo:

@@ -225,7 +225,11 @@ def parse_time(value: object, field_name: str, error: type[PullQueueError]) -> d
 def _check_new_task(task: object, limits: Limits, *, absolute_urls: bool) -> None:
     if not isinstance(task, NewTask):
         raise InvalidTaskError(f"{quoted(task)} is not a task to add: pass a pullqueue.NewTask")
-    _check_payload(task.payload)
+    payload: object = task.payload  # not what its annotation promises
+    if not isinstance(payload, bytes):
+        raise InvalidTaskError(
+            f"payload is of type {type(payload).__name__}: it must be bytes or text"
+        )
     if task.request is not None:
         check_request(task.request, limits, absolute_urls=absolute_urls)
         _check_body(task.payload, task.request, limits)
@@ -234,13 +238,6 @@ def _check_new_task(task: object, limits: Limits, *, absolute_urls: bool) -> Non
     _check_name(task.name, limits)
     check_tag(task.tag, limits)
     _check_eta(task.eta_usec)
-
-
-def _check_payload(payload: object) -> None:
-    if not isinstance(payload, bytes):
-        raise InvalidTaskError(
-            f"payload is of type {type(payload).__name__}: it must be bytes or text"
-        )
 
 
 def _check_body(body: bytes, request: HttpRequest, limits: Limits) -> None:

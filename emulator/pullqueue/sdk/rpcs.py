@@ -241,14 +241,10 @@ def _memcache_details(request: Any) -> str:
     return counted(count, "key") if count else ""
 
 
-def _urlfetch_details(request: Any) -> str:
-    return _text(request.Url)
-
-
 _DETAILS: dict[str, Callable[[Any], str]] = {
     DATASTORE: _datastore_details,
     "memcache": _memcache_details,
-    "urlfetch": _urlfetch_details,
+    "urlfetch": lambda request: _text(request.Url),
 }
 
 
