@@ -120,7 +120,11 @@ def test_a_server_that_cannot_be_reached_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["schema=no-dash", "schema=1st", "connections=0", "connections=many"]
+    "query",
+    [
+        *("schema=no-dash", "schema=1st", f"schema={'a' * 51}"),
+        *("connections=0", "connections=many"),
+    ],
 )
 def test_a_bad_option_is_refused_before_connecting(query: str) -> None:
     with pytest.raises(StoreError, match=query.partition("=")[0]):

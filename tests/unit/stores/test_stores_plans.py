@@ -43,7 +43,10 @@ TASKS_PER_QUEUE = 2_000
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_every_statement_is_used_and_exists(database: str) -> None:
     folder = Path(stores.__file__).parent
-    code = "".join((folder / f"{name}.py").read_text() for name in ("sql", "sql_reading", database))
+    code = "".join(
+        (folder / f"{name}.py").read_text()
+        for name in ("sql", "sql_reading", "sql_records", database)
+    )
     known = {"sqlite": SQLITE, "postgres": POSTGRES}[database]
 
     used = {name for name in known if f'"{name}"' in code}
