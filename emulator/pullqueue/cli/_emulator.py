@@ -344,12 +344,14 @@ class EmulatorOptions:
             UsageError: there is no address for cron jobs.
             StoreError: the store, or the folder of the data, cannot be used.
         """
+        from pullqueue.cli._process import limit_arenas  # noqa: PLC0415 - imported when it runs
         from pullqueue.config.model import QueueConfig  # noqa: PLC0415 - only a run needs it
         from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - only a run needs it
         from pullqueue.runtime.config_file import ConfigFile  # noqa: PLC0415 - when it runs
         from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
         from pullqueue.stores import open_store  # noqa: PLC0415 - only a run needs it
 
+        limit_arenas()
         if self.grpc_port is not None:
             # Else gRPC's core writes lines of its own to the error stream.
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")

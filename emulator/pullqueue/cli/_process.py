@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import signal
+import sys
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -20,6 +23,8 @@ _POLL_SECONDS = 0.5
 _STOP_SECONDS = 3.0
 """Time that calls have to finish after the server was stopped."""
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
+_M_ARENA_MAX = -8
+"""The parameter of mallopt, from malloc.h."""
 _EXTRAS = ("verb", "path", "status")
 """Fields of the log record of a request, beside its message."""
 
@@ -50,6 +55,17 @@ class LogFormatter(logging.Formatter):
         }
         line |= {name: vars(record)[name] for name in _EXTRAS if name in vars(record)}
         return json.dumps(line | ({"traceback": traceback} if traceback else {}))
+
+
+def limit_arenas() -> None:
+    """Make the threads of this process share two arenas of glibc's malloc; elsewhere do nothing.
+
+    It makes up to eight for each processor, each of which keeps free memory of its own: the memory
+    of a server grew for hours.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def set_up_logs(*, log_format: str, log_level: str) -> None:
