@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -226,6 +227,36 @@ def test_a_lock_that_is_not_released_ends_by_the_timeout(
     setup()
 
     assert any(step.startswith("time: moves 0:00:07") for step in caught.value.schedule)
+
+
+@pytest.mark.parametrize(
+    ("pragma", "moved"),
+    [
+        ("PRAGMA synchronous = OFF", "0:00:05"),
+        ("PRAGMA busy_timeout = 2000", "0:00:02"),
+        ("PRAGMA busy_timeout = 0", ""),
+    ],
+)
+def test_a_connection_waits_as_long_as_it_is_set(
+    emulator: Emulator, database: Database, pragma: str, moved: str
+) -> None:
+    """Without a timeout it does not wait."""
+
+    def keep() -> None:
+        with closing(database.connect(isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            time.sleep(60)  # noqa: TID251 - moves the clock
+
+    def write() -> None:
+        with closing(database.connect(isolation_level=None)) as connection:
+            connection.execute(pragma)
+            connection.execute(UPDATE, (1,))
+
+    with pytest.raises(RaceTestError, match="database is locked") as caught:
+        race_test(emulator, keep, write, setup=database.reset, check=lambda: None, clock=False)
+
+    moves = [step for step in caught.value.schedule if step.startswith("time:")]
+    assert [step.split()[2] for step in moves] == ([moved] if moved else [])
 
 
 def test_time_does_not_pass_for_who_waits_while_others_can_go_on(

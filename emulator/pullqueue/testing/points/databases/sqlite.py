@@ -39,6 +39,8 @@ _CONNECT = (sqlite3.connect,)
 """Python's own; not a name of this module, which is replaced as those of others."""
 _FACTORY = 5
 """Its argument that is the class of the connection."""
+_WAIT_SECONDS = 5.0
+"""How long a connection waits for a lock, unless it says otherwise."""
 
 
 _LOCAL_PRAGMAS = re.compile(
@@ -153,7 +155,10 @@ class ObservedConnection(sqlite3.Connection):
             self._wait_by_clock()
         run = partial(self._run, verb, execute)
         if not is_observed() or _LOCAL_PRAGMAS.match(statement):
-            return run()
+            result = run()
+            if "busy_timeout" in statement:
+                self._wait_seconds = None
+            return result
         call = DatabaseCall(
             database=_NAME,
             statement=statement,
@@ -171,8 +176,6 @@ class ObservedConnection(sqlite3.Connection):
             _Release.note()
         elif self.in_transaction and verb != "BEGIN":
             self._has_lock = True
-        if verb == "PRAGMA":  # it can set the timeout
-            self._wait_seconds = None
         if verb in ("ATTACH", "DETACH"):
             self._path = ALL_FILES
         return result
@@ -193,7 +196,7 @@ class ObservedConnection(sqlite3.Connection):
             except sqlite3.OperationalError as error:
                 if not (actor.can_wait and self._would_wait(verb, error)):
                     raise
-            if not actor.wait_for(release, self._wait_seconds or 0):
+            if not actor.wait_for(release, self._wait_seconds or _WAIT_SECONDS):
                 return execute()  # raises, unless the lock is free by now
 
     def _would_wait(self, verb: str, error: sqlite3.OperationalError) -> bool:
@@ -204,7 +207,8 @@ class ObservedConnection(sqlite3.Connection):
         code = getattr(error, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_LOCKED_SHAREDCACHE:
             return True
-        return code == sqlite3.SQLITE_BUSY and (verb in _ENDS or not self._has_lock)
+        waits = bool(self._wait_seconds) and (verb in _ENDS or not self._has_lock)
+        return code == sqlite3.SQLITE_BUSY and waits
 
     def roll_back_of(self, actor: Actor) -> None:
         """Roll back the transaction of an actor that has ended."""
