@@ -89,6 +89,8 @@ ENDS = {
     b'{"theme" : "Children"': ", or } after key:value pair.",
     b'{"a": {"b": "}"}': ", or } after key:value pair.",
     b'{"a": ["b"': ", or ] after array value.",
+    b'{"a": [1]': ", or } after key:value pair.",
+    b'{"a": 1, "b"': ": between key:value pair.",
     b'{"a": [{"b": 1}': ", or ] after array value.",
     b'{"a": [1,': "a value or ] within an array.",
 }
