@@ -138,6 +138,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     [
         ("429", "how-to/cloud-tasks"),
         ("push-to", "how-to/sdk-app"),
+        ("--grpc-port", "how-to/cloud-tasks"),
+        ("--store", "stores"),
+        ("port-file", "how-to/server"),
         ("ndb", "how-to/sdk-app"),
         ("Retry-After", "how-to/cloud-tasks"),
         ("TaskAlreadyExistsError", "reference/errors"),
