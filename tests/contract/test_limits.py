@@ -358,7 +358,7 @@ def test_each_interface_has_the_limits_of_the_engine(interface: Interface, name:
     use, permitted, refused = INTERFACE_EDGES[name]
     for size in permitted:
         use(interface, size)
-        interface.emulator.reset()
+        interface.reset()
     for size in refused:
         with interface.refuses(OverQuotaError if name == "storage" else ValueError):
             use(interface, size)
@@ -368,15 +368,15 @@ def test_each_interface_has_the_limits_of_the_engine(interface: Interface, name:
 def test_push_tasks_have_the_limits_of_pull_tasks(push: PushInterface, over: int) -> None:
     """Of the eta, and of all that is stored; nothing is stored of what is refused."""
     push.add(b"x", queue=PUSH, name="a")
-    beside_payload = push.emulator.queue(PUSH).fetch_statistics().bytes_stored - 1
-    push.emulator.reset()
+    beside_payload = push.emulator.store.bytes_stored() - 1
+    push.reset()
     payload = b"x" * (STORAGE_LIMIT_BYTES - beside_payload + over)
     eta = push.emulator.clock.now() + timedelta(microseconds=30 * DAY_USEC + over)
 
     with push.refuses(OverQuotaError) if over > 0 else nullcontext():
         push.add(payload, queue=PUSH, name="a")
     assert push.count(queue=PUSH) == (over <= 0)
-    push.emulator.reset()
+    push.reset()
     with push.refuses(ValueError) if over > 0 else nullcontext():
         push.add(b"", queue=PUSH, eta=eta)
     assert push.count(queue=PUSH) == (over <= 0)
