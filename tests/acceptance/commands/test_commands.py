@@ -707,7 +707,7 @@ def test_a_task_shows_what_the_app_answered_last(run: Run, server: Server) -> No
             run("tasks run push", name)
     response = run("tasks get push a").out.partition("\nresponse to the last ")[2]
 
-    assert response == "attempt:\nno /status/500\nat all\n\n"
+    assert response == "attempt, at most 4 KiB of it:\nno /status/500\nat all\n\n"
     assert "response to the last" not in run("tasks get push b").out
 
 
