@@ -480,6 +480,7 @@ LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
     max_examples=8 if not LONG else 500,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+@example([["UPDATE a SET value = value + 1"], ["UPDATE a SET value = value * 3"]], 1, "DELETE")
 @example([["BEGIN", "SELECT value FROM a", "COMMIT"], ["UPDATE a SET value = 5"]], 2, "DELETE")
 @example(
     [["BEGIN", "SELECT value FROM a", "SELECT value FROM b"]] * 1
