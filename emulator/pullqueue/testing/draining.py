@@ -185,6 +185,7 @@ class Driver:
             errors=errors,
             max_attempts=max_calls,
             limit_name="max_calls",
+            ends_endless=True,
         )
         self._sending = False
         """True if a handler is called, and not the worker."""

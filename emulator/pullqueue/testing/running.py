@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from pullqueue.address import known_app_host
 from pullqueue.clock import duration_usec, movable_clock, to_usec
-from pullqueue.config.model import QueueMode
+from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
@@ -42,6 +42,8 @@ from pullqueue.text import counted, format_span, quoted
 
 _READ_AHEAD = 100
 """Tasks that are read at once."""
+_MOST_FAILURES = 30
+"""How often a task may fail whose retries have no limit, where all work is to be done: 16 hours."""
 
 Until: TypeAlias = "Literal['now', 'empty'] | timedelta | datetime"
 
@@ -197,6 +199,7 @@ class TaskRunner:
         rates: bool = False,
         max_attempts: int = 1000,
         limit_name: str = "max_attempts",
+        ends_endless: bool = False,
     ) -> None:
         check_flag(rates, "rates")
         check_maximum(max_attempts, limit_name)
@@ -211,6 +214,8 @@ class TaskRunner:
         self._dispatcher = Dispatcher(emulator, rates=rates, app_host=known_app_host())
         self._max_attempts = max_attempts
         self._limit_name = limit_name
+        self._ends_endless = ends_endless
+        """Whether a task that fails again and again, without a limit, is an error."""
 
     def run_due(self, *, follow: bool = True) -> None:
         """Send what is due, and what that adds; without `follow`, only what is due now."""
@@ -247,6 +252,11 @@ class TaskRunner:
             yield
 
     def _check_maximum(self, task: Task) -> None:
+        settings = self._emulator.queue(task.queue_name).settings
+        if self._ends_endless and is_endless(task, settings, task.retry_count):
+            raise AssertionError(
+                f"{self._why_retried(task).strip(' ;')}\n{describe(self._emulator)}"
+            )
         if len(self.attempts) == self._max_attempts:
             raise AssertionError(
                 f"{self._max_attempts} attempts were made to send tasks, and some are still "
@@ -344,6 +354,13 @@ class TaskRunner:
         with suppress(TaskError):  # it is exhausted, or the handler has deleted it
             queue = self._emulator.queue(task.queue_name)
             make_due(queue, queue.get_task(task.name))
+
+
+def is_endless(task: Task, settings: QueueSettings, failures: int) -> bool:
+    """Return whether a task has failed so often that it seems to fail forever, without a limit."""
+    retry = find_retry(task, settings)
+    limits = (retry.task_retry_limit, retry.task_age_limit_seconds)
+    return failures >= _MOST_FAILURES and limits == (None, None)
 
 
 def _failure(attempt: Attempt) -> str:

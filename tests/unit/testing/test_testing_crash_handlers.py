@@ -18,7 +18,7 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 from flask import Flask
 
-from pullqueue import Emulator, Queue
+from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.errors import DeadlineExceededError, InvalidQueueModeError, TransientError
 from pullqueue.push.request import PushRequest
@@ -596,3 +596,29 @@ def test_a_call_under_way_is_carried_out_before_its_handler_dies(
         crash_test(emulator, setup=pushed.add, check=lambda: True, send=send)
 
     assert set(late) == {False}
+
+
+@pytest.mark.parametrize(("failures", "problem"), [(29, ""), (30, "is retried forever, since")])
+def test_a_task_that_fails_forever_after_a_crash_ends_the_run(failures: int, problem: str) -> None:
+    """The report says so; the run does not go on until a thousand attempts were made."""
+    emulator = Emulator.from_text("queue: [{name: free, rate: 5/s}]", clock=ManualClock())
+    queue, attempts = emulator.queue("free"), [0]
+
+    def setup() -> None:
+        attempts[0] = 0
+        queue.add(name="one")
+
+    def send(_: PushRequest) -> int:
+        attempts[0] += 1
+        queue.fetch_statistics()
+        return 500 if 1 < attempts[0] <= failures else 200
+
+    def run() -> None:
+        crash_test(emulator, send=send, setup=setup, check=lambda: True)
+
+    if not problem:
+        run()
+        return
+    with pytest.raises(CrashTestError, match=problem) as caught:
+        run()
+    assert '"one" of queue "free" has failed 30 times' in str(caught.value)

@@ -11,16 +11,13 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.push.attempt import Attempt, RunningAttempt
 from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.request import PushResponse
-from pullqueue.push.retry import find_retry
 from pullqueue.tasks import Task
 from pullqueue.testing.arguments import SelectQueues
 from pullqueue.testing.describing import describe_request
 from pullqueue.testing.points.footprint import Footprint, task_footprint
+from pullqueue.testing.running import is_endless
 from pullqueue.testing.sender import Sender
 from pullqueue.text import shorten
-
-_MOST_FAILURES = 30
-"""How often the task of an actor may fail whose retries have no limit: for 16 hours, usually."""
 
 
 class Refusal(BaseException):
@@ -131,14 +128,10 @@ class PushTasks:
         attempt = self._dispatcher.finish(running, response)
         change = self.retried.add if attempt.outcome == "will retry" else self.retried.discard
         change(f'task "{running.task.name}"')
-        if attempt.outcome == "will retry" and attempt.number >= _MOST_FAILURES:
-            self._note_endless(running.task)
-        return attempt
-
-    def _note_endless(self, task: Task) -> None:
-        retry = find_retry(task, self._emulator.queue(task.queue_name).settings)
-        if retry.task_retry_limit is None and retry.task_age_limit_seconds is None:
+        task, settings = running.task, self._emulator.queue(running.task.queue_name).settings
+        if attempt.outcome == "will retry" and is_endless(task, settings, attempt.number):
             self.endless = (
-                f'task "{task.name}" has failed {_MOST_FAILURES} times and is retried forever, '
+                f'task "{task.name}" has failed {attempt.number} times and is retried forever, '
                 "since it has no task_retry_limit"
             )
+        return attempt
