@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -80,19 +81,18 @@ programs = st.lists(
 def race(program: list[list[str]], **options: Any) -> tuple[RaceResult, set[object]]:
     """Run the schedules, and return the states to which they lead."""
     emulator = Emulator.from_text(YAML, clock=ManualClock())
-    seen: dict[int, list[object]] = {}
-    states: list[object] = []
+    kept = SimpleNamespace(seen={}, states=set())  # which is not compared after each turn
 
     def actor(number: int) -> Callable[[], None]:
         def function() -> None:
             for name in program[number]:
-                seen.setdefault(number, []).append(CALLS[name]())
+                kept.seen.setdefault(number, []).append(CALLS[name]())
 
         function.__name__ = f"actor{number}"
         return function
 
     def setup() -> None:
-        seen.clear()
+        kept.seen = {}
         for name in "ab":
             store(name, 1)
         key("c").delete()
@@ -100,14 +100,15 @@ def race(program: list[list[str]], **options: Any) -> tuple[RaceResult, set[obje
     def check() -> None:
         tasks = emulator.queue("mails").fetch_statistics().tasks
         stored = tuple(map(value, "abc")), memcache.get("a"), memcache.get("b"), tasks
-        states.append((stored, tuple(sorted((who, tuple(what)) for who, what in seen.items()))))
+        seen = tuple(sorted((who, tuple(what)) for who, what in kept.seen.items()))
+        kept.states.add((stored, seen))
 
     run: Callable[..., RaceResult] = race_test
     with sdk_testbed(emulator):
         actors = map(actor, range(len(program)))
         limits = {"schedules": 100_000, "seconds": math.inf, "clock": False}
         result = run(emulator, *actors, setup=setup, check=check, **limits, **options)
-    return result, {*states}
+    return result, kept.states
 
 
 LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))

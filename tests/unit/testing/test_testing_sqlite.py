@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -363,15 +364,6 @@ def test_services_leaves_databases_out(
     assert result.seen == ("queues",)
 
 
-class Statement(NamedTuple):
-    """What an actor executes, with what it sees."""
-
-    text: str
-
-    def __repr__(self) -> str:
-        return repr(self.text)
-
-
 SCHEMA = """
 CREATE TABLE a (value INTEGER);
 CREATE TABLE b (value INTEGER);
@@ -413,20 +405,20 @@ class SqlProgram:
         self.path = path
         self.actors = actors
         self.mode = mode
-        self.seen: dict[int, list[object]] = {}
-        self.states: set[object] = set()
+        self.kept = SimpleNamespace(seen={}, states=set())
+        """What is kept for the test, and is not compared after each turn."""
 
     def setup(self) -> None:
         for path in self.path.parent.glob(f"{self.path.name}*"):
             path.unlink()
-        self.seen.clear()
+        self.kept.seen = {}
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             connection.execute(f"PRAGMA journal_mode = {self.mode}")
             connection.execute("PRAGMA synchronous = OFF")
             connection.executescript(SCHEMA)
 
     def act(self, number: int) -> None:
-        seen = self.seen.setdefault(number, [])
+        seen = self.kept.seen.setdefault(number, [])
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
             for text in self.actors[number]:
@@ -443,8 +435,8 @@ class SqlProgram:
                 tuple(connection.execute(f"SELECT value FROM {table}").fetchall())  # noqa: S608
                 for table in ("a", "b", "log")
             ]
-        seen = tuple(sorted((who, tuple(what)) for who, what in self.seen.items()))
-        self.states.add((tuple(rows), seen))
+        seen = tuple(sorted((who, tuple(what)) for who, what in self.kept.seen.items()))
+        self.kept.states.add((tuple(rows), seen))
 
     def race(self, **options: Any) -> tuple[RaceResult, set[object]]:
         """Run the schedules, and return the states to which they lead."""
@@ -469,7 +461,7 @@ class SqlProgram:
             unseen="ignore",
             **options,
         )
-        return result, self.states
+        return result, self.kept.states
 
 
 LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
