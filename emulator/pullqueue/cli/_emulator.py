@@ -29,6 +29,7 @@ from pullqueue.text import is_email, quoted
 
 if TYPE_CHECKING:
     from pullqueue.cron.file import CronJob
+    from pullqueue.engine.emulator import Emulator
     from pullqueue.push.addresses import PushAddresses
     from pullqueue.runtime.config_file import ConfigFile
     from pullqueue.server.lifecycle import Server
@@ -374,13 +375,7 @@ class EmulatorOptions:
             )
             emulator.service_accounts = self.service_accounts
             with closing(emulator):
-                for name, tasks in emulator.unlisted_tasks.items():
-                    say(
-                        f"warning: the store has {count_tasks(tasks)} of queue {quoted(name)}, "
-                        f"which is not in {config.file or 'a queue.yaml'}: add the queue to use or "
-                        "purge them",
-                        err=True,
-                    )
+                _warn_of_unlisted(emulator, config.file)
                 yield Server(
                     emulator,
                     services=services,
@@ -426,6 +421,15 @@ class EmulatorOptions:
         if self.index_yaml is not None:
             services.indexes  # noqa: B018 - a file that is not valid is reported at the start
         return services
+
+
+def _warn_of_unlisted(emulator: Emulator, file: str) -> None:
+    for name, tasks in emulator.unlisted_tasks.items():
+        say(
+            f"warning: the store has {count_tasks(tasks)} of queue {quoted(name)}, which is not in "
+            f"{file or 'a queue.yaml'}: add the queue to use or purge them",
+            err=True,
+        )
 
 
 def hint_at_manual_clock(server: Server) -> str | None:

@@ -58,6 +58,17 @@ class Move:
 class ServerState:
     """One served emulator and the records of its server."""
 
+    entities: EntitySource | None = None
+    """The datastore of apps; None: there is none."""
+    url = grpc_address = ""
+    """Where the server listens; empty: it does not, or another program does."""
+    move: Move | None = None
+    """The last move of the clock, if its time is not reached."""
+    snapshot_loaded: datetime | None = None
+    """When a snapshot was last loaded, by the emulator's clock; None: since a reset, none."""
+    data = ""
+    """The folder of what App Engine's other services store; empty: it is in memory."""
+
     def __init__(
         self,
         emulator: Emulator,
@@ -89,8 +100,6 @@ class ServerState:
         self.faults = FaultRegistry(emulator)
         self.mails = MailLog()
         """What apps have sent by App Engine's mail service."""
-        self.entities: EntitySource | None = None
-        """The datastore of apps; None: there is none."""
         self.users: dict[str, User] = {}
         """Those of the app who are signed in, by e-mail address."""
         self.push_to = PushAddresses() if push_to is None else push_to
@@ -107,22 +116,14 @@ class ServerState:
         """Runs the jobs of cron.yaml."""
         self.acl = acl
         """True if callers need a token, as `tokens` has them."""
-        self.url = self.grpc_address = ""
-        """Where the server listens; empty: it does not, or another program does."""
         self.own_ports: list[int] = []
         """The ports on which it listens."""
-        self.move: Move | None = None
-        """The last move of the clock, if its time is not reached."""
-        self.snapshot_loaded: datetime | None = None
-        """When a snapshot was last loaded, by the emulator's clock; None: since a reset, none."""
         self.started = SystemClock().now()
         self._started = perf_counter()
         self.on_reset: list[Callable[[], None]] = []
         """Called by `reset`, so that others delete what they keep beside the emulator."""
         self.services: list[str] = []
         """Those of App Engine's other services that are answered here."""
-        self.data = ""
-        """The folder of what they store; empty: it is in memory."""
         self.on_services_reset: list[Callable[[], None]] = []
         """Called by `reset(services=True)`: deletes what App Engine's other services keep."""
         self.token = secrets.token_urlsafe(24)

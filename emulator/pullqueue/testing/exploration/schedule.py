@@ -17,8 +17,6 @@ from time import monotonic
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import QueueCall
-from pullqueue.engine.store import Lease
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import SelectQueues
 from pullqueue.testing.clock import sleeping
@@ -48,8 +46,6 @@ _END_SECONDS = 5.0
 
 _FAILED = object()
 """What a function has returned that has raised, and is started again."""
-
-_READS = frozenset({"fetch_statistics", "get_task", "list_tasks"})
 
 
 @dataclass(eq=False, kw_only=True)
@@ -102,7 +98,11 @@ class Schedule:
         with self._mutex:
             self._hand_over(None)
         try:
-            wait_for_end(self._ended, self._state, self._go_on_without_blocked)
+            wait_for_end(
+                self._ended,
+                lambda: (self._progress, self._in_database),
+                self._go_on_without_blocked,
+            )
         finally:  # also where the test is interrupted
             self._end(None)
         end = monotonic() + (0 if self._is_stuck else _END_SECONDS)
@@ -112,10 +112,6 @@ class Schedule:
             actor.has_ended = True  # threads that it has started may not
             release(actor)
         self._conclude()
-
-    def _state(self) -> tuple[int, bool]:
-        """Return how far it is, and whether the last call was one to a database."""
-        return self._progress, self._in_database
 
     # -- what the threads of actors call -----------------------------------------------------------
 
@@ -138,7 +134,8 @@ class Schedule:
             raise
         finally:
             self._record(actor, point, result)
-            self._consider(actor, point, result)
+            if actor.note_result(point, result, self._changes):
+                self._changes += 1
         return result
 
     def at_attempt(self, _: PushRequest, call_next: Callable[[], PushResponse]) -> PushResponse:
@@ -241,20 +238,6 @@ class Schedule:
         preempted, actor.preempts = actor.preempts, None
         request, actor.request = actor.request, ""
         self.steps.append(Step(actor.name, what, result, preempted, request))
-
-    def _consider(self, actor: RacingActor, point: Point, result: object) -> None:
-        """Note whether a call has changed anything, or was a lease in vain."""
-        if isinstance(point.call, QueueCall) and point.call.verb in _READS:
-            return
-        if point.is_lease and isinstance(result, Lease) and not result.tasks:
-            actor.idle_at[actor.next_call] = self._changes
-            actor.idle_steps += 1
-            return
-        self._changes += 1
-        if isinstance(result, Lease):
-            actor.lease_end_usec = max(task.eta_usec for task in result.tasks)
-        if point.is_of_queue:
-            actor.idle_at, actor.idle_steps = {}, 0
 
     # -- turns: with the mutex ---------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled
@@ -21,6 +22,8 @@ from pullqueue.text import quoted
 TIME = 0
 TIME_KEY = "time"
 """The number and the key of the actor that moves the clock."""
+
+_READS = frozenset({"fetch_statistics", "get_task", "list_tasks"})
 
 REPLAY_DIFFERS = (
     "setup, the actors or the code under test have changed, or setup does not reset everything "
@@ -142,6 +145,20 @@ class RacingActor(Actor):
         self.idle_at: dict[str, int] = {}
         """By call, such as a lease in vain or a sleep of no time: the number of changes then."""
         self.idle_steps = 0
+
+    def note_result(self, point: Point, result: object, changes: int) -> bool:
+        """Note what a call returned; return False if it was a read, or a lease in vain."""
+        if isinstance(point.call, QueueCall) and point.call.verb in _READS:
+            return False
+        if point.is_lease and isinstance(result, Lease) and not result.tasks:
+            self.idle_at[self.next_call] = changes
+            self.idle_steps += 1
+            return False
+        if isinstance(result, Lease):
+            self.lease_end_usec = max(task.eta_usec for task in result.tasks)
+        if point.is_of_queue:
+            self.idle_at, self.idle_steps = {}, 0
+        return True
 
     def note(self, footprint: Footprint) -> None:
         """Note what it reads and writes beside its calls."""
