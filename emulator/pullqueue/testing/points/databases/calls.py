@@ -9,14 +9,10 @@ from functools import cached_property, partial
 from typing import Protocol, TypeVar, cast
 
 from pullqueue.testing.points.actors import is_carried_out
-from pullqueue.testing.points.footprint import EVERYTHING, Footprint
+from pullqueue.testing.points.footprint import Footprint
 from pullqueue.text import shorten
 
 _T = TypeVar("_T")
-
-
-def _unknown() -> Footprint:
-    return EVERYTHING
 
 
 @dataclass(eq=False, kw_only=True)
@@ -26,7 +22,7 @@ class DatabaseCall:
     database: str
     """The package by which it is made, as reports show it."""
     statement: str
-    find_footprint: Callable[[], Footprint] = _unknown
+    find_footprint: Callable[[], Footprint]
     undoes: bool = False
     """True if it ends a transaction without an effect, as the end of an instance does."""
 
