@@ -41,6 +41,14 @@ def quoted(value: object, *, limit: int = 100) -> str:
     return f'"{shown}"' if isinstance(value, str) else shown
 
 
+def decode_name(data: bytes | str) -> str:
+    """Return a name of the SDK's messages, which hold bytes, as text.
+
+    A name that is not in UTF-8 is replaced by one that nothing has.
+    """
+    return data if isinstance(data, str) else data.decode(errors="replace")
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words: `1 lease`, `2 leases`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -17,6 +17,9 @@ from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Time
 
 ClockKind = Literal["machine", "manual"]
+ManualStart = Annotated[
+    Maybe[Time], Meta(description="Start of a manual clock. Default: 2026-01-01T00:00:00Z.")
+]
 
 
 class ProjectResource(Model):
@@ -41,9 +44,7 @@ class NewProject(Model):
             "whatever the store of the server is."
         ),
     ] = "machine"
-    now: Annotated[
-        Maybe[Time], Meta(description="Start of a manual clock. Default: 2026-01-01T00:00:00Z.")
-    ] = UNSET
+    now: ManualStart = UNSET
     queue_yaml: Annotated[
         Maybe[str], Meta(description="Text of its queue.yaml. Default: no queues but `default`.")
     ] = UNSET

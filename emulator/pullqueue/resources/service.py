@@ -19,7 +19,7 @@ from pullqueue.clock import ManualClock
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
 from pullqueue.resources.operations import operation
-from pullqueue.resources.projects import ClockKind, make_clock
+from pullqueue.resources.projects import ClockKind, ManualStart, make_clock
 from pullqueue.resources.queue_resource import QueueResource, build_resource
 from pullqueue.runtime.config_file import Changes
 from pullqueue.runtime.fault_registry import FaultResource, NewFault
@@ -76,9 +76,7 @@ class ResetRequest(Model):
             "server's own project only a manual clock can be set to another start."
         ),
     ] = UNSET
-    now: Annotated[
-        Maybe[Time], Meta(description="Start of a manual clock. Default: 2026-01-01T00:00:00Z.")
-    ] = UNSET
+    now: ManualStart = UNSET
 
 
 class TokenQuery(Model):

@@ -24,7 +24,6 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 from pullqueue.sdk.imports import messages
-from pullqueue.sdk.protocol import decode_name
 from pullqueue.sdk.task_messages import read_request
 from pullqueue.tasks import (
     DeleteResult,
@@ -34,7 +33,7 @@ from pullqueue.tasks import (
     TaskAlreadyExistsError,
     TombstonedTaskError,
 )
-from pullqueue.text import shorten
+from pullqueue.text import decode_name, shorten
 
 _log = logging.getLogger("pullqueue.sdk")
 

@@ -16,9 +16,9 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.sdk.calls import DELETE_CODES
 from pullqueue.sdk.imports import messages, taskqueue, taskqueue_stub
-from pullqueue.sdk.protocol import decode_name
 from pullqueue.sdk.task_messages import RETRY_FIELDS, fill_retry, fill_task
 from pullqueue.tasks import Task
+from pullqueue.text import decode_name
 
 _TIME_FORMAT = "%Y/%m/%d %H:%M:%S"
 

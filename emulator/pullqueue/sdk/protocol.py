@@ -20,6 +20,7 @@ from pullqueue.engine.interceptors import (
 from pullqueue.error_codes import find_codes
 from pullqueue.errors import DeadlineExceededError, OverQuotaError, PullQueueError
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc
+from pullqueue.text import decode_name
 
 _SHOWN_BYTES = 64 * 1024
 _UNLOGGED = Caller(Origin(Interface.SDK))
@@ -63,14 +64,6 @@ def _caller(logs: Sequence[CallLog]) -> Caller:
     if not logs:
         return _UNLOGGED
     return Caller(logs[0].origin(Interface.SDK), touched=Touched())
-
-
-def decode_name(data: bytes | str) -> str:
-    """Return a name of the SDK's messages, which hold bytes, as text.
-
-    A name that is not in UTF-8 is replaced by one that nothing has.
-    """
-    return data if isinstance(data, str) else data.decode(errors="replace")
 
 
 def logged_call(

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc, apiproxy_stub_map
-from pullqueue.text import counted, did_you_mean, quoted
+from pullqueue.text import counted, decode_name, did_you_mean, quoted
 
 _TIMEOUT = 5
 """The code of the datastore's errors; its module is imported only by apps that use it."""
@@ -223,12 +223,12 @@ def _datastore_details(request: Any) -> str:
     if hasattr(request, "key"):
         return _of_kinds("key", "keys", request.key)
     kind = getattr(request, "kind", b"")
-    return f"of kind {_text(kind)}" if kind else ""
+    return f"of kind {decode_name(kind)}" if kind else ""
 
 
 def _of_kinds(one: str, many: str, keys: Iterable[Any]) -> str:
     """Return how many keys there are, and of which kinds."""
-    kinds = Counter(_text(key.path.element[-1].type) for key in keys)
+    kinds = Counter(decode_name(key.path.element[-1].type) for key in keys)
     count = kinds.total()
     return f"{count} {one if count == 1 else many} of kind {', '.join(kinds)}" if count else ""
 
@@ -236,7 +236,7 @@ def _of_kinds(one: str, many: str, keys: Iterable[Any]) -> str:
 def _memcache_details(request: Any) -> str:
     keys = getattr(request, "key", None)
     if isinstance(keys, bytes | str):
-        return f"key {_text(keys)}"
+        return f"key {decode_name(keys)}"
     count = len(getattr(request, "item", keys) or ())
     return counted(count, "key") if count else ""
 
@@ -244,9 +244,5 @@ def _memcache_details(request: Any) -> str:
 _DETAILS: dict[str, Callable[[Any], str]] = {
     DATASTORE: _datastore_details,
     "memcache": _memcache_details,
-    "urlfetch": lambda request: _text(request.Url),
+    "urlfetch": lambda request: decode_name(request.Url),
 }
-
-
-def _text(data: bytes | str) -> str:
-    return data if isinstance(data, str) else data.decode(errors="replace")

@@ -28,9 +28,9 @@ from pullqueue.sdk.imports import (
     messages,
     taskqueue_stub,
 )
-from pullqueue.sdk.protocol import EagerRPC, application_error, decode_name, sdk_error
+from pullqueue.sdk.protocol import EagerRPC, application_error, sdk_error
 from pullqueue.sdk.queue_yaml import QueueYaml
-from pullqueue.text import quoted
+from pullqueue.text import decode_name, quoted
 
 SERVICE = "taskqueue"
 CALLS = frozenset(

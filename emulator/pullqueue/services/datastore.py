@@ -11,7 +11,7 @@ from typing import Any
 from pullqueue.observe.entities import CountedKind, Entity, EntityKind
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors, full_app_id
-from pullqueue.services.entities import Path, build_entity, path_of
+from pullqueue.services.entities import build_entity, path_of
 from pullqueue.services.indexes import CompositeIndexes
 from pullqueue.services.journal import Journal, StoredEntity
 from pullqueue.text import quoted
@@ -154,7 +154,8 @@ class Datastore(datastore_file_stub.DatastoreFileStub):  # type: ignore[misc]  #
         """Return the first entities of a kind, by key."""
         owner = datastore_types.EncodeAppIdNamespace(kind.app, kind.namespace)
         stored = self._GetAllEntities().get((owner, kind.kind), {}).values()
-        first = nsmallest(limit, (each.record.entity for each in stored), key=_path_of_entity)
+        entities = (each.record.entity for each in stored)
+        first = nsmallest(limit, entities, key=lambda each: path_of(each.key))
         return [build_entity(entity) for entity in first]
 
     def _write(self, tasks: list[bytes]) -> list[int]:
@@ -229,10 +230,6 @@ def _format_key(reference: Any) -> str:
 def _bad_request(problem: str) -> Exception:
     refusal: Exception = apiproxy_errors.ApplicationError(datastore_pb.Error.BAD_REQUEST, problem)
     return refusal
-
-
-def _path_of_entity(entity: Any) -> Path:
-    return path_of(entity.key)
 
 
 def _find_app(request: Any) -> str | None:

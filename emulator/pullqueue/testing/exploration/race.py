@@ -127,9 +127,9 @@ def race_test(
     check_seconds(seconds, "seconds")
     check_choice(errors, "errors", ("raise", "retry"))
     check_choice(unseen, "unseen", get_args(Unseen))
-    for name, value in (("clock", clock), ("instances", instances), ("reduce", reduce)):
-        check_flag(value, name)
-    check_flag(services, "services")
+    flags = {"clock": clock, "instances": instances, "reduce": reduce, "services": services}
+    for name, flag in flags.items():
+        check_flag(flag, name)
     sender = Sender(app, send, deferred=deferred)
     if queues is not None and not sender.is_set:
         raise TypeError("queues are those whose push tasks are sent: pass app=, send= or deferred=")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pullqueue.testing.points.footprint import EVERYTHING, NOTHING, Footprint, Path
+from pullqueue.text import decode_name
 
 if TYPE_CHECKING:
     from pullqueue.sdk.rpcs import ServiceCall
@@ -53,15 +54,15 @@ class ServiceFootprints:
 def _entity(key: Any) -> Path:
     """Return the path of an entity; of all of its kind if its key has no id yet."""
     last = key.path.element[-1]
-    kind = (*_ENTITIES, _text(last.type))
+    kind = (*_ENTITIES, decode_name(last.type))
     is_complete = last.HasField("id") or last.HasField("name")
     return (*kind, key.SerializeToString(deterministic=True).hex()) if is_complete else kind
 
 
 def _group(key: Any) -> Path:
     first = key.path.element[0]
-    names = _text(key.name_space), _text(first.type), str(first.id), _text(first.name)
-    return (*_GROUPS, "/".join(names))
+    names = key.name_space, first.type, str(first.id), first.name
+    return (*_GROUPS, "/".join(map(decode_name, names)))
 
 
 def _keys(keys: Iterable[Any]) -> frozenset[Path]:
@@ -84,7 +85,8 @@ def _delete(request: Any) -> Footprint:
 
 def _query(request: Any) -> Footprint:
     has_kind = request.HasField("kind") and not request.HasField("transaction")
-    return Footprint(reads=frozenset({(*_ENTITIES, _text(request.kind)) if has_kind else _ALL}))
+    kind = (*_ENTITIES, decode_name(request.kind))
+    return Footprint(reads=frozenset({kind if has_kind else _ALL}))
 
 
 def _nothing(_: Any) -> Footprint:
@@ -92,8 +94,8 @@ def _nothing(_: Any) -> Footprint:
 
 
 def _cached(request: Any, keys: Iterable[Any]) -> frozenset[Path]:
-    space = _text(request.name_space)
-    return frozenset((_MEMCACHE, space, _text(key)) for key in keys)
+    space = decode_name(request.name_space)
+    return frozenset((_MEMCACHE, space, decode_name(key)) for key in keys)
 
 
 def _cache_get(request: Any) -> Footprint:
@@ -124,7 +126,3 @@ _CACHE: dict[str, Callable[[Any], Footprint]] = {
     "Set": _cache_change,
 }
 """The same of memcache."""
-
-
-def _text(data: bytes | str) -> str:
-    return data if isinstance(data, str) else data.decode(errors="replace")
