@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -49,13 +48,7 @@ class Projects:
     with a manual clock: these are for a test, and in memory.
     """
 
-    def __init__(
-        self,
-        own: ServerState,
-        *,
-        begins: bool = False,
-        files: Mapping[str, ConfigFile] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, own: ServerState, *, begins: bool, files: Mapping[str, ConfigFile]) -> None:
         """Begin with the project of the server, those that are stored, and those of `files`.
 
         With `begins`, a call that names another project begins one, without queues.

@@ -42,11 +42,7 @@ class Bridge:
     """
 
     def __init__(
-        self,
-        emulator: Emulator,
-        *,
-        services: Services | None = None,
-        upstream: str | None = None,
+        self, emulator: Emulator, *, services: Services | None, upstream: str | None
     ) -> None:
         """Answer calls to `services`, too; pass others on to `upstream`, a `host:port`."""
         self._emulator = emulator

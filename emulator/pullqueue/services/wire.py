@@ -64,11 +64,7 @@ class CallServer:
     """Answers calls to the task queue service with an emulator's queues."""
 
     def __init__(
-        self,
-        emulator: Emulator,
-        *,
-        services: Services | None = None,
-        upstream: str | None = None,
+        self, emulator: Emulator, *, services: Services | None, upstream: str | None
     ) -> None:
         """Answer calls to `services`, too; pass others on to `upstream`, a `host:port`.
 

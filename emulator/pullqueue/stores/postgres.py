@@ -56,9 +56,7 @@ _SQL = {name: text.encode() for name, text in statements("postgres").items()}
 class PostgresSession(Session):
     """One operation on a connection; each statement is a transaction unless it is in one."""
 
-    def __init__(
-        self, connection: Connection, clock: Clock | None, *, unlimited: bool = False
-    ) -> None:
+    def __init__(self, connection: Connection, clock: Clock | None, *, unlimited: bool) -> None:
         """Use an open connection, and a clock if the time is not the database's."""
         self.clock_usec = None if clock is None else clock.now_usec()
         """The time if it is a clock's; None if each statement is to ask the database."""

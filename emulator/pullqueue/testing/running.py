@@ -195,7 +195,7 @@ class TaskRunner:
         sender: Sender,
         queues: SelectQueues,
         *,
-        errors: str = "raise",
+        errors: str,
         rates: bool = False,
         max_attempts: int = 1000,
         limit_name: str = "max_attempts",
