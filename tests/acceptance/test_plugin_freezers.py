@@ -210,6 +210,55 @@ def test_time_goes_on_after_a_request_to_a_wrapped_app(
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
+def test_tokens_are_verified_in_time_that_freezegun_freezes(pytester: pytest.Pytester) -> None:
+    """cryptography keeps the class `datetime` of its first use, which has to be the real one."""
+    pytester.makefile(".yaml", queue="queue:\n- name: mails\n  rate: 5/s\n")
+    pytester.makepyfile(
+        """
+        import datetime
+        import requests
+        from google.auth.credentials import AnonymousCredentials
+        from google.auth.transport.requests import Request
+        from google.cloud.tasks_v2 import CloudTasksClient
+        from google.oauth2 import id_token
+        from pullqueue.testing import run_tasks
+
+        URL = "https://example.com/"
+        QUEUE = "projects/my-app/locations/us-central1/queues/mails"
+
+        def test_token(
+            pullqueue_server, pullqueue_clock, pullqueue_responses, pullqueue_emulator
+        ):
+            assert type(datetime.datetime.now()).__name__ == "FakeDatetime"
+            certs = requests.get(pullqueue_server.url + "/oauth2/v1/certs")
+            assert (certs.status_code, len(certs.json())) == (200, 1)
+
+            client = CloudTasksClient(transport="rest", credentials=AnonymousCredentials())
+            token = {"service_account_email": "a@my-app.iam.gserviceaccount.com"}
+            task = {"http_request": {"url": URL, "oidc_token": token}}
+            client.create_task(parent=QUEUE, task=task)
+
+            def send(request):
+                text = request.headers["Authorization"].removeprefix("Bearer ")
+                claims = id_token.verify_oauth2_token(text, Request(), URL)
+                return 200 if claims["email"] == token["service_account_email"] else 403
+
+            [attempt] = run_tasks(pullqueue_emulator, send=send)
+            assert attempt.status == 200
+
+        def test_later_in_real_time(pullqueue_server):
+            certs = requests.get(pullqueue_server.url + "/oauth2/v1/certs")
+            assert certs.status_code == 200
+        """
+    )
+
+    result = pytester.runpytest_subprocess(
+        *("-p", "no:cacheprovider", "-p", "no:randomly", "-o", "pullqueue_freezer=freezegun")
+    )
+
+    result.assert_outcomes(passed=2)
+
+
 def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
     """Of pytest, freezers and the SDK, once each."""
     result = run("""

@@ -15,8 +15,9 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -166,6 +167,8 @@ def _freezegun(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN401
     freezer.ignore = (*(x for x in freezer.ignore if x not in _TOO_BROAD), *_REAL_TIME_CALLERS)
     depth = len(_freezers())
     measuring = (time.perf_counter, time.perf_counter_ns)
+    if depth == 0:
+        _show_cryptography_the_real_datetime()
     with nullcontext() if depth else _real_loop_time():
         try:
             freezer.start()
@@ -179,6 +182,18 @@ def _freezegun(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN401
         finally:
             while len(_freezers()) > depth:
                 freezer.stop()
+
+
+@cache
+def _show_cryptography_the_real_datetime() -> None:
+    """Make cryptography look up the class `datetime`, which it does once in a process.
+
+    Had it found freezegun's, it would refuse all others, those of certificates of the server too.
+    """
+    with suppress(ImportError):  # is not installed, or a release that looks it up each time
+        from cryptography.x509.verification import PolicyBuilder  # noqa: PLC0415 - slow, optional
+
+        PolicyBuilder().time(datetime.now(UTC))  # needs no key
 
 
 @contextmanager
