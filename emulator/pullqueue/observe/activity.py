@@ -29,7 +29,7 @@ _TEXT_CHARACTERS = 1_000
 """How much of the text of an action is recorded."""
 _REASON_CHARACTERS = 200
 _PAUSE = timedelta(minutes=1)
-"""How long after the last failure one that succeeded in between begins again."""
+"""How long after its last request a failure goes on if others succeed meanwhile."""
 _ATTEMPT = re.compile(r"attempt \d+")
 _CLOUD_TASKS = "projects.locations."
 _QUEUE_CHANGE = re.compile(
@@ -50,8 +50,8 @@ _Kind = tuple[Interface, str, str]
 class ActivityLog:
     """The latest actions and failures, which a reset of the server does not delete; and clients.
 
-    Requests that fail in the same way are one failure. It ends when a request of the same kind
-    succeeds, unless the same fails again within a minute.
+    Requests that fail in the same way are one failure. Another begins more than a minute after the
+    last of them, if a request of the same kind succeeded meanwhile.
     """
 
     def __init__(self, emulator: Emulator) -> None:
@@ -60,6 +60,8 @@ class ActivityLog:
         self._failures: deque[Failure] = deque(maxlen=_KEPT)
         self._current: dict[_Kind, dict[tuple[int, str], Failure]] = {}
         """Failures that may go on, by their kind, status and the pattern of the reason."""
+        self._interrupted: dict[_Kind, set[tuple[int, str]]] = {}
+        """Those of them after which requests of their kind succeeded."""
         self._workers: dict[str, Worker] = {}
         """By name, in the order of their last calls."""
         self._lock = threading.Lock()
@@ -88,17 +90,19 @@ class ActivityLog:
         method = "" if is_attempt else request.method.removeprefix(_CLOUD_TASKS)
         kind = request.interface, method, request.queue
         if not is_failure(request.status):
-            for failure in self._current.get(kind, {}).values():
-                failure.succeeded = failure.succeeded or request.time
+            if kind in self._current:
+                self._interrupted[kind] = {*self._current[kind]}
             return
         called = shorten(f"{request.verb} {request.path}", limit=_REASON_CHARACTERS)
         reason = request.reason if request.method else called
         key = request.status, find_pattern(reason)
         if len(self._current) == _KEPT and kind not in self._current:
             self._current.clear()
+            self._interrupted.clear()
         of_kind = self._current.setdefault(kind, {})
+        interrupted = self._interrupted.get(kind, set())
         found = of_kind.get(key)
-        if found is None or (found.succeeded and _passed(found.last, request.time) > _PAUSE):
+        if found is None or (key in interrupted and _passed(found.last, request.time) > _PAUSE):
             found = Failure(request.time, request.time, 0, request.queue)
             found.interface, found.client = request.interface, origin.client
             found.status = request.status
@@ -106,7 +110,8 @@ class ActivityLog:
             if len(of_kind) == _KEPT_QUEUES:
                 of_kind.clear()
             of_kind[key] = found
-        found.count, found.last, found.succeeded = found.count + times, request.time, None
+        interrupted.discard(key)
+        found.count, found.last = found.count + times, request.time
         found.client = origin.client if found.client == origin.client else ""
         noun = "attempt" if is_attempt else "call" if method else "request"
         what = f"{counted(found.count, noun)}{f' of {method}' if method else ''}"

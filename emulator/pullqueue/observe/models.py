@@ -113,18 +113,16 @@ class Action(Model):
 class Failure(Model):
     """Requests that failed in the same way, from the first to the last; or exhausted tasks."""
 
-    first: Annotated[Time, Meta(description="Time of the first, by the emulator's clock.")]
-    last: Time
+    first: Annotated[
+        Time,
+        Meta(
+            description="Time of the first, by the emulator's clock; of exhausted tasks its minute."
+        ),
+    ]
+    last: Annotated[Time, Meta(description="The same of the last.")]
     count: Annotated[Count, Meta(description="Requests that failed, or tasks exhausted.")]
     queue: Annotated[str, Meta(description="Queue of what failed; empty if there is none.")]
     text: Annotated[str, Meta(description="What failed, how often and why.")] = ""
-    succeeded: Annotated[
-        Time | None,
-        Meta(
-            description="When a request of this kind succeeded first after the last failure; null: "
-            "none has, or tasks were exhausted."
-        ),
-    ] = None
     interface: Annotated[Interface | None, Meta(description="Null of exhausted tasks.")] = None
     client: Annotated[
         str, Meta(description="The client; empty if it is unknown, or if there are several.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.engine.events import MINUTE_USEC, EventKind
@@ -17,6 +17,8 @@ from pullqueue.resources.task_lists import Limit
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model
 from pullqueue.tasks import count_tasks
+
+_MINUTE = timedelta(minutes=1)
 
 
 class ActivityQuery(Model):
@@ -37,13 +39,14 @@ class Activity(Model):
 def list_activity(state: ServerState, query: ActivityQuery) -> Activity:
     """List what operators did, and what failed from a time on, the latest first.
 
-    Requests that fail in the same way are one failure. It ends when a request of the same kind
-    succeeds, unless the same fails again within a minute. A reset deletes none but exhausted tasks.
+    Requests that fail in the same way are one failure. Another begins more than a minute after the
+    last of them, if a request of the same kind succeeded meanwhile. Exhausted tasks are counted by
+    the minute. A reset deletes none but these.
     """
     start = parse_since(query.since, state.emulator.now_usec())
     actions = [each for each in state.activity.actions() if _time(each.time) >= start]
-    failures = [*state.activity.failures(), *_exhausted(state)]
-    failures = [each for each in failures if _time(each.last) >= start]
+    failures = [each for each in state.activity.failures() if _time(each.last) >= start]
+    failures += [each for each in _exhausted(state) if _time(each.last) + _MINUTE > start]
     failures.sort(key=lambda each: _time(each.last))
     last = slice(None, -query.limit - 1, -1)
     return Activity(actions[last], failures[last])
@@ -55,7 +58,6 @@ def _time(text: str) -> datetime:
 
 def _exhausted(state: ServerState) -> Iterator[Failure]:
     """Yield how many tasks of each queue were exhausted, those of adjacent minutes together."""
-    now_usec = state.emulator.now_usec()
     for queue in shown_queues(state):
         found, end_usec = None, 0
         for minute_usec, counts in queue.flow(since_usec=0).items():
@@ -66,7 +68,7 @@ def _exhausted(state: ServerState) -> Iterator[Failure]:
                 found = None
             end_usec = minute_usec + MINUTE_USEC
             found = found or Failure(from_usec(minute_usec).isoformat(), "", 0, queue.name)
-            found.last = from_usec(min(now_usec, end_usec)).isoformat()
+            found.last = from_usec(minute_usec).isoformat()
             found.count += counts[EventKind.EXHAUSTED]
             found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted"
         if found is not None:

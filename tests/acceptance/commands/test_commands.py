@@ -754,6 +754,8 @@ def test_the_status_of_exhausted_tasks_is_beside_their_state(run: Run, emulator:
     run_tasks(emulator, send=lambda _: 503)
 
     assert "exhausted, 503" in run("tasks list --state exhausted").out
+    rows = [" ".join(row.split()) for row in run("activity").out.splitlines()]
+    assert "2026-01-01 00:00 2026-01-01 00:00 1 task of queue push exhausted" in rows
 
 
 def test_requests_have_their_time_on_a_narrow_terminal(server: Server) -> None:

@@ -117,29 +117,27 @@ def test_requests_that_fail_in_the_same_way_are_one_failure(
     *_, mail, refused = found.values()
     assert (mail["first"][11:19], mail["last"][11:19]) == ("00:00:00", "01:00:30")
     assert (mail["queue"], mail["status"], mail["count"]) == ("mail", 503, 2)
-    assert (mail["client"], refused["client"], mail["succeeded"]) == ("", "app", None)
+    assert (mail["client"], refused["client"]) == ("", "app")
 
 
 @pytest.mark.parametrize(
     ("seconds", "counts"), [(59, [2]), (60, [2]), (61, [1, 1])], ids=["below", "at", "above"]
 )
-def test_a_failure_ends_when_the_same_succeeds(
+def test_another_failure_begins_when_requests_succeeded_meanwhile(
     control: ControlClient, server: Server, clock: ManualClock, seconds: int, counts: list[int]
 ) -> None:
-    """Unless it fails again within a minute of its last time."""
+    """More than a minute after its last time; it does not say that the same has succeeded."""
     fail(server, "mail")
     clock.advance(10)
     succeed(server, "mail")
-    [ended] = control.get("/activity").body["failures"]
     clock.advance(5)
     succeed(server, "mail")
     clock.advance(seconds - 15)
     fail(server, "mail")
 
     found = control.get("/activity").body["failures"]
-    assert ended["succeeded"] == "2026-01-01T00:00:10+00:00"
     assert [each["count"] for each in found] == counts
-    assert [each["succeeded"] for each in found] == [None, ended["succeeded"]][: len(counts)]
+    assert "succeeded" not in found[0]
 
 
 @pytest.mark.parametrize(("queue", "method"), [("jobs", "attempt 1"), ("mail", "tasks.lease")])
@@ -179,7 +177,6 @@ def test_calls_that_a_fault_fails_are_listed_with_their_client(control: ControlC
 
     assert action["text"] == "set fault 1: fail"
     assert failure["text"].startswith("2 calls of tasks.lease on queue pull failed: ")
-    assert failure["succeeded"] is not None
     assert (failure["interface"], failure["client"]) == ("REST", "worker/1")
 
 
@@ -199,7 +196,7 @@ def test_a_queue_that_is_changed_by_cloud_tasks_is_an_action(control: ControlCli
 def test_exhausted_tasks_are_counted_by_the_minute(
     control: ControlClient, emulator: Emulator, clock: ManualClock
 ) -> None:
-    """Adjacent minutes are one failure; the last time is the end of the minute, or now."""
+    """Adjacent minutes are one failure; its times are the minutes of the first and the last."""
     queue = emulator.queue("limited")
     for pause in (50, 60, 120):
         queue.add_many([NewTask(), NewTask()])
@@ -212,9 +209,27 @@ def test_exhausted_tasks_are_counted_by_the_minute(
     found = control.get("/activity").body["failures"]
 
     assert [(each["first"][11:19], each["last"][11:19], each["text"]) for each in found] == [
-        ("00:03:00", "00:03:51", "1 task of queue limited exhausted"),
-        ("00:00:00", "00:02:00", "6 tasks of queue limited exhausted"),
+        ("00:03:00", "00:03:00", "1 task of queue limited exhausted"),
+        ("00:00:00", "00:01:00", "6 tasks of queue limited exhausted"),
     ]
+    for since, count in (("00:01:59", 2), ("00:02:00", 1), ("00:03:51", 1), ("00:04:00", 0)):
+        body = control.get(f"/activity?since=2026-01-01T{since}Z").body
+        assert len(body["failures"]) == count
+
+
+@pytest.mark.parametrize("order", [["fail", "succeed"], ["succeed", "fail"]])
+def test_what_succeeds_before_a_failure_does_not_end_it(
+    control: ControlClient, server: Server, clock: ManualClock, order: list[str]
+) -> None:
+    """Also at the same time."""
+    fail(server, "mail")
+    for each in order:
+        (fail if each == "fail" else succeed)(server, "mail")
+    clock.advance(61)
+    fail(server, "mail")
+
+    counts = [each["count"] for each in control.get("/activity").body["failures"]]
+    assert counts == ([1, 2] if order[-1] == "succeed" else [3])
 
 
 def test_what_goes_on_at_a_time_has_happened_since(

@@ -11,7 +11,9 @@ from pullqueue.cli.client.connection import Json
 from pullqueue.text import format_span
 
 _ACTIONS = ("TIME (UTC)", "WHAT", "INTERFACE", "CLIENT")
-_FAILURES = ("FIRST (UTC)", "LAST (UTC)", "SUCCEEDED AGAIN", "WHAT", "CLIENT")
+_FAILURES = ("FIRST (UTC)", "LAST (UTC)", "WHAT", "CLIENT")
+_TIMES = ("first", "last")
+_MINUTE = len("2026-01-01 14:05")
 _WORKERS = (
     *("CLIENT", "LEASED", "LONGEST", "EXPIRED", "CALLS", "FAILED", "LAST CALL (UTC)", "METHOD"),
     "QUEUES",
@@ -27,9 +29,9 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
 
     Operators pause, purge, set faults, move the clock and the like, by commands, the console, the
     control routes and Cloud Tasks. Requests, calls and attempts that fail in the same way are one
-    failure, from the FIRST to the LAST. SUCCEEDED AGAIN: when one of the same kind succeeded after
-    the last; if the same then fails within a minute, the failure goes on. Exhausted tasks of
-    adjacent minutes are one failure. `pullqueue requests --status failed` lists each request.
+    failure, from the FIRST to the LAST. Another begins more than a minute after the LAST, if one of
+    the same kind succeeded meanwhile. Exhausted tasks have the minutes of the first and the last;
+    those of adjacent minutes are one. `pullqueue requests --status failed` lists each request.
 
     A reset deletes none of it but exhausted tasks. Actions on a server that was stopped are in its
     log only.
@@ -42,9 +44,7 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
     empty = f"nobody did anything since {since or 'the server started'}"
     failures = [
         [
-            when(each["first"]),
-            when(each["last"]),
-            each["succeeded"] and when(each["succeeded"]),
+            *(when(each[name])[: _MINUTE if each["status"] is None else None] for name in _TIMES),
             each["text"],
             each["client"],
         ]
