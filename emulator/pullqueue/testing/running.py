@@ -357,7 +357,7 @@ class TaskRunner:
 
 
 def is_endless(task: Task, settings: QueueSettings, failures: int) -> bool:
-    """Return whether a task seems to fail forever: it has many times, and no limit ends that."""
+    """Return whether a task fails without end: it has failed often, and no limit ends that."""
     retry = find_retry(task, settings)
     limits = (retry.task_retry_limit, retry.task_age_limit_seconds)
     return failures >= _MOST_FAILURES and limits == (None, None)

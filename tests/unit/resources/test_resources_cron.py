@@ -395,7 +395,7 @@ class TestRunNow:
             cron.settle()
 
             assert app.paths() == [path]
-            [action] = cron.client.get("/activity").body["activity"]
+            [action] = cron.client.get("/activity").body["actions"]
             assert action["text"] == f'ran cron job "{name}"'
 
     @pytest.mark.parametrize(
