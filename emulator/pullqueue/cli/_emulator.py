@@ -160,7 +160,8 @@ _EMULATOR = (
             _LOCATION.fullmatch, "location: use letters, digits and hyphens, as in us-central1"
         ),
         help="Location of the queues, and the only one that Cloud Tasks accepts. Default: any "
-        "region of Google Cloud; each has queues of its own, and those of QUEUE_YAML.",
+        "region of Google Cloud: CreateQueue makes a queue in one of them, and those of "
+        "QUEUE_YAML are reached by each.",
     ),
     click.option(
         "--service-account",

@@ -17,8 +17,9 @@ from pullqueue.push.retry import find_retry
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.passing import next_delivery_usec, settle_delivery
+from pullqueue.runtime.progress import find_progress
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Maybe, Model, Positive, given
+from pullqueue.structs import Count, Maybe, Model, Positive, given
 from pullqueue.tasks import Task
 from pullqueue.text import quoted
 
@@ -52,6 +53,14 @@ class NewRun(Model):
     ] = False
 
 
+class KeptTasks(Model):
+    """Push tasks of a queue that are due, and were not sent."""
+
+    queue: str
+    tasks: Count
+    text: Annotated[str, Meta(description="Why, as the console says it.")]
+
+
 class Run(Model):
     """What was sent, in order, and whether that is all."""
 
@@ -62,6 +71,10 @@ class Run(Model):
             description="False: it takes longer, or max_attempts were made; send the same again "
             "for the rest."
         ),
+    ]
+    kept: Annotated[
+        list[KeptTasks],
+        Meta(description="When done: tasks that are due and stay, as of a queue that is paused."),
     ]
 
 
@@ -98,7 +111,20 @@ def run_tasks(state: ServerState, body: NewRun) -> Run:
         steps = 1 if body.until == "next" else None
         done = _run(state, state.delivery, target_usec, steps, attempts)
     state.activity.record("ran the push tasks")
-    return Run(attempts=attempts, done=done)
+    return Run(attempts=attempts, done=done, kept=_find_kept(state) if done else [])
+
+
+def _find_kept(state: ServerState) -> list[KeptTasks]:
+    numbers = [
+        (queue, queue.fetch_statistics()) for queue in state.emulator.queues if queue.is_push
+    ]
+    return [
+        KeptTasks(
+            queue=queue.name, tasks=each.available, text=find_progress(state, queue, each).text
+        )
+        for queue, each in numbers
+        if each.available
+    ]
 
 
 def _target_usec(state: ServerState, until: str) -> int | None:

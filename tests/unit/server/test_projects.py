@@ -249,7 +249,7 @@ class TestRun:
         assert run["done"] is True
         found = [(each["tasks"], each["status"]) for each in run["attempts"]]
         assert found == [(["fails"], 500), (["fails"], 500), (["fails"], 200), (["later"], 200)]
-        assert control.post(f"/run{project}", {}).body == {"attempts": [], "done": True}
+        assert control.post(f"/run{project}", {}).body == {"attempts": [], "done": True, "kept": []}
         assert control.get("/clock").body["now"] == "2026-01-01T00:00:00+00:00"
         assert app.paths() == ["/fails/2"] * 3 + ["/later"]
 
@@ -396,12 +396,16 @@ class TestRun:
 
     @pytest.mark.parametrize("until_", ["due", "next", "empty", "2026-01-02T00:00:00Z"])
     def test_a_run_of_nothing(self, control: ControlClient, project: str, until_: str) -> None:
-        """Of an empty queue, and of one that is paused: its tasks stay."""
-        nothing = {"attempts": [], "done": True}
+        """Of an empty queue, and of one that is paused: its tasks stay, and that is said."""
+        nothing = {"attempts": [], "done": True, "kept": []}
         assert control.post(f"/run{project}", {"until": until_}).body == nothing
         control.post(f"/queues/push/tasks{project}", TASKS)
         control.post(f"/queues/push/pause{project}")
-        assert control.post(f"/run{project}", {"until": until_}).body == nothing
+        paused = control.post(f"/run{project}", {"until": until_}).body
+        [kept] = paused.pop("kept")
+        assert paused | {"kept": []} == nothing
+        assert (kept["queue"], kept["tasks"]) == ("push", 2)
+        assert kept["text"].startswith("it is paused")
         assert control.get(f"/queues/push{project}").body["queue"]["tasks"] == 2
         wanted = "2026-01-02" if until_.startswith("2026") else "2026-01-01"
         assert control.get(f"/clock{project}").body["now"][:10] == wanted
@@ -421,6 +425,13 @@ class TestRun:
         assert all("refused" in each["reason"] for each in run["attempts"])
         queue = control.get("/queues/push?project=t").body["queue"]
         assert (queue["tasks"], queue["exhausted"], run["done"]) == (0, 1, True)
+
+    def test_a_run_that_is_not_done_keeps_nothing(
+        self, control: ControlClient, project: str
+    ) -> None:
+        control.post(f"/queues/push/tasks{project}", TASKS)
+        run = control.post(f"/run{project}", {"max_attempts": 1}).body
+        assert (len(run["attempts"]), run["done"], run["kept"]) == (1, False, [])
 
     def test_faults_answer_the_attempts_of_a_run(
         self, app: PushApp, control: ControlClient, project: str
@@ -488,7 +499,9 @@ class TestRun:
         control.post(f"/push_to{project}", {"push_to": []})
         control.post(f"/queues/push/tasks{project}", TASKS)
 
-        assert control.post(f"/run{project}", {}).body == {"attempts": [], "done": True}
+        run = control.post(f"/run{project}", {}).body
+        assert (run["attempts"], run["done"], run["kept"][0]["tasks"]) == ([], True, 2)
+        assert run["kept"][0]["text"].startswith("tasks are kept, not delivered: ")
 
 
 def test_a_project_that_is_busy_delays_no_other(
