@@ -81,7 +81,8 @@ def crash_test(
 
     With `errors`, each call fails, too, in a run of its own: nothing was done, and the caller gets
     an error; of a queue a `TransientError`, of a service the SDK's timeout. Calls to services that
-    change something also lose their answers.
+    change something also lose their answers. Calls to databases do not fail: a handler that hides
+    a failed commit is not found.
 
     With `services`, calls to other bundled services, such as the datastore, count as well if App
     Engine's SDK uses the emulator, and so do calls to databases, by `sqlite3`, SQLAlchemy, Django
