@@ -454,16 +454,17 @@ def test_tasks_without_an_address_are_kept(
         kept = control.queue("web")["kept"]
         [task] = control.tasks("web")
 
-    option = "start the server with --push-to http://localhost:8080"
-    assert kept == (None if services else f"kept, not delivered: {option}")
+    others = f"other={app.url} " if services else ""
+    advice = f"run `pullqueue push-to {others}http://localhost:8080`"
+    assert kept == (None if services else f"kept, not delivered: {advice}")
     assert (task["push"]["attempts"], task["state"]) == (0, "available")
     why = "there is no default address: " if services else ""
-    assert task["push"]["kept"] == f"{why}{option} to deliver it"
+    assert task["push"]["kept"] == f"{why}{advice}"
     assert "PUT /mail" in listed.stdout
     assert "PUT /mail" in shown.stdout
     for done in (queues, listed, shown):
         assert "kept, not delivered" in done.stderr
-        assert "--push-to" in done.stderr
+        assert "pullqueue push-to" in done.stderr
     assert (refused.exit_code, "cannot be sent" in refused.stderr) == (1, True)
     assert app.received == []
 
@@ -566,9 +567,7 @@ def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
     assert (named.exit_code, named.stdout) == (0, where)
     assert (refused.exit_code, "its host is not valid" in refused.stderr) == (2, True)
     assert (kept.exit_code, kept.stdout) == (0, "push tasks are kept, not delivered\n")
-    assert task["push"]["kept"] == (
-        "start the server with --push-to http://localhost:8080 to deliver it"
-    )
+    assert task["push"]["kept"] == "run `pullqueue push-to http://localhost:8080`"
     assert len(app.received) == 301
     assert done == [
         "set the addresses of push tasks: none",

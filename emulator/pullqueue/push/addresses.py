@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
@@ -18,7 +19,8 @@ _OPTION = re.compile(r"(?:(.+?)=)?(https?://.*)", re.IGNORECASE | re.DOTALL)
 _TARGET = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+){0,2}|https?://[^/?#@=\s]+", re.ASCII)
 _PATH = re.compile(r"[!-~]*", re.ASCII)
 
-OPTION = "--push-to http://localhost:8080"
+_EXAMPLE = "http://localhost:8080"
+OPTION = f"--push-to {_EXAMPLE}"
 KEPT = "kept, not delivered"
 
 
@@ -120,16 +122,21 @@ class PushAddresses:
         if address is not None:
             return missing_extra(request) or self.waiting(target) or address
         if not self._addresses and not request.is_http_target:
-            return f"start the server with {OPTION} to deliver it"
+            return self.advice()
         if target is None:
-            return f"there is no default address: start the server with {OPTION} to deliver it"
-        option = f"{target}=http://localhost:8080"
+            return f"there is no default address: {self.advice()}"
+        option = f"{target}={_EXAMPLE}"
         if request.is_http_target and "." not in SplitUrl(target).host:
             option = target  # a name of a local network, such as a service of Docker Compose
-        return (
-            f"there is no address for {quoted(target)}: start the server with --push-to {option} "
-            "to deliver it"
+        return f"there is no address for {quoted(target)}: {self.advice(option)}"
+
+    def advice(self, option: str = _EXAMPLE) -> str:
+        """Return the command that adds an address to those of a running server."""
+        kept = (
+            f"{address}" if target is None else f"{target}={address}"
+            for target, address in self._addresses.items()
         )
+        return f"run `pullqueue push-to {shlex.join([*kept, option])}`"
 
     def find_url(self, url: str) -> SplitUrl | None:
         """Return the address to which an HTTP task is sent; None: it is kept."""
@@ -147,8 +154,8 @@ class PushAddresses:
             return None
         if settings.target is None and any(map(_is_service, self._addresses)):
             return None
-        option = f"--push-to {settings.target}=http://localhost:8081" if settings.target else OPTION
-        return f"{KEPT}: start the server with {option}"
+        option = f"{settings.target}=http://localhost:8081" if settings.target else _EXAMPLE
+        return f"{KEPT}: {self.advice(option)}"
 
     def missing(self, task: Task, settings: QueueSettings) -> str | None:
         """Return what is missing to send a task; None: nothing is."""

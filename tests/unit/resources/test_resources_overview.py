@@ -53,7 +53,7 @@ def test_the_summary_has_what_changes_behaviour(control: ControlClient, emulator
     assert [fault["number"] for fault in summary["faults"]] == [2]
     assert (summary["paused"], summary["exhausted"]) == (["pull"], {"limited": 1})
     assert summary["push"]["tasks"] == 1
-    assert "start the server with --push-to" in summary["push"]["kept"]["push"]
+    assert "run `pullqueue push-to" in summary["push"]["kept"]["push"]
 
 
 def test_due_tasks_of_a_paused_queue_are_neither_available_nor_overdue(

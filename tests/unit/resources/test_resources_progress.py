@@ -182,8 +182,19 @@ def test_tasks_without_an_address_are_kept(emulator: Emulator) -> None:
     reason, text = shown(ServerState(emulator), "push")
 
     assert reason == "no address"
+    assert text == "tasks are kept, not delivered: run `pullqueue push-to http://localhost:8080`"
+
+
+def test_a_default_address_is_added_to_those_of_services(emulator: Emulator) -> None:
+    """The command that is shown replaces all addresses, and names them."""
+    emulator.queue("push").add()
+    addresses = PushAddresses(["worker=http://127.0.0.1:9/a;b"])
+
+    text = of(ServerState(emulator, push_to=addresses), "push").text
+
     assert text == (
-        "tasks are kept, not delivered: start the server with --push-to http://localhost:8080"
+        "tasks are kept, not delivered: there is no default address: run `pullqueue push-to "
+        "'worker=http://127.0.0.1:9/a;b' http://localhost:8080`"
     )
 
 
@@ -254,7 +265,7 @@ def test_the_address_that_an_http_task_lacks_is_named(emulator: Emulator) -> Non
 
     _, text = shown(ServerState(emulator), "push")
 
-    assert "start the server with --push-to https://api.example.com=http://localhost:8080" in text
+    assert "run `pullqueue push-to https://api.example.com=http://localhost:8080`" in text
 
 
 @pytest.mark.parametrize("name", ["pull", "push"])
