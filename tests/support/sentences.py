@@ -169,6 +169,12 @@ def _due_wait(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     assert not is_stopped(scene, name)
 
 
+def _rate(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    retried = [task for task in scene.waiting(name) if task.retry_count]
+    assert int(found["later"] or 0) == len(retried)
+    _due_wait(scene, name, cause, found)
+
+
 def _running(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     assert int(found["running"]) == cause.count == len(scene.running(name))
     now_usec = scene.clock.now_usec()
@@ -318,7 +324,11 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         rf"time, and (?P<of>.+) are running{_PACE}",
         _shared,
     ),
-    "rate": Statement(rf"{_WAIT} for the rate of \S+: {_ADVICE} sends (?:it|all)", _due_wait),
+    "rate": Statement(
+        rf"{_WAIT} for the rate of \S+: {_ADVICE} sends (?:it|all|(?:this|these); (?P<later>\d+) "
+        r"more (?:is|are) retried later)",
+        _rate,
+    ),
     "running": Statement(
         rf"(?P<running>\d+) attempts? (?:has been running|are running, the longest) for "
         rf"(?P<span>{_SPAN}), its deadline is in {_SPAN}",

@@ -204,10 +204,14 @@ def _rate(now: Situation) -> Found | None:
         return None
     waiting = now.due - now.tokens
     wait = f"{_due_wait(now, waiting)} for the rate of {now.rate_text}"
+    later, retrying = "", now.numbers.retrying
+    them = "it" if waiting == 1 else "all"
+    if retrying:  # they take their share of the rate once they are due
+        later = f"; {retrying} more {'is' if retrying == 1 else 'are'} retried later"
+        them = "this" if waiting == 1 else "these"
     if now.is_manual:
-        sends = "sends it" if waiting == 1 else "sends all"
-        return Found(waiting, f"{wait}: {now.advice(now.rate_seconds)} {sends}")
-    return Found(waiting, f"{wait}, {_span_for_all(now)} for all")
+        return Found(waiting, f"{wait}: {now.advice(now.rate_seconds)} sends {them}{later}")
+    return Found(waiting, f"{wait}, {_span_for_all(now)} for {them}{later}")
 
 
 def _span_for_all(now: Situation) -> str:

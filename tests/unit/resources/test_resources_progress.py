@@ -446,6 +446,29 @@ def test_tasks_wait_for_the_rate_as_long_as_it_takes() -> None:
     assert shown(state, "push") == ("rate", text)
 
 
+@pytest.mark.parametrize(
+    ("retried", "text"),
+    [(0, "all"), (1, "these; 1 more is retried later"), (2, "these; 2 more are retried later")],
+)
+def test_tasks_that_are_retried_later_are_not_in_the_time_of_those_that_wait(
+    retried: int, text: str
+) -> None:
+    """They take their share of the rate as soon as they are due."""
+    emulator = Emulator.from_text(CONFIG, clock=SystemClock())
+    queue = emulator.queue("push")
+    for _ in range(retried):
+        attempt(queue, 503)
+    for _ in range(605):
+        queue.add()
+    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+
+    [rate] = [each for each in of(state, "push").causes if each.reason == "rate"]
+    assert (rate.count, rate.text) == (
+        600,
+        f"600 due tasks wait for the rate of 5/s, about 2 min for {text}",
+    )
+
+
 def test_a_pull_queue_of_which_all_is_leased_waits_for_a_lease_to_end(state: ServerState) -> None:
     queue = state.emulator.queue("pull")
     queue.add()
