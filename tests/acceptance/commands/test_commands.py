@@ -754,6 +754,12 @@ def test_the_status_of_exhausted_tasks_is_beside_their_state(run: Run, emulator:
     run_tasks(emulator, send=lambda _: 503)
 
     assert "exhausted, 503" in run("tasks list --state exhausted").out
+    none = "no tasks in push match the options"
+    see = "(see `pullqueue tasks list push --state exhausted`)"
+    for option in ("--status 503", "--reason down", "--search a"):
+        assert run(f"tasks list push {option}").out == f"{none}; exhausted tasks: 1 {see}\n"
+    for option in ("--state leased", "--state exhausted --status 500", "--client worker/1"):
+        assert run(f"tasks list push {option}").out == f"{none}\n"
     rows = [" ".join(row.split()) for row in run("activity").out.splitlines()]
     assert "2026-01-01 00:00 2026-01-01 00:00 1 task of queue push exhausted" in rows
 

@@ -92,7 +92,7 @@ def list_(
         return
     answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
     found = answer["tasks"]
-    empty = "" if found else _none_in(client, queue, matching=any(filters.values()))
+    empty = "" if found else _none_in(client, queue, filters)
     show(answer, list_table(found, empty=empty, named=False))
     kept = next((task["push"]["kept"] for task in found if task["push"]), None)
     if kept:
@@ -338,15 +338,14 @@ def _failure_row(group: Json) -> list[object]:
     ]
 
 
-def _none_in(client: Client, queue: str, *, matching: bool) -> str:
+def _none_in(client: Client, queue: str, filters: dict[str, str | None]) -> str:
     """Return that no tasks were found, and how to list those of the queue that are exhausted."""
-    if matching:
-        return f"no tasks in {queue} match the options"
+    none = f"no tasks in {queue}{' match the options' if any(filters.values()) else ''}"
+    if filters["state"] or filters["client"]:
+        return none
     exhausted = client.get(queue_path(queue))["queue"]["exhausted"]
     listed = f"(see `pullqueue tasks list {queue} --state exhausted`)"
-    return f"no tasks in {queue}" + (
-        f"; exhausted tasks: {exhausted} {listed}" if exhausted else ""
-    )
+    return f"{none}; exhausted tasks: {exhausted} {listed}" if exhausted else none
 
 
 for _change in (renew, release, delete, requeue):
