@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import NAMED_TASKS, Touched, current_caller
+from pullqueue.errors import PullQueueError
 from pullqueue.limits import MIB
 from pullqueue.observe.activity import ActivityLog
 from pullqueue.observe.models import Request, is_failure
@@ -132,15 +133,21 @@ class RequestLog:
         request.caller = request.caller and _named(request.caller)
         verb, status = request.verb, request.status
         self._activity.count(request, origin)
-        names = {each.name for each in self._emulator.queues} if is_failure(status) else None
+        is_of_queue = not is_failure(status) or self._is_queue(request.queue)
         with self._lock:
-            self._keep(request, is_of_queue=names is None or request.queue in names)
+            self._keep(request, is_of_queue=is_of_queue)
             if origin.interface is not Interface.PUSH:
                 known = verb if verb in _VERBS else "other"
                 self.counts[known, status] += 1
                 self.seconds += request.milliseconds / 1000
         extra = {"verb": verb, "path": request.path, "status": status}
         _log.debug("%s %s %d", verb, request.path, status, extra=extra)
+
+    def _is_queue(self, name: str) -> bool:
+        try:
+            return any(each.name == name for each in self._emulator.queues)
+        except PullQueueError:
+            return True  # the store does not respond: this is not the time to look at its queues
 
     def record_call(
         self, call: Mapping[str, Any], *, seconds: float, origin: Origin, touched: Touched | None
