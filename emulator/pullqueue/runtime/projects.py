@@ -20,6 +20,7 @@ from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.store import StoredProject
+from pullqueue.errors import TransientError
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.runtime.state import STOP_SECONDS, ServerState
@@ -205,10 +206,18 @@ class Projects:
     def _follow(self, *, at_once: bool = False) -> None:
         """Load what other servers of the store have made and deleted: each second, or `at_once`."""
         now = perf_counter()
-        if self._store.is_shared and (at_once or now - self._followed >= _FOLLOW_SECONDS):
-            with self._lock:
+        if not self._store.is_shared or (not at_once and now - self._followed < _FOLLOW_SECONDS):
+            return
+        # One thread loads, the others do not wait for it: the database may hang.
+        if self._lock.acquire(blocking=at_once):
+            try:
                 self._followed = now
                 self._load()
+            except TransientError:
+                if at_once:
+                    raise  # otherwise the call itself reports that the store does not respond
+            finally:
+                self._lock.release()
 
     def _load(self) -> None:
         """Open the projects that are stored, and end those that no longer are."""
