@@ -185,7 +185,7 @@ def test_tasks_for_the_name_of_a_service_are_sent_there(tmp_path: Path) -> None:
             orders = address.replace("app", "127.0.0.1")
             urlopen(Request(f"{orders}/orders", b""), timeout=60).close()  # noqa: S310
             text = control.queue("default")["progress"]["text"]
-            (hint,) = re.findall(r"--push-to (\S+)", text)
+            (hint,) = re.findall(r"pullqueue push-to ([^\s`]+)", text)
             assert hint == address
             control.call("POST", "/push_to", {"push_to": [hint]})
             assert app.stdout.readline() == "app /tasks/mail tea\n"
