@@ -117,9 +117,11 @@ def push_app(given: PushApp | None = None) -> Iterator[PushApp]:
     with Server(("127.0.0.1", 0), Handler) as server:
         app.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield app
-        app.released.set()
-        server.shutdown()
+        try:
+            yield app
+        finally:  # a thread that goes on would poll the descriptors of other tests
+            app.released.set()
+            server.shutdown()
 
 
 def until(condition: Callable[[], object]) -> None:
