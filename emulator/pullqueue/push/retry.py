@@ -35,6 +35,11 @@ def backoff_seconds(failures: int, retry: RetryParameters) -> float:
     return min(longest, pause)
 
 
+def has_no_limit(retry: RetryParameters) -> bool:
+    """Return whether nothing ends the attempts of a task that fails."""
+    return retry.task_retry_limit is None and retry.task_age_limit_seconds is None
+
+
 def may_retry(failures: int, age_seconds: float, retry: RetryParameters) -> bool:
     """Return whether a task is attempted again after a number of failed attempts.
 
@@ -42,7 +47,7 @@ def may_retry(failures: int, age_seconds: float, retry: RetryParameters) -> bool
     after it has passed both.
     """
     retry_limit, age_limit = retry.task_retry_limit, retry.task_age_limit_seconds
-    if retry_limit is None and age_limit is None:
+    if has_no_limit(retry):
         return True
     if retry_limit is not None and failures <= retry_limit:
         return True

@@ -13,7 +13,7 @@ from pullqueue.config.model import QueueSettings
 from pullqueue.engine.validation import parse_time
 from pullqueue.faults.declaration import Faults
 from pullqueue.observe.models import Request
-from pullqueue.push.retry import find_retry
+from pullqueue.push.retry import find_retry, has_no_limit
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.passing import next_delivery_usec, settle_delivery
@@ -194,9 +194,8 @@ def _is_left(state: ServerState) -> bool:
 
 
 def _check_retried(task: Task, settings: QueueSettings) -> None:
-    retry, failures = find_retry(task, settings), task.attempts.finished
-    limits = (retry.task_retry_limit, retry.task_age_limit_seconds)
-    if failures < _MOST_FAILURES or any(limit is not None for limit in limits):
+    failures = task.attempts.finished
+    if failures < _MOST_FAILURES or not has_no_limit(find_retry(task, settings)):
         return
     status, reason, _ = task.attempts.result
     why = f" ({reason})" if reason else ""

@@ -21,7 +21,7 @@ from pullqueue.faults.declaration import Faults
 from pullqueue.push.attempt import Attempt
 from pullqueue.push.dispatcher import Dispatcher, is_dispatched, make_due
 from pullqueue.push.request import PushResponse
-from pullqueue.push.retry import find_retry
+from pullqueue.push.retry import find_retry, has_no_limit
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.tasks import Task, count_tasks, is_success
 from pullqueue.testing.arguments import (
@@ -358,9 +358,7 @@ class TaskRunner:
 
 def is_endless(task: Task, settings: QueueSettings, failures: int) -> bool:
     """Return whether a task fails without end: it has failed often, and no limit ends that."""
-    retry = find_retry(task, settings)
-    limits = (retry.task_retry_limit, retry.task_age_limit_seconds)
-    return failures >= _MOST_FAILURES and limits == (None, None)
+    return failures >= _MOST_FAILURES and has_no_limit(find_retry(task, settings))
 
 
 def _failure(attempt: Attempt) -> str:
