@@ -60,7 +60,7 @@ PAGES = (
     "/server/snapshot",
     "/queues/push",
     "/queues/push/tasks/task-push",
-    "/exhausted",
+    "/failures",
     "/workers",
     "/tasks?search=task",
     "/activity",
@@ -206,14 +206,14 @@ def test_five_hundred_exhausted_tasks_fit_on_one_screen(
         return PushResponse(500, text.encode())
 
     run_tasks(emulator, queues=["once"], send=broken)
-    site.open("/exhausted")
+    site.open("/failures")
 
     assert evaluate(site.browser, "return document.documentElement.scrollHeight") <= 900
     assert len(site.browser.find_elements(By.CSS_SELECTOR, "#groups tbody tr")) == 2
     assert not site.find("#exhausted").is_displayed()
     site.click("#examples-1")
     assert "and 329 more" in site.text("#groups")
-    site.press("The exhausted tasks one by one")
+    site.press("Exhausted tasks")
     assert site.find("#exhausted").is_displayed()
     assert violations(site.browser) == []
 
@@ -238,10 +238,9 @@ def fail_mails(emulator: Emulator, clock: ManualClock) -> None:
     ("clicks", "known"),
     [
         ([], "paused"),
-        (["#to-exhausted"], r"12 exhausted 500\s+image … is CMYK"),
-        (["#to-exhausted", "#latest-1"], "line 2 of the handler"),
-        (["#to-exhausted", "#requeue-group-1"], "Requeued 12 tasks."),
-        (["#exhausted-once", "#task-m11"], "Requeue with changes"),
+        (["#to-failures"], r"12 exhausted 500\s+image … is CMYK"),
+        (["#to-failures", "#latest-1"], "line 2 of the handler"),
+        (["#to-failures", "#requeue-group-1"], "Requeued 12 tasks."),
         (["#to-workers", "#leased-1"], "held"),
         (["#to-activity"], "set fault 1: fail"),
         (["#to-activity"], r"1 call of tasks.lease on queue pul failed: status 404"),
@@ -272,6 +271,26 @@ def test_what_the_page_on_the_console_asks_is_two_clicks_away(
 
     assert len(clicks) <= 2
     site.until(lambda: re.search(known, site.text("body")), known)
+
+
+@pytest.mark.parametrize("click", ["#latest-1", "#task-once-m11"])
+def test_a_task_is_requeued_with_another_payload_in_two_clicks(
+    site: Site, emulator: Emulator, clock: ManualClock, click: str
+) -> None:
+    """From the page of failures: one opens its form, which is kept while it is filled in."""
+    fail_mails(emulator, clock)
+    site.open("/failures")
+    site.click(click)
+    name = site.text("h1")
+    site.fill("#payload", "order 18")
+    evaluate(site.browser, "document.activeElement.blur()")
+    emulator.queue("push").resume()
+    site.until(lambda: not site.browser.find_elements(By.ID, "strip-paused-push"))
+    site.click("#do-requeue")
+    site.wait_for(f"Task {name} was requeued.", "#notice")
+
+    assert len(site.browser.find_elements(By.CSS_SELECTOR, "main button.primary")) == 0
+    assert emulator.queue("once").get_task(name).payload == b"order 18"
 
 
 def test_the_first_queue_is_three_keys_away(site: Site) -> None:
@@ -594,7 +613,7 @@ def test_a_page_that_is_gone(site: Site, server: Server) -> None:
     site.wait_for("This page cannot be refreshed (status 404)", "#notice")
 
 
-@pytest.mark.parametrize("page", ["/requests", "/exhausted"])
+@pytest.mark.parametrize("page", ["/requests", "/failures"])
 def test_lists_stay_where_they_are_under_the_pointer(
     site: Site, server: Server, emulator: Emulator, page: str
 ) -> None:

@@ -123,8 +123,8 @@ class Actions:
             return f"Task {task} was released, and is exhausted: that was its last lease."
         return f"Task {task} was released."
 
-    def requeue(self, form: Form, queue: str, task: str) -> Notice:
-        """Add an exhausted task again, with changes."""
+    def requeue(self, form: Form, queue: str, task: str) -> str:
+        """Add an exhausted task again, as the form has it."""
         errors: dict[str, str] = {}
         changes: Json = {}
         file = request.files.get("file")
@@ -136,8 +136,7 @@ class Actions:
         if errors:
             raise FormError(errors)
         requeue_task(self._state, queue, task, parse_body(changes, ChangedTask))
-        link = url_for("console.task", queue=queue, task=task)
-        return Notice(text=f"Task {task} was requeued with changes.", link=link)
+        return f"Task {task} was requeued."
 
     def run(self, _form: Form, queue: str, task: str) -> Notice:
         """Start an attempt of a push task."""

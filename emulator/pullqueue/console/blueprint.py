@@ -42,7 +42,7 @@ _PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
     (_TASK, Pages.task),
     (f"{_TASK}/payload", Pages.payload),
     ("/change/confirm", Pages.confirm_change),
-    ("/exhausted", Pages.exhausted),
+    ("/failures", Pages.failures),
     ("/exhausted.jsonl", Pages.download_exhausted),
     ("/tasks", Pages.found),
     ("/workers", Pages.workers),

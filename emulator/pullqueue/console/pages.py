@@ -66,7 +66,7 @@ from pullqueue.text import shorten
 
 _PAGE_SIZE = "100"
 _TASK_QUERY = ("state", "tag", "search", "pattern", "sort", "limit")
-_EXHAUSTED_QUERY = ("queue", "tag", "search", "status", "pattern")
+_FAILURES_QUERY = ("queue", "tag", "search", "status", "pattern")
 _STATES = {
     QueueMode.PULL: ("available", "leased", "scheduled", EXHAUSTED),
     QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
@@ -172,12 +172,12 @@ class Pages(Questions):
         found = get_task(self._state, queue, task)
         return download(found.payload.data, quote(task))
 
-    def exhausted(self) -> Response:
-        """Return the page of exhausted tasks."""
-        chosen = _chosen(*_EXHAUSTED_QUERY)
+    def failures(self) -> Response:
+        """Return the page of failed tasks: why they failed, and those that are exhausted."""
+        chosen = _chosen(*_FAILURES_QUERY)
         failures = list_failures(self._state, parse_query(chosen, FailureQuery))
         return self._page(
-            "exhausted",
+            "failures",
             queues=self._queue_names(),
             failures=failures,
             chosen=chosen,
@@ -190,7 +190,7 @@ class Pages(Questions):
 
     def download_exhausted(self) -> Response:
         """Return the exhausted tasks that match, as a file for `pullqueue seed`."""
-        chosen = _chosen(*_EXHAUSTED_QUERY)
+        chosen = _chosen(*_FAILURES_QUERY)
         query = {**chosen, "payload": "full", "limit": "100000"}  # 1,000 per queue are kept
         tasks = list_exhausted(self._state, parse_query(query, ExhaustedQuery)).tasks
         return download(b"".join(map(seed_line, tasks)), "exhausted.jsonl")

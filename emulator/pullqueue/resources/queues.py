@@ -210,19 +210,25 @@ def requeue_task(
     exhausted, is_exhausted = find_task(found, task)
     if not is_exhausted:
         raise ApiError(f"task {quoted(task)} of queue {quoted(queue)} is not exhausted")
-    request = None
+    payload, request = _payload(body, "the task"), None
+    if payload == exhausted.payload:
+        payload = None
+    changed = [] if payload is None else ["payload"]
     if body.request is not UNSET:
-        request = exhausted.require_request()._replace(**_changes(body.request))
-    result = found.requeue([task], payload=_payload(body, "the task"), request=request)
+        known = exhausted.require_request()
+        fields = {k: v for k, v in _fields(body.request).items() if v != getattr(known, k)}
+        request = known._replace(**fields) if fields else None
+        changed += fields
+    result = found.requeue([task], payload=payload, request=request)
     if task in result.refused:
         raise ApiError(f"task {quoted(task)} of queue {quoted(queue)} exists again")
-    with_changes = " with changes" if body != models.ChangedTask() else ""
-    state.activity.record(f"requeued task {task} of queue {queue}{with_changes}")
+    others = f" with another {', '.join(changed)}" if changed else ""
+    state.activity.record(f"requeued task {task} of queue {queue}{others}")
     return build_task_resources(result.added, found, state.push_to)[0]
 
 
-def _changes(request: models.ChangedRequest) -> dict[str, Any]:
-    """Return the fields of a request that change, as the engine has them."""
+def _fields(request: models.ChangedRequest) -> dict[str, Any]:
+    """Return the fields of a request that are to be others, as the engine has them."""
     fields = {name: value for name, value in asdict(request).items() if value is not UNSET}
     if request.headers is not UNSET:
         fields["headers"] = tuple(request.headers)

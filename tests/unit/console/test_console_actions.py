@@ -437,7 +437,7 @@ def test_exhausted_tasks_are_filtered(
     for queue in ("once", "again"):
         state.emulator.queue(queue).lease_tasks(0, 2)
 
-    page = console.page(f"/exhausted?{query}")
+    page = console.page(f"/failures?{query}")
     lines = console.page(f"/exhausted.jsonl?{query}").splitlines()
 
     assert re.findall(r'id="task-\w+-(\w+)"', page) == names.split()
@@ -485,7 +485,7 @@ def test_the_state_of_the_emulator(console: ConsoleClient, state: ServerState) -
     page = console.page("/requests")
 
     assert 'href="/console/faults">1 active fault</a>' in page
-    assert 'href="/console/exhausted">1 exhausted task</a>' in page
+    assert 'href="/console/failures">1 exhausted task</a>' in page
 
 
 def test_a_payload_that_is_not_json_is_refused_where_json_was_chosen(

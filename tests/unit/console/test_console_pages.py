@@ -40,7 +40,7 @@ PAGES = (
     "/change/confirm?action=delete&task=pull/a",
     "/change/confirm?action=delete&task=pull/gone&task=pull/a",
     "/queues/pull/tasks/lost",
-    "/exhausted",
+    "/failures",
     "/workers",
     "/tasks?search=a",
     "/tasks?state=leased",
@@ -192,8 +192,8 @@ def test_a_payload_of_a_megabyte_fits_into_the_form(
         ("/queues/pull?offset=-1", "offset is"),
         ("/queues/pull?offset=x", "offset is"),
         ("/queues/pull?limit=100001", "limit is"),
-        ("/exhausted?offset=", "1\N{EN DASH}1 of 1"),
-        ("/exhausted?offset=100", "1\N{EN DASH}1 of 1"),
+        ("/failures?offset=", "1\N{EN DASH}1 of 1"),
+        ("/failures?offset=100", "1\N{EN DASH}1 of 1"),
     ],
 )
 def test_the_address_has_size_and_offset_of_the_page(
@@ -474,8 +474,8 @@ def test_the_page_of_an_exhausted_task_shows_its_end(
     assert "<dd>2 of 2</dd>" in "".join(page.split("\n"))
     assert '<pre class="payload" tabindex="0">lost</pre>' in page
     assert ">stone</a>" in heavy
-    for text in (page, heavy):
-        assert "/change/confirm?" not in text
+    for text, name in ((page, "lost"), (heavy, "heavy")):
+        assert f"confirm?action=delete&task=pull/{name}&state=exhausted" in text
     assert console.get("/queues/pull/tasks/heavy/payload").data == b"x" * 300
 
 

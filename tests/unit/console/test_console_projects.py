@@ -14,7 +14,7 @@ from pullqueue.runtime.state import ServerState
 FILE = "queue:\n- {name: pull, mode: pull}\n- {name: push, rate: 5/s}\n"
 PAGES = (
     *("/", "/queues/pull", "/queues/push", "/queues/pull/purge", "/queues/pull/tasks/one"),
-    *("/queues/push/tasks/two", "/exhausted", "/tasks?search=o", "/workers", "/activity"),
+    *("/queues/push/tasks/two", "/failures", "/tasks?search=o", "/workers", "/activity"),
     *("/requests", "/requests/1", "/requests/clear", "/faults", "/clock", "/server"),
     *("/server/reset", "/server/snapshot", "/nowhere", "/queues/none"),
 )

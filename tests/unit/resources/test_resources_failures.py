@@ -294,29 +294,32 @@ OF_PULL, OF_MAIL = "/queues/pull/tasks/leased/requeue", "/queues/mail/tasks/t2/r
 
 
 @pytest.mark.parametrize(
-    ("path", "changes", "payload", "request_"),
+    ("path", "changes", "payload", "request_", "others"),
     [
-        (OF_PULL, {}, b"", None),
-        (OF_PULL, {"payload": "other ü"}, "other ü".encode(), None),
-        (OF_PULL, {"payload_base64": "/w=="}, b"\xff", None),
-        (OF_MAIL, {}, b"", HttpRequest("/404")),
-        (OF_MAIL, {"payload": ""}, b"", HttpRequest("/404")),
-        (OF_MAIL, {"request": {"url": "/200"}}, b"", HttpRequest("/200")),
+        (OF_PULL, {}, b"", None, ""),
+        (OF_PULL, {"payload": "other ü"}, "other ü".encode(), None, "payload"),
+        (OF_PULL, {"payload_base64": "/w=="}, b"\xff", None, "payload"),
+        (OF_MAIL, {}, b"", HttpRequest("/404"), ""),
+        (OF_MAIL, {"payload": "", "request": {"url": "/404"}}, b"", HttpRequest("/404"), ""),
+        (OF_MAIL, {"request": {"url": "/200"}}, b"", HttpRequest("/200"), "url"),
         (
             OF_MAIL,
             {"payload": "x", "request": {"method": "PUT", "headers": [["X-A", "1"]]}},
             b"x",
             HttpRequest("/404", "PUT", (("X-A", "1"),)),
+            "payload, method, headers",
         ),
-        (OF_MAIL, {"request": {"target": "v2"}}, b"", HttpRequest("/404", target="v2")),
+        (OF_MAIL, {"request": {"target": "v2"}}, b"", HttpRequest("/404", target="v2"), "target"),
     ],
 )
 def test_an_exhausted_task_is_requeued_with_changes(
     emulator: Emulator,
+    *,
     path: str,
     changes: dict[str, object],
     payload: bytes,
     request_: HttpRequest | None,
+    others: str,
 ) -> None:
     """What is not named stays as it is; attempts and leases are counted from 0."""
     with Server(emulator) as server:
@@ -328,7 +331,7 @@ def test_an_exhausted_task_is_requeued_with_changes(
     task = queue.get_task(shown["name"])
     assert (task.payload, task.request, task.retry_count) == (payload, request_, 0)
     assert task.name not in {each.name for each in queue.exhausted}
-    changed = " with changes" if changes else ""
+    changed = f" with another {others}" if others else ""
     assert text == f"requeued task {task.name} of queue {queue.name}{changed}"
 
 

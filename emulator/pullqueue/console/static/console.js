@@ -43,16 +43,20 @@
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   };
 
-  // Whether a filter is being filled in.
-  const isFilled = (filter) => {
-    const isOther = (field) => (field.matches("select") ? field.selectedIndex !== Math.max(0, [...field.options].findIndex((each) => each.defaultSelected)) : field.value !== field.defaultValue);
-    return filter.matches(":focus-within") || [...filter.querySelectorAll("select, [type=search]")].some(isOther);
+  // Whether a form in a part is being filled in.
+  const isFilled = (part) => {
+    const isOther = (field) => {
+      if (field.matches("select")) return field.selectedIndex !== Math.max(0, [...field.options].findIndex((each) => each.defaultSelected));
+      return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+    };
+    const fields = [...part.querySelectorAll("select, textarea, input:not([type=hidden], [type=checkbox])")];
+    return fields.some((field) => !field.closest("details:not([open])") && (field === document.activeElement || isOther(field)));
   };
 
-  // A part stays while text in it is selected, the pointer reads its chart, or a form in it is open.
+  // A part stays while text in it is selected, the pointer reads its chart, or a form in it is open or filled in.
   const isRead = (part) => {
     const selection = getSelection();
-    return part.querySelector(".chart:hover, details[open]") || (part.matches(".filter") && isFilled(part)) || (!selection.isCollapsed && selection.containsNode(part, true));
+    return part.querySelector(".chart:hover, details[open]") || isFilled(part) || (!selection.isCollapsed && selection.containsNode(part, true));
   };
 
   // Rows hold still under the pointer, with the keyboard's focus in them, or while one is selected.
