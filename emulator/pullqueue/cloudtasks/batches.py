@@ -10,13 +10,7 @@ from google.rpc import code_pb2
 
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import CloudTasksError, as_service_error, invalid
-from pullqueue.cloudtasks.messages import (
-    Empty,
-    Message,
-    build_status,
-    check_range,
-    write_time,
-)
+from pullqueue.cloudtasks.messages import Empty, Message, build_status, check_range, write_time
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.task_messages import insert_tasks, read_new_task, write_tasks
 from pullqueue.engine.queue import Queue

@@ -28,13 +28,7 @@ from pullqueue.cloudtasks.methods import BUFFER_TASK, Method
 from pullqueue.cloudtasks.servicer import Servicer
 from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.engine.events import Interface
-from pullqueue.engine.interceptors import (
-    Caller,
-    ConnectionCut,
-    Touched,
-    call_deadline,
-    called_by,
-)
+from pullqueue.engine.interceptors import Caller, ConnectionCut, Touched, call_deadline, called_by
 from pullqueue.errors import PullQueueError, ServerAddressError
 from pullqueue.observe.models import Request
 from pullqueue.observe.request_log import excerpt

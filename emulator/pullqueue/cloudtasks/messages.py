@@ -16,13 +16,7 @@ from google.api import httpbody_pb2
 from google.cloud.location import locations_pb2
 from google.iam.v1 import iam_policy_pb2, policy_pb2
 from google.longrunning import operations_pb2
-from google.protobuf import (
-    descriptor_pb2,
-    descriptor_pool,
-    empty_pb2,
-    json_format,
-    message_factory,
-)
+from google.protobuf import descriptor_pb2, descriptor_pool, empty_pb2, json_format, message_factory
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.rpc import code_pb2, error_details_pb2, status_pb2

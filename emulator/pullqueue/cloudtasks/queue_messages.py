@@ -27,12 +27,7 @@ from pullqueue.cloudtasks.messages import (
 )
 from pullqueue.cloudtasks.retry_messages import read_retry, with_defaults, write_retry
 from pullqueue.cloudtasks.versions import Version
-from pullqueue.config.model import (
-    DEFAULT_CONCURRENT_REQUESTS,
-    QueueSettings,
-    Rate,
-    RetryParameters,
-)
+from pullqueue.config.model import DEFAULT_CONCURRENT_REQUESTS, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.queue import Queue
 from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, RATE_PER_SECOND, Limits
 from pullqueue.tasks import queue_id

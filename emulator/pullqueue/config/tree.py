@@ -26,14 +26,7 @@ from yaml.events import (
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
-from pullqueue.config.document import (
-    Mapping,
-    Node,
-    Pair,
-    Place,
-    Scalar,
-    Sequence,
-)
+from pullqueue.config.document import Mapping, Node, Pair, Place, Scalar, Sequence
 from pullqueue.config.findings import Edit, Fix, Report, Reports, UnreadableError
 from pullqueue.text import shorten
 

@@ -12,21 +12,10 @@ from pullqueue.engine import task_errors, validation, verbs
 from pullqueue.engine.events import ClientLeases, Event, EventKind, Flow
 from pullqueue.engine.interceptors import interceptable, touch
 from pullqueue.engine.queue_base import QueueBase
-from pullqueue.engine.store import (
-    Insertion,
-    QueueStatistics,
-    TaskFilter,
-)
+from pullqueue.engine.store import Insertion, QueueStatistics, TaskFilter
 from pullqueue.engine.validation import AnyTask, is_task, name_of
 from pullqueue.errors import InvalidTaskError, is_expected_error
-from pullqueue.tasks import (
-    AttemptResult,
-    DeleteResult,
-    HttpRequest,
-    NewTask,
-    Task,
-    TaskState,
-)
+from pullqueue.tasks import AttemptResult, DeleteResult, HttpRequest, NewTask, Task, TaskState
 from pullqueue.text import quoted
 
 __tracebackhide__ = is_expected_error

@@ -6,13 +6,7 @@ from typing import Any
 
 from pullqueue.config.document import Path
 from pullqueue.config.findings import InvalidQueueConfigError, Severity
-from pullqueue.config.model import (
-    AclEntry,
-    QueueConfig,
-    QueueMode,
-    QueueSettings,
-    RetryParameters,
-)
+from pullqueue.config.model import AclEntry, QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.config.schema import ACL_ENTRY, QUEUE, RETRY, TOP, keys_at, value_kinds
 from pullqueue.config.settings import PROFILES, Settings
 from pullqueue.config.shape import CONVERTERS

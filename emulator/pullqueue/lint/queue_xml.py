@@ -10,15 +10,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
 from pullqueue.config.document import Path, Scalar
-from pullqueue.config.schema import (
-    ACL_ENTRY,
-    QUEUE,
-    RETRY,
-    TOP,
-    keys_at,
-    level_with,
-    value_kinds,
-)
+from pullqueue.config.schema import ACL_ENTRY, QUEUE, RETRY, TOP, keys_at, level_with, value_kinds
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.tree import assign_type
 from pullqueue.text import shorten

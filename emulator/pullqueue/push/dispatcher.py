@@ -26,12 +26,7 @@ from pullqueue.engine.store import Claim
 from pullqueue.errors import QueueError, TaskError
 from pullqueue.push.attempt import Attempt, RunningAttempt
 from pullqueue.push.rate import Rates
-from pullqueue.push.request import (
-    PushResponse,
-    Send,
-    effective_request,
-    push_request,
-)
+from pullqueue.push.request import PushResponse, Send, effective_request, push_request
 from pullqueue.push.retry import count_refused, interrupted_for_good, start
 from pullqueue.push.scan import Scan
 from pullqueue.push.tokens import TokenSigner

@@ -7,15 +7,7 @@ from collections.abc import Iterable, Iterator
 from pullqueue.config.document import Scalar
 from pullqueue.config.edits import delete_pair
 from pullqueue.config.findings import Report, Severity
-from pullqueue.config.schema import (
-    QUEUE,
-    RETRY,
-    TOP,
-    find_keys,
-    schema_at,
-    text_keys,
-    value_kinds,
-)
+from pullqueue.config.schema import QUEUE, RETRY, TOP, find_keys, schema_at, text_keys, value_kinds
 from pullqueue.config.values import parse_storage_limit, suggested_storage_limit
 from pullqueue.config.view import Entry, QueueNode, View
 from pullqueue.lint.rules.base import SAFE, UNSAFE, Rule, edit_fix, write_fix, wrong_values
