@@ -219,11 +219,12 @@ class TestWhenMoreMayStart:
     def test_the_next_task_starts_when_a_token_comes(
         self, emulator: Emulator, web: Queue, clock: ManualClock
     ) -> None:
-        """Where none is left; the task is due or becomes due."""
+        """Where none is left; the task is due or becomes due. Without tasks, none is waited for."""
         dispatcher = Dispatcher(emulator)
         add(web, *"abc")
         for name in "abc":
             attempt(dispatcher, web, name, OK)
+        assert dispatcher.next_usec(web) is None
         add(web, "soon", eta=clock.now() + timedelta(seconds=0.1))
 
         assert dispatcher.next_usec(web) == clock.now_usec() + 500_000
