@@ -18,7 +18,7 @@ from pullqueue.engine.name_source import NameSource, random_names
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.retention import Retention, compute_retention
 from pullqueue.engine.settings_validation import check_settings
-from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory, TaskStore
+from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import LOCATED
@@ -67,18 +67,19 @@ class Emulator:
         self.names = names or random_names()
         self.call_logs: list[CallLog] = []
         """Record the calls of Google's SDK in this process; servers add their request logs."""
-        self._store = store(
+        self.store = store(
             clock=self.clock,
             limits=self.limits,
             names=lambda: self.names(),  # noqa: PLW0108 - looked up at each call, since it can be replaced
         )
+        """What stores its tasks; users go by the queues."""
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
         self._checked_usec = 0
         try:
             self._configure(config, resume=False)
         except BaseException:
-            self._store.close()
+            self.store.close()
             raise
 
     @classmethod
@@ -203,7 +204,7 @@ class Emulator:
         reserved_usec = self.limits.deleted_queue_seconds * USEC_PER_SECOND
         with self._lock:
             self._load()
-            created = name not in self._queues and self._store.create_queue(
+            created = name not in self._queues and self.store.create_queue(
                 name, settings=self._with_defaults(settings), reserved_usec=reserved_usec
             )
             self._load()
@@ -226,7 +227,7 @@ class Emulator:
         with self._lock:
             if queue.is_runtime:
                 settings = self._with_defaults(settings)
-                self._store.change_queue_record(queue.name, settings=settings)
+                self.store.change_queue_record(queue.name, settings=settings)
             queue.configure(settings, storage_limit_bytes=self._config.total_storage_limit_bytes)
         return queue
 
@@ -238,7 +239,7 @@ class Emulator:
         """
         self.queue(name)
         with self._lock:
-            self._store.delete_queue(name)
+            self.store.delete_queue(name)
             self._load()
 
     def reset(self) -> None:
@@ -246,12 +247,12 @@ class Emulator:
 
         The configuration and the clock are not changed.
         """
-        self._store.clear()
+        self.store.clear()
         self._configure(self._config, resume=False)
 
     def export(self) -> dict[str, QueueContents]:
         """Return the contents of all queues, as of one time, for `restore`."""
-        return self._store.export()
+        return self.store.export()
 
     def restore(self, contents: Mapping[str, QueueContents]) -> None:
         """Delete all tasks, names and history, and store these contents instead.
@@ -271,13 +272,8 @@ class Emulator:
                     raise UnknownQueueError(self._unknown(name), queue_name=name)
                 retentions[name] = compute_retention(settings)
         with self._lock:
-            self._store.restore(contents, retentions=retentions)
+            self.store.restore(contents, retentions=retentions)
             self._load()
-
-    @property
-    def store(self) -> TaskStore:
-        """What stores its tasks; users go by the queues."""
-        return self._store
 
     def check(self) -> None:
         """Check that the store can store tasks now.
@@ -287,16 +283,16 @@ class Emulator:
             TransientError: it cannot, for a temporary reason.
             InternalError: it cannot.
         """
-        self._store.check()
+        self.store.check()
 
     def close(self) -> None:
         """Close the files and connections of the store. The emulator cannot be used afterwards."""
-        self._store.close()
+        self.store.close()
 
     @property
     def bytes_stored(self) -> int:
         """The size of all tasks together: payloads, names and tags, in bytes of UTF-8."""
-        return self._store.bytes_stored()
+        return self.store.bytes_stored()
 
     @property
     def unlisted_tasks(self) -> dict[str, int]:
@@ -304,25 +300,25 @@ class Emulator:
         had before a restart, by the name of the queue.
         """
         names = {queue.name for queue in self.queues}
-        counts = self._store.count_tasks().items()
+        counts = self.store.count_tasks().items()
         return {name: tasks for name, tasks in counts if name not in names}
 
     @property
     def store_url(self) -> str:
         """Where its tasks are stored, without a password: `memory`, or the URL of the store."""
-        return self._store.url
+        return self.store.url
 
     @property
     def is_shared(self) -> bool:
         """True if other servers may use its store at the same time."""
-        return self._store.is_shared
+        return self.store.is_shared
 
     def now_usec(self) -> int:
         """Return the time by which tasks become due, in microseconds: that of the store.
 
         It is the clock's, unless several servers share the store.
         """
-        return self._store.now_usec()
+        return self.store.now_usec()
 
     def next_change_usec(self) -> int | None:
         """Return the next time at which anything changes by itself, or None."""
@@ -339,16 +335,16 @@ class Emulator:
     ) -> None:
         listed = config.by_name()
         with self._lock:
-            records = self._store.queue_records()
+            records = self.store.queue_records()
             self._config, self._listed = config, listed
             self._in_file = frozenset(settings.name for settings in config.queues)
             for name, record in records.items():
                 if name in listed:
                     if record.deleted_usec is not None or record.settings is not None:
                         # queue.yaml takes the place of what was deleted, or created at run time.
-                        self._store.drop_queue_record(name)
+                        self.store.drop_queue_record(name)
                     elif record.paused and resume:
-                        self._store.change_queue_record(name, paused=False)
+                        self.store.change_queue_record(name, paused=False)
             for name, queue in self._queues.items():
                 if (
                     not queue.is_runtime
@@ -366,7 +362,7 @@ class Emulator:
         if queue is None:
             return Queue(
                 settings,
-                store=self._store,
+                store=self.store,
                 limits=self.limits,
                 storage_limit_bytes=storage_limit_bytes,
                 clock=self.clock,
@@ -391,7 +387,7 @@ class Emulator:
 
     def _follow(self, *, at_once: bool = False) -> None:
         """Load what other processes may have changed: once a second, or `at_once`."""
-        if not self._store.is_shared:
+        if not self.store.is_shared:
             return
         now_usec = self.clock.now_usec()
         if not at_once and 0 <= now_usec - self._checked_usec < USEC_PER_SECOND:
@@ -406,7 +402,7 @@ class Emulator:
 
     def _load(self) -> None:
         """Make the queues what queue.yaml lists and the store has recorded."""
-        records = self._store.queue_records()
+        records = self.store.queue_records()
         queues: dict[str, Queue] = {}
         for name in dict.fromkeys([*self._listed, *self._queues, *records]):
             record = records.get(name, QueueRecord())
@@ -431,7 +427,7 @@ class Emulator:
         return self._listed.get(name) if queue is None else queue.settings
 
     def _unknown(self, name: str) -> str:
-        record = self._store.queue_records().get(name)
+        record = self.store.queue_records().get(name)
         if record is not None and record.deleted_usec is not None:
             return f"queue {quoted(name)} was deleted"
         close = closest(str(name), self._queues, cutoff=0.6)

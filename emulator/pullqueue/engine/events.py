@@ -6,6 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from itertools import takewhile
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -159,7 +160,8 @@ class EventLog:
         """
         self._kept = kept
         self._old_kept = min(kept, _OLD_KEPT)
-        self._operations: deque[Operation] = deque()
+        self.operations: deque[Operation] = deque()
+        """What is recorded, in order of time."""
         self._count = 0
         self._flow: defaultdict[int, Counter[EventKind]] = defaultdict(Counter)
 
@@ -179,32 +181,24 @@ class EventLog:
         retry_counts = tuple(map(_retry_count, tasks))
         # `Operation(...)` would take 0.2 us more, in each operation on tasks.
         fields = (usec, kind, names, retry_counts, until_usec, result, origin)
-        self._operations.append(tuple.__new__(Operation, fields))
+        self.operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
         self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
         recent_usec = usec - MINUTE_USEC
-        while self._count > self._old_kept and len(self._operations) > 1:
-            if self._count <= self._kept and self._operations[0].usec >= recent_usec:
+        while self._count > self._old_kept and len(self.operations) > 1:
+            if self._count <= self._kept and self.operations[0].usec >= recent_usec:
                 break
-            self._count -= len(self._operations.popleft().names)
+            self._count -= len(self.operations.popleft().names)
         if len(self._flow) > _FLOW_MINUTES:
             first = next(iter(self._flow))
-            if first + MINUTE_USEC <= self._operations[0].usec:
+            if first + MINUTE_USEC <= self.operations[0].usec:
                 del self._flow[first]
-
-    def read(self, now_usec: int, task_name: str | None = None) -> list[Event]:
-        """Return the events until now, of all tasks or of one, oldest first."""
-        return collect_events(self._operations, now_usec, task_name)
-
-    def last_leases(self, task_names: Collection[str]) -> dict[str, Event]:
-        """Return the latest lease or renewal of each of these tasks, as far as it is recorded."""
-        return find_last_leases(reversed(self._operations), task_names)
 
     def count_leases(self, etas: dict[str, int], now_usec: int) -> dict[str, ClientLeases]:
         """Count by client the tasks of some etas, by name; those that are found are removed."""
         steps = (
             (each.usec, each.kind, each.names, each.origin)
-            for each in reversed(self._operations)
+            for each in reversed(self.operations)
             if each.kind in LEASE_KINDS
         )
         return count_leases(steps, etas, now_usec)
@@ -212,21 +206,20 @@ class EventLog:
     def count_since(self, usec: int) -> Counter[EventKind]:
         """Return how many events of each kind there were after a time."""
         counts: Counter[EventKind] = Counter()
-        for operation in reversed(self._operations):  # they are in order of time
-            if operation.usec <= usec:
-                break
+        for operation in self._since(usec):
             counts[operation.kind] += len(operation.names)
         return counts
 
     def count_failures(self, usec: int) -> Counter[AttemptResult]:
         """Return how many attempts failed after a time, by their results."""
         counts: Counter[AttemptResult] = Counter()
-        for operation in reversed(self._operations):
-            if operation.usec <= usec:
-                break
+        for operation in self._since(usec):
             if operation.kind is EventKind.ATTEMPT_FAILED and operation.result is not None:
                 counts[operation.result] += len(operation.names)
         return counts
+
+    def _since(self, usec: int) -> Iterator[Operation]:
+        return takewhile(lambda each: each.usec > usec, reversed(self.operations))
 
     def flow(self, since_usec: int) -> Flow:
         """Return the events since a time, in the minutes in which there were any, in order."""

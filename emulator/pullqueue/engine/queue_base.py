@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pullqueue.clock import USEC_PER_SECOND, Clock, from_usec
 from pullqueue.engine import task_errors
 from pullqueue.engine.interceptors import Interceptors
-from pullqueue.engine.retention import Retention, compute_retention
+from pullqueue.engine.retention import compute_retention
 from pullqueue.engine.store import QueueRecord, TaskStore
 from pullqueue.errors import InvalidQueueModeError, QueueDisabledError, is_expected_error
 from pullqueue.limits import Limits
@@ -50,52 +50,44 @@ class QueueBase:
         self.interceptors = interceptors
         self.store = store
         self.limits = limits
-        self._settings = settings
+        self.settings = settings
+        """The queue's entry in queue.yaml."""
         self.storage_limit_bytes = storage_limit_bytes
-        self._retention = compute_retention(settings)
+        self.retention = compute_retention(settings)
+        """The limits after which its tasks are exhausted."""
         self.is_disabled = False
         """True if every change is refused; the tasks are kept."""
         self.record = QueueRecord()
         """What the store has recorded of the queue."""
         # A store that outlives the process may know the queue by another limit.
-        store.change_retention(settings.name, self._retention)
+        store.change_retention(settings.name, self.retention)
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
 
     def configure(self, settings: QueueSettings, *, storage_limit_bytes: int | None) -> None:
         """Apply other settings; see `Emulator.reconfigure`."""
-        before, self._retention = self._retention, compute_retention(settings)
-        self._settings = settings
+        before, self.retention = self.retention, compute_retention(settings)
+        self.settings = settings
         self.storage_limit_bytes = storage_limit_bytes
         # Last: a lease made meanwhile has the new limit already.
-        if self._retention != before:
-            self.store.change_retention(self.name, self._retention)
+        if self.retention != before:
+            self.store.change_retention(self.name, self.retention)
 
     @property
     def name(self) -> str:
         """The queue's name."""
-        return self._settings.name
+        return self.settings.name
 
     @property
     def mode(self) -> QueueMode:
         """Pull or push."""
-        return self._settings.mode
+        return self.settings.mode
 
     @property
     def is_push(self) -> bool:
         """True if App Engine sends its tasks, rather than workers leasing them."""
-        return not self._settings.is_pull
-
-    @property
-    def settings(self) -> QueueSettings:
-        """The queue's entry in queue.yaml."""
-        return self._settings
-
-    @property
-    def retention(self) -> Retention:
-        """The limits after which its tasks are exhausted."""
-        return self._retention
+        return not self.settings.is_pull
 
     @property
     def state(self) -> QueueState:

@@ -56,12 +56,8 @@ def lease(
 ) -> Lease:
     """Lease tasks and also return whether there are none because of the lease rate.
 
-    `payload_bytes` replaces the limit on the size of the payloads together.
-
-    Raises:
-        InvalidTagError: `tag` is not valid, or passed without `group_by_tag`.
-        InvalidLeaseTimeError: `lease_seconds` is out of range.
-        InvalidMaxTasksError: `max_tasks` is out of range.
+    `payload_bytes` replaces the limit on the size of the payloads together. Raise like
+    `Queue.lease_tasks_by_tag`, and InvalidTagError for a tag without `group_by_tag`.
     """
     queue.check_pull()
     if queue.state is QueueState.PAUSED:
@@ -98,13 +94,7 @@ def modify_lease(
     """Modify a lease like `Queue.modify_task_lease`, by the task's name.
 
     `expected_eta_usec` is the end of the lease to change; None means the current one of
-    any worker.
-
-    Raises:
-        TaskLeaseExpiredError: the lease has ended, or another one is current.
-        UnknownTaskError: the queue has no such task.
-        TombstonedTaskError: the task was deleted, or exhausted.
-        InvalidLeaseTimeError: `lease_seconds` is out of range.
+    any worker. Raise like `Queue.modify_task_lease`.
     """
     queue.check_pull()
     touch(queue.name, [task_name])
@@ -119,13 +109,7 @@ def modify_lease(
 
 @interceptable
 def acknowledge(queue: QueueBase, task_name: str, *, expected_eta_usec: int) -> None:
-    """Delete a leased task; `expected_eta_usec` is the end of the caller's lease.
-
-    Raises:
-        TaskLeaseExpiredError: the lease has ended, or another one is current.
-        UnknownTaskError: the queue has no such task.
-        TombstonedTaskError: the task was deleted, or exhausted.
-    """
+    """Delete a leased task by the end of the caller's lease; raise like `modify_lease`."""
     queue.check_pull()
     touch(queue.name, [task_name])
     queue.store.acknowledge(queue.name, task_name, expected_eta_usec=expected_eta_usec)

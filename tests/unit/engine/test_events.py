@@ -23,7 +23,7 @@ def task(name: str, retry_count: int = 0) -> Task:
 
 def kinds(log: EventLog, now_usec: int) -> list[tuple[int, str]]:
     """Return when and what happened until now."""
-    return [(event.usec, event.kind.value) for event in log.read(now_usec)]
+    return [(event.usec, event.kind.value) for event in collect_events(log.operations, now_usec)]
 
 
 def test_the_flow_outlives_the_record() -> None:
@@ -55,15 +55,15 @@ def test_of_more_than_ten_thousand_events_those_of_a_minute_are_kept() -> None:
     log.record(EventKind.ADDED, first - 1, [task("old")] * 4)
     log.record(EventKind.ADDED, first, [task("b")] * 4)
     log.record(EventKind.ADDED, end, [task("c")] * 9_992)
-    assert len(log.read(end)) == 10_000
+    assert len(collect_events(log.operations, end)) == 10_000
     log.record(EventKind.ADDED, end, [task("d")])
-    assert len(log.read(end)) == 9_997
-    assert log.read(end)[0].usec == first
+    assert len(collect_events(log.operations, end)) == 9_997
+    assert collect_events(log.operations, end)[0].usec == first
 
     log.record(EventKind.ADDED, end, [task("e")] * 8)
-    assert len(log.read(end)) == 10_005
+    assert len(collect_events(log.operations, end)) == 10_005
     log.record(EventKind.ADDED, end, [task("f")])
-    assert len(log.read(end)) == 10_002
+    assert len(collect_events(log.operations, end)) == 10_002
 
 
 def test_an_attempt_that_was_interrupted_is_an_event_when_the_next_one_starts() -> None:
@@ -77,7 +77,7 @@ def test_an_attempt_that_was_interrupted_is_an_event_when_the_next_one_starts() 
     ):
         log.record(kind, usec, [task("a")])
 
-    assert [event[2:4] for event in log.read(5)] == [("a", 0)] * 5
+    assert [event[2:4] for event in collect_events(log.operations, 5)] == [("a", 0)] * 5
     assert kinds(log, 5) == [
         (1, "attempt started"),
         (2, "attempt interrupted"),

@@ -436,7 +436,7 @@ def test_statistics_are_of_one_time(
     """While they are read, tasks can be leased; they are of the time when they were asked for."""
     queue.add_many([NewTask(), NewTask()])
     leased: list[object] = []
-    totals = emulator._store._totals  # type: ignore[attr-defined]
+    totals = emulator.store._totals  # type: ignore[attr-defined]
 
     def lease_meanwhile(*arguments: object) -> object:
         found = totals(*arguments)
@@ -446,7 +446,7 @@ def test_statistics_are_of_one_time(
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(emulator._store, "_totals", lease_meanwhile)
+        patch.setattr(emulator.store, "_totals", lease_meanwhile)
         numbers = queue.fetch_statistics()
 
     assert len(leased) == 1
@@ -507,7 +507,7 @@ def test_old_events_tombstones_and_counts_are_trimmed(
     queue.add(name="last")
 
     counts = "SELECT (SELECT count(*) FROM tasks), (SELECT count(*) FROM leased)"
-    with emulator._store._reading() as session:  # type: ignore[attr-defined]
+    with emulator.store._reading() as session:  # type: ignore[attr-defined]
         (rows,) = session._connection.execute(counts)
         ((events,),) = session.rows("recorded_events", queue="pull")
     assert (rows, events) == ((1, 0), 41)

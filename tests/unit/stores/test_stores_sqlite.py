@@ -31,7 +31,7 @@ def store(start: Start) -> Emulator:
 
 def store_of(emulator: Emulator) -> SqliteStore:
     """Return the store itself."""
-    store = emulator._store
+    store = emulator.store
     assert isinstance(store, SqliteStore)
     return store
 
@@ -158,6 +158,6 @@ def test_a_file_that_breaks_in_use(store: Emulator, monkeypatch: pytest.MonkeyPa
         raise sqlite3.DatabaseError("database disk image is malformed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store._store, "_record", fail)
+        patch.setattr(store.store, "_record", fail)
         with pytest.raises(InternalError, match=r"^the store's file is damaged \(database"):
             store.queue("pull").add()

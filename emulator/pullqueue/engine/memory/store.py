@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pullqueue.clock import Clock
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import ClientLeases, Event, EventKind, Flow
+from pullqueue.engine.events import (
+    ClientLeases,
+    Event,
+    EventKind,
+    Flow,
+    collect_events,
+    find_last_leases,
+)
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.memory.queue import MemoryQueue
 from pullqueue.engine.name_source import NameSource
@@ -244,12 +251,12 @@ class MemoryStore(TaskStore):
     def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         with self._lock:
             queue, now_usec = self._now(queue_name)
-            return queue.events.read(now_usec, task_name)
+            return collect_events(queue.events.operations, now_usec, task_name)
 
     def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
         with self._lock:
-            queue, _ = self._now(queue_name)
-            return queue.events.last_leases(task_names)
+            operations = self._now(queue_name)[0].events.operations
+            return find_last_leases(reversed(operations), task_names)
 
     def count_leases(self, queue_name: str) -> dict[str, ClientLeases]:
         with self._lock:
