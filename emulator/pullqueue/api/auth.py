@@ -10,7 +10,7 @@ from flask import Request, g
 from pullqueue.api import messages
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import Parameters
-from pullqueue.api.tokens import SCOPES, Token, Tokens
+from pullqueue.api.tokens import CLOUD_PLATFORM, SCOPES, Token, Tokens
 from pullqueue.engine.interceptors import amend_origin
 from pullqueue.engine.queue import Queue
 
@@ -20,7 +20,7 @@ ACCEPTED_SCOPES: Final = frozenset(
         # In no discovery document, but in the guide or in the code of workers:
         "https://www.googleapis.com/auth/cloud-taskqueue",
         "https://www.googleapis.com/auth/cloud-taskqueue.consumer",
-        "https://www.googleapis.com/auth/cloud-platform",
+        CLOUD_PLATFORM,
     }
 )
 

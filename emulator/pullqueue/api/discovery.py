@@ -17,8 +17,6 @@ from pullqueue.text import shorten
 
 NAME: Final = "taskqueue"
 VERSIONS: Final = ("v1beta1", "v1beta2")
-_TITLE = "TaskQueue API"
-_DESCRIPTION = "Leases, adds and deletes the tasks of App Engine's pull queues."
 _ROOT = "$ROOT/"
 """In the documents: the address of the server."""
 _NEWER: Final = (
@@ -40,14 +38,6 @@ class Api(NamedTuple):
     """How the paths of its methods begin."""
     document: Callable[[str], Json]
     """Returns its discovery document, given the address of the server with a slash at the end."""
-
-
-def task_queue_apis() -> list[Api]:
-    """Return the versions of the Task Queue API."""
-    return [
-        Api(NAME, each, _TITLE, _DESCRIPTION, (f"/{NAME}/{each}/",), partial(document, each))
-        for each in VERSIONS
-    ]
 
 
 def blueprint(served: Iterable[Api]) -> Blueprint:
@@ -98,6 +88,19 @@ def document(version: str, root_url: str = _ROOT) -> Json:
             for name in names.split():
                 del level[name]
     return parsed
+
+
+APIS: Final = tuple(
+    Api(
+        NAME,
+        version,
+        "TaskQueue API",
+        "Leases, adds and deletes the tasks of App Engine's pull queues.",
+        (f"/{NAME}/{version}/",),
+        partial(document, version),
+    )
+    for version in VERSIONS
+)
 
 
 @cache

@@ -167,6 +167,6 @@ def delete_task(context: RequestContext) -> Result:
 
 def _check_queue_name(context: RequestContext, body: Json, message: str) -> None:
     name = resources.text_field(body, "queueName")
-    if name is not None and resources.short_queue_name(name) != context.queue.name:
+    if name is not None and name.rpartition("/")[2] != context.queue.name:
         explanation = f'queueName is {quoted(name)}, but the path says "{context.queue.name}"'
         raise ApiError(message, explanation=explanation)

@@ -141,11 +141,6 @@ def integer_field(body: Json, name: str) -> int | None:
     return value
 
 
-def short_queue_name(text: str) -> str:
-    """Return the last part of a long queue name; a short one as it is."""
-    return text.rpartition("/")[2]
-
-
 def _lease_usec(task: Task) -> int:
     # "Zero if never leased", states the reference; but an eta given with the insert is kept here.
     if task.retry_count or task.eta_usec != task.enqueued_usec:

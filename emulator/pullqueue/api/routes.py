@@ -60,17 +60,12 @@ def blueprint() -> Blueprint:
     for version, routes in ROUTES.items():
         for route in routes:
             api.add_url_rule(
-                f"/{version}/projects/{flask_rule(route.path)}",
+                f"/{version}/projects/{route.path.replace('{', '<').replace('}', '>')}",
                 endpoint=f"{version}_{route.method_id.replace('.', '_')}",
                 view_func=_view(version, route),
                 methods=[route.verb],
             )
     return api
-
-
-def flask_rule(path: str) -> str:
-    """Return a path with parameters in braces as a rule of Flask's."""
-    return path.replace("{", "<").replace("}", ">")
 
 
 def _view(version: str, route: Route) -> Callable[..., Response]:

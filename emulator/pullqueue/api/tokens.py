@@ -29,7 +29,9 @@ SCOPES: Final = (
     "https://www.googleapis.com/auth/taskqueue.consumer",
 )
 """The scopes of the API (discovery)."""
-DEFAULT_SCOPES: Final = (*SCOPES, "https://www.googleapis.com/auth/cloud-platform")
+CLOUD_PLATFORM: Final = "https://www.googleapis.com/auth/cloud-platform"
+"""The scope of all of Google Cloud."""
+DEFAULT_SCOPES: Final = (*SCOPES, CLOUD_PLATFORM)
 """The scopes of tokens that are issued without naming any: for v1beta2 and for Cloud Tasks."""
 TOKEN_SECONDS = 3600
 """How long a token is valid (Google's documentation of service accounts)."""

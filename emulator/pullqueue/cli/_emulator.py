@@ -16,7 +16,7 @@ import click
 
 from pullqueue.address import DEFAULT_PORT, DEFAULT_PROJECT, is_host_and_port
 from pullqueue.checks import ACCOUNTS, FILE, INDEXES, LEASES, LOCATION, PROJECT, WITHOUT_FACTS
-from pullqueue.cli._options import PORT, Command, checked
+from pullqueue.cli._options import PORT, Command, checked, parsed
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
 from pullqueue.clock import Clock, ManualClock, SystemClock, from_usec
@@ -39,15 +39,10 @@ _PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.A
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 
 
-def _push_addresses(
-    _ctx: click.Context, _parameter: click.Parameter, options: tuple[str, ...]
-) -> PushAddresses:
+def _push_addresses(options: tuple[str, ...]) -> PushAddresses:
     from pullqueue.push.addresses import PushAddresses  # noqa: PLC0415 - imported when it runs
 
-    try:
-        return PushAddresses(options)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    return PushAddresses(options)
 
 
 def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str | None) -> str | None:
@@ -60,27 +55,14 @@ def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str | None
     return url
 
 
-def _services(
-    _ctx: click.Context, _parameter: click.Parameter, names: str | None
-) -> frozenset[str] | None:
-    try:
-        return None if names is None else parse_services(names)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _emails(
-    _ctx: click.Context, _parameter: click.Parameter, emails: tuple[str, ...]
-) -> frozenset[str]:
+def _emails(emails: tuple[str, ...]) -> frozenset[str]:
     for email in emails:
         if not is_email(email):
-            raise click.BadParameter(f"{quoted(email)} is not an e-mail address")
+            raise ValueError(f"{quoted(email)} is not an e-mail address")
     return frozenset(emails)
 
 
-def _project_files(
-    _ctx: click.Context, _parameter: click.Parameter, options: tuple[str, ...]
-) -> dict[str, Path]:
+def _project_files(options: tuple[str, ...]) -> dict[str, Path]:
     """Return the files of other projects by their ids, without the prefix of a partition."""
     from pullqueue.api.resources import Project  # noqa: PLC0415 - imported when it runs
 
@@ -88,13 +70,13 @@ def _project_files(
     for option in options:
         name, separator, file = option.partition("=")
         if not (separator and file and _PROJECT.fullmatch(name)):
-            raise click.BadParameter(
+            raise ValueError(
                 f"{quoted(option)} is not a project and a file: use PROJECT=FILE, such as "
                 "billing=billing/queue.yaml"
             )
         app_id = Project.of(name).app_id
         if app_id in files:
-            raise click.BadParameter(f"project {quoted(app_id)} has two files")
+            raise ValueError(f"project {quoted(app_id)} has two files")
         files[app_id] = Path(file)
     return files
 
@@ -151,7 +133,7 @@ _EMULATOR = (
         "project_files",
         multiple=True,
         metavar="PROJECT=FILE",
-        callback=_project_files,
+        callback=parsed(_project_files),
         help="File with the queues of another project; repeatable.",
     ),
     click.option(
@@ -168,7 +150,7 @@ _EMULATOR = (
         "service_accounts",
         multiple=True,
         metavar="EMAIL",
-        callback=_emails,
+        callback=parsed(_emails),
         help="Service account whose tokens tasks and queues can ask for; repeatable. Default: any.",
     ),
     # Where tasks and time are.
@@ -191,7 +173,7 @@ _EMULATOR = (
     click.option(
         "--services",
         metavar="NAMES",
-        callback=_services,
+        callback=parsed(parse_services),
         help="App Engine's other services to answer, by Google's stubs: names with commas, all "
         f"or none. Names: {', '.join(SERVICES)}. Default: all but urlfetch; none with "
         "--api-upstream.",
@@ -234,7 +216,7 @@ _EMULATOR = (
         "--push-to",
         multiple=True,
         metavar="[TARGET=]URL",
-        callback=_push_addresses,
+        callback=parsed(_push_addresses),
         help="Address to which push tasks are sent, such as http://localhost:8080; with "
         "TARGET, only those with this target. Repeatable. Default: push tasks are kept, not "
         "delivered.",

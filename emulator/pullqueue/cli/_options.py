@@ -84,6 +84,18 @@ def checked(is_valid: Callable[[str], object], what: str) -> Callable[..., Any]:
     return check
 
 
+def parsed(parse: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return the callback of an option whose value is parsed; a ValueError says what is wrong."""
+
+    def callback(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - what click passes
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
+
+
 def is_passed(parameter: str) -> bool:
     """Return whether an option of the running command is on its command line."""
     source = click.get_current_context().get_parameter_source(parameter)

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, SplitUrl, is_host_and_port
 from pullqueue.cli import _watcher
 from pullqueue.cli._emulator import EmulatorOptions, emulator_options, hint_at_manual_clock
-from pullqueue.cli._options import PORT, checked
+from pullqueue.cli._options import PORT, checked, parsed
 from pullqueue.cli._output import say
 from pullqueue.cli.client import Client, FailedError
 from pullqueue.cli.serve import report_tasks_left
@@ -76,13 +76,10 @@ def _no_command(ctx: click.Context) -> click.UsageError:
     )
 
 
-def _user(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> User | None:
+def _user(value: str) -> User:
     from pullqueue.observe.users import parse_user  # noqa: PLC0415 - imported when it is passed
 
-    try:
-        return None if value is None else parse_user(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    return parse_user(value)
 
 
 @click.command(cls=_Exec)
@@ -105,7 +102,7 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
 @click.option(
     "--user",
     metavar="EMAIL[:admin]",
-    callback=_user,
+    callback=parsed(_user),
     help="User of the app in requests of a browser that has not signed in; with :admin, an "
     "administrator. For apps in Python. Default: nobody.",
 )

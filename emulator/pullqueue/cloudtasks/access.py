@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pullqueue.api.auth import Right, grants
+from pullqueue.api.tokens import CLOUD_PLATFORM
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid
@@ -27,12 +28,7 @@ from pullqueue.text import did_you_mean, quoted
 
 AUDIENCE: Final = "https://cloudtasks.googleapis.com/"
 """What Google's clients name in the tokens that they sign themselves."""
-SCOPES: Final = frozenset(
-    {
-        "https://www.googleapis.com/auth/cloud-platform",
-        "https://www.googleapis.com/auth/cloud-tasks",
-    }
-)
+SCOPES: Final = frozenset({CLOUD_PLATFORM, "https://www.googleapis.com/auth/cloud-tasks"})
 
 _PREFIX: Final = "cloudtasks."
 _ACL_ROLES: Final = {

@@ -8,13 +8,13 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 
 from pullqueue.api import discovery
+from pullqueue.api.tokens import CLOUD_PLATFORM
 from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.cloudtasks.methods import NAME, Method
 from pullqueue.cloudtasks.versions import Version
 
 _REVISION: Final = "20260831"
 """That of Google's documents which have these methods."""
-_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _TEXTS: Final = {
     "google.protobuf.Timestamp": "google-datetime",
     "google.protobuf.Duration": "google-duration",
@@ -54,7 +54,9 @@ def document(version: Version, root_url: str) -> dict[str, Any]:
         "parameters": discovery.document("v1beta2")["parameters"],
         "auth": {
             "oauth2": {
-                "scopes": {_SCOPE: {"description": "Manage your queues and tasks in Cloud Tasks"}}
+                "scopes": {
+                    CLOUD_PLATFORM: {"description": "Manage your queues and tasks in Cloud Tasks"}
+                }
             }
         },
         "schemas": _schemas(version),
@@ -100,7 +102,7 @@ def _method(method: Method) -> dict[str, Any]:
         "parameters": parameters,
         "parameterOrder": [each for each, shape in parameters.items() if shape.get("required")],
         "response": {"$ref": method.response},
-        "scopes": [_SCOPE],
+        "scopes": [CLOUD_PLATFORM],
     }
     if method.body:
         described["request"] = {"$ref": _body(method).name}

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 from pullqueue.address import LARGEST_PORT
+from pullqueue.api.tokens import CLOUD_PLATFORM
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import Message, check_range, read_method, write_method
 from pullqueue.config.model import HttpTarget
@@ -16,7 +17,6 @@ from pullqueue.text import is_email, quoted
 _is_host = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII).fullmatch
 _not_in_a_url = re.compile(r"[^!-~]+|#")
 _FIELD: Final = "queue.http_target"
-_DEFAULT_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
 def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | None:
@@ -92,7 +92,7 @@ def read_token(message: Message, field: str) -> RequestToken:
     if not is_email(email):
         problem = f"is {quoted(email)}: use an e-mail address" if email else "is missing"
         raise invalid(f"{email_field} {problem}", field=email_field)
-    detail = given.scope or _DEFAULT_SCOPE if kind == "oauth_token" else given.audience
+    detail = given.scope or CLOUD_PLATFORM if kind == "oauth_token" else given.audience
     return RequestToken(kind, email, detail)
 
 

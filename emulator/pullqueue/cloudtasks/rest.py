@@ -228,18 +228,16 @@ def _uploaded() -> bytes:
 
 
 def _body() -> dict[str, Any]:
+    from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
+
     data = read_body()
     if not data.strip():
         return {}
     try:
         values = msgspec.json.decode(data)
     except (ValueError, RecursionError) as error:
-        from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
-
         raise rest_fields.not_json(data, str(error)) from None
     if not isinstance(values, dict):
-        from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
-
         raise rest_fields.not_an_object()
     return values
 

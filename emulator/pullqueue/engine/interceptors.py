@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
@@ -54,20 +55,18 @@ _VERB_OF_METHOD = {
 """The functions of `verbs` whose calls have another verb; the verbs are the SDK's."""
 
 
+@dataclass(slots=True)
 class Touched:
     """What the calls of one request are about: the first names of tasks, and how many there are."""
 
-    __slots__ = ("count", "fault", "lease_tags", "names", "queue_name")
-
-    def __init__(self) -> None:
-        self.queue_name = ""
-        """The queue of the first call; the names are those of its tasks."""
-        self.names: list[str] = []
-        self.count = 0
-        self.lease_tags: list[str | None] = []
-        """The tags that its leases asked for; None: any."""
-        self.fault: int | None = None
-        """The number of the first fault that triggered on one of the calls."""
+    queue_name: str = ""
+    """The queue of the first call; the names are those of its tasks."""
+    names: list[str] = field(default_factory=list)
+    count: int = 0
+    lease_tags: list[str | None] = field(default_factory=list)
+    """The tags that its leases asked for; None: any."""
+    fault: int | None = None
+    """The number of the first fault that triggered on one of the calls."""
 
     def add(self, queue_name: str, tasks: Sequence[Task | str]) -> None:
         """Add the tasks of one call, or their names."""

@@ -133,7 +133,9 @@ def _markdown(report: FilePlan, warning: str) -> str:
     title = report.title_with(_literal(report.file), _literal(report.compared))
     lines = [f"### {title}", ""]
     if report.problems:
-        return "\n".join([*lines, "**Not valid, no plan**:", "", *_code(report.problems), ""])
+        # As Markdown's code, which no content of theirs can end.
+        code = [f"    {escaped(str(each))}" for each in report.problems]
+        return "\n".join([*lines, "**Not valid, no plan**:", "", *code, ""])
     if report.note:
         return "\n".join([*lines, f"**No plan**: {report.note}.", ""])
     if plan.is_refused:
@@ -159,11 +161,6 @@ def _literal(name: str) -> str:
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     space = " " if "`" in text else ""
     return f"{fence}{space}{text}{space}{fence}"
-
-
-def _code(problems: Sequence[Finding]) -> list[str]:
-    """Return problems as Markdown's code, which no content of theirs can end."""
-    return [f"    {escaped(str(each))}" for each in problems]
 
 
 def report_github(plans: Sequence[FilePlan]) -> str:

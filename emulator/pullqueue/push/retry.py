@@ -65,9 +65,7 @@ def interrupted_for_good(
     before, failures = task.attempts, task.retry_count
     if failures - before.finished < 2:
         return None
-    first_usec = now_usec if before.first_usec is None else before.first_usec
-    age_seconds = (now_usec - first_usec) / USEC_PER_SECOND
-    if may_retry(failures - 1, age_seconds, find_retry(task, settings)):
+    if may_retry(failures - 1, _age_seconds(task, now_usec), find_retry(task, settings)):
         return None
     reason = f"the last {failures - before.finished} attempts were interrupted"
     return before._replace(finished=failures, ended_usec=now_usec, status=0, reason=reason)
@@ -83,9 +81,8 @@ def find_retry(task: Task, settings: QueueSettings) -> RetryParameters:
 
 def start(task: Task, now_usec: int) -> AttemptRecord:
     """Return what a task's attempts have left behind when another one starts."""
-    before = task.attempts
-    return before._replace(
-        first_usec=now_usec if before.first_usec is None else before.first_usec,
+    return task.attempts._replace(
+        first_usec=_first_usec(task, now_usec),
         schedule_usec=task.eta_usec,
         dispatched_usec=now_usec,
     )
@@ -121,8 +118,7 @@ def conclude(
     if is_success(status):
         return attempts, None
     retry = find_retry(task, settings)
-    first_usec = now_usec if before.first_usec is None else before.first_usec
-    if not may_retry(failures, (now_usec - first_usec) / USEC_PER_SECOND, retry):
+    if not may_retry(failures, _age_seconds(task, now_usec), retry):
         return attempts, None
     pause = backoff_seconds(failures, retry)
     if request.is_http_target:
@@ -145,7 +141,7 @@ def count_refused(
     its queue permits (`shortest_seconds`).
     """
     retry, failures, at_usec = find_retry(task, settings), task.retry_count, task.eta_usec
-    first_usec = at_usec if task.attempts.first_usec is None else task.attempts.first_usec
+    first_usec = _first_usec(task, at_usec)
     pause: float | None = None
     while True:
         failures += 1
@@ -183,6 +179,16 @@ def wanted_seconds(retry_after: str, now_usec: int) -> float:
     except (ValueError, ClockError):
         return 0
     return max(0, usec - now_usec) / USEC_PER_SECOND
+
+
+def _first_usec(task: Task, at_usec: int) -> int:
+    """Return when the first attempt of a task started, if that is not one of this time."""
+    first_usec = task.attempts.first_usec
+    return at_usec if first_usec is None else first_usec
+
+
+def _age_seconds(task: Task, now_usec: int) -> float:
+    return (now_usec - _first_usec(task, now_usec)) / USEC_PER_SECOND
 
 
 def _given(value: float | None, default: float) -> float:

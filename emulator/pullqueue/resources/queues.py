@@ -258,10 +258,11 @@ def find_task(queue: Queue, name: str) -> tuple[Task, bool]:
     try:
         return queue.get_task(name), False
     except (UnknownTaskError, TombstonedTaskError) as error:
-        exhausted = _exhausted_task(queue, name)
-        if exhausted is not None:
-            return exhausted, True
         end = _end_of(queue, name)  # a tombstone does not record it
+        if end in (None, _ENDS[EventKind.EXHAUSTED]):  # else another task of this name
+            for task in reversed(queue.exhausted):
+                if task.name == name:
+                    return task, True
         if end is None:
             raise
         message = f'task {quoted(name)} of queue "{queue.name}" {end}'
@@ -271,13 +272,6 @@ def find_task(queue: Queue, name: str) -> tuple[Task, bool]:
 def _end_of(queue: Queue, name: str) -> str | None:
     events = queue.history(name)
     return _ENDS.get(events[-1].kind) if events else None
-
-
-def _exhausted_task(queue: Queue, name: str) -> Task | None:
-    events = queue.history(name)
-    if events and events[-1].kind is not EventKind.EXHAUSTED:
-        return None  # another task of this name, which was deleted
-    return next((task for task in reversed(queue.exhausted) if task.name == name), None)
 
 
 @bypass_interceptors()

@@ -238,7 +238,7 @@ def flask_app() -> Flask:
     app.wsgi_app = _Requests(app.wsgi_app)  # type: ignore[method-assign]  # as documented
     app.before_request(_begin)
     app.after_request(_finish)
-    apis = [*discovery.task_queue_apis(), *cloudtasks.APIS]
+    apis = [*discovery.APIS, *cloudtasks.APIS]
     for blueprint in (
         routes.blueprint(),
         discovery.blueprint(apis),

@@ -63,17 +63,17 @@ def _readable_as_others(view: View) -> Iterator[Entry]:
     texts += [entry for queue in view.queues for entry in queue.some(*text_keys(QUEUE))]
     for entry in texts:
         scalar = entry.scalar
-        if scalar and scalar.kind != "str" and (entry.text != scalar.text or _is_name(entry)):
+        if (
+            scalar
+            and scalar.kind != "str"
+            and (entry.text != scalar.text or entry.key.text == "name")
+        ):
             yield entry
     for queue in view.queues:
         for entry in _retry_entries(queue, *find_keys("number", RETRY)):
             scalar = entry.scalar
             if scalar and scalar.kind == "int" and entry.text != scalar.text.lstrip("+"):
                 yield entry
-
-
-def _is_name(entry: Entry) -> bool:
-    return entry.key.text == "name"
 
 
 def _implicit(entry: Entry, scalar: Scalar) -> Report:
