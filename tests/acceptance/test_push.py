@@ -218,9 +218,9 @@ def test_an_attempt_that_a_fault_answers_shows_no_address(
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("http://127.0.0.1:9", "connection refused"),
-        ("http://app.invalid", "cannot connect: "),
-        ("SERVER", "cannot connect: tasks are not sent to the server itself"),
+        ("http://127.0.0.1:9", "127.0.0.1:9: connection refused"),
+        ("http://app.invalid", "app.invalid: cannot connect: "),
+        ("SERVER", "localhost:PORT: cannot connect: tasks are not sent to the server itself"),
     ],
 )
 def test_an_address_that_does_not_answer(
@@ -239,7 +239,7 @@ def test_an_address_that_does_not_answer(
 
     for task in (exhausted, retrying):
         assert (task["push"]["attempts"], task["push"]["last_status"]) == (1, 0)
-        assert task["push"]["last_reason"].startswith(reason)
+        assert task["push"]["last_reason"].startswith(reason.replace("PORT", str(port)))
     assert "Traceback" not in caplog.text
 
 
@@ -496,12 +496,12 @@ def test_an_attempt_without_a_response() -> None:
         listed = run_pullqueue("requests", *url).stdout
         shown = run_pullqueue("requests", str(number), *url).stdout
 
-    assert done.stdout == "t failed: no response: connection refused; no attempt is left\n"
-    assert "POST / (last no response: connection refused)" in row
+    assert done.stdout == "t failed: no response: 127.0.0.1:9: connection refused; no attempt is left\n"
+    assert "POST / (last no response: 127.0.0.1:9: connection refused)" in row
     assert row.split()[-5:] == ["exhausted,", "no", "response", "1", "0"]
     by = f"(push, request {number}, http://127.0.0.1:9"
     assert events[1].endswith(f"attempt started  {by}, run by control, pullqueue command)")
-    failed = f"attempt failed, no response: connection refused  {by})"
+    failed = f"attempt failed, no response: 127.0.0.1:9: connection refused  {by})"
     assert events[2].endswith(failed)
     assert " none " in listed
     assert "\nheaders:\nUser-Agent: AppEngine-Google" in shown

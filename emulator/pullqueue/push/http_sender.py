@@ -56,7 +56,7 @@ class HttpSender:
 
         The request's deadline is for everything, from the connection to the last byte of the
         response. A response with a status whose body is cut is complete. Whatever else goes wrong
-        is a response without a status. `is_valid` is asked immediately before the first byte;
+        is a response without a status, whose reason names the address. `is_valid` is asked immediately before the first byte;
         where it returns False, nothing is sent.
         """
         deadline = perf_counter() + request.deadline_seconds
@@ -79,7 +79,9 @@ class HttpSender:
         finally:
             if connection is not None:
                 self._end(connection)
-        if connection is None and reason != request.late:
+        is_refused = connection is None and reason != request.late
+        reason = f"{address.netloc}: {reason}"
+        if is_refused:
             if len(self.refused) == _REFUSED:  # a client can make up any number of origins
                 self.refused.clear()
             self.refused[address.origin] = reason

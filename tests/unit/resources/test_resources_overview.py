@@ -210,14 +210,16 @@ class TestDelivery:
         done = {each.queue: (each.delivered, each.failed, each.exhausted) for each in moved.steps}
         assert done == {"push": (1, 0, 0), "limited": (0, 3, 1), "dead": (0, 601, 0)}
         [exhausted] = dead.emulator.queue("limited").exhausted
-        assert (exhausted.retry_count, exhausted.attempts.reason) == (3, "connection refused")
+        address = dead.state.push_to.of("dead")
+        reason = f"{address and address.netloc}: connection refused"
+        assert (exhausted.retry_count, exhausted.attempts.reason) == (3, reason)
         [task] = dead.emulator.queue("dead").list_tasks()
         assert (task.retry_count, task.attempts.finished) == (601, 601)
         assert task.eta_usec > dead.emulator.now_usec()
         recorded = [each for each in dead.state.requests.latest() if each.queue == "dead"]
         assert [each.times for each in recorded] == [601]
         activity = [each.text for each in dead.state.activity.failures()]
-        assert "601 attempts on queue dead failed: no response: connection refused" in activity
+        assert f"601 attempts on queue dead failed: no response: {reason}" in activity
         assert dead.state.delivery is not None
         assert dead.state.delivery.attempts.counts["dead", 0] == 601
 
