@@ -62,7 +62,7 @@ _CALL_SECONDS = 1.0
 _BATCH = 100
 _COMPARED = 20
 """Maximum number of tasks that are named in a line when a snapshot is compared."""
-_FILTER = ("state", "tag", "search", "status", "reason", "pattern")
+_FILTER = ("state", "tag", "search", "status", "reason", "pattern", "since", "until")
 """Fields of a form that select tasks."""
 
 

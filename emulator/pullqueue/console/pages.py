@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
-from flask import Response, request
+from flask import Response, request, url_for
 from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 from werkzeug.exceptions import HTTPException
@@ -24,6 +25,7 @@ from pullqueue.console.questions import Questions
 from pullqueue.engine.events import RECORDED, Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
+from pullqueue.observe.models import Failure
 from pullqueue.resources.activity import ActivityQuery, list_activity, list_workers
 from pullqueue.resources.clock import get_clock
 from pullqueue.resources.cron import list_cron_jobs
@@ -66,7 +68,7 @@ from pullqueue.text import shorten
 
 _PAGE_SIZE = "100"
 _TASK_QUERY = ("state", "tag", "search", "pattern", "sort", "limit")
-_FAILURES_QUERY = ("queue", "tag", "search", "status", "pattern")
+_FAILURES_QUERY = ("queue", "tag", "search", "status", "pattern", "since", "until")
 _STATES = {
     QueueMode.PULL: ("available", "leased", "scheduled", EXHAUSTED),
     QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
@@ -217,11 +219,14 @@ class Pages(Questions):
         """Return the page of what happened: actions of operators, and failures."""
         chosen = _chosen("since")
         activity = list_activity(self._state, parse_query(chosen, ActivityQuery))
-        return self._page("activity", activity=activity, chosen=chosen)
+        links = list(map(_address_of, activity.failures))
+        return self._page("activity", activity=activity, links=links, chosen=chosen)
 
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
-        chosen = _chosen("queue", "task", "client", "interface", "status", "since", "search")
+        chosen = _chosen(
+            *("queue", "task", "client", "interface", "status", "since", "failure", "search")
+        )
         query = parse_query({"limit": "50", **chosen, **_chosen("before")}, RequestQuery)
         listed = list_requests(self._state, query)
         return self._page(
@@ -332,6 +337,18 @@ class Pages(Questions):
 
     def _queue_names(self) -> list[str]:
         return [queue.name for queue in shown_queues(self._state)]
+
+
+def _address_of(failure: Failure) -> str:
+    """Return the address of what is left of a failure: requests, or exhausted tasks."""
+    if not failure.recorded:
+        return ""
+    if failure.number is not None:
+        return url_for("console.requests", failure=failure.number)
+    until = datetime.fromisoformat(failure.last) + timedelta(minutes=1)
+    return url_for(
+        "console.failures", queue=failure.queue, since=failure.first, until=until.isoformat()
+    )
 
 
 def _chosen(*names: str) -> dict[str, str]:

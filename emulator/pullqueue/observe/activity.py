@@ -7,6 +7,7 @@ import re
 import threading
 from collections import deque
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Final
 
 from msgspec.structs import replace
@@ -58,6 +59,7 @@ class ActivityLog:
         self._emulator = emulator
         self._actions: deque[Action] = deque(maxlen=_KEPT)
         self._failures: deque[Failure] = deque(maxlen=_KEPT)
+        self._numbers = count(1)
         self._current: dict[_Kind, dict[tuple[int, str], Failure]] = {}
         """Failures that may go on, by their kind, status and the pattern of the reason."""
         self._interrupted: dict[_Kind, set[tuple[int, str]]] = {}
@@ -104,13 +106,14 @@ class ActivityLog:
         found = of_kind.get(key)
         if found is None or (key in interrupted and _passed(found.last, request.time) > _PAUSE):
             found = Failure(request.time, request.time, 0, request.queue)
+            found.number, found.status = next(self._numbers), request.status
             found.interface, found.client = request.interface, origin.client
-            found.status = request.status
             self._failures.append(found)
             if len(of_kind) == _KEPT_QUEUES:
                 of_kind.clear()
             of_kind[key] = found
         interrupted.discard(key)
+        request.failure = found.number
         found.count, found.last = found.count + times, request.time
         found.client = origin.client if found.client == origin.client else ""
         noun = "attempt" if is_attempt else "call" if method else "request"

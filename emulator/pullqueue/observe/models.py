@@ -59,6 +59,9 @@ class Request(Model, kw_only=True):
     fault: Annotated[
         Count | None, Meta(description="Number of the fault that triggered on it.")
     ] = None
+    failure: Annotated[
+        Count | None, Meta(description="Number of the failure in `/activity` that it is part of.")
+    ] = None
     times: Annotated[
         Count,
         Meta(
@@ -122,6 +125,14 @@ class Failure(Model):
     last: Annotated[Time, Meta(description="The same of the last.")]
     count: Annotated[Count, Meta(description="Requests that failed, or tasks exhausted.")]
     queue: Annotated[str, Meta(description="Queue of what failed; empty if there is none.")]
+    number: Annotated[
+        Count | None,
+        Meta(description="The `failure` of its requests; null of exhausted tasks."),
+    ] = None
+    recorded: Annotated[
+        Count,
+        Meta(description="How many of these requests are recorded still, or tasks are exhausted."),
+    ] = 0
     text: Annotated[str, Meta(description="What failed, how often and why.")] = ""
     interface: Annotated[Interface | None, Meta(description="Null of exhausted tasks.")] = None
     client: Annotated[

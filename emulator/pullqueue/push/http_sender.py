@@ -56,8 +56,8 @@ class HttpSender:
 
         The request's deadline is for everything, from the connection to the last byte of the
         response. A response with a status whose body is cut is complete. Whatever else goes wrong
-        is a response without a status, whose reason names the address. `is_valid` is asked immediately before the first byte;
-        where it returns False, nothing is sent.
+        is a response without a status, whose reason names the address. `is_valid` is asked
+        immediately before the first byte; where it returns False, nothing is sent.
         """
         deadline = perf_counter() + request.deadline_seconds
         connection = None

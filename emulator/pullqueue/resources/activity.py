@@ -13,7 +13,7 @@ from pullqueue.observe.models import Action, Failure, Worker
 from pullqueue.resources.models import NOT_RECORDED, Since, parse_since
 from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import shown_queues
-from pullqueue.resources.task_lists import Limit
+from pullqueue.resources.task_lists import Limit, failed_usec
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model
 from pullqueue.tasks import count_tasks
@@ -46,6 +46,9 @@ def list_activity(state: ServerState, query: ActivityQuery) -> Activity:
     start = parse_since(query.since, state.emulator.now_usec())
     actions = [each for each in state.activity.actions() if _time(each.time) >= start]
     failures = [each for each in state.activity.failures() if _time(each.last) >= start]
+    recorded = Counter(each.failure for each in state.requests.latest())
+    for each in failures:
+        each.recorded = recorded[each.number]
     failures += [each for each in _exhausted(state) if _time(each.last) + _MINUTE > start]
     failures.sort(key=lambda each: _time(each.last))
     last = slice(None, -query.limit - 1, -1)
@@ -60,6 +63,7 @@ def _exhausted(state: ServerState) -> Iterator[Failure]:
     """Yield how many tasks of each queue were exhausted, those of adjacent minutes together."""
     for queue in shown_queues(state):
         found, end_usec = None, 0
+        kept = [failed_usec(task) for task in queue.exhausted]
         for minute_usec, counts in queue.flow(since_usec=0).items():
             if EventKind.EXHAUSTED not in counts:
                 continue
@@ -70,6 +74,7 @@ def _exhausted(state: ServerState) -> Iterator[Failure]:
             found = found or Failure(from_usec(minute_usec).isoformat(), "", 0, queue.name)
             found.last = from_usec(minute_usec).isoformat()
             found.count += counts[EventKind.EXHAUSTED]
+            found.recorded += sum(minute_usec <= usec < end_usec for usec in kept)
             found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted"
         if found is not None:
             yield found

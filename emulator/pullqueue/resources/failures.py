@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import datetime
 from itertools import chain, islice
 from typing import Annotated, Literal, NamedTuple
 
@@ -14,9 +13,9 @@ from pullqueue.clock import from_usec
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue, walk
 from pullqueue.observe.patterns import pattern_of
-from pullqueue.resources.models import EXHAUSTED, Since, parse_since
+from pullqueue.resources.models import EXHAUSTED
 from pullqueue.resources.operations import operation
-from pullqueue.resources.task_lists import Limit, TaskFilter, chosen_queues, select
+from pullqueue.resources.task_lists import Limit, TaskFilter, chosen_queues, failed_usec, select
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Time
 from pullqueue.tasks import Task, TaskState
@@ -43,7 +42,6 @@ class FailureQuery(TaskFilter):
             "since one failed."
         ),
     ] = UNSET
-    since: Since = ""
     limit: Limit = 100
 
 
@@ -107,17 +105,15 @@ class _Failure(NamedTuple):
 def list_failures(state: ServerState, query: FailureQuery) -> Failures:
     """Group the tasks that failed by queue, state, status and the pattern of the reason."""
     found: defaultdict[_Failure, list[Task]] = defaultdict(list)
-    start = parse_since(query.since, state.emulator.now_usec())
     is_complete = True
     for queue in chosen_queues(state, query.queue):
         for each in ("exhausted", "retrying") if query.state is UNSET else (query.state,):
             tasks = reversed(queue.exhausted) if each == EXHAUSTED else _retrying_tasks(queue)
             read = list(islice(tasks, _READ + 1))
             is_complete &= len(read) <= _READ
-            for task in select(iter(read[:_READ]), query):
-                if _failed_at(task) >= start:
-                    status, pattern = task.attempts.status, pattern_of(task)
-                    found[_Failure(queue.name, each, status, pattern)].append(task)
+            for task in select(iter(read[:_READ]), query, queue.now_usec()):
+                status, pattern = task.attempts.status, pattern_of(task)
+                found[_Failure(queue.name, each, status, pattern)].append(task)
     groups = sorted(found.items(), key=lambda item: len(item[1]), reverse=True)
     return Failures(
         failures=[_group(*item) for item in groups[: query.limit]],
@@ -127,9 +123,9 @@ def list_failures(state: ServerState, query: FailureQuery) -> Failures:
 
 
 def _group(failure: _Failure, tasks: list[Task]) -> FailureGroup:
-    latest = sorted(tasks, key=_failed_at, reverse=True)[:_EXAMPLES]
+    latest = sorted(tasks, key=failed_usec, reverse=True)[:_EXAMPLES]
     examples = [
-        FailureExample(task.name, task.attempts.reason, _failed_at(task).isoformat())
+        FailureExample(task.name, task.attempts.reason, from_usec(failed_usec(task)).isoformat())
         for task in latest
     ]
     return FailureGroup(*failure, tasks=len(tasks), examples=examples)
@@ -147,9 +143,3 @@ def _retrying_tasks(queue: Queue) -> Iterator[Task]:
     due = walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=(failed_usec - 1, 0))
     tasks = chain(walk(queue, page=_PAGE, state=TaskState.RETRYING), islice(due, _MAX_DUE_TASKS))
     return (task for task in tasks if task.attempts.status is not None)
-
-
-def _failed_at(task: Task) -> datetime:
-    """Return when the last attempt, or the last lease, of a task ended."""
-    ended_usec = task.attempts.ended_usec
-    return from_usec(task.eta_usec if ended_usec is None else ended_usec)

@@ -169,6 +169,9 @@ class RequestQuery(Model):
         Meta(description="Only requests with this text in method, verb, path, query or bodies."),
     ] = ""
     since: Since = ""
+    failure: Annotated[
+        Maybe[Count], Meta(description="Only requests of this failure in `/activity`.")
+    ] = UNSET
 
 
 @operation("GET", "/queues/{queue}/tasks/{task}/history")
@@ -241,10 +244,11 @@ def list_requests(state: ServerState, query: RequestQuery) -> Requests:
 def _matches(query: RequestQuery, logged: Request) -> bool:
     if query.before is not UNSET and logged.number >= query.before:
         return False
-    # The first three leave few of 10,000 requests for the page of a push task.
+    # The first four leave few of 10,000 requests for the page of a push task.
     if (
         query.queue not in ("", logged.queue)
         or query.interface not in (UNSET, logged.interface)
+        or query.failure not in (UNSET, logged.failure)
         or (query.task and query.task not in logged.tasks)
     ):
         return False

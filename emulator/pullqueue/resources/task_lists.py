@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest, nsmallest
 from itertools import count, islice
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
+from pullqueue.clock import to_usec
 from pullqueue.engine.queue import Queue, walk
 from pullqueue.errors import UnknownTaskError
 from pullqueue.observe.patterns import pattern_of
@@ -22,6 +24,7 @@ from pullqueue.resources.models import (
     TaskResource,
     Tasks,
     build_task_resources,
+    parse_since,
 )
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.state import ServerState
@@ -70,11 +73,21 @@ class TaskFilter(Model):
     pattern: Annotated[
         str, Meta(description="Only failed tasks of this pattern, as `/failures` returns it.")
     ] = ""
+    since: Annotated[
+        str,
+        Meta(
+            description="Only tasks whose last attempt or lease ended from this time on: "
+            "2026-01-01T14:05:00Z, or 14:05 (UTC), when it last was."
+        ),
+    ] = ""
+    until: Annotated[
+        str, Meta(description="Only tasks whose last attempt or lease ended before this time.")
+    ] = ""
 
     @property
     def is_limited(self) -> bool:
         """True if not all tasks, or all in a state, are meant."""
-        texts = (self.search, self.reason, self.pattern)
+        texts = (self.search, self.reason, self.pattern, self.since, self.until)
         return self.tag is not UNSET or self.status is not UNSET or any(texts)
 
 
@@ -188,17 +201,27 @@ def chosen_queues(state: ServerState, name: Maybe[str]) -> Sequence[Queue]:
 def matching_tasks(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[Task]:
     """Yield all tasks that match a filter; exhausted ones are the latest first."""
     if exhausted:
-        return select(reversed(queue.exhausted), chosen)
+        return select(reversed(queue.exhausted), chosen, queue.now_usec())
     state, tag = given(getattr(chosen, "state", UNSET)), given(chosen.tag)
     in_state = None if state is None else TaskState(state)
     found = walk(queue, page=_PAGE, state=in_state, tag=tag)
     if client := getattr(chosen, "client", ""):
         found = _leased_by(queue, found, client)
-    return select(found, chosen)
+    return select(found, chosen, queue.now_usec())
 
 
-def select(tasks: Iterator[Task], chosen: TaskFilter) -> Iterator[Task]:
+def failed_usec(task: Task) -> int:
+    """Return when the last attempt, or the last lease, of a failed task ended."""
+    ended_usec = task.attempts.ended_usec
+    return task.eta_usec if ended_usec is None else ended_usec
+
+
+def select(tasks: Iterator[Task], chosen: TaskFilter, now_usec: int) -> Iterator[Task]:
     """Yield those of some tasks that match a filter."""
+    if chosen.since or chosen.until:
+        start_usec = to_usec(parse_since(chosen.since, now_usec))
+        end_usec = to_usec(parse_since(chosen.until, now_usec)) if chosen.until else sys.maxsize
+        tasks = (task for task in tasks if start_usec <= failed_usec(task) < end_usec)
     if chosen.tag is not UNSET:
         tasks = (task for task in tasks if task.tag == chosen.tag)
     if chosen.status is not UNSET or chosen.reason or chosen.pattern:

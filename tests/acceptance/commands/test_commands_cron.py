@@ -76,9 +76,7 @@ def test_jobs_are_listed_and_run(run: Run, server: Server, app: PushApp) -> None
         (6, 1, "failed: 500: the response is empty"),
     ],
 )
-def test_a_run_is_waited_for(
-    run: Run, app: PushApp, job: int, status: int, printed: str
-) -> None:
+def test_a_run_is_waited_for(run: Run, app: PushApp, job: int, status: int, printed: str) -> None:
     """Its status decides the exit status, its repetition is announced."""
     printed = printed.format(app.url.removeprefix("http://"))
     assert run(f"cron run {job}") == (status, f"{printed}\n", "")

@@ -511,20 +511,39 @@ def test_the_page_of_the_activity_lists_what_was_done(console: ConsoleClient) ->
 def test_a_failure_links_to_its_requests_or_tasks(
     console: ConsoleClient, state: ServerState
 ) -> None:
-    """Those on its queue with its status, from its beginning on."""
-    answered = PushResponse(503, b"<b>down</b>")
-    state.requests.record_sent(
-        PushRequest("POST", "/", {}, b"", None, "push", "a", 1, 600),
-        answered,
-        method="attempt 1",
-        seconds=0,
-        origin=Origin(Interface.PUSH, "http://app"),
-    )
-    requests = "/console/requests?queue=push&status=503&since=2026-01-01T00:00:00%2B00:00"
+    """To these and no others; where none is left, there is no link."""
+
+    def fail(reason: bytes) -> None:
+        state.requests.record_sent(
+            PushRequest("POST", "/", {}, b"", None, "push", "a", 1, 600),
+            PushResponse(503, reason),
+            method="attempt 1",
+            seconds=0,
+            origin=Origin(Interface.PUSH, "http://app"),
+        )
+
+    queue, clock = state.emulator.queue("once"), state.emulator.clock
+    assert isinstance(clock, ManualClock)
+    for reason, tasks in ((b"<b>down</b>", 2), (b"full", 1)):
+        fail(reason)
+        queue.add_many([NewTask()] * tasks)
+        queue.lease_tasks(1, 9)
+        clock.advance(600)
+    fail(b"full")
 
     page = console.page("/activity?since=00:00")
-    later = console.text("/activity?since=2026-01-01T00:00:01Z")
+    later = console.text("/activity?since=2026-01-01T00:20:01Z")
 
-    assert f'href="{requests}">1 attempt on queue push failed: status 503: <b>down</b></a>' in page
-    assert console.get(requests.removeprefix("/console")).status_code == 200
-    assert "Nothing failed since 2026-01-01T00:00:01Z." in later
+    links = re.findall(r'href="/console([^"]+)">(\d+) (\w+) .*? (\S+)</a>', page)
+    assert [(count, what, end) for _, count, what, end in links] == [
+        ("2", "attempts", "full"),
+        ("1", "task", "exhausted"),
+        ("2", "tasks", "exhausted"),
+        ("1", "attempt", "<b>down</b>"),
+    ]
+    for path, count, _, _ in links:
+        assert len(re.findall('<tr id="row-', console.page(path))) == int(count)
+    assert "Nothing failed since 2026-01-01T00:20:01Z." in later
+    state.requests.clear()
+    queue.remove_exhausted([task.name for task in queue.exhausted])
+    assert not re.search('<a id="failed-', console.page("/activity"))

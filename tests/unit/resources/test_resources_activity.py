@@ -118,6 +118,12 @@ def test_requests_that_fail_in_the_same_way_are_one_failure(
     assert (mail["first"][11:19], mail["last"][11:19]) == ("00:00:00", "01:00:30")
     assert (mail["queue"], mail["status"], mail["count"]) == ("mail", 503, 2)
     assert (mail["client"], refused["client"]) == ("", "app")
+    for each in found.values():
+        own = control.get(f"/requests?failure={each['number']}").body["requests"]
+        assert (len(own), {one["status"] for one in own}) == (each["count"], {each["status"]})
+        assert each["recorded"] == each["count"]
+    server.state.requests.clear()
+    assert {each["recorded"] for each in control.get("/activity").body["failures"]} == {0}
 
 
 @pytest.mark.parametrize(
