@@ -215,7 +215,8 @@ def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, st
     record = parameter.get_help_record(context)
     if not record or not record[1] or "--help" in parameter.opts:
         return None
-    return f"`{record[0]}`", _escaped(record[1])
+    # With spaces a long list of choices can be broken into lines.
+    return f"`{record[0].replace('|', ' | ')}`", _escaped(record[1])
 
 
 def _markdown(text: str) -> str:

@@ -148,6 +148,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         ("crash", "how-to/testing/crashes"),
         ("race", "how-to/testing/races"),
         ("cron", "how-to/sdk-app"),
+        ("--strict", "reference/checks"),
+        ("index.yaml", "how-to/sdk-app"),
+        ("pullqueue_services", "how-to/sdk-tests"),
+        ("race_test", "how-to/testing/races"),
+        ("retry_limit", "explanation/leases"),
     ],
 )
 def test_the_search_finds_first_what_is_typed(
@@ -197,20 +202,24 @@ def test_a_page_can_be_read_by_all(browser: Browser, address: str, page: str, wi
 
 
 def test_tables_and_pictures_can_be_read_on_a_phone(browser: Browser, address: str) -> None:
-    """What a row differs in is not beside the screen; pictures are not made smaller."""
+    """No cell is beside the screen, each has the title of its column; pictures keep their size."""
     show(browser, width=390)
-    browser.get(f"{address}/reference/fidelity.html")
-    ends = evaluate(
-        browser,
-        "return [...document.querySelectorAll('table.filtered td')]"
-        ".map((cell) => cell.getBoundingClientRect().right)",
-    )
+    cells = []
+    for page in ("reference/fidelity", "reference/errors", "how-to/clients"):
+        browser.get(f"{address}/{page}.html")
+        cells += evaluate(
+            browser,
+            "return [...document.querySelectorAll('.content td:not(:first-child)')]"
+            ".filter((cell) => cell.offsetParent)"
+            ".map((cell) => [cell.getBoundingClientRect().right, cell.dataset.column ?? ''])",
+        )
     browser.get(f"{address}/how-to/console.html")
     picture = evaluate(
         browser, "return document.querySelector('.content img').getBoundingClientRect().width"
     )
 
-    assert max(ends) <= 390
+    assert max(right for right, _ in cells) <= 390
+    assert {title for _, title in cells} >= {"source", "exit status", "what to set"}
     assert picture > 900
 
 
