@@ -125,8 +125,8 @@ _EMULATOR = (
     click.option(
         "--strict-project",
         is_flag=True,
-        help="With --project: refuse calls that name another application id, but for those of "
-        "--queue-yaml-for.",
+        help="With --project: refuse calls that name another application id, unless "
+        "--queue-yaml-for names it.",
     ),
     click.option(
         "--queue-yaml-for",
@@ -197,8 +197,8 @@ _EMULATOR = (
         "--index-yaml",
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="File that gets the composite indexes that queries need, or must have them with "
-        "--strict. Default: none.",
+        help="File to which the composite indexes that queries need are added; with --strict, "
+        "queries fail whose index it lacks. Default: none.",
     ),
     click.option(
         "--api-upstream",
@@ -218,8 +218,8 @@ _EMULATOR = (
         metavar="[TARGET=]URL",
         callback=parsed(_push_addresses),
         help="Address to which push tasks are sent, such as http://localhost:8080; with "
-        "TARGET, only those with this target. Repeatable. Default: push tasks are kept, not "
-        "delivered.",
+        "TARGET, the name of a service or an origin such as https://api.example.com, only those "
+        "with this target. Repeatable. Default: push tasks are kept, not delivered.",
     ),
     click.option(
         "--cron",

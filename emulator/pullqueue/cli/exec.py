@@ -96,8 +96,8 @@ def _user(value: str) -> User:
     envvar=ADDRESS_VARIABLE,
     show_envvar=True,
     callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8124"),
-    help="Address of a running server to use; the other options then have no effect. Default: "
-    "none, a server is started.",
+    help="Address of a running server to use, with --project and --user only. Default: none, a "
+    "server is started.",
 )
 @click.option(
     "--user",
@@ -120,7 +120,8 @@ def exec(  # noqa: A001 - the command's name
 
     Start a server with the queues of QUEUE_YAML, and stop it when the command ends; with --url, use
     a running server. App Engine's client libraries find the server through environment variables.
-    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder.
+    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder; without one there is the
+    queue `default`.
 
     The exit status is that of the command; signals are passed on to it.
     """

@@ -104,7 +104,8 @@ class _Serve(click.Command):
 def serve(*, port_file: Path | None, **options: Any) -> None:  # noqa: ANN401 - as click passes them
     """Serve the queues of QUEUE_YAML over HTTP.
 
-    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder. Ctrl-C stops the server.
+    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder; without one there is the
+    queue `default`. Ctrl-C stops the server.
     """
     with locked_port_file(port_file) as write_port:
         _serve(ServeOptions(**options), write_port)

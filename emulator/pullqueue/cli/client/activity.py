@@ -21,7 +21,9 @@ _WORKERS = (
 
 
 @click.command
-@click.option("--limit", type=click.IntRange(1, 1_000), default=20, help="Maximum of each list.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000), default=20, help="Maximum number in each list."
+)
 @since_option
 @server_options
 def activity(*, limit: int, since: str | None, client: Client) -> None:

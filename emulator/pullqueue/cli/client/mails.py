@@ -15,7 +15,7 @@ _ADMINISTRATORS = "administrators"
 
 @click.command
 @number_argument("mail")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="Maximum number.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, help="Maximum number of mails.")
 @server_options
 def mails(*, number: str | None, limit: int, client: Client) -> None:
     """List the latest mails that apps have sent, or show one.

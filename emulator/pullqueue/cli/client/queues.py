@@ -34,7 +34,7 @@ def queues() -> None:
 @click.option(
     "--interval",
     type=Duration(0.1),
-    default=2.0,
+    default=2,
     help="Time between two updates of --watch, in seconds.",
 )
 @server_options

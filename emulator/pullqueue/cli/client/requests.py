@@ -53,7 +53,9 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
 )
 @click.option("--search", help="Only requests with this text in path, body or response.")
 @since_option
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, help="Maximum number.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=20, help="Maximum number of requests."
+)
 @server_options
 def requests(
     *,

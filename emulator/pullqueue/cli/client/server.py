@@ -80,7 +80,7 @@ def push_to(*, addresses: tuple[str, ...], keep: bool, client: Client) -> None:
 @click.option(
     "--timeout",
     type=Duration(0),
-    default=30.0,
+    default=30,
     help="Maximum time to wait, in seconds or such as 2min; 0 checks once.",
 )
 @click.option(

@@ -102,8 +102,9 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
 def diff(*, before: Path, after: Path | None, limit: int, client: Client) -> None:
     """Compare the snapshots A and B, or A and the running server.
 
-    Tasks of B are added, or gone of A: deleted or exhausted. Changed tasks are named with the
-    fields that differ. Exhausted tasks are those that A has not. The exit status is 0 in any case.
+    Added tasks are only in B, gone ones only in A: they were deleted or exhausted. Changed tasks
+    are named with the fields that differ. Exhausted tasks are those that are exhausted in B only.
+    The exit status is always 0.
     """
     old = read_snapshot(read_content(before), str(before))
     data = client.read("GET", "/snapshot") if after is None else read_content(after)

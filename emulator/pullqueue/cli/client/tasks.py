@@ -301,7 +301,9 @@ def lease(
 )
 @filter_options
 @since_option
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum of groups.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number of groups."
+)
 @server_options
 def failures(*, client: Client, **filters: object) -> None:
     """Group tasks that failed by status and reason.
@@ -309,7 +311,7 @@ def failures(*, client: Client, **filters: object) -> None:
     They are those of QUEUE, or of all queues: exhausted ones, and those that are still retrying,
     which means that they will be sent again.
 
-    REASON is the first line of the last response, or why there was none, with ... for numbers,
+    REASON is the first line of the last response, or why there was none, with … for numbers,
     ids, addresses, paths and quoted texts, in which the reasons of a group differ. LATEST is the
     task that failed last; --json has more examples. `tasks requeue --status 500 --reason TEXT` adds
     those of a group again.
