@@ -37,7 +37,7 @@ class Limits(NamedTuple):
     cloud_tasks_task_bytes: int = 1_048_569
     """The message of one push task through Cloud Tasks (recorded from production)."""
     http_headers_bytes: int = 80 * KIB
-    """The headers of an HTTP task have less (Cloud Tasks)."""
+    """Headers of an HTTP task, which must have fewer bytes (Cloud Tasks)."""
     tasks_per_batch_delete: int = 1000
     """Tasks in one BatchDeleteTasks (Cloud Tasks)."""
     url_characters: int = 2083

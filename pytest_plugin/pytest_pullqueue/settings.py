@@ -21,9 +21,9 @@ INI_OPTIONS = {
     "pullqueue_config": "queue.yaml of the tests, relative to this file",
     "pullqueue_project": "application id that callers of the REST API must name",
     "pullqueue_location": "location that callers of Cloud Tasks must name, such as us-central1",
-    "pullqueue_service_accounts": "the only ones that tasks can name for tokens, by e-mail address",
+    "pullqueue_service_accounts": "e-mail addresses that tasks can name for tokens",
     "pullqueue_profile": "how strictly queue.yaml is read: gcloud (the default) or sdk",
-    "pullqueue_strict": "true: production's checks that need to know nothing of the app are on",
+    "pullqueue_strict": "true: production's checks that need no facts of the app are on",
     "pullqueue_lease_rate_limit": "true: limit tests to production's 10 lease calls a second",
     "pullqueue_acl": "true: pullqueue_server and pullqueue_responses check tokens and acl",
     "pullqueue_store": "where tasks are stored: memory, sqlite:///FILE or postgresql://...",
@@ -67,12 +67,9 @@ class Settings:
     location: str | None = None
     """The location that callers of Cloud Tasks must name; any region by default."""
     service_accounts: tuple[str, ...] = ()
-    """The only ones that tasks and queues can name for tokens, by e-mail address; any by default.
-    """
+    """The e-mail addresses that tasks and queues can name for tokens; any by default."""
     strict: bool = False
-    """Whether the checks of production that need to know nothing of the app are on: so far
-    `lease_rate_limit`.
-    """
+    """Whether the checks of production that need no facts of the app are on: `lease_rate_limit`."""
     lease_rate_limit: bool = False
     """Whether more than 10 lease calls a second return no tasks, as in production."""
     acl: bool = False

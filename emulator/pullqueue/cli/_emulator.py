@@ -110,7 +110,7 @@ _EMULATOR = (
     click.option(
         "--strict",
         is_flag=True,
-        help="Turn on every check of production that needs to know nothing of your app "
+        help="Turn on every check of production that needs no facts of your app "
         f"({WITHOUT_FACTS}), and with --project, --strict-project; refuse the options that are "
         "more lenient. The index.yaml is that of --index-yaml or the one beside QUEUE_YAML.",
     ),
