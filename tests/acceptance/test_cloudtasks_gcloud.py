@@ -1,6 +1,6 @@
 """gcloud on Cloud Tasks: the requests that its commands send, as its REST client builds them.
 
-`test_convert_gcloud.py` runs gcloud itself, where it is installed.
+`tests/release/clients/test_convert_gcloud.py` runs gcloud itself, where it is installed.
 """
 
 from __future__ import annotations

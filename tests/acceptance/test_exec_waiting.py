@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from executing import EXEC, Execute
+from executing import Execute, forked_exec
 from programs import running
 from push_app import Control, until
 
@@ -60,7 +60,7 @@ def test_what_is_due_before_the_app_listens_waits_for_it(execute: Execute) -> No
     assert execute("--data", "data", "--", *add)[0] == 0
     options = ("--data", "data", "--push-to", address, "--cron", "cron.yaml", "--clock", "manual")
 
-    with running(*EXEC, *options, "--", *app) as exec_:
+    with running(*forked_exec(), *options, "--", *app) as exec_:
         control = control_of(exec_)
         control.call("POST", "/clock", {"advance": 300})
         waits = f"the server waits for the app to listen at {address}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import time_machine as tm
+from forking import forked
 from freezegun import freeze_time
 from freezegun.api import FrozenDateTimeFactory
 
@@ -207,7 +208,7 @@ def test_time_goes_on_after_a_request_to_a_wrapped_app(
     )
 
     # In a process of its own, whose environment is replaced.
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.run(forked("pytest"), "-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
 def test_tokens_are_verified_in_time_that_freezegun_freezes(pytester: pytest.Pytester) -> None:
@@ -252,8 +253,9 @@ def test_tokens_are_verified_in_time_that_freezegun_freezes(pytester: pytest.Pyt
         """
     )
 
-    result = pytester.runpytest_subprocess(
-        *("-p", "no:cacheprovider", "-p", "no:randomly", "-o", "pullqueue_freezer=freezegun")
+    result = pytester.run(
+        forked("pytest"),
+        *("-p", "no:cacheprovider", "-p", "no:randomly", "-o", "pullqueue_freezer=freezegun"),
     )
 
     result.assert_outcomes(passed=2)

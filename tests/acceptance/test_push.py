@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from executing import EXEC, python
+from executing import forked_exec, python
 from linting import run_pullqueue
 from programs import running
 from push_app import Control, PushApp, Received, push_app, until
@@ -425,7 +425,7 @@ from google.appengine.api import taskqueue
 taskqueue.add(url="/mail", params={"to": "ada"}, queue_name="web", target="worker")
 input()
 """
-    order = (*EXEC, "--push-to", f"worker={app.url}", *python(program))
+    order = (*forked_exec(), "--push-to", f"worker={app.url}", *python(program))
     with running(*order, cwd=tmp_path) as process:
         until(lambda: app.received or process.poll() is not None)
         process.communicate("\n", timeout=60)

@@ -54,8 +54,7 @@ def test_a_killed_server_leaves_its_tokens_and_its_rates_to_the_next(
         with serving("--store", store, *push_to, folder=tmp_path) as first:
             until(lambda: all(first.control.queue(n)["retrying"] for n in ("slowed", "limited")))
             until(lambda: not first.control.queue("hourly")["tasks"])
-            first.process.kill()
-            first.process.wait()
+            first.kill()
         emulator = Emulator.from_text(QUEUE_YAML, store=open_store(store))
         with closing(emulator), Server(emulator, push_to=PushAddresses([app.url])) as server:
             delivery = server.state.delivery
@@ -75,7 +74,7 @@ def test_a_handler_that_kills_the_server_is_exhausted_one_attempt_late(tmp_path:
         with closing(Emulator.from_text(QUEUE_YAML, store=open_store(store))) as emulator:
             emulator.queue("deadly").add(name="t", request=HttpRequest("/deadly"))
         servers = SimpleQueue[Served]()
-        app.on_request = lambda _: servers.get(timeout=60).process.kill()
+        app.on_request = lambda _: servers.get(timeout=60).kill()
         for _ in range(3):
             with serving("--store", store, "--push-to", app.url, folder=tmp_path) as server:
                 servers.put(server)

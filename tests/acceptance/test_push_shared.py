@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 from push_app import Received, push_app, until
-from served import serving
+from served import SERVE, serving
 from stores import own_schema, postgres_url
 
 from pullqueue import Emulator, HttpRequest, NewTask
@@ -53,8 +53,7 @@ def test_one_server_sends_the_tasks_of_a_queue(tmp_path: Path) -> None:
             default.add(request=HttpRequest("/default"))
             until(lambda: "/default" in app.paths())
             assert (app.paths().count("/hourly"), app.running["/slow"]) == (1, 1)
-            first.process.kill()
-            first.process.wait()
+            first.kill()
             until(lambda: app.running["/slow"] == 2)
             app.released.set()
             until(lambda: app.paths().count("/slow") == 3)
@@ -74,7 +73,7 @@ def test_a_frozen_server_is_replaced_and_sends_nothing_when_it_goes_on(tmp_path:
     with (
         closing(emulator),
         push_app() as app,
-        serving("--store", store, "--push-to", app.url, folder=tmp_path) as first,
+        serving("--store", store, "--push-to", app.url, folder=tmp_path, start=SERVE) as first,
     ):
 
         def freeze(_: Received) -> None:

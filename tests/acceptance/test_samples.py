@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from documents import blocks_of
+from forking import forked
 from programs import completed, running
 from push_app import until
 from served import free_port, serving
@@ -41,7 +42,7 @@ def test_every_sample_is_shown(folder: str) -> None:
 def test_the_tests_of_a_sample_pass(pytester: pytest.Pytester, folder: str, tests: int) -> None:
     shutil.copytree(SAMPLES / folder, pytester.path, dirs_exist_ok=True)
 
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.run(forked("pytest"), "-p", "no:cacheprovider")
 
     result.assert_outcomes(passed=tests)
 

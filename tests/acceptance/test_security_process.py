@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from programs import completed
-from served import serving
+from served import SERVE, serving
 
 QUEUE_YAML = "queue:\n- name: q\n  mode: pull\n"
 NOTING = """
@@ -90,7 +90,7 @@ def test_nothing_but_a_server_listens(folder: Path) -> None:
 
 def test_serving_listens_to_one_port_of_this_machine(folder: Path) -> None:
     """All interfaces of a server are on the one port, which other machines cannot reach."""
-    with serving(folder=folder) as served:
+    with serving(folder=folder, start=SERVE) as served:
         port = int(served.url.rpartition(":")[2])
         descriptors = Path(f"/proc/{served.process.pid}/fd")
         sockets = {path.readlink().name for path in descriptors.iterdir() if path.is_symlink()}

@@ -36,7 +36,7 @@ def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
         ):
             threads = load.start(partial(rest, served.url), workers=4)
             load.wait(chance.uniform(0.02, 0.4), server=served.process)
-            served.process.kill()
+            served.kill()
             finish(threads)
     logs = [path.read_text() for path in tmp_path.glob("server-*.log")]
     assert set(logs) == {""}

@@ -53,7 +53,7 @@ def test_two_servers_that_are_killed_again_and_again(tmp_path: Path) -> None:
         for _ in range(KILLS):
             load.wait(chance.uniform(0.02, 0.4))
             served, threads = running.pop(chance.randrange(2))
-            served.process.kill()
+            served.kill()
             served.process.communicate()
             finish(threads)
             load.wait(0)

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO
 
 from ci_files import scripts_of
-from forking import command
+from forking import PROGRAMS, command
 from programs import completed
 
 _QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml"
@@ -45,14 +45,6 @@ _PORTS = ("8124", "8125", "8126", "8127", "8080")
 _FIRST_PORT, _PORT_COUNT = 20_000, 12_000
 """The ports that are used in their place, below those that systems choose for programs."""
 _SHOWN_PORT = re.compile(rf"\b({'|'.join(_PORTS)})\b")
-_PROGRAMS = {
-    "pullqueue": "pullqueue.cli:main",
-    "gtaskqueue": "pullqueue.gtaskqueue.command:gtaskqueue",
-    "gtaskqueue_puller": "pullqueue.gtaskqueue.puller:gtaskqueue_puller",
-    "pytest": "pytest:main",
-    "python-blocks": "documents:run_blocks",
-}
-"""The programs that are forked, and their functions."""
 _KEEPING_EXPORTS = """
 source "$EXPORTS_FILE"
 (exit {status})
@@ -87,6 +79,11 @@ def blocks_of(document: Path) -> list[Block]:
     ]
 
 
+def is_foreign(document: Path) -> bool:
+    """Return whether a document has blocks in other languages than Python."""
+    return not {block.language for block in blocks_of(document)}.isdisjoint({"js", "go", "java"})
+
+
 def run_document(document: Path, folder: Path, **variables: str) -> None:
     """Run a document's blocks in a folder, with more variables; the quickstart's, if it says so."""
     if "samples/quickstart" in document.read_text("utf-8"):
@@ -111,7 +108,7 @@ class DocumentRunner:
         self.ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
         self.programs = folder.parent / f"{folder.name}.bin"
         self.programs.mkdir()
-        for name, function in _PROGRAMS.items():
+        for name, function in PROGRAMS.items():
             (self.programs / name).write_text(command(function, port=self.ports[_PORTS[0]]))
             (self.programs / name).chmod(0o755)
         self.processes: list[subprocess.Popen[str]] = []

@@ -7,6 +7,9 @@ as a program, this module is that process.
 Most of pullqueue has been imported when a fork begins, so a command that is run in this way cannot
 show that a module lacks an import. Tests that start `python -m pullqueue` can: test_exec,
 test_serve, test_samples and, for the linter, test_lint_integrations.
+
+The first process ends when its fork has ended. SIGUSR1 kills the fork, since SIGKILL cannot be
+passed on.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ import gc
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -35,6 +37,14 @@ from typing import NoReturn
 import pullqueue
 from pullqueue import address as defaults
 
+PROGRAMS = {
+    "pullqueue": "pullqueue.cli:main",
+    "gtaskqueue": "pullqueue.gtaskqueue.command:gtaskqueue",
+    "gtaskqueue_puller": "pullqueue.gtaskqueue.puller:gtaskqueue_puller",
+    "pytest": "pytest:main",
+    "python-blocks": "documents:run_blocks",
+}
+"""The programs that are forked, and their functions."""
 _IMPORTED = (
     "click",
     "freezegun",
@@ -62,6 +72,7 @@ answers = server.makefile()
 fork = int(answers.readline())
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, lambda number, _: os.kill(fork, number))
+signal.signal(signal.SIGUSR1, lambda *_: os.kill(fork, signal.SIGKILL))
 sys.exit(int(answers.readline()))
 """
 
@@ -71,6 +82,15 @@ def command(function: str, *, port: str) -> str:
     return _COMMAND.format(
         python=sys.executable, address=_address(), function=function, port=int(port)
     )
+
+
+@cache
+def forked(name: str) -> str:
+    """Return the path of a script that runs one of `PROGRAMS` in a fork."""
+    path = Path(_address()).with_name(name)
+    path.write_text(command(PROGRAMS[name], port=str(defaults.DEFAULT_PORT)))
+    path.chmod(0o755)
+    return str(path)
 
 
 @cache
@@ -104,7 +124,6 @@ def _serve(address: str) -> None:
             if module.name.split(".")[1] not in _NOT_IMPORTED:
                 import_module(module.name)
     gc.freeze()  # or each fork would copy what it collects
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener, DefaultSelector() as selector:
         listener.bind(address)
         listener.listen(64)
@@ -119,6 +138,9 @@ def _serve(address: str) -> None:
                 listener.close()
                 _run_program(connection)
             connection.close()
+            with contextlib.suppress(ChildProcessError):  # so that their time counts as the tests'
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
 
 
 def _run_program(connection: socket.socket) -> NoReturn:
@@ -126,7 +148,6 @@ def _run_program(connection: socket.socket) -> NoReturn:
     data, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
     while not data.endswith(b"\n"):
         data += connection.recv(1 << 20)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     fork = os.fork()
     if fork == 0:
         connection.close()

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from typing import IO, Any
 from unittest.mock import patch
 
 from click.testing import Result
+from forking import forked
 from linting import run_pullqueue
 from programs import running
 from push_app import Control
@@ -49,6 +50,11 @@ class Served:
         """Its control routes."""
         return Control(self.url)
 
+    def kill(self) -> None:
+        """Kill it; when this returns, it has ended."""
+        self.process.send_signal(signal.SIGUSR1)  # which ends what is no fork, too
+        self.process.wait(60)
+
     def log_line(self, text: str) -> str:
         """Return the next line of the log that has a text."""
         assert self.process.stderr is not None
@@ -57,13 +63,18 @@ class Served:
 
 @contextmanager
 def serving(
-    *arguments: str, folder: Path, log: int | IO[str] = subprocess.PIPE, **environment: str
+    *arguments: str,
+    folder: Path,
+    log: int | IO[str] = subprocess.PIPE,
+    start: Sequence[str] = (),
+    **environment: str,
 ) -> Iterator[Served]:
     """Run `pullqueue serve` in a folder until the block ends, on a free port by default.
 
-    `log` is a file for its log, if `log_line` is not used.
+    `log` is a file for its log, if `log_line` is not used. `start` is the program, such as `SERVE`:
+    a fork, by default, which starts faster and gets those signals alone that ask it to stop.
     """
-    command = (*SERVE, "--port", "0", *arguments)
+    command = (*(start or (forked("pullqueue"), "serve")), "--port", "0", *arguments)
     with running(*command, cwd=folder, stderr=log, **environment) as process:
         assert process.stdout is not None
         line = process.stdout.readline().strip()

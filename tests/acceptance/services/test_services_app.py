@@ -14,7 +14,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from executing import EXEC
+from executing import forked_exec
 from programs import completed, running
 from push_app import until
 from served import SERVE, free_port, serving
@@ -25,7 +25,7 @@ from pullqueue.services.journal import Journal
 
 APP = (sys.executable, "-W", "ignore", str(Path(__file__).parent / "orders.py"))
 QUEUE_YAML = "queue:\n- {name: default, rate: 100/s}\n- {name: pull, mode: pull}\n"
-KILLS = 30 if LONG else 2
+KILLS = 30 if LONG else 1
 
 
 def call(url: str, method: str = "GET") -> Any:
@@ -49,7 +49,7 @@ def web_app(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
     """Run the app with its push tasks; yield the process and the app's address."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = (*EXEC, "--push-to", url, *options, "--", *APP)
+    command = (*forked_exec(), "--push-to", url, *options, "--", *APP)
     with running(*command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(port)) as process:
         until(lambda: call(url) is not None or process.poll() is not None)
         yield process, url
@@ -89,18 +89,18 @@ def test_kill_9_loses_nothing_that_was_acknowledged(folder: Path) -> None:
     for turn in range(KILLS):
         with serving("--data", "data", folder=folder) as served:
             address = served.url.removeprefix("http://")
-            under_exec = (*EXEC, "--url", address, "--", *APP)
+            under_exec = (*forked_exec(), "--url", address, "--", *APP)
             with running(
                 *under_exec, "write", f"{turn}", cwd=folder, stderr=subprocess.DEVNULL
             ) as app:
                 assert app.stdout is not None
                 lines = (app.stdout.readline() for _ in range(chance.randrange(20, 120)))
                 acknowledged += map(str.strip, lines)
-                served.process.kill()
+                served.kill()
                 acknowledged += app.stdout.read().split()
 
     with serving("--data", "data", folder=folder) as served:
-        under_exec = (*EXEC, "--url", served.url.removeprefix("http://"), "--", *APP)
+        under_exec = (*forked_exec(), "--url", served.url.removeprefix("http://"), "--", *APP)
         checked = completed([*under_exec, "check"], cwd=folder)
     orders, tasks = (line.split() for line in checked.stdout.splitlines())
 
@@ -139,11 +139,11 @@ def test_python_and_the_server_agree_on_the_project(folder: Path) -> None:
         "print(ndb.Model(id=1).put())"
     )
     python = (sys.executable, "-W", "ignore", "-c", show)
-    mine = completed([*EXEC, "--project", "mine", "--", *python], cwd=folder)
+    mine = completed([*forked_exec(), "--project", "mine", "--", *python], cwd=folder)
     assert (mine.returncode, mine.stdout) == (0, "default 1 0\nKey('Model', 1)\n"), mine.stderr
     with serving("--project", "theirs", "--strict-project", folder=folder) as served:
         url = served.url.removeprefix("http://")
-        refused = completed([*EXEC, "--url", url, "--", *python], cwd=folder)
+        refused = completed([*forked_exec(), "--url", url, "--", *python], cwd=folder)
 
     assert refused.returncode == 1
     assert "my-app" in refused.stderr

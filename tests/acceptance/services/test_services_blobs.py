@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 from browser import started
-from executing import EXEC
+from executing import forked_exec
 from programs import completed, running
 from push_app import until
 from served import free_port
@@ -36,7 +36,7 @@ def photo_app(folder: Path, *options: str) -> Iterator[tuple[str, str]]:
     (folder / "queue.yaml").write_text("queue: []")
     app, server = free_port(), free_port()
     url = f"http://localhost:{app}"
-    command = (*EXEC, "--port", str(server), "--push-to", url, *options, "--", *APP)
+    command = (*forked_exec(), "--port", str(server), "--push-to", url, *options, "--", *APP)
     with running(*command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(app)) as process:
         until(lambda: responds(url) or process.poll() is not None)
         yield url, f"127.0.0.1:{server}"

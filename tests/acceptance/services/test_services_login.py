@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 from browser import started
-from executing import EXEC
+from executing import forked_exec
 from programs import completed, running
 from push_app import until
 from selenium.webdriver.common.by import By
@@ -36,7 +36,7 @@ def accounts(folder: Path, *options: str, **variables: str) -> Iterator[tuple[st
     (folder / "queue.yaml").write_text("queue: []")
     app, server = free_port(), free_port()
     url = f"http://localhost:{app}"
-    command = (*EXEC, "--port", str(server), "--push-to", url, *options, "--", *APP)
+    command = (*forked_exec(), "--port", str(server), "--push-to", url, *options, "--", *APP)
     with running(
         *command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(app), **variables
     ) as process:
@@ -117,7 +117,7 @@ def test_a_form_of_another_site_signs_nobody_in(tmp_path: Path) -> None:
 
 
 def test_a_user_that_is_not_valid_is_refused(tmp_path: Path) -> None:
-    command = [*EXEC, "--user", "boss@gmail.com:root", "--", "true"]
+    command = [*forked_exec(), "--user", "boss@gmail.com:root", "--", "true"]
     done = completed(command, cwd=tmp_path)
 
     assert done.returncode == 2

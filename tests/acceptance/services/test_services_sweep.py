@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from executing import EXEC
+from executing import forked_exec
 from programs import completed
 from served import serving
 
@@ -69,7 +69,17 @@ def test_a_task_whose_process_died_after_the_commit_is_swept(tmp_path: Path) -> 
     with serving("--data", "data", folder=tmp_path) as served:
         address = served.url.removeprefix("http://")
         switch = ("env", "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE=true")
-        python = (*switch, *EXEC, "--url", address, "--", sys.executable, "-W", "ignore", "-c")
+        python = (
+            *switch,
+            *forked_exec(),
+            "--url",
+            address,
+            "--",
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+        )
         died = completed([*python, COMMIT_AND_DIE], cwd=tmp_path)
         swept = completed([*python, SWEEP], cwd=tmp_path)
 

@@ -15,7 +15,7 @@ from programs import completed, npm_packages, program
 from pullqueue.config.schema import published
 from pullqueue.config.shape import validator
 
-CASES = Path(__file__).parents[1] / "lint_cases"
+CASES = Path(__file__).parents[2] / "lint_cases"
 FOLDER = Path(__file__).parent / "npm_lint"
 Json = dict[str, Any]
 

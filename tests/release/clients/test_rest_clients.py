@@ -20,7 +20,7 @@ from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
 
 FOLDER = Path(__file__).parent
-SAMPLE = FOLDER.parents[1] / "samples" / "rest_worker"
+SAMPLE = FOLDER.parents[2] / "samples" / "rest_worker"
 IN_QUEUE = {"project": "s~app", "taskqueue": "pull-queue"}
 
 GONE = {"code": 400, "message": "The task name is invalid."}

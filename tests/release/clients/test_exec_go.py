@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from executing import EXEC, Execute
-from programs import go_program, running
+from executing import QUEUE_YAML, forked_exec
+from programs import completed, go_program, running
 from served import free_port
 from urllib3 import PoolManager, Retry
 
 HERE = Path(__file__).parent
-SAMPLE = HERE.parents[1] / "samples" / "go_worker"
+SAMPLE = HERE.parents[2] / "samples" / "go_worker"
 
 
 def built(folder: Path, source: Path) -> Path:
@@ -23,15 +23,28 @@ def built(folder: Path, source: Path) -> Path:
     return go_program(source, folder, package, debian="golang-google-appengine-dev")
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a queue.yaml."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    return tmp_path
+
+
+def execute(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run `pullqueue exec` in a folder; return status, output and errors."""
+    done = completed([*forked_exec(), *arguments], cwd=folder)
+    return done.returncode, done.stdout, done.stderr
+
+
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the compiled app."""
     return built(tmp_path_factory.mktemp("go"), HERE / "go")
 
 
-def test_go_programs_make_all_calls_for_pull_queues(app: Path, execute: Execute) -> None:
+def test_go_programs_make_all_calls_for_pull_queues(app: Path, folder: Path) -> None:
     """Their log is theirs, without complaints."""
-    status, output, errors = execute("--no-lease-rate-limit", "--", str(app), "calls")
+    status, output, errors = execute(folder, "--no-lease-rate-limit", "--", str(app), "calls")
 
     assert status == 0, errors
     reported = json.loads(output)
@@ -52,7 +65,7 @@ def test_go_programs_make_all_calls_for_pull_queues(app: Path, execute: Execute)
         "left": 0,
         "app": ["my-app", "default", "1.1", "0"],
     }
-    listening, _, line = errors.splitlines()
+    listening, *_, line = errors.splitlines()
     assert listening.startswith("pullqueue listening on ")
     assert line.endswith(" INFO: a line of the log")
 
@@ -63,10 +76,10 @@ def answer_of(port: int, path: str) -> str:
         return str(client.request("GET", f"http://127.0.0.1:{port}{path}").data, "utf-8")
 
 
-def test_handlers_under_appengine_main_use_the_queues(app: Path, app_folder: Path) -> None:
+def test_handlers_under_appengine_main_use_the_queues(app: Path, folder: Path) -> None:
     """Their logs are theirs."""
     port = free_port()
-    with running(*EXEC, "--", app, cwd=app_folder, PORT=str(port)) as process:
+    with running(*forked_exec(), "--", app, cwd=folder, PORT=str(port)) as process:
         answers = [answer_of(port, path) for path in ("/one", "/two")]
         process.terminate()
         _, errors = process.communicate(timeout=60)
@@ -78,11 +91,13 @@ def test_handlers_under_appengine_main_use_the_queues(app: Path, app_folder: Pat
     assert lines[-1] == "pullqueue: 2 tasks were left and are deleted with this server"
 
 
-def test_the_worker_of_the_sample_counts_words(execute: Execute, tmp_path: Path) -> None:
-    words = shlex.quote(str(built(tmp_path, SAMPLE)))
+def test_the_worker_of_the_sample_counts_words(folder: Path) -> None:
+    words = shlex.quote(str(built(folder, SAMPLE)))
     commands = f"{words} add 'to be or not to be' && {words} add $'\\xff' && {words} work"
 
-    status, output, errors = execute(str(SAMPLE / "queue.yaml"), "--", "bash", "-c", commands)
+    status, output, errors = execute(
+        folder, str(SAMPLE / "queue.yaml"), "--", "bash", "-c", commands
+    )
 
     counts, *unreadable = output.splitlines()
     assert status == 0, errors
@@ -90,15 +105,15 @@ def test_the_worker_of_the_sample_counts_words(execute: Execute, tmp_path: Path)
     assert [line.split(", ")[1] for line in unreadable] == ["time 1", "time 2", "time 3"]
 
 
-def test_a_datastore_that_python_shares(execute: Execute, tmp_path: Path) -> None:
+def test_a_datastore_that_python_shares(folder: Path) -> None:
     """Transactions at the same time, their tasks, queries and memcache; both see the same app."""
     show = (
         "from google.appengine.ext import ndb; print([*map(str, ndb.Query().iter(keys_only=True))])"
     )
     python = shlex.join([sys.executable, "-W", "ignore", "-c", show])
-    program = shlex.quote(str(built(tmp_path, HERE / "go_datastore")))
+    program = shlex.quote(str(built(folder, HERE / "go_datastore")))
 
-    status, output, errors = execute("--", "bash", "-c", f"{program} && {python}")
+    status, output, errors = execute(folder, "--", "bash", "-c", f"{program} && {python}")
 
     assert status == 0, errors
     reported, keys = output.splitlines()
