@@ -20,7 +20,7 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.services.hosting import Services
 from pullqueue.services.stubs import find_messages, make_stub
 
-COUNT = 50_000 if LONG else 1_500
+COUNT = 50_000 if LONG else 500
 
 
 def calls(services: Services) -> list[tuple[str, str, type[Any]]]:
