@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import requests
 from forking import forked
+from programs import running
+from push_app import until
+from served import free_port
 
 Execute = Callable[..., tuple[int, str, str]]
 """Runs `pullqueue exec` with arguments and variables; returns status, output and errors."""
@@ -31,6 +38,30 @@ thread.join()
 def forked_exec() -> tuple[str, str]:
     """Return `pullqueue exec` as a program that starts faster than `EXEC`."""
     return forked("pullqueue"), "exec"
+
+
+@contextmanager
+def app_under_exec(
+    script: Path, folder: Path, *options: str, **variables: str
+) -> Iterator[tuple[str, str]]:
+    """Run an app under `exec` in a folder; yield its URL, and HOST:PORT of the server."""
+
+    def responds() -> bool:
+        try:
+            return requests.get(url, timeout=60).ok
+        except requests.ConnectionError:
+            return False
+
+    (folder / "queue.yaml").write_text("queue: []")
+    app, server = free_port(), free_port()
+    url = f"http://localhost:{app}"
+    command = (*forked_exec(), "--port", str(server), "--push-to", url, *options)
+    command = (*command, "--", sys.executable, "-W", "ignore", str(script))
+    with running(
+        *command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(app), **variables
+    ) as process:
+        until(lambda: responds() or process.poll() is not None)
+        yield url, f"127.0.0.1:{server}"
 
 
 def python(program: str) -> list[str]:

@@ -3,43 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import requests
 from browser import started
-from executing import forked_exec
-from programs import completed, running
-from push_app import until
-from served import free_port
+from executing import app_under_exec
+from programs import completed
 
-APP = (sys.executable, "-W", "ignore", str(Path(__file__).parent / "photos.py"))
+photo_app = partial(app_under_exec, Path(__file__).parent / "photos.py")
 PHOTO = bytes(range(256)) * 1000
 FILES = {"photo": ('one "1" é.png', PHOTO, "image/png"), "none": ("", b"", "")}
-
-
-def responds(url: str) -> bool:
-    """Return whether an app responds."""
-    try:
-        return requests.get(url, timeout=60).ok
-    except requests.ConnectionError:
-        return False
-
-
-@contextmanager
-def photo_app(folder: Path, *options: str) -> Iterator[tuple[str, str]]:
-    """Run the app under `exec`; yield its address, and that of the server."""
-    (folder / "queue.yaml").write_text("queue: []")
-    app, server = free_port(), free_port()
-    url = f"http://localhost:{app}"
-    command = (*forked_exec(), "--port", str(server), "--push-to", url, *options, "--", *APP)
-    with running(*command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(app)) as process:
-        until(lambda: responds(url) or process.poll() is not None)
-        yield url, f"127.0.0.1:{server}"
 
 
 @pytest.fixture(scope="module")

@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import requests
 from browser import started
-from executing import forked_exec
-from programs import completed, running
+from executing import app_under_exec, forked_exec
+from programs import completed
 from push_app import until
 from selenium.webdriver.common.by import By
-from served import free_port
 
-APP = (sys.executable, "-W", "ignore", str(Path(__file__).parent / "accounts.py"))
+accounts = partial(app_under_exec, Path(__file__).parent / "accounts.py")
 ID = "185804764220139124118"
-
-
-def responds(url: str) -> bool:
-    """Return whether an app responds."""
-    try:
-        return requests.get(url, timeout=60).ok
-    except requests.ConnectionError:
-        return False
-
-
-@contextmanager
-def accounts(folder: Path, *options: str, **variables: str) -> Iterator[tuple[str, str]]:
-    """Run the app under `exec`; yield its address, and that of the server."""
-    (folder / "queue.yaml").write_text("queue: []")
-    app, server = free_port(), free_port()
-    url = f"http://localhost:{app}"
-    command = (*forked_exec(), "--port", str(server), "--push-to", url, *options, "--", *APP)
-    with running(
-        *command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(app), **variables
-    ) as process:
-        until(lambda: responds(url) or process.poll() is not None)
-        yield url, f"http://127.0.0.1:{server}"
 
 
 def test_a_user_signs_in_and_out_in_a_browser(tmp_path: Path) -> None:
@@ -62,17 +36,17 @@ def test_a_user_signs_in_and_out_in_a_browser(tmp_path: Path) -> None:
         shows("account of test@example.com, /account?tab=2")
         browser.get(url)
         shows(f"test@example.com test@example.com {ID} admin Sign out")
-        browser.get(f"{server}/console/server")
+        browser.get(f"http://{server}/console/server")
         assert browser.find_element(By.ID, "users").text.endswith(
             "test@example.com (administrator)"
         )
-        browser.get(f"{server}/console/activity")
+        browser.get(f"http://{server}/console/activity")
         shows("test@example.com (administrator) signed in to the app")
 
         browser.get(url)
         browser.find_element(By.LINK_TEXT, "Sign out").click()
         shows("nobody Sign in")
-        browser.get(f"{server}/console/server")
+        browser.get(f"http://{server}/console/server")
         shows("nobody is signed in")
         browser.get(url)
         browser.find_element(By.LINK_TEXT, "Sign in").click()
@@ -89,7 +63,9 @@ def test_exec_names_the_user(tmp_path: Path, legacy: str) -> None:
         browser = requests.Session()
         assert browser.get(url, timeout=60).text.startswith("boss boss@gmail.com 1")
         assert " admin " in browser.get(url, timeout=60).text
-        shown = json.loads(browser.get(f"{server}/_emulator/server", timeout=60).text)["users"]
+        shown = json.loads(browser.get(f"http://{server}/_emulator/server", timeout=60).text)[
+            "users"
+        ]
         assert shown == [{"email": "boss@gmail.com", "admin": True, "default": True}]
         browser.post(f"{url}/add", timeout=60)
         until((tmp_path / "task.txt").exists)
