@@ -127,7 +127,7 @@ def completion(*, shell: str) -> None:
         eval "$(pullqueue completion zsh)"               # in ~/.zshrc
         pullqueue completion fish | source               # in ~/.config/fish/config.fish
     """  # noqa: D301 - the mark is click's
-    from click.shell_completion import get_completion_class  # noqa: PLC0415 - seldom asked for
+    from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
     if kind is None:
@@ -197,7 +197,7 @@ def _report(error: Exception, *, as_json: bool) -> int:
                 EXIT_FAILURE,
             )
         case _:
-            import logging  # noqa: PLC0415 - seldom needed
+            import logging
 
             logging.getLogger("pullqueue.cli").error(
                 "the command failed because of a bug", exc_info=error

@@ -40,13 +40,13 @@ _FILE_NAMES = ("queue.yaml", "queue.yml")
 
 
 def _push_addresses(options: tuple[str, ...]) -> PushAddresses:
-    from pullqueue.push.addresses import PushAddresses  # noqa: PLC0415 - imported when it runs
+    from pullqueue.push.addresses import PushAddresses
 
     return PushAddresses(options)
 
 
 def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str | None) -> str | None:
-    from pullqueue.stores import open_store  # noqa: PLC0415 - imported when it runs
+    from pullqueue.stores import open_store
 
     try:
         open_store(url or "memory")
@@ -64,7 +64,7 @@ def _emails(emails: tuple[str, ...]) -> frozenset[str]:
 
 def _project_files(options: tuple[str, ...]) -> dict[str, Path]:
     """Return the files of other projects by their ids, without the prefix of a partition."""
-    from pullqueue.api.resources import Project  # noqa: PLC0415 - imported when it runs
+    from pullqueue.api.resources import Project
 
     files: dict[str, Path] = {}
     for option in options:
@@ -303,7 +303,7 @@ class EmulatorOptions:
         """Return the jobs of the cron.yaml that is named."""
         if self.cron is None:
             return ()
-        from pullqueue.cron.file import load_cron  # noqa: PLC0415 - imported when it runs
+        from pullqueue.cron.file import load_cron
 
         if not self.push_to:
             raise click.UsageError(
@@ -328,12 +328,12 @@ class EmulatorOptions:
             UsageError: there is no address for cron jobs.
             StoreError: the store, or the folder of the data, cannot be used.
         """
-        from pullqueue.cli._process import limit_arenas  # noqa: PLC0415 - imported when it runs
-        from pullqueue.config.model import QueueConfig  # noqa: PLC0415 - only a run needs it
-        from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - only a run needs it
-        from pullqueue.runtime.config_file import ConfigFile  # noqa: PLC0415 - when it runs
-        from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
-        from pullqueue.stores import open_store  # noqa: PLC0415 - only a run needs it
+        from pullqueue.cli._process import limit_arenas
+        from pullqueue.config.model import QueueConfig
+        from pullqueue.engine.emulator import Emulator
+        from pullqueue.runtime.config_file import ConfigFile
+        from pullqueue.server.lifecycle import Server
+        from pullqueue.stores import open_store
 
         limit_arenas()
         if self.grpc_port is not None:
@@ -373,7 +373,7 @@ class EmulatorOptions:
                 )
 
     def _files_of_projects(self, read: Callable[[Path], ConfigFile]) -> dict[str, ConfigFile]:
-        from pullqueue.api.resources import Project  # noqa: PLC0415 - imported when it runs
+        from pullqueue.api.resources import Project
 
         own = Project.of(self.project or DEFAULT_PROJECT).app_id
         if own in self.project_files:

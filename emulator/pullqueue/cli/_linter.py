@@ -69,7 +69,7 @@ class _Linter:
         self._selection = Selection(arguments)
         self._against: Earlier | None = None
         if arguments.against is not None:
-            from pullqueue.lint.git import Earlier  # noqa: PLC0415 - seldom asked for
+            from pullqueue.lint.git import Earlier
 
             self._against = Earlier(arguments.against, Path.cwd())
         path = None if arguments.write_baseline else self._selection.baseline

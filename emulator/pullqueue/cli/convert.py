@@ -62,8 +62,8 @@ def convert(
     something was not carried over or is not valid, or the output file exists, 3 a file cannot be
     read or written.
     """
-    from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
-    from pullqueue.config.settings import MAX_BYTES  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config import files
+    from pullqueue.config.settings import MAX_BYTES
 
     if to is None and (project or location):
         raise click.UsageError("--project and --location need --to")
@@ -83,10 +83,10 @@ def convert(
 
 def _from_xml(data: bytes, file: str, name: str) -> tuple[str, bool]:
     """Return a queue.xml as queue.yaml, and whether all of it was converted and is valid."""
-    from pullqueue.config.findings import Severity  # noqa: PLC0415 - only a run needs it
-    from pullqueue.config.settings import Settings  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.check import check  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.findings import Severity
+    from pullqueue.config.settings import Settings
+    from pullqueue.lint.check import check
+    from pullqueue.lint.queue_xml import QueueXmlError, convert_xml
 
     try:
         text, dropped = convert_xml(data)
@@ -106,8 +106,8 @@ def _from_xml(data: bytes, file: str, name: str) -> tuple[str, bool]:
 
 def _from_yaml(data: bytes, file: str, to: str, project: str, location: str) -> tuple[str, bool]:
     """Return a queue.yaml in another form, and whether all of it was carried over."""
-    from pullqueue.lint.convert import Place, convert_view  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.loading import load_view  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.convert import Place, convert_view
+    from pullqueue.lint.loading import load_view
 
     view = load_view(data, file=file, profile="gcloud")
     text, remarks = convert_view(view, to=to, place=Place(project, location))

@@ -77,7 +77,7 @@ def _no_command(ctx: click.Context) -> click.UsageError:
 
 
 def _user(value: str) -> User:
-    from pullqueue.observe.users import parse_user  # noqa: PLC0415 - imported when it is passed
+    from pullqueue.observe.users import parse_user
 
     return parse_user(value)
 
@@ -143,7 +143,7 @@ def _serve_and_run(
 ) -> int:
     """Run a program with a server of its own."""
     hint, environment = _hint_at_default_server(), dict(os.environ)
-    from pullqueue.cli._process import set_up_logs  # noqa: PLC0415 - imported when it runs
+    from pullqueue.cli._process import set_up_logs
 
     set_up_logs(log_format="text", log_level="warning")
     options.push_to.await_app()

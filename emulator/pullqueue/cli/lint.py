@@ -103,8 +103,8 @@ def lint(**options: Any) -> int:  # noqa: ANN401 - as click passes them
     Exit status: 0 no error found, 1 errors (--fail-on sets another severity), 2 usage error or
     invalid settings, 3 a file is missing or cannot be read or written.
     """
-    from pullqueue.cli._linter import run  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.errors import (  # noqa: PLC0415 - only a run needs it
+    from pullqueue.cli._linter import run
+    from pullqueue.lint.errors import (
         InvalidOptionError,
         InvalidSettingsError,
     )
@@ -126,7 +126,7 @@ def explain(rules: tuple[str, ...], *, listed: bool) -> None:
     Print what each rule finds and why, its severity, its fix, and bad and good samples. A RULE
     is a name (push-key-on-pull), a code (QY301), the beginning of codes (QY3) or `all`.
     """
-    from pullqueue.lint.rules import (  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.rules import (
         all_rules,
         no_such_rule,
         parse_docs,
@@ -194,7 +194,7 @@ def schema(*, draft: str, problem_matcher: bool) -> None:
     Save it, and point an editor's YAML language server to it with a first line such as
     `# yaml-language-server: $schema=./queue.schema.json`.
     """
-    from pullqueue.config.schema import package_data, published  # noqa: PLC0415 - only a run
+    from pullqueue.config.schema import package_data, published
 
     if problem_matcher:
         click.echo(package_data("problem-matcher.json").decode(), nl=False)

@@ -70,9 +70,9 @@ def plan(
     it, 2 (only with --detailed-exitcode) something would change, 3 a file cannot be read, or an
     argument is not valid.
     """
-    from pullqueue.lint.errors import InvalidOptionError  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.git import Earlier  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.plan_report import REPORTERS  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.errors import InvalidOptionError
+    from pullqueue.lint.git import Earlier
+    from pullqueue.lint.plan_report import REPORTERS
 
     if (deployed is None) == (against is None):
         raise click.UsageError("pass --deployed JSON or --against REV|FILE, one of them")
@@ -103,9 +103,9 @@ def plan(
 
 def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> FilePlan:
     """Return the plan of a file, or what is wrong in it."""
-    from pullqueue.config.files import read_project_file  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.plan import make_plan  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.files import read_project_file
+    from pullqueue.lint.plan import make_plan
+    from pullqueue.lint.plan_report import FilePlan
 
     report = FilePlan(_in_repository(name), escaped(compared))
     try:
@@ -117,8 +117,8 @@ def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> Fi
 
 def _plan_against(name: str, earlier: Earlier, compared: str) -> FilePlan:
     """Return the plan of a file against its earlier version, or why there is none."""
-    from pullqueue.lint.plan import deployed_queues  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.plan_report import FilePlan  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.plan import deployed_queues
+    from pullqueue.lint.plan_report import FilePlan
 
     data = earlier.content(Path(name))
     if data and earlier.is_revision and not os.path.lexists(name):
@@ -148,7 +148,7 @@ def _in_repository(name: str) -> str:
 
 
 def _deployed(name: str) -> dict[str, DeployedQueue]:
-    from pullqueue.lint.plan import DeployedError, read_deployed  # noqa: PLC0415 - only a run
+    from pullqueue.lint.plan import DeployedError, read_deployed
 
     try:
         states = read_deployed(_read_deployed(name), file=name)
@@ -161,7 +161,7 @@ def _deployed(name: str) -> dict[str, DeployedQueue]:
 
 def _read_deployed(name: str) -> bytes:
     """Return a file's content; `-` and what is below /dev may be pipes."""
-    from pullqueue.config.files import read_project_file  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.files import read_project_file
 
     if name == "-" or Path(name).is_relative_to("/dev"):
         return read_content(Path(name))

@@ -136,7 +136,7 @@ class ServeOptions(EmulatorOptions):
 
 def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
     """Serve until a signal stops the server; report its port once it listens."""
-    from pullqueue.cli import _process  # noqa: PLC0415 - imported when it runs
+    from pullqueue.cli import _process
 
     _process.set_up_logs(log_format=options.log_format, log_level=options.log_level)
     making = options.make_server(
@@ -162,7 +162,7 @@ def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
 
 def report_tasks_left(server: Server, advice: str = "") -> None:
     """Print how many tasks are deleted with a server, and how many are exhausted."""
-    from pullqueue.engine.interceptors import bypass_interceptors  # noqa: PLC0415 - when it runs
+    from pullqueue.engine.interceptors import bypass_interceptors
 
     with bypass_interceptors():
         queues = [queue for state in server.states for queue in state.emulator.queues]
@@ -177,7 +177,7 @@ def report_tasks_left(server: Server, advice: str = "") -> None:
 
 def _print_banner(server: Server, options: ServeOptions) -> None:
     """Print the address of a running server, its queues, a command to try, store and clock."""
-    from pullqueue.stores import without_password  # noqa: PLC0415 - imports the engine
+    from pullqueue.stores import without_password
 
     host, store, acl = options.host, options.store_url, options.acl
     address = f"[{host}]" if ":" in host else host

@@ -51,7 +51,7 @@ def seed(*, file: Path, client: Client) -> int:
     not valid, nothing is added. Tasks whose names are in use are left out; the exit status is then
     1.
     """  # noqa: D301 - the mark is click's
-    from pullqueue.cli.client._seed import parse_seeds  # noqa: PLC0415 - imports YAML
+    from pullqueue.cli.client._seed import parse_seeds
 
     hidden = not sys.stderr.isatty()
     # All are read and checked before the first is sent; batches are for one queue each.
