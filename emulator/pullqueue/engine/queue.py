@@ -78,14 +78,7 @@ class Queue(QueueBase):
         return added
 
     def check(self, tasks: Sequence[NewTask]) -> None:
-        """Raise what `add_many` would raise for the whole batch, except for the storage limit.
-
-        Raises:
-            TooManyTasksError: there are more than 100.
-            DuplicateTaskNameError: a name occurs twice in the batch.
-            InvalidTaskError: a task is not valid (a subclass for most arguments).
-            InvalidQueueModeError: a task has a tag on a push queue, or a request on a pull queue.
-        """
+        """Raise what `add_many` raises, except for names in use and the storage limit."""
         verbs.check_new_tasks(self, tasks, self.limits)
 
     def lease_tasks(self, lease_seconds: float, max_tasks: int) -> list[Task]:

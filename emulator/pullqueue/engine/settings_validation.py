@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from pullqueue.tasks import HttpRequest
 from pullqueue.text import quoted
 
 if TYPE_CHECKING:
-    from pullqueue.config.model import HttpTarget, QueueSettings
+    from pullqueue.config.model import HttpTarget, QueueSettings, Rate
 
 _LONGEST_SECONDS = 10_000 * 366 * DAY_SECONDS
 _LARGEST: Mapping[str, int] = {
@@ -37,7 +36,7 @@ def check_settings(settings: QueueSettings) -> None:
         if value is not None and not (is_number(value) and 0 <= value <= largest):
             raise _invalid(settings, f"{name} is {quoted(value)}: use a number from 0 to {largest}")
     rate, target = settings.rate, settings.target
-    if rate is not None and not _is_rate(rate.count, rate.unit):
+    if rate is not None and not _is_rate(rate):
         raise _invalid(
             settings,
             f"rate is {quoted(rate.count)}/{rate.unit:.9}: use a number, a slash and s, m, h or d; "
@@ -69,14 +68,10 @@ def _any_request(target: HttpTarget) -> HttpRequest:
     )
 
 
-def _is_rate(count: float, unit: str) -> bool:
+def _is_rate(rate: Rate) -> bool:
     from pullqueue.config.model import SECONDS_PER_UNIT  # noqa: PLC0415 - only for a rate
 
-    return (
-        unit in SECONDS_PER_UNIT
-        and math.isfinite(count)
-        and 0 <= count / SECONDS_PER_UNIT[unit] <= RATE_PER_SECOND
-    )
+    return rate.unit in SECONDS_PER_UNIT and 0 <= rate.per_second <= RATE_PER_SECOND
 
 
 def _invalid(settings: QueueSettings, problem: str) -> InvalidQueueSettingsError:

@@ -244,8 +244,7 @@ class TaskStore(ABC):
         """End an attempt, and return the task as it is then, or as it was when it was deleted.
 
         After a success the task is deleted; else its eta is `backoff_usec` from now, or with None
-        it is exhausted. The attempt can end after its eta, as long as that is
-        the eta of the task; else this raises like `start_attempt`.
+        it is exhausted. Raise like `start_attempt`, but not because the eta has passed.
         """
 
     def claim_dispatch(self, queue_name: str) -> Claim:  # noqa: ARG002 - of stores that are shared
