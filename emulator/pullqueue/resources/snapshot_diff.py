@@ -113,5 +113,4 @@ def _by_name(tasks: list[_Task]) -> Mapping[str, _Task]:
 
 
 def _changed_fields(old: _Task, new: _Task) -> list[str]:
-    names = [*new, *(old.keys() - new.keys())]
-    return sorted(name for name in names if old.get(name) != new.get(name))
+    return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))

@@ -242,11 +242,10 @@ def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
     total = None if exhausted else _count(queue, query)
     counter = count()
     counted = (task for task, _ in zip(matching, counter, strict=False))
-    if (
-        query.search and query.sort == "eta" and not query.descending
-    ):  # as if it were not there, if it is the 101st
+    is_by_eta = query.sort == "eta" and not query.descending
+    if is_by_eta and query.search:  # a task of exactly this name is first, wherever it is
         first = nsmallest(end, counted, lambda task: task.name != query.search)
-    elif query.sort == "eta" and not query.descending:
+    elif is_by_eta:
         first = list(islice(counted, end))
     else:
         first = (nlargest if query.descending else nsmallest)(end, counted, _KEYS[query.sort])
