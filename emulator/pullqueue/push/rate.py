@@ -54,13 +54,13 @@ class TokenBucket:
     def count(self, now_usec: int, *, late_seconds: float = 0) -> int:
         """Return how many attempts may start now.
 
-        Who asks `late_seconds` later than intended gets what an empty bucket would have given until
-        then, though it does not hold that much.
+        Who asks up to `late_seconds` later than intended gets what an empty bucket would have given
+        until then, though it does not hold that much.
         """
         elapsed_seconds = max(0, now_usec - self._now_usec) / USEC_PER_SECOND
         most = float(self._size)
         if self._tokens < _ALMOST_ONE:
-            most = max(most, min(late_seconds, elapsed_seconds) * self.rate)
+            most = max(most, late_seconds * self.rate)
         self._tokens = min(self._tokens + elapsed_seconds * self.rate, most)
         self._now_usec = now_usec
         return max(0, int(self._tokens / _ALMOST_ONE))

@@ -184,6 +184,26 @@ def test_who_is_late_loses_nothing_of_an_empty_bucket() -> None:
     assert bucket.count(60_300_000) == 2
 
 
+def test_who_is_late_loses_no_part_of_a_token() -> None:
+    bucket = TokenBucket(settings(100, bucket_size=1), 0)
+    counts = []
+    for usec in (0, 5_000, 25_000, 30_000):
+        counts.append(bucket.count(usec, late_seconds=0.25))
+        for _ in range(counts[-1]):
+            bucket.take()
+
+    assert counts == [1, 0, 2, 1]
+
+
+def test_more_attempts_than_tokens_wait_until_all_are_back() -> None:
+    """As where two dispatchers take the last one."""
+    bucket = TokenBucket(settings(1, bucket_size=1), 0)
+    for _ in range(3):
+        bucket.take()
+
+    assert (bucket.count(0), bucket.next_usec(0)) == (0, 3 * SECOND)
+
+
 def test_a_token_that_was_not_used() -> None:
     bucket = TokenBucket(settings(1, bucket_size=2), 0)
     bucket.take()
