@@ -10,7 +10,7 @@ from importlib import import_module
 
 from benchmarks.measuring import Figure, Options
 
-SUITES = ("engine", "rest", "push", "stores", "lint")
+SUITES = ("engine", "rest", "push", "stores", "projects", "lint")
 _ROW = "{:62} {:>8} {:6} {:>8} {:34} {:>6} {:>7} {}"
 
 

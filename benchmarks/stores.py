@@ -48,7 +48,7 @@ def measure(options: Options) -> Iterator[Figure]:
             yield from _compared(emulator, bare, time.process_time, options)
     server = os.environ.get("PULLQUEUE_TEST_POSTGRES")
     if server:
-        urls = [_emptied(server, schema) for schema in ("benchmark", "benchmark_bare")]
+        urls = [emptied(server, schema) for schema in ("benchmark", "benchmark_bare")]
         emulator = Emulator(CONFIG, store=open_store(urls[0]))
         with closing(emulator), closing(BarePostgres(urls[1])) as bare_postgres:
             yield from _compared(emulator, bare_postgres, time.perf_counter, options)
@@ -221,7 +221,7 @@ class BarePostgres(BareStore):
         self._open.close()
 
 
-def _emptied(server: str, schema: str) -> str:
+def emptied(server: str, schema: str) -> str:
     """Return the URL of a store in a schema that does not exist yet."""
     url = f"{server}?schema={schema}&options=-c%20synchronous_commit%3Doff"
     with connect(parsed(url)) as connection:

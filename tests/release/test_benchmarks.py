@@ -40,7 +40,10 @@ def test_an_unknown_suite_is_refused() -> None:
     done = run("engines")
 
     assert done.returncode == 2
-    assert "unknown suite `engines`: choose from engine, rest, push, stores, lint" in done.stderr
+    assert (
+        "unknown suite `engines`: choose from engine, rest, push, stores, projects, lint"
+        in done.stderr
+    )
 
 
 def test_a_soak_sends_requests_of_all_kinds() -> None:

@@ -392,8 +392,8 @@ class TaskStore(ABC):
         """Return what opens the store of a project that is recorded."""
         raise NotImplementedError(number)
 
-    def drop_project(self, name: str) -> None:  # noqa: B027 - see `projects`
-        """Delete a project, whose store is closed, and everything in it."""
+    def drop_project(self, number: int) -> None:  # noqa: B027 - see `projects`
+        """Delete a project, whose store is closed, and everything in it, if there is anything."""
 
     @abstractmethod
     def check(self) -> None:

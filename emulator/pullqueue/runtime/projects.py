@@ -226,15 +226,19 @@ class Projects:
             if stored.get(name) != known:
                 del self._stored[name]
                 self._end(self._others.pop(name))
+                self._store.drop_project(known.number)  # what calls here have added since
         for name, project in stored.items():
             if name not in self._others and name != self.own_name:
-                self._add(name, msgspec.json.decode(project.record, type=_Made), SystemClock())
+                made = msgspec.json.decode(project.record, type=_Made)
+                self._add(name, made, SystemClock(), stored=project)
 
-    def _add(self, name: str, made: _Made, clock: Clock) -> ServerState:
-        """Make a project, and store it if its clock is the machine's."""
-        file, stored = self._files.get(name), None
+    def _add(
+        self, name: str, made: _Made, clock: Clock, *, stored: StoredProject | None = None
+    ) -> ServerState:
+        """Make a project, and store it if its clock is the machine's and it is not `stored`."""
+        file, is_new = self._files.get(name), stored is None
         config = _read_config(made) if file is None else file.read()
-        if not isinstance(clock, ManualClock):
+        if is_new and not isinstance(clock, ManualClock):
             record = msgspec.json.encode(made).decode()
             stored = self._store.add_project(name, record)
         own = self._own
@@ -248,8 +252,8 @@ class Projects:
                 store=MemoryStore if stored is None else self._store.project_store(stored.number),
             )
         except BaseException:
-            if stored is not None:
-                self._store.drop_project(name)
+            if is_new and stored is not None:
+                self._store.drop_project(stored.number)
             raise
         emulator.service_accounts = own.emulator.service_accounts
         state = ServerState(
@@ -282,8 +286,9 @@ class Projects:
     def _remove(self, name: str) -> None:
         """End a project, and delete what is stored of it."""
         self._end(self._others.pop(name))
-        if self._stored.pop(name, None) is not None:
-            self._store.drop_project(name)
+        stored = self._stored.pop(name, None)
+        if stored is not None:
+            self._store.drop_project(stored.number)
 
     def _end(self, state: ServerState) -> None:
         """Stop what a project runs, without waiting, and delete what it has."""

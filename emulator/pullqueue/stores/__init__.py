@@ -43,7 +43,8 @@ def open_store(url: str) -> StoreFactory:
     if scheme == "sqlite":
         from pullqueue.stores import sqlite, sqlite_file  # noqa: PLC0415 - seldom needed
 
-        return partial(_opened, partial(sqlite.SqliteStore, *sqlite_file.parsed(url)), url)
+        file = partial(sqlite_file.SqliteFile, *sqlite_file.parsed(url))
+        return partial(_opened, partial(sqlite.SqliteStore, file), url)
     if scheme != "postgresql":
         raise StoreError(
             f'store "{without_password(url)}" is unknown: use memory, sqlite:///FILE or '

@@ -8,7 +8,7 @@ it is that clock's, and all who share the database must then share the clock.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from time import perf_counter
@@ -34,15 +34,22 @@ from pullqueue.stores.postgres_pool import Address, Connection, Connections, pre
 from pullqueue.stores.rows import (
     Row,
     attempted,
-    decode_task,
     encode,
     encode_tag,
     lists_of_new_tasks,
     result_values,
 )
-from pullqueue.stores.session import DeadlockError, Session, Target, retried
+from pullqueue.stores.session import (
+    OWN,
+    DeadlockError,
+    Keys,
+    Session,
+    Target,
+    closed_error,
+    retried,
+)
 from pullqueue.stores.sql import SqlStore
-from pullqueue.stores.sql_files import statements
+from pullqueue.stores.sql_files import statements, with_scope
 from pullqueue.tasks import AttemptRecord, NewTask, Task
 
 _CLAIM_USEC = 10 * USEC_PER_SECOND
@@ -50,14 +57,20 @@ _CLAIM_USEC = 10 * USEC_PER_SECOND
 _CLAIM_TRUSTED_SECONDS = 2.0
 """How long a process relies on its claim, by the machine's time, before it asks again."""
 
-_SQL = {name: text.encode() for name, text in statements("postgres").items()}
+_TEXTS = statements("postgres")
+_SQL = {name: text.encode() for name, text in _TEXTS.items()}
 
 
 class PostgresSession(Session):
     """One operation on a connection; each statement is a transaction unless it is in one."""
 
-    def __init__(self, connection: Connection, clock: Clock | None, *, unlimited: bool) -> None:
+    scoped = with_scope(_TEXTS)
+
+    def __init__(
+        self, connection: Connection, keys: Keys, clock: Clock | None, *, unlimited: bool
+    ) -> None:
         """Use an open connection, and a clock if the time is not the database's."""
+        super().__init__(keys)
         self.clock_usec = None if clock is None else clock.now_usec()
         """The time if it is a clock's; None if each statement is to ask the database."""
         self._now_usec = self.clock_usec
@@ -78,10 +91,10 @@ class PostgresSession(Session):
         return bool(found)
 
     def rows(self, statement: str, **parameters: object) -> list[Row]:
-        return self._cursor.execute(_SQL[statement], parameters).fetchall()
+        return self._cursor.execute(_SQL[statement], self.bound(statement, parameters)).fetchall()
 
     def change(self, statement: str, **parameters: object) -> int:
-        return self._cursor.execute(_SQL[statement], parameters).rowcount
+        return self._cursor.execute(_SQL[statement], self.bound(statement, parameters)).rowcount
 
     def change_many(self, statement: str, rows: Iterable[Row]) -> int:
         self._cursor.executemany(_SQL[statement], rows)
@@ -89,10 +102,6 @@ class PostgresSession(Session):
 
     def listed(self, values: Sequence[object]) -> object:
         return list(values)
-
-    def drop_schema(self, name: str) -> None:
-        """Delete a schema, if there is one."""
-        self._connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE".encode())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -118,22 +127,23 @@ class PostgresStore(SqlStore[PostgresSession]):
         self,
         address: Address,
         connections: Connections | None = None,
+        keys: Keys = OWN,
         *,
         clock: Clock,
         limits: Limits,
         names: NameSource,
     ) -> None:
-        super().__init__(clock=clock, limits=limits, names=names)
+        super().__init__(keys, clock=clock, limits=limits, names=names)
         self._address = address
         self._manual_clock = None if isinstance(clock, SystemClock) else clock
         self._id = secrets.token_hex(8)
         """Identifies this process among those that share the database."""
         self._claimed: dict[str, float] = {}
         """The queues whose tasks this process sends, and until when it need not ask again."""
-        prepare(address)
+        if connections is None:
+            prepare(address)
         self._connections = connections or Connections(address)
-        self._is_project = connections is not None
-        """Whether its connections are those of the server's own project."""
+        """Those of the server's own project."""
 
     def now_usec(self) -> int:
         with self._session() as session:
@@ -155,7 +165,8 @@ class PostgresStore(SqlStore[PostgresSession]):
         if self._claimed:
             with suppress(PullQueueError), self._session() as session:
                 session.change("release_dispatch", server=self._id)
-        if not self._is_project:
+        self._is_closed = True
+        if self._keys is OWN:
             self._connections.close()
 
     # -- operations ------------------------------------------------------------------------------
@@ -232,7 +243,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 session.change(f"exhaust_due{suffix}", **wanted, now_usec=session.now_usec)
             if rows and (rows[0][0] or limit.leases == 0):
                 self._catch_up(session)
-        tasks = [decode_task(row[1:]) for row in rows if row[1] is not None]
+        tasks = [self._keys.decode_task(row[1:]) for row in rows if row[1] is not None]
         self._touch(queue_name, len(tasks))
         return Lease(tasks, rate_limited=not rows)
 
@@ -257,9 +268,10 @@ class PostgresStore(SqlStore[PostgresSession]):
 
     @contextmanager
     def _session(self, *, unlimited: bool = False) -> Iterator[PostgresSession]:
-        borrowed = self._connections.borrowed(self._address.schema, unlimited=unlimited)
-        with _translated(), borrowed as connection:
-            yield PostgresSession(connection, self._manual_clock, unlimited=unlimited)
+        if self._is_closed:
+            raise closed_error()
+        with _translated(), self._connections.borrowed(unlimited=unlimited) as connection:
+            yield PostgresSession(connection, self._keys, self._manual_clock, unlimited=unlimited)
 
     def _operation(self) -> AbstractContextManager[PostgresSession]:
         return self._session()
@@ -279,8 +291,11 @@ class PostgresStore(SqlStore[PostgresSession]):
     def _replacing(self) -> Iterator[PostgresSession]:
         with self._writing(unlimited=True) as session:
             session.change("lock_tasks")
-            session.change("clear")
+            self._clear(session, {})
             yield session
+
+    def _clear(self, session: PostgresSession, scope: Mapping[str, object]) -> None:
+        session.change("clear", **scope)
 
     def _drop_queue(self, session: PostgresSession, queue_name: str) -> None:
         session.change("lock_tasks")
@@ -302,15 +317,8 @@ class PostgresStore(SqlStore[PostgresSession]):
             origin=encode(current_origin()),
         )
 
-    def _open_project(self, number: int) -> StoreFactory:
-        address = self._address._replace(schema=self._project_schema(number))
-        return partial(PostgresStore, address, self._connections)
-
-    def _drop_project(self, session: PostgresSession, number: int) -> None:
-        session.drop_schema(self._project_schema(number))
-
-    def _project_schema(self, number: int) -> str:
-        return f"{self._address.schema}_p{number}"
+    def _of_project(self, keys: Keys) -> StoreFactory:
+        return partial(PostgresStore, self._address, self._connections, keys)
 
     def _restored(self, session: PostgresSession) -> None:
         session.change("restore_totals")
@@ -319,14 +327,15 @@ class PostgresStore(SqlStore[PostgresSession]):
     def _catch_up(self, session: PostgresSession) -> None:
         parameters = {"now_usec": session.now_usec, "tombstone_usec": self._tombstone_usec}
         while session.is_something_exhausted():
-            for (queue_name,) in session.rows("exhaust", **parameters):
-                self._trim_exhausted(session, queue_name)
+            for (key,) in session.rows("exhaust", **parameters):
+                self._trim_exhausted(session, self._keys.name(key))
 
     def _totals(
         self, session: PostgresSession, queue_name: str | None = None
     ) -> dict[str, tuple[int, int]]:
         rows = session.rows("totals", queue=queue_name)
-        return {name: (int(tasks), int(stored_bytes)) for name, tasks, stored_bytes in rows}
+        name = self._keys.name
+        return {name(key): (int(tasks), int(stored_bytes)) for key, tasks, stored_bytes in rows}
 
 
 @contextmanager

@@ -16,6 +16,9 @@
 -- The queue as the index of tags has it.
 queue || ''
 
+-- fragment: project
+substr(queue, 1, strpos(queue, '/'))
+
 -- fragment: is_listed
 -- Whether a name is one of `names`.
 name = ANY(%(names)s)
@@ -40,7 +43,8 @@ CASE WHEN %(is_runtime)s::boolean
 
 -- name: find_exhausted
 -- The time, and whether a task is past the end of its last lease by then.
-SELECT now.usec, EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec)
+SELECT now.usec, EXISTS (
+    SELECT FROM tasks WHERE {project} = %(project)s AND ends_usec <= now.usec)
 FROM (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec) AS now
 
 -- name: snapshot
@@ -56,13 +60,14 @@ LOCK TABLE tasks IN EXCLUSIVE MODE
 
 -- name: lock_totals
 -- Keep others from adding tasks under a storage limit until the transaction ends.
-SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ': storage limit', 0))
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ': storage limit' || %(project)s, 0))
 
 -- name: exhaust
 -- Make tombstones of tasks that are past the end of their last lease, and keep them as they were.
 WITH {now},
 due AS MATERIALIZED (
-    SELECT {task}, ends_usec FROM tasks WHERE ends_usec <= {now_usec}
+    SELECT {task}, ends_usec FROM tasks
+    WHERE {project} = %(project)s AND ends_usec <= {now_usec}
     ORDER BY ends_usec, sequence LIMIT 1000 FOR UPDATE
 ),
 kept AS (
@@ -184,7 +189,9 @@ counted AS (
     HAVING count(*) > 0
     ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
 )
-SELECT EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec) AS exhausted, {task}
+SELECT EXISTS (
+    SELECT FROM tasks WHERE {project} = %(project)s AND ends_usec <= now.usec
+) AS exhausted, {task}
 FROM now LEFT JOIN (leased_now JOIN fitting USING (sequence)) AS task ON true
 ORDER BY place, task.sequence
 
@@ -367,7 +374,8 @@ SELECT count(*) FROM deleted
 -- name: remove_checks
 -- Delete those before that no other server deletes at the same time.
 DELETE FROM tasks WHERE sequence IN (
-    SELECT sequence FROM tasks WHERE free_usec = %(free_usec)s AND name != %(name)s
+    SELECT sequence FROM tasks
+    WHERE {project} = %(project)s AND free_usec = %(free_usec)s AND name != %(name)s
     FOR UPDATE SKIP LOCKED)
 
 -- name: apply_retention
@@ -391,7 +399,7 @@ DELETE FROM tasks WHERE queue = %(queue)s
 -- name: totals
 -- How many tasks a queue has, and their size; NULL: those of each queue.
 SELECT queue, sum(tasks), sum(bytes) FROM totals
-WHERE queue = coalesce(%(queue)s::text, queue) GROUP BY queue
+WHERE {of_project} AND queue = coalesce(%(queue)s::text, queue) GROUP BY queue
 
 -- name: etas_of_leases
 -- The etas at which leases end, each with the names of the tasks that have it; those never leased
@@ -402,17 +410,23 @@ GROUP BY eta_usec
 
 -- name: clear
 -- Delete everything but the retentions, which follow from the configuration.
-WITH no_exhausted AS (DELETE FROM exhausted),
-no_events AS (DELETE FROM events),
-no_leased AS (DELETE FROM leased),
-no_totals AS (DELETE FROM totals),
-no_lease_calls AS (DELETE FROM lease_calls),
-no_queues AS (DELETE FROM queues)
-DELETE FROM tasks
+WITH no_exhausted AS (DELETE FROM exhausted WHERE {of_project}),
+no_events AS (DELETE FROM events WHERE {of_project}),
+no_leased AS (DELETE FROM leased WHERE {of_project}),
+no_totals AS (DELETE FROM totals WHERE {of_project}),
+no_lease_calls AS (DELETE FROM lease_calls WHERE {of_project}),
+no_queues AS (DELETE FROM queues WHERE {of_project})
+DELETE FROM tasks WHERE {of_project}
+
+-- name: drop_project
+-- Delete what is left of a project that was cleared.
+WITH no_dispatchers AS (DELETE FROM dispatchers WHERE {of_project})
+DELETE FROM retentions WHERE {of_project}
 
 -- name: restore_totals
 INSERT INTO totals (queue, part, tasks, bytes)
-SELECT queue, 0, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NULL GROUP BY queue
+SELECT queue, 0, count(*), sum(stored_bytes) FROM tasks WHERE {of_project} AND eta_usec IS NOT NULL
+GROUP BY queue
 
 -- name: renumber
 -- Number new tasks from above those that are stored.

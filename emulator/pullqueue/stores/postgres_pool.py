@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
-from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.adapt import Dumper
@@ -47,8 +46,8 @@ _SETTINGS = {
 }
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _FOREVER_SECONDS = 10**9
-_SCHEMA_CHARACTERS = 50
-"""PostgreSQL has 63; those of projects have a number more than the server's own."""
+_SCHEMA_CHARACTERS = 63
+"""Of PostgreSQL."""
 _Selector: type[selectors.BaseSelector] = getattr(
     selectors, "PollSelector", selectors.SelectSelector
 )
@@ -161,21 +160,16 @@ class Connections:
             open=True,
         )
         self._deadlines = _Deadlines()
-        self._schemas: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
-        """The schema that each connection uses, if it is not that of the address."""
 
     @contextmanager
-    def borrowed(self, schema: str, *, unlimited: bool = False) -> Iterator[Connection]:
-        """Lend a connection for one operation in a schema.
+    def borrowed(self, *, unlimited: bool = False) -> Iterator[Connection]:
+        """Lend a connection for one operation.
 
         Unless `unlimited`, the operation fails if the server does not respond in time.
         """
         connection = self._taken()
         self._deadlines.begin(connection, unlimited=unlimited)
         try:
-            if self._schemas.get(connection, self._address.schema) != schema:
-                connection.execute(f"SET search_path TO {schema}".encode(), prepare=False)
-                self._schemas[connection] = schema
             yield connection
         finally:
             self._deadlines.end(connection)

@@ -1,5 +1,11 @@
 -- The statements that are the same in SQLite and PostgreSQL. Parameters are written as SQLite has them.
 -- `sqlite.sql` and `postgres.sql` have the other statements, and the fragments that differ.
+--
+-- The column `queue` has the keys of queues: `stores/session.py` makes them of project and name. `{project}`
+-- is the project of a key, which begins the indexes of times; `{of_project}` is true of the keys of one.
+
+-- fragment: of_project
+queue >= :first_key AND queue < :last_key
 
 -- fragment: waiting_state
 -- The state of a task whose eta is in the future; `finished` is NULL in a pull task.
@@ -43,7 +49,8 @@ DELETE FROM tasks WHERE queue = :queue AND {is_listed} AND +eta_usec IS NULL
 
 -- name: free_all_names
 -- What is appended to the name keeps the planner from reading all tasks of the queue.
-DELETE FROM tasks WHERE queue || '' = :queue AND free_usec IS NOT NULL
+DELETE FROM tasks
+WHERE {project} = :project AND queue || '' = :queue AND free_usec IS NOT NULL
 
 -- name: recorded_events
 -- How many events of a queue are recorded.
@@ -63,15 +70,16 @@ AND id < (SELECT max(id) FROM events WHERE queue = :queue)
 DELETE FROM leased WHERE queue = :queue AND second <= :second
 
 -- name: trim_tombstones
-DELETE FROM tasks WHERE free_usec <= (
+DELETE FROM tasks WHERE {project} = :project AND free_usec <= (
     SELECT max(free_usec) FROM (
-        SELECT free_usec FROM tasks WHERE free_usec <= :now_usec ORDER BY free_usec LIMIT :rows
+        SELECT free_usec FROM tasks WHERE {project} = :project AND free_usec <= :now_usec
+        ORDER BY free_usec LIMIT :rows
     ) AS oldest)
 
 -- name: check
 -- Store a task as an add does, but as a tombstone that has expired: no other statement reads it.
 INSERT INTO tasks (queue, name, payload, tag, retry_count, enqueued_usec, stored_bytes, free_usec)
-VALUES ('', :name, :payload, {no_bytes}, 0, 0, 0, :free_usec)
+VALUES (:queue, :name, :payload, {no_bytes}, 0, 0, 0, :free_usec)
 
 -- name: retention
 SELECT leases, age_usec, lifetime_usec, tombstone_usec FROM retentions WHERE queue = :queue
@@ -83,7 +91,7 @@ ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.
     lifetime_usec = excluded.lifetime_usec, tombstone_usec = excluded.tombstone_usec
 
 -- name: queue_records
-SELECT queue, paused, purged_usec, deleted_usec, settings FROM queues
+SELECT queue, paused, purged_usec, deleted_usec, settings FROM queues WHERE {of_project}
 
 -- name: change_queue_record
 -- NULL leaves a part as it is.
@@ -153,7 +161,8 @@ FROM leased WHERE queue = :queue AND second > :hour
 SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec ORDER BY eta_usec LIMIT 1
 
 -- name: next_end
-SELECT min(ends_usec) FROM tasks WHERE queue || '' = :queue AND ends_usec IS NOT NULL
+SELECT min(ends_usec) FROM tasks
+WHERE {project} = :project AND queue || '' = :queue AND ends_usec IS NOT NULL
 
 -- name: last_lease_end
 SELECT eta_usec FROM tasks
@@ -194,12 +203,19 @@ ON CONFLICT (job) DO UPDATE SET started_usec = excluded.started_usec, status = e
 SELECT name, number, record FROM projects ORDER BY number
 
 -- name: add_project
-INSERT INTO projects (name, record) VALUES (:project, :record)
+INSERT INTO projects (name, record) VALUES (:name, :record)
 ON CONFLICT (name) DO UPDATE SET record = projects.record
 RETURNING number, record
 
 -- name: delete_project
-DELETE FROM projects WHERE name = :project RETURNING number
+DELETE FROM projects WHERE number = :number
+
+-- name: drop_some_tasks
+DELETE FROM tasks WHERE sequence IN (SELECT sequence FROM tasks WHERE {of_project} LIMIT :rows)
+
+-- name: drop_some_events
+DELETE FROM events WHERE (queue, id) IN (
+    SELECT queue, id FROM events WHERE {of_project} LIMIT :rows)
 
 -- name: lease_steps
 -- What happened to leases, the latest first.
@@ -220,17 +236,23 @@ WHERE queue = :queue AND usec > :since_usec AND kind = 'attempt failed' GROUP BY
 SELECT kind, usec / CAST(:minute_usec AS bigint), sum(size) FROM events WHERE queue = :queue AND usec >= :first_usec GROUP BY 1, 2
 
 -- name: all_tasks
-SELECT {task} FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence
+SELECT {task} FROM tasks WHERE {of_project} AND eta_usec IS NOT NULL
+ORDER BY queue, eta_usec, sequence
 
 -- name: all_exhausted
-SELECT {task} FROM exhausted ORDER BY id
+SELECT {task} FROM exhausted WHERE {of_project} ORDER BY id
 
 -- name: all_tombstones
-SELECT queue, name, free_usec FROM tasks WHERE free_usec > :now_usec ORDER BY free_usec, sequence
+SELECT queue, name, free_usec FROM tasks WHERE {project} = :project AND free_usec > :now_usec
+ORDER BY free_usec, sequence
 
 -- name: all_leased
-SELECT queue, second, sum(tasks) FROM leased WHERE second > :second GROUP BY queue, second
+SELECT queue, second, sum(tasks) FROM leased WHERE {of_project} AND second > :second
+GROUP BY queue, second
 ORDER BY queue, second
+
+-- name: last_sequence
+SELECT coalesce(max(sequence), 0) FROM tasks
 
 -- name: restore_task
 INSERT INTO tasks ({task}, finished) VALUES ({task_values}, {value})

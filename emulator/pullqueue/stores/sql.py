@@ -26,9 +26,7 @@ from pullqueue.stores.rows import (
     Row,
     attempted,
     count_finished,
-    decode_task,
     encode,
-    encode_task,
     is_storable,
     result_values,
 )
@@ -201,7 +199,7 @@ class SqlStore(SqlRecords[S]):
             )
             if not row:
                 raise self._lease_lost(session, queue_name, task_name)
-            task = decode_task(row)
+            task = self._keys.decode_task(row)
             self._modified(session, kind, task)
         self._touch(queue_name, 1)
         return task
@@ -268,7 +266,7 @@ class SqlStore(SqlRecords[S]):
             if exhausted:
                 self._trim_exhausted(session, task.queue_name)
         self._touch(task.queue_name, 1)
-        return decode_task(row)._replace(attempts=attempts)
+        return self._keys.decode_task(row)._replace(attempts=attempts)
 
     @retried
     def _move_attempt(
@@ -299,7 +297,7 @@ class SqlStore(SqlRecords[S]):
             )
             if not row:
                 raise self._attempt_lost(session, task)
-            task = decode_task(row)
+            task = self._keys.decode_task(row)
             if kind is not None:
                 self._modified(session, kind, task, ended)
         self._touch(task.queue_name, 1)
@@ -389,7 +387,7 @@ class SqlStore(SqlRecords[S]):
     def check(self) -> None:
         name, payload = uuid4().hex, os.urandom(_CHECK_BYTES)
         with self._writing() as session:
-            session.change("check", name=name, payload=payload, free_usec=_FIRST)
+            session.change("check", queue="", name=name, payload=payload, free_usec=_FIRST)
             session.change("remove_checks", name=name, free_usec=_FIRST)
 
     # -- everything ------------------------------------------------------------------------------
@@ -402,19 +400,26 @@ class SqlStore(SqlRecords[S]):
         self, contents: Mapping[str, QueueContents], *, retentions: Mapping[str, Retention]
     ) -> None:
         with self._replacing() as session:
+            encode_task = self._keys.encode_task
+            tasks = [task for restored in contents.values() for task in restored.tasks]
+            tasks.sort(key=lambda task: task.sequence)
+            [last] = session.row("last_sequence") or [0]
+            if tasks and tasks[0].sequence <= last:  # a task of another project has it
+                tasks = [task._replace(sequence=n) for n, task in enumerate(tasks, last + 1)]
+            rows = ((*encode_task(task), count_finished(task)) for task in tasks)
+            session.change_many("restore_task", rows)
             for queue_name, restored in contents.items():
-                rows = [(*encode_task(task), count_finished(task)) for task in restored.tasks]
-                session.change_many("restore_task", rows)
                 session.change_many("restore_exhausted", map(encode_task, restored.exhausted))
                 if restored.record is not None:
                     record = restored.record._asdict()
                     record["settings"] = encode(restored.record.settings)
                     session.change("set_queue_record", queue=queue_name, **record)
-                for second, tasks in restored.leased:
-                    session.change("count_leased", queue=queue_name, second=second, tasks=tasks)
+                for second, count in restored.leased:
+                    session.change("count_leased", queue=queue_name, second=second, tasks=count)
             self._restored(session)
             for queue_name, restored in contents.items():
-                tombstones = [(queue_name, *item) for item in restored.tombstones.items()]
+                key = self._keys.key(queue_name)
+                tombstones = [(key, *item) for item in restored.tombstones.items()]
                 session.change_many("restore_tombstone", tombstones)
                 limit = retentions.get(queue_name, Retention())
                 self._set_retention(session, queue_name, limit)

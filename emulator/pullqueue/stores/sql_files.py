@@ -10,6 +10,7 @@ from pullqueue.stores.rows import sql_of_tasks
 
 _HEAD = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{(\w+)\}")
+_SCOPE = re.compile(r"[:(](project|first_key|last_key)\b")
 _PARAMETER = re.compile(r":(\w+)")
 _SYNTAX = {"sqlite": ("?", r":\1"), "postgres": ("%s", r"%(\1)s")}
 """How each database writes the place of a value, and that of a named parameter."""
@@ -36,6 +37,11 @@ def statements(database: str) -> Mapping[str, str]:
         return _FRAGMENT.sub(lambda match: filled(fragments[match[1]]), sql)
 
     return {name: filled(sql) for name, sql in found.items()}
+
+
+def with_scope(texts: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of statements that are about all queues of a project."""
+    return frozenset(name for name, text in texts.items() if _SCOPE.search(text))
 
 
 def migrations(database: str) -> list[str]:

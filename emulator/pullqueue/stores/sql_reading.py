@@ -39,11 +39,10 @@ from pullqueue.stores.rows import (
     decode_operation,
     decode_record,
     decode_tag,
-    decode_task,
     encode_tag,
     is_storable,
 )
-from pullqueue.stores.session import Session
+from pullqueue.stores.session import Keys, Session
 from pullqueue.tasks import AttemptResult, Task, TaskState
 
 HOUR_SECONDS = 3600
@@ -56,12 +55,14 @@ S = TypeVar("S", bound=Session)
 class SqlReader(TaskStore, Generic[S]):
     """The part of a store in a database that reads, with sessions of the database's own kind."""
 
-    def __init__(self, *, clock: Clock, limits: Limits, names: NameSource) -> None:
+    def __init__(self, keys: Keys, *, clock: Clock, limits: Limits, names: NameSource) -> None:
+        self._keys = keys
         self._clock = clock
         self._limits = limits
         self._names = names
         self._tombstone_usec = limits.tombstone_seconds * USEC_PER_SECOND
         self._touched: Counter[str] = Counter()
+        self._is_closed = False
 
     # -- what each database does in its own way --------------------------------------------------
 
@@ -94,7 +95,7 @@ class SqlReader(TaskStore, Generic[S]):
             raise task_errors.unknown_task(queue_name, task_name)
         if row[0] is None:
             raise task_errors.tombstoned_task(queue_name, task_name)
-        return decode_task(row)
+        return self._keys.decode_task(row)
 
     def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
         state, tag = task_filter.state, task_filter.tag
@@ -113,7 +114,7 @@ class SqlReader(TaskStore, Generic[S]):
                 after_sequence=after_sequence,
                 rows=limit,
             )
-        return list(map(decode_task, rows))
+        return list(map(self._keys.decode_task, rows))
 
     def count_tags(self, queue_name: str, *, limit: int) -> dict[str, int]:
         with self._reading() as session:
@@ -147,7 +148,8 @@ class SqlReader(TaskStore, Generic[S]):
 
     def exhausted(self, queue_name: str) -> list[Task]:
         with self._reading() as session:
-            return list(map(decode_task, session.rows("exhausted", queue=queue_name)))
+            rows = session.rows("exhausted", queue=queue_name)
+            return list(map(self._keys.decode_task, rows))
 
     def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         with self._reading() as session:
@@ -224,25 +226,24 @@ class SqlReader(TaskStore, Generic[S]):
     # -- everything ------------------------------------------------------------------------------
 
     def _queue_records(self, session: S) -> dict[str, QueueRecord]:
-        return {
-            queue_name: decode_record(row) for queue_name, *row in session.rows("queue_records")
-        }
+        rows = session.rows("queue_records")
+        return {self._keys.name(key): decode_record(row) for key, *row in rows}
 
     def export(self) -> dict[str, QueueContents]:
         contents: defaultdict[str, QueueContents] = defaultdict(
             lambda: QueueContents([], [], {}, [])
         )
         with self._reading(unlimited=True) as session, session.snapshot():
-            now_usec = session.now_usec
-            for task in map(decode_task, session.rows("all_tasks")):
+            now_usec, name = session.now_usec, self._keys.name
+            for task in map(self._keys.decode_task, session.rows("all_tasks")):
                 contents[task.queue_name].tasks.append(task)
-            for task in map(decode_task, session.rows("all_exhausted")):
+            for task in map(self._keys.decode_task, session.rows("all_exhausted")):
                 contents[task.queue_name].exhausted.append(task)
-            for queue_name, name, free_usec in session.rows("all_tombstones", now_usec=now_usec):
-                contents[queue_name].tombstones[name] = free_usec
+            for key, task_name, free_usec in session.rows("all_tombstones", now_usec=now_usec):
+                contents[name(key)].tombstones[task_name] = free_usec
             since = now_usec // USEC_PER_SECOND - HOUR_SECONDS
-            for queue_name, second, tasks in session.rows("all_leased", second=since):
-                contents[queue_name].leased.append((second, int(tasks)))
+            for key, second, tasks in session.rows("all_leased", second=since):
+                contents[name(key)].leased.append((second, int(tasks)))
             for queue_name, record in self._queue_records(session).items():
                 contents[queue_name] = contents[queue_name]._replace(record=record)
         return dict(contents)

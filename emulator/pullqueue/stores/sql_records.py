@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from pullqueue.clock import Clock
@@ -11,8 +12,11 @@ from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.store import CronRun, QueueRecord, StoredProject, StoreFactory, TaskStore
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import encode
-from pullqueue.stores.session import retried
+from pullqueue.stores.session import Keys, retried
 from pullqueue.stores.sql_reading import S, SqlReader
+
+_ROWS_DROPPED = 5_000
+"""How many rows of a project are deleted at once."""
 
 
 class SqlRecords(SqlReader[S]):
@@ -27,12 +31,12 @@ class SqlRecords(SqlReader[S]):
         """Delete everything of a queue but its record."""
 
     @abstractmethod
-    def _open_project(self, number: int) -> StoreFactory:
-        """Return what opens the store of the project with a number."""
+    def _clear(self, session: S, scope: Mapping[str, object]) -> None:
+        """Delete everything of a project but the retentions, which follow from its settings."""
 
     @abstractmethod
-    def _drop_project(self, session: S, number: int) -> None:
-        """Delete the store of the project with a number."""
+    def _of_project(self, keys: Keys) -> StoreFactory:
+        """Return what makes the store of another project, in the same tables."""
 
     def queue_records(self) -> dict[str, QueueRecord]:
         # Not for reading: whether tasks are past their end makes no difference to records.
@@ -70,21 +74,29 @@ class SqlRecords(SqlReader[S]):
 
     def add_project(self, name: str, record: str) -> StoredProject:
         with self._writing() as session:
-            [row] = session.rows("add_project", project=name, record=record)
+            [row] = session.rows("add_project", name=name, record=record)
             return StoredProject(*row)
 
     def project_store(self, number: int) -> StoreFactory:
         def make(*, clock: Clock, limits: Limits, names: NameSource) -> TaskStore:
-            store = self._open_project(number)(clock=clock, limits=limits, names=names)
+            store = self._of_project(Keys(number))(clock=clock, limits=limits, names=names)
             store.url = self.url
             return store
 
         return make
 
-    def drop_project(self, name: str) -> None:
-        with self._writing(unlimited=True) as session:
-            for (number,) in session.rows("delete_project", project=name):
-                self._drop_project(session, number)
+    def drop_project(self, number: int) -> None:
+        scope = Keys(number).scope
+        # The record last: what is left when the process is killed can be deleted again.
+        for statement in ("drop_some_tasks", "drop_some_events"):
+            changed = _ROWS_DROPPED
+            while changed == _ROWS_DROPPED:  # others wait for a short time only
+                with self._writing() as session:
+                    changed = session.change(statement, **scope, rows=_ROWS_DROPPED)
+        with self._writing() as session:
+            self._clear(session, scope)
+            session.change("drop_project", **scope)
+            session.change("delete_project", number=number)
 
     def drop_queue_record(self, queue_name: str) -> None:
         with self._writing() as session:

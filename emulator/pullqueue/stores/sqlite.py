@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from pathlib import Path
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
@@ -36,29 +34,33 @@ from pullqueue.limits import Limits
 from pullqueue.stores.rows import (
     Row,
     count_finished,
-    decode_task,
     encode,
     encode_tag,
-    encode_task,
     result_values,
 )
-from pullqueue.stores.session import Session, Target
+from pullqueue.stores.session import OWN, Keys, Session, Target, closed_error
 from pullqueue.stores.sql import SqlStore
-from pullqueue.stores.sql_files import statements
-from pullqueue.stores.sqlite_file import open_file, opening_error
+from pullqueue.stores.sql_files import statements, with_scope
+from pullqueue.stores.sqlite_file import SqliteFile, opening_error
 from pullqueue.tasks import AttemptRecord, NewTask, Task
 from pullqueue.text import format_size
 
 _SQL = statements("sqlite")
-_OWNER_ONLY = 0o700
 
 
 class SqliteSession(Session):
     """A transaction on one of the two connections."""
 
+    scoped = with_scope(_SQL)
+
     def __init__(
-        self, connection: sqlite3.Connection, now_usec: int, totals: Mapping[str, tuple[int, int]]
+        self,
+        connection: sqlite3.Connection,
+        keys: Keys,
+        now_usec: int,
+        totals: Mapping[str, tuple[int, int]],
     ) -> None:
+        super().__init__(keys)
         self.now_usec = self.clock_usec = now_usec
         self.totals = dict(totals)
         """How many tasks each queue has, and their size in bytes, as the transaction sees it."""
@@ -71,13 +73,15 @@ class SqliteSession(Session):
 
     def iterate(self, statement: str, **parameters: object) -> Iterator[Row]:
         """Execute a statement and yield its rows as they are read."""
-        return self._connection.execute(_SQL[statement], parameters)
+        return self._connection.execute(_SQL[statement], self.bound(statement, parameters))
 
     def rows(self, statement: str, **parameters: object) -> list[Row]:
-        return self._connection.execute(_SQL[statement], parameters).fetchall()
+        return self._connection.execute(
+            _SQL[statement], self.bound(statement, parameters)
+        ).fetchall()
 
     def change(self, statement: str, **parameters: object) -> int:
-        return self._connection.execute(_SQL[statement], parameters).rowcount
+        return self._connection.execute(_SQL[statement], self.bound(statement, parameters)).rowcount
 
     def change_many(self, statement: str, rows: Iterable[Row]) -> int:
         return self._connection.executemany(_SQL[statement], rows).rowcount
@@ -94,29 +98,26 @@ class SqliteStore(SqlStore[SqliteSession]):
 
     def __init__(
         self,
-        path: Path,
-        synchronous: str,
+        file: Callable[[], SqliteFile],
+        keys: Keys = OWN,
         *,
-        of_project: bool = False,
         clock: Clock,
         limits: Limits,
         names: NameSource,
     ) -> None:
-        super().__init__(clock=clock, limits=limits, names=names)
-        self._path, self._synchronous = path, synchronous
-        self._lock = threading.RLock()
-        self._reader_lock = threading.Lock()
-        self._writer, self._reader = open_file(path, synchronous=synchronous, of_project=of_project)
-        self._identity = _identity(path)
+        super().__init__(keys, clock=clock, limits=limits, names=names)
+        self._file = file()
         self._rates: defaultdict[str, RateLimiter] = defaultdict(RateLimiter)
         self._stored_totals: dict[str, tuple[int, int]] = {}
         try:
-            self._recount()
-            # No other process has the file open: what seems to run was ended with its process.
-            self._writer.execute(_SQL["release_attempts"], {"now_usec": clock.now_usec()})
+            with self._file.lock:
+                self._recount()
+                session = self._session(self._file.writer)
+                # No other process has the file open: what seems to run was ended with its process.
+                session.change("release_attempts", now_usec=session.now_usec)
         except sqlite3.Error as error:
             self.close()
-            raise opening_error(path, error) from error
+            raise opening_error(self._file.path, error) from error
 
     def now_usec(self) -> int:
         return self._clock.now_usec()
@@ -125,7 +126,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         super().check()
         # A small task can have room in the log where a large one has none: it is written twice.
         needed = 2 * self._limits.task_bytes
-        free = shutil.disk_usage(self._path.parent).free
+        free = shutil.disk_usage(self._file.path.parent).free
         if free < needed:
             raise TransientError(
                 f"the store's file: its disk has {format_size(free)} left, and the largest task "
@@ -133,9 +134,10 @@ class SqliteStore(SqlStore[SqliteSession]):
             )
 
     def close(self) -> None:
-        with self._reader_lock, self._lock:
-            self._reader.close()
-            self._writer.close()
+        with self._file.lock:
+            self._is_closed = True
+        if self._keys is OWN:
+            self._file.close()
 
     # -- operations ------------------------------------------------------------------------------
 
@@ -171,6 +173,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             new.stored(str(new.name), queue_name, sequence, now_usec)
             for sequence, new in enumerate(named, first)
         ]
+        encode_task = self._keys.encode_task
         rows = ((*encode_task(task), count_finished(task), ends_usec) for task in tasks)
         if session.change_many("insert_task", rows) < len(tasks):
             stored = {row[0] for row in session.rows("sequences_from", sequence=first)}
@@ -206,7 +209,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             return []
         # Row by row: those that do not fit are never read.
         rows = session.iterate(f"due{suffix}", **wanted)
-        due = fitting(map(decode_task, rows), request.payload_bytes)
+        due = fitting(map(self._keys.decode_task, rows), request.payload_bytes)
         if not due:
             return []
         until_usec = session.now_usec + request.lease_usec
@@ -236,17 +239,16 @@ class SqliteStore(SqlStore[SqliteSession]):
 
     @contextmanager
     def _writing(self, *, unlimited: bool = False) -> Iterator[SqliteSession]:  # noqa: ARG002
-        with self._lock:
+        writer = self._file.writer
+        with self._file.lock:
             try:
-                self._check_file()
-                session = SqliteSession(self._writer, self._clock.now_usec(), self._stored_totals)
-                self._writer.execute("BEGIN IMMEDIATE")
+                session = self._begin(writer, "BEGIN IMMEDIATE")
                 if session.rows("find_exhausted", now_usec=session.now_usec):
                     self._catch_up(session)
                 yield session
-                self._writer.execute("COMMIT")
+                writer.execute("COMMIT")
             except BaseException as error:
-                _roll_back(self._writer)
+                _roll_back(writer)
                 if isinstance(error, sqlite3.Error):
                     raise _translated(error) from error
                 raise
@@ -254,39 +256,52 @@ class SqliteStore(SqlStore[SqliteSession]):
 
     @contextmanager
     def _reading(self, *, unlimited: bool = False) -> Iterator[SqliteSession]:  # noqa: ARG002
-        with self._reader_lock:
+        with self._file.reader_lock:
             try:
                 yield self._begin_reading()
             except sqlite3.Error as error:
                 raise _translated(error) from error
             finally:
-                _roll_back(self._reader)
+                _roll_back(self._file.reader)
 
     def _operation(self) -> AbstractContextManager[SqliteSession]:
         return self._writing()
 
+    def _session(self, connection: sqlite3.Connection) -> SqliteSession:
+        return SqliteSession(connection, self._keys, self._clock.now_usec(), self._stored_totals)
+
+    def _begin(self, connection: sqlite3.Connection, statement: str) -> SqliteSession:
+        """Begin a transaction."""
+        if self._is_closed:
+            raise closed_error()
+        self._file.check()
+        session = self._session(connection)
+        connection.execute(statement)
+        return session
+
     def _begin_reading(self) -> SqliteSession:
-        with self._lock:
-            self._check_file()
-            session = SqliteSession(self._reader, self._clock.now_usec(), self._stored_totals)
-            self._reader.execute("BEGIN")
+        with self._file.lock:
+            session = self._begin(self._file.reader, "BEGIN")
             # The transaction sees the file as it is at this statement.
             if not session.rows("find_exhausted", now_usec=session.now_usec):
                 return session
-            _roll_back(self._reader)
+            _roll_back(self._file.reader)
             with self._writing():
                 pass  # it has caught up
             return self._begin_reading()
 
     @contextmanager
     def _replacing(self) -> Iterator[SqliteSession]:
-        with self._lock:
+        with self._file.lock:
             with self._writing() as session:
-                for table in ("tasks", "exhausted", "events", "leased", "queues"):
-                    session.change(f"clear_{table}")
+                self._clear(session, {})
                 yield session
             self._rates.clear()
             self._recount()
+
+    def _clear(self, session: SqliteSession, scope: Mapping[str, object]) -> None:
+        for table in ("tasks", "exhausted", "events", "leased", "queues"):
+            session.change(f"clear_{table}", **scope)
 
     def _drop_queue(self, session: SqliteSession, queue_name: str) -> None:
         tasks, stored_bytes = session.totals.get(queue_name, (0, 0))
@@ -299,28 +314,11 @@ class SqliteStore(SqlStore[SqliteSession]):
         second = session.now_usec // USEC_PER_SECOND
         session.change("count_leased", queue=queue_name, second=second, tasks=tasks)
 
-    def _open_project(self, number: int) -> StoreFactory:
-        path = self._project_file(number)
-        path.parent.mkdir(mode=_OWNER_ONLY, exist_ok=True)
-        return partial(SqliteStore, path, self._synchronous, of_project=True)
-
-    def _drop_project(self, session: SqliteSession, number: int) -> None:  # noqa: ARG002 - files
-        for suffix in ("", "-wal", "-shm"):
-            self._project_file(number, suffix).unlink(missing_ok=True)
-
-    def _project_file(self, number: int, suffix: str = "") -> Path:
-        return self._path.with_name(f"{self._path.name}.projects") / f"{number}.db{suffix}"
+    def _of_project(self, keys: Keys) -> StoreFactory:
+        return partial(SqliteStore, lambda: self._file, keys)
 
     def _restored(self, session: SqliteSession) -> None:
         """Do nothing: `_replacing` counts the tasks, and the next number follows the last one."""
-
-    def _check_file(self) -> None:
-        """Notice that the file is gone, which SQLite does not: it would go on without it."""
-        if _identity(self._path) != self._identity:
-            raise InternalError(
-                f'store file "{self._path}" was deleted or replaced while it was in use: '
-                "put it back, or restart the server"
-            )
 
     def _catch_up(self, session: SqliteSession) -> None:
         now = {"now_usec": session.now_usec}
@@ -330,7 +328,8 @@ class SqliteStore(SqlStore[SqliteSession]):
         session.change("keep_exhausted", **now)
         self._last_event += session.change("record_exhausted", **now, last_id=self._last_event)
         session.change("tombstone_exhausted", **now, tombstone_usec=self._tombstone_usec)
-        for queue_name, tasks, stored_bytes in exhausted:
+        for key, tasks, stored_bytes in exhausted:
+            queue_name = self._keys.name(key)
             session.add_to_totals(queue_name, -tasks, -stored_bytes)
             self._trim_exhausted(session, queue_name)
 
@@ -340,9 +339,10 @@ class SqliteStore(SqlStore[SqliteSession]):
         From then on they are in memory: a total in a table would make a call of one task, which
         takes 50 us, slower by 10 us, and to look up the last event of a queue by 6 us.
         """
-        rows = self._writer.execute(_SQL["totals"])
-        self._stored_totals = {queue: (tasks, size) for queue, tasks, size in rows}
-        ((self._last_event,),) = self._writer.execute(_SQL["last_event"])
+        session = self._session(self._file.writer)
+        rows = session.rows("totals")
+        self._stored_totals = {self._keys.name(key): (tasks, size) for key, tasks, size in rows}
+        ((self._last_event,),) = session.rows("last_event")
 
     def _totals(
         self,
@@ -379,8 +379,8 @@ class SqliteStore(SqlStore[SqliteSession]):
         if exhausted:
             steps = [gone[0][:2]]
             self._record(session, EventKind.EXHAUSTED, task.queue_name, steps)
-            task = decode_task(row)._replace(attempts=attempts)
-            session.change_many("restore_exhausted", [encode_task(task)])
+            kept = self._keys.decode_task(row)._replace(attempts=attempts)
+            session.change_many("restore_exhausted", [self._keys.encode_task(kept)])
         return row
 
     def _removed(
@@ -439,11 +439,3 @@ def _translated(error: sqlite3.Error) -> PullQueueError:
     if is_closed or (isinstance(error, sqlite3.OperationalError) and not is_damaged):
         return TransientError(f"the store's file: {str(error).rstrip('.')}; try again")
     return InternalError(f"the store's file is damaged ({error}): restore it from a copy")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

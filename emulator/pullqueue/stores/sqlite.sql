@@ -9,6 +9,9 @@ x''
 -- The queue as the index of tags has it.
 queue
 
+-- fragment: project
+substr(queue, 1, instr(queue, '/'))
+
 -- fragment: is_listed
 -- Whether a name is one of `names`.
 name IN (SELECT value FROM json_each(:names))
@@ -22,14 +25,14 @@ coalesce(enqueued_usec + :lifetime_usec, {never})
 
 -- name: find_exhausted
 -- Whether a task is past the end of its last lease.
-SELECT 1 FROM tasks WHERE ends_usec <= :now_usec LIMIT 1
+SELECT 1 FROM tasks WHERE {project} = :project AND ends_usec <= :now_usec LIMIT 1
 
 -- name: exhausted_totals
-SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE ends_usec <= :now_usec GROUP BY queue
+SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE {project} = :project AND ends_usec <= :now_usec GROUP BY queue
 
 -- name: keep_exhausted
 INSERT INTO exhausted ({task})
-SELECT {task} FROM tasks WHERE ends_usec <= :now_usec ORDER BY ends_usec, sequence
+SELECT {task} FROM tasks WHERE {project} = :project AND ends_usec <= :now_usec ORDER BY ends_usec, sequence
 
 -- name: record_exhausted
 -- One event for the tasks of a queue that were exhausted at the same time.
@@ -37,14 +40,14 @@ INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts
 SELECT queue, :last_id + row_number() OVER (ORDER BY ends_usec), ends_usec, 'exhausted', NULL,
     count(*), group_concat(name), group_concat(retry_count)
 FROM (
-    SELECT queue, ends_usec, name, retry_count FROM tasks WHERE ends_usec <= :now_usec
+    SELECT queue, ends_usec, name, retry_count FROM tasks WHERE {project} = :project AND ends_usec <= :now_usec
     ORDER BY ends_usec, sequence
 ) AS due
 GROUP BY queue, ends_usec
 
 -- name: tombstone_exhausted
 UPDATE tasks SET {tombstone} ends_usec
-WHERE ends_usec <= :now_usec
+WHERE {project} = :project AND ends_usec <= :now_usec
 
 -- name: next_sequence
 -- The number of the next task; no row: there is no such queue.
@@ -108,7 +111,8 @@ WHERE queue = :queue AND name = :name AND +eta_usec = :expected_eta_usec
 RETURNING {task}
 
 -- name: release_attempts
-UPDATE tasks SET eta_usec = :now_usec WHERE eta_usec > :now_usec AND retry_count > finished
+UPDATE tasks SET eta_usec = :now_usec
+WHERE {of_project} AND eta_usec > :now_usec AND retry_count > finished
 
 -- name: delete
 -- Make tombstones of tasks; with an `expected_eta_usec`, only of those whose current lease ends then.
@@ -131,11 +135,11 @@ VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts, :o
     :status, :reason, :fault)
 
 -- name: last_event
-SELECT coalesce(max(id), 0) FROM events
+SELECT coalesce(max(id), 0) FROM events WHERE {of_project}
 
 -- name: remove_checks
 -- Delete those before: the space of the latest stays in use, so that it is not what the next finds.
-DELETE FROM tasks WHERE free_usec = :free_usec AND name != :name
+DELETE FROM tasks WHERE {project} = :project AND free_usec = :free_usec AND name != :name
 
 -- name: apply_retention
 UPDATE tasks SET
@@ -144,6 +148,10 @@ UPDATE tasks SET
 WHERE queue = :queue AND eta_usec IS NOT NULL
     AND (ends_usec IS NOT NULL OR :lifetime_usec IS NOT NULL
         OR (retry_count > 0 AND retry_count >= :leases))
+
+-- name: drop_project
+-- Delete what is left of a project that was cleared.
+DELETE FROM retentions WHERE {of_project}
 
 -- name: drop_tasks
 DELETE FROM tasks WHERE queue = :queue
@@ -162,7 +170,8 @@ DELETE FROM retentions WHERE queue = :queue
 
 -- name: totals
 -- How many tasks each queue has, and their size.
-SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NULL GROUP BY queue
+SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE {of_project} AND eta_usec IS NOT NULL
+GROUP BY queue
 
 -- name: etas_of_leases
 -- The etas at which leases end, each with the names of the tasks that have it; those never leased
@@ -172,16 +181,16 @@ SELECT eta_usec, group_concat(name) FROM tasks WHERE queue = :queue AND eta_usec
 GROUP BY eta_usec
 
 -- name: clear_tasks
-DELETE FROM tasks
+DELETE FROM tasks WHERE {of_project}
 
 -- name: clear_exhausted
-DELETE FROM exhausted
+DELETE FROM exhausted WHERE {of_project}
 
 -- name: clear_events
-DELETE FROM events
+DELETE FROM events WHERE {of_project}
 
 -- name: clear_leased
-DELETE FROM leased
+DELETE FROM leased WHERE {of_project}
 
 -- name: clear_queues
-DELETE FROM queues
+DELETE FROM queues WHERE {of_project}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Sequence
 from contextlib import closing
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl, quote, unquote
 
-from pullqueue.errors import StoreError
+from pullqueue.errors import InternalError, StoreError
 from pullqueue.stores.sql_files import migrations
 from pullqueue.text import describe_os_error, quoted
 
@@ -52,14 +52,11 @@ def parsed(url: str) -> tuple[Path, str]:
         ) from error
 
 
-def open_file(
-    path: Path, *, synchronous: str, of_project: bool = False
-) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+def open_file(path: Path, *, synchronous: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     """Open a file, or make it, and migrate it to the newest version.
 
     Return a connection that writes and one that reads. While they are open, no other process can
-    open the file as a store; other programs can read it. The file of another project is protected
-    by that of the server's own.
+    open the file as a store; other programs can read it.
 
     Raises:
         StoreError: the file is in use, not a store, damaged, or of a newer version; it is left
@@ -70,17 +67,13 @@ def open_file(
     try:
         if path.exists() and path.stat().st_size:
             _check(path, scripts)
-        elif of_project:
-            new = path.with_suffix(".new")
-            new.write_bytes(_empty_file())
-            new.replace(path)
         elif not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
         writer = _connected(path)
         opened.append(writer)
         # Constraints are not checked by a connection that can only read.
         _check_content(writer, path)
-        _configure(writer, synchronous, locks=not of_project)
+        _configure(writer, synchronous)
         _migrate(writer, scripts)
         reader = _connected(path)
         opened.append(reader)
@@ -93,6 +86,45 @@ def open_file(
             raise opening_error(path, error) from error
         raise
     return writer, reader
+
+
+class SqliteFile:
+    """The connections of a file, which the stores of all projects share."""
+
+    def __init__(self, path: Path, synchronous: str) -> None:
+        """Open a file; raise like `open_file`."""
+        self.path = path
+        self.writer, self.reader = open_file(path, synchronous=synchronous)
+        self.lock = threading.RLock()
+        """Of the connection that writes."""
+        self.reader_lock = threading.Lock()
+        self._identity = _identity(path)
+
+    def check(self) -> None:
+        """Notice that the file is gone, which SQLite does not: it would go on without it.
+
+        Raises:
+            InternalError: it is.
+        """
+        if _identity(self.path) != self._identity:
+            raise InternalError(
+                f'store file "{self.path}" was deleted or replaced while it was in use: '
+                "put it back, or restart the server"
+            )
+
+    def close(self) -> None:
+        """Close both connections."""
+        with self.reader_lock, self.lock:
+            self.reader.close()
+            self.writer.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -167,18 +199,7 @@ def _schema(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
     return set(connection.execute("SELECT type, tbl_name, name, sql FROM sqlite_master"))
 
 
-@cache
-def _empty_file() -> bytes:
-    """Return the content of a file of the newest version: to copy it takes a tenth of the time."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "empty.db"
-        with closing(_connected(path)) as connection:
-            _configure(connection, "off", locks=False)
-            _migrate(connection, migrations("sqlite"))
-        return path.read_bytes()
-
-
-def _configure(connection: sqlite3.Connection, synchronous: str, *, locks: bool) -> None:
+def _configure(connection: sqlite3.Connection, synchronous: str) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA cache_size = -65536")
@@ -186,8 +207,6 @@ def _configure(connection: sqlite3.Connection, synchronous: str, *, locks: bool)
     connection.execute("PRAGMA temp_store = MEMORY")
     # The log is written back, and the disk waited for, every 16 MB.
     connection.execute("PRAGMA wal_autocheckpoint = 4096")
-    if not locks:
-        return
     # Every process that has the file open has a shared lock on it, so that only the first one gets
     # an exclusive lock. From then on other programs can read.
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ from pullqueue.push.addresses import PushAddresses
 from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
-from pullqueue.stores.postgres_pool import parsed
+from pullqueue.stores.postgres_pool import Connection, connect, parsed
 
 OWN = "queue:\n- {name: pull, mode: pull}\n"
 FILE = "queue:\n- {name: pull, mode: pull}\n- {name: push, rate: 500/s}\n"
@@ -36,27 +38,24 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def empty(url: str) -> None:
-    """Delete the schemas of a store and its projects."""
-    schema = parsed(url).schema
+    """Delete the schema of a store."""
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
-        for name in schemas(schema):
-            connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
-
-
-def schemas(schema: str) -> list[str]:
-    """Return the names of the schemas of a store and its projects."""
-    with psycopg.connect(postgres_url(), autocommit=True) as connection:
-        found = "SELECT nspname FROM pg_namespace WHERE nspname = %s OR nspname LIKE %s"
-        rows = connection.execute(found, [schema, f"{schema}_p%"]).fetchall()
-    return [name for (name,) in rows]
+        connection.execute(f"DROP SCHEMA IF EXISTS {parsed(url).schema} CASCADE".encode())
 
 
 def kept(url: str) -> int:
-    """Return how many projects the store has files or schemas for, beside the own one's."""
-    if url.startswith("postgres"):
-        return len(schemas(parsed(url).schema)) - 1
-    folder = Path(url.removeprefix("sqlite:///") + ".projects")
-    return len({each.name.split(".")[0] for each in folder.iterdir()}) if folder.exists() else 0
+    """Return how many projects the store has rows of, beside the own one."""
+    tables = ["tasks", "exhausted", "events", "leased", "retentions", "queues"]
+    with contextlib.ExitStack() as closed:
+        connection: sqlite3.Connection | Connection
+        if url.startswith("postgres"):
+            connection = closed.enter_context(connect(parsed(url)))
+            tables += ["totals", "lease_calls", "dispatchers"]
+        else:
+            connection = closed.enter_context(closing(sqlite3.connect(url[len("sqlite:///") :])))
+        found = " UNION ".join(f"SELECT queue FROM {table}" for table in tables)  # noqa: S608 - ours
+        keys = [key for (key,) in connection.execute(found).fetchall()]
+    return len({key.partition("/")[0] for key in keys if "/" in key})
 
 
 @contextmanager
@@ -139,6 +138,7 @@ def test_a_project_with_a_manual_clock_is_in_memory(url: str) -> None:
         control.post("/reset?project=one", {"clock": "manual"})
         assert (kept(url), names(control, "one")) == (0, [])
         control.post("/reset?project=one", {"clock": "machine"})
+        add(control, "one", "same")
         assert kept(url) == 1
         assert control.get("/queues/push?project=one").status == 200
     with serving(url) as control:
@@ -170,18 +170,6 @@ def test_the_attempts_of_a_deleted_project_leave_no_trace(
         assert control.get("/requests?project=one&interface=push").body["requests"] == []
         assert names(control, "one", "push") == []
     assert [each.message for each in caplog.records] == []
-
-
-def test_a_project_that_cannot_be_opened_is_not_recorded(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/tasks.db"
-    with serving(url) as control:
-        folder = tmp_path / "tasks.db.projects"
-        folder.write_text("in the way")
-        refused = control.post("/projects", {"name": "one"})
-        assert refused.status == 500
-        folder.unlink()
-        assert control.post("/projects", {"name": "one"}).status == 200
-        assert folder.stat().st_mode & 0o77 == 0
 
 
 def test_a_project_of_the_servers_own_name_is_left_alone(

@@ -4,34 +4,65 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from store_rules import LIMITS, Start, config_of
 from stores import STORES, store_url
 
-from pullqueue import Emulator, Limits, ManualClock, Queue
+from pullqueue import Emulator, Limits, ManualClock, NewTask, Queue
 from pullqueue.config.model import QueueConfig
+from pullqueue.engine.store import StoreFactory
 from pullqueue.stores import open_store
 
 CONFIG = config_of(2)
 
 
-@pytest.fixture(params=STORES)
+PROJECTS = {"sqlite-project": "sqlite", "postgres-project": "postgres"}
+"""Stores of which another project than the server's own is tried."""
+
+
+@pytest.fixture(params=(*STORES, *PROJECTS))
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
     """Yield the URL of each store in turn."""
-    with store_url(request.param) as url:
+    with store_url(PROJECTS.get(request.param, request.param)) as url:
         yield url
 
 
 @pytest.fixture
-def start(url: str, clock: ManualClock) -> Iterator[Start]:
+def own(request: pytest.FixtureRequest, url: str) -> Iterator[Emulator | None]:
+    """Yield the server's own project, with tasks, if another one is tried.
+
+    Whatever the other one does, in its own time, leaves that as it is.
+    """
+    if request.node.callspec.params.get("url") not in PROJECTS:
+        yield None
+        return
+    with closing(Emulator(CONFIG, clock=ManualClock(), store=open_store(url))) as own:
+        own.reset()
+        for queue in (own.queue("pull"), own.queue("limited")):
+            queue.add_many([NewTask(b"own", name=f"n{n}", tag="red") for n in range(5)])
+            queue.lease_tasks(60, 2)
+            queue.delete_tasks("n4")
+        before = own.export()
+        yield own
+        for project in own.store.projects().values():
+            own.store.drop_project(project.number)
+        assert own.export() == before
+
+
+@pytest.fixture
+def start(url: str, clock: ManualClock, own: Emulator | None) -> Iterator[Start]:
     """Yield what opens an emulator on the store, which the first one empties; close them."""
     started: list[Emulator] = []
 
     def start(config: QueueConfig = CONFIG, *, query: str = "", **options: Any) -> Emulator:
         options = {"clock": clock, "limits": LIMITS, **options}
-        emulator = Emulator(config, store=open_store(url + query), **options)
+        store = open_store(url + query)
+        if own is not None:
+            store = project_store(own, "other")
+        emulator = Emulator(config, store=store, **options)
         if not started:
             emulator.reset()
         started.append(emulator)
@@ -40,6 +71,13 @@ def start(url: str, clock: ManualClock) -> Iterator[Start]:
     yield start
     for emulator in started:
         emulator.close()
+
+
+def project_store(own: Emulator, name: str) -> StoreFactory:
+    """Return the store of another project, which is recorded if it is not."""
+    project = own.store.add_project(name, "{}")
+    assert project is not None
+    return own.store.project_store(project.number)
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def test_a_connection_that_is_lost_in_a_call(start: Start, url: str) -> None:
 def test_a_database_that_may_no_longer_be_written_to(start: Start) -> None:
     """Calls fail, and can be tried again."""
     emulator = start(query="&connections=1")
-    with store_of(emulator)._connections.borrowed("public") as connection:
+    with store_of(emulator)._connections.borrowed() as connection:
         connection.execute("SET default_transaction_read_only = on")
 
     for call in (emulator.queue("pull").add, emulator.check):

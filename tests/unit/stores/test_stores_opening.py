@@ -122,7 +122,7 @@ def test_a_server_that_cannot_be_reached_is_named() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        *("schema=no-dash", "schema=1st", f"schema={'a' * 51}"),
+        *("schema=no-dash", "schema=1st", f"schema={'a' * 64}"),
         *("connections=0", "connections=many"),
     ],
 )

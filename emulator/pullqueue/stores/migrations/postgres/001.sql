@@ -27,8 +27,11 @@ CREATE INDEX tasks_due ON tasks (queue, eta_usec, sequence) WHERE eta_usec IS NO
 -- choose then, whatever the planner believes about how many tags there are.
 CREATE INDEX tasks_due_tag_postgresql ON tasks ((queue || ''), tag, eta_usec, sequence)
 WHERE eta_usec IS NOT NULL;
-CREATE INDEX tasks_ends ON tasks (ends_usec) WHERE ends_usec IS NOT NULL;
-CREATE INDEX tasks_free ON tasks (free_usec) WHERE free_usec IS NOT NULL;
+-- Those of times begin with the project of the queue: it looks for its own tasks, by its own time.
+CREATE INDEX tasks_ends ON tasks (substr(queue, 1, strpos(queue, '/')), ends_usec)
+WHERE ends_usec IS NOT NULL;
+CREATE INDEX tasks_free ON tasks (substr(queue, 1, strpos(queue, '/')), free_usec)
+WHERE free_usec IS NOT NULL;
 
 -- Exhausted tasks as they were at the end, the latest of each queue.
 CREATE TABLE exhausted (
@@ -123,7 +126,7 @@ AS 'SELECT mod(pg_backend_pid(), 64)';
 
 -- Which server sends the push tasks of a queue, and until when no other one may.
 CREATE TABLE dispatchers (
-    queue text PRIMARY KEY,
+    queue text COLLATE "C" PRIMARY KEY,
     server text NOT NULL,
     until_usec bigint NOT NULL
 );
@@ -136,7 +139,8 @@ CREATE TABLE cron_runs (
     reason text
 );
 
--- The other projects of the server; each has a store of its own, which is named after its number.
+-- The other projects of the server. The keys of their queues, in the columns `queue` above, are
+-- `~NUMBER/NAME`; those of its own project are the names.
 CREATE TABLE projects (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text COLLATE "C" NOT NULL UNIQUE,

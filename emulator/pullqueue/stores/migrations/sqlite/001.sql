@@ -37,8 +37,11 @@ CREATE UNIQUE INDEX tasks_name ON tasks (queue, name);
 CREATE INDEX tasks_due ON tasks (queue, eta_usec, sequence) WHERE eta_usec IS NOT NULL;
 CREATE INDEX tasks_due_tag_sqlite ON tasks (queue, tag, eta_usec, sequence)
 WHERE eta_usec IS NOT NULL;
-CREATE INDEX tasks_ends ON tasks (ends_usec) WHERE ends_usec IS NOT NULL;
-CREATE INDEX tasks_free ON tasks (free_usec) WHERE free_usec IS NOT NULL;
+-- Those of times begin with the project of the queue: it looks for its own tasks, by its own time.
+CREATE INDEX tasks_ends ON tasks (substr(queue, 1, instr(queue, '/')), ends_usec)
+WHERE ends_usec IS NOT NULL;
+CREATE INDEX tasks_free ON tasks (substr(queue, 1, instr(queue, '/')), free_usec)
+WHERE free_usec IS NOT NULL;
 
 -- Exhausted tasks as they were at the end, the latest of each queue.
 CREATE TABLE exhausted (
@@ -138,7 +141,8 @@ CREATE TABLE cron_runs (
         AND started_usec BETWEEN -62135596800000000 AND 253402300799999999)
 );
 
--- The other projects of the server; each has a store of its own, which is named after its number.
+-- The other projects of the server. The keys of their queues, in the columns `queue` above, are
+-- `~NUMBER/NAME`; those of its own project are the names.
 CREATE TABLE projects (
     number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL UNIQUE,
