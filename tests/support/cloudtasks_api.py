@@ -11,9 +11,9 @@ from urllib.parse import quote, urlencode
 
 import grpc
 import pytest
-import requests
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.rpc.status_pb2 import Status
+from urllib3 import PoolManager
 from werkzeug.datastructures import Headers
 from werkzeug.test import Client, EnvironBuilder, TestResponse
 
@@ -52,14 +52,14 @@ class HttpClient:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._pool: Any = PoolManager(retries=False, timeout=60)
 
     def open(self, path: str, *, method: str, data: Any, headers: dict[str, str]) -> TestResponse:
         """Send a request and return the response."""
-        sent = requests.request(method, self._url + path, data=data, headers=headers, timeout=60)
+        url = self._url + path
+        sent = self._pool.request(method, url, body=data, headers=headers, redirect=False)
         request = EnvironBuilder(path, method=method).get_request()
-        return TestResponse(
-            [sent.content], str(sent.status_code), Headers(dict(sent.headers)), request
-        )
+        return TestResponse([sent.data], str(sent.status), Headers(dict(sent.headers)), request)
 
 
 class RestApi:
