@@ -62,7 +62,7 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put slow tests first, which pytest-randomly has shuffled; set no time limit for long ones."""
     # So that several workers end together.
-    items.sort(key=lambda item: "acceptance" not in item.path.parts)
+    items.sort(key=lambda item: {"acceptance", "testing"}.isdisjoint(item.path.parts))
     for item in items if LONG else ():
         item.add_marker(pytest.mark.timeout(0))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 
 import pytest
+from forking import forked
 from programs import completed
 
 from pullqueue import Emulator
@@ -64,7 +64,7 @@ def run(program: str, **variables: str) -> tuple[str, str]:
     Modes of context that it tries have a process each, which need not import the SDK again.
     """
     done = completed(
-        [sys.executable, "-W", "ignore", "-c", COMMON + program],
+        [forked("python"), "-c", COMMON + program],
         env={**os.environ, "HTTP_HOST": "localhost", **variables},
     )
     return done.stdout, "".join(done.stderr.splitlines()[-1:])

@@ -42,6 +42,7 @@ PROGRAMS = {
     "gtaskqueue": "pullqueue.gtaskqueue.command:gtaskqueue",
     "gtaskqueue_puller": "pullqueue.gtaskqueue.puller:gtaskqueue_puller",
     "pytest": "pytest:main",
+    "python": "forking:run_python",
     "python-blocks": "documents:run_blocks",
 }
 """The programs that are forked, and their functions."""
@@ -112,6 +113,14 @@ def _address() -> str:
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     return address
+
+
+def run_python() -> None:
+    """Run the program that follows `-c`, as python does without warnings; the SDK is imported."""
+    program = sys.argv[2]
+    del sys.argv[1:3]
+    warnings.simplefilter("ignore")
+    exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102
 
 
 def _serve(address: str) -> None:
