@@ -114,6 +114,11 @@ class Scene:
         with suppress(PullQueueError):
             self.leased += [self.queue(queue).get_task(name) for name in names]
 
+    def look(self, queue: str, count: int) -> None:
+        """Lease as an operator does, by a command."""
+        client = Client(create_app(self.state.emulator, state=self.state))
+        client.post(f"/_emulator/queues/{queue}/lease", json={"max_tasks": count})
+
     def done(self) -> None:
         """Delete what is leased, as workers do."""
         for task in self.leased:

@@ -200,11 +200,16 @@ def _usec(time: str) -> int:
     return to_usec(datetime.fromisoformat(time))
 
 
+def _leased_by_workers(scene: Scene, name: str) -> int:
+    leases = scene.recent(name, EventKind.LEASED)
+    return sum(each.origin is None or each.origin.interface != "control" for each in leases)
+
+
 def _unleased(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     assert int(found["due"] or 1) == cause.count == len(scene.due(name))
     assert not is_stopped(scene, name)
     if cause.reason in ("no worker", "leases fail"):
-        assert not scene.recent(name, EventKind.LEASED)
+        assert not _leased_by_workers(scene, name)
 
 
 def _leases_fail(scene: Scene, name: str, cause: Cause, found: Found) -> None:
@@ -235,7 +240,7 @@ def _other_tag(scene: Scene, name: str, cause: Cause, found: Found) -> None:
 
 def _few(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     _unleased(scene, name, cause, found)
-    leased = len(scene.recent(name, EventKind.LEASED))
+    leased = _leased_by_workers(scene, name)
     assert int(found["leased"]) == leased
     assert found["span"] == format_span(60 * cause.count / leased)
 
@@ -335,7 +340,7 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _running,
     ),
     "leases fail": Statement(
-        rf"{_AVAILABLE}, none leased in the last minute: (?P<failed>\d+) of (?P<calls>\d+) "
+        rf"{_AVAILABLE}, workers leased none in the last minute: (?P<failed>\d+) of (?P<calls>\d+) "
         rf"lease calls? got none: {_RESULTS}",
         _leases_fail,
     ),
@@ -345,12 +350,12 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _other_tag,
     ),
     "no worker": Statement(
-        rf"no worker leases: {_AVAILABLE}, none leased in the last minute",
+        rf"no worker has leased in the last minute: {_AVAILABLE}",
         _no_worker,
     ),
     "few leased": Statement(
-        rf"{_AVAILABLE}, (?P<leased>\d+) leased in the last minute: about (?P<span>{_SPAN}) "
-        r"for (?:it|all) at this rate",
+        rf"{_AVAILABLE}, workers leased (?P<leased>\d+) in the last minute: about "
+        rf"(?P<span>{_SPAN}) for (?:it|all) at this rate",
         _few,
     ),
     "leased": Statement(

@@ -64,6 +64,8 @@ class ActivityLog:
         """Failures that may go on, by their kind, status and the pattern of the reason."""
         self._interrupted: dict[_Kind, set[tuple[int, str]]] = {}
         """Those of them after which requests of their kind succeeded."""
+        self._leases: deque[tuple[int, str, int]] = deque(maxlen=_KEPT)
+        """When operators have leased tasks, of which queue, and how many."""
         self._workers: dict[str, Worker] = {}
         """By name, in the order of their last calls."""
         self._lock = threading.Lock()
@@ -136,6 +138,17 @@ class ActivityLog:
             worker.queues.append(request.queue)
         if len(self._workers) > _KEPT_CLIENTS:
             del self._workers[next(iter(self._workers))]
+
+    def count_leases(self, queue: str, tasks: int) -> None:
+        """Count tasks that an operator has leased, who is not a worker."""
+        with self._lock:
+            self._leases.append((self._emulator.clock.now_usec(), queue, tasks))
+
+    def leases_of_operators(self, queue: str, *, last: timedelta) -> int:
+        """Return how many tasks of a queue operators have leased within the last time span."""
+        since_usec = self._emulator.clock.now_usec() - last // timedelta(microseconds=1)
+        with self._lock:
+            return sum(n for usec, of, n in self._leases if of == queue and usec > since_usec)
 
     def actions(self) -> list[Action]:
         """Return what operators did, the first action first."""

@@ -140,6 +140,7 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
         group_by_tag=tag is not None if body.group_by_tag is UNSET else body.group_by_tag,
         tag=tag,
     )
+    state.activity.count_leases(queue, len(lease.tasks))
     return models.LeasedTasks(
         build_task_resources(lease.tasks, found, state.push_to), lease.rate_limited
     )

@@ -12,7 +12,6 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
-from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.push.request import effective_request, find_target
 from pullqueue.runtime.failures import (
@@ -235,7 +234,7 @@ def _running(now: Situation) -> Found | None:
 
 
 def _leases_fail(now: Situation) -> Found | None:
-    if not _is_unleased(now) or now.counts[EventKind.LEASED]:
+    if not _is_unleased(now) or now.leased:
         return None
     kinds = kinds_of_faults(now.state)
     results = Counter(
@@ -247,7 +246,7 @@ def _leases_fail(now: Situation) -> Found | None:
         return None
     failed, calls = results.total(), len(now.lease_calls)
     share = f"{failed} of {counted(calls, 'lease call')}"
-    text = f"{_available(now)}, none leased in the last minute: {share} got none: "
+    text = f"{_available(now)}, workers leased none in the last minute: {share} got none: "
     return Found(now.due, text + name_results(results, failed, kinds), "warning")
 
 
@@ -267,22 +266,22 @@ def _other_tag(now: Situation) -> Found | None:
 
 def _no_worker(now: Situation) -> Found | None:
     is_other = _leases_fail(now) is not None or _other_tag(now) is not None
-    if not _is_unleased(now) or is_other or now.counts[EventKind.LEASED]:
+    if not _is_unleased(now) or is_other or now.leased:
         return None
-    text = f"no worker leases: {_available(now)}, none leased in the last minute"
+    text = f"no worker has leased in the last minute: {_available(now)}"
     return Found(now.due, text, "warning")
 
 
 def _few_leased(now: Situation) -> Found | None:
-    leased = now.counts[EventKind.LEASED]
+    leased = now.leased
     if not (_is_unleased(now) and leased) or _other_tag(now) is not None:
         return None
     if now.due <= leased and now.due_seconds < _MINUTE_SECONDS:
         return None
     seconds = now.due / leased * _MINUTE_SECONDS
     text = (
-        f"{_available(now)}, {leased} leased in the last minute: about {format_span(seconds)} for "
-        f"{'it' if now.due == 1 else 'all'} at this rate"
+        f"{_available(now)}, workers leased {leased} in the last minute: about "
+        f"{format_span(seconds)} for {'it' if now.due == 1 else 'all'} at this rate"
     )
     return Found(now.due, text, "info" if seconds <= _LONG_SECONDS else "warning")
 

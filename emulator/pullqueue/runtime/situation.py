@@ -82,6 +82,14 @@ class Situation:
         """How many events of each kind there were in the last minute."""
         return self.queue.count_events(last=MINUTE)
 
+    @cached_property
+    def leased(self) -> int:
+        """Tasks that workers have leased in the last minute: those that operators have are not
+        counted, by the console and the commands.
+        """
+        by_operators = self.state.activity.leases_of_operators(self.queue.name, last=MINUTE)
+        return max(0, self.counts[EventKind.LEASED] - by_operators)
+
     @property
     def failed(self) -> int:
         """Attempts of the last minute that failed."""

@@ -64,6 +64,7 @@ steps = st.one_of(
         st.sampled_from([10, 300]),
         tags,
     ),
+    st.tuples(st.just("look"), st.just("pull"), st.sampled_from([1, 5])),
     st.tuples(st.just("done")),
 )
 
@@ -128,6 +129,17 @@ SCENES: list[tuple[list[Step], str, list[str]]] = [
     (
         [
             ("add", "pull", "mail", 9, 0, None),
+            ("fault", {"kind": "empty_leases"}),
+            ("lease", "pull", 1, 10),
+        ],
+        "pull",
+        ["leases fail"],
+    ),
+    ([("add", "pull", "mail", 9, 0, None), ("look", "pull", 1)], "pull", ["no worker"]),
+    (
+        [
+            ("add", "pull", "mail", 9, 0, None),
+            ("look", "pull", 1),
             ("fault", {"kind": "empty_leases"}),
             ("lease", "pull", 1, 10),
         ],
