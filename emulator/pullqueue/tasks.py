@@ -338,7 +338,7 @@ def count_tasks(count: int) -> str:
 def result_text(status: int, reason: str | None = None) -> str:
     """Return the result of an attempt: its status, or 0 without a response, and the reason."""
     result = f"status {status}" if status else "no response"
-    return f"{result}: {reason}" if reason else result
+    return f"{result} ({reason})" if reason else result
 
 
 def why_in_use(*, existing: bool) -> str:

@@ -472,8 +472,8 @@ def test_tasks_without_an_address_are_kept(
 def test_run_shows_how_the_attempt_ends(control: Control) -> None:
     for queue, path, result in (
         ("web", "/", "t succeeded: status 200\n"),
-        ("once", "/status/500", "t failed: status 500: no /status/500; no attempt is left\n"),
-        ("patient", "/status/503", "t failed: status 503: no /status/503; next attempt 20"),
+        ("once", "/status/500", "t failed: status 500 (no /status/500); no attempt is left\n"),
+        ("patient", "/status/503", "t failed: status 503 (no /status/503); next attempt 20"),
     ):
         control.add(queue, path, name="t", countdown=1000)
         (task,) = control.tasks(queue)
@@ -496,9 +496,9 @@ def test_an_attempt_without_a_response() -> None:
         listed = run_pullqueue("requests", *url).stdout
         shown = run_pullqueue("requests", str(number), *url).stdout
 
-    why = "no response: 127.0.0.1:9: connection refused"
+    why = "no response (127.0.0.1:9: connection refused)"
     assert done.stdout == f"t failed: {why}; no attempt is left\n"
-    assert f"POST / (last {why})" in row
+    assert f"POST /, last: {why}" in row
     assert row.split()[-5:] == ["exhausted,", "no", "response", "1", "0"]
     by = f"(push, request {number}, http://127.0.0.1:9"
     assert events[1].endswith(f"attempt started  {by}, run by control, pullqueue command)")

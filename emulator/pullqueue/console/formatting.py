@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Final
 
 from pullqueue.structs import Bytes
+from pullqueue.tasks import result_text
 from pullqueue.text import format_size, format_span
 
 _HEX_BYTES = 16
@@ -118,7 +119,7 @@ def hex_dump(data: bytes) -> str:
 
 
 FILTERS: Final = (
-    *(span, instant, between, until, format_size, number),
+    *(span, instant, between, until, format_size, number, result_text),
     *(quote, preview, base64, json_text),
 )
 """The filters of the templates."""

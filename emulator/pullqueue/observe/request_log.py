@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import secrets
@@ -43,7 +42,6 @@ _SHOWN_CHARACTERS = 2_000
 """How much of a path or a query is recorded."""
 _HEADER_CHARACTERS = 200
 """How much of a header of an attempt is recorded."""
-_REASON_CHARACTERS = 200
 _NAME_CHARACTERS = 200
 """How much of a name is recorded, which a client can make up; those of tasks can be longer."""
 _UNANSWERED = 1_000
@@ -125,7 +123,9 @@ class RequestLog:
         if request.path.startswith(_SECRET_PATHS):
             request.body, request.response = _sizes(request)
         if is_failure(request.status):
-            request.reason = _reason(request.response)
+            response = request.response
+            summary = response.text and PushResponse(None, response.data).summary
+            request.reason = summary or ""
         request.path = request.path[:_SHOWN_CHARACTERS]
         request.query = _without_secrets(request.query)[:_SHOWN_CHARACTERS]
         request.agent, request.method = _named(request.agent), _named(request.method)
@@ -331,17 +331,6 @@ class RequestLog:
         for name, value in _excerpts(facts.get("logged", {})).items():  # what the view knows better
             setattr(recorded, name, value)
         self.record(recorded, origin=caller.origin, touched=caller.touched)
-
-
-def _reason(response: Bytes) -> str:
-    """Return why a request failed: the message in a response of JSON, or the first line."""
-    if response.text is None:
-        return ""
-    try:
-        message = json.loads(response.text)["error"]["message"]
-    except (ValueError, RecursionError, LookupError, TypeError):
-        message = PushResponse(None, response.data).summary or ""
-    return shorten(str(message), limit=_REASON_CHARACTERS)
 
 
 def excerpt(data: bytes, *, total: int | None = None) -> Bytes:

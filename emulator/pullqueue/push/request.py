@@ -5,11 +5,12 @@ Names and rules are those of production, as recorded there in 2026, and of Googl
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from html import unescape
 from time import perf_counter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, urljoin
 from zlib import crc32
 
@@ -125,16 +126,30 @@ class PushResponse(NamedTuple):
 
     @property
     def summary(self) -> str | None:
-        """What came back in one short line: the first of the body, or the title of an HTML page;
-        else the exception of the handler, or why there was no response.
+        """What came back in one short line: the first of the body, the message of an error in JSON,
+        or the title of an HTML page; else the exception of the handler, or why there was no
+        response.
         """
         text = self.body[:BODY_KEPT].decode("utf-8", "replace")
         title = _title(text)
-        lines = (text if title is None else unescape(" ".join(title[1].split()))).splitlines()
+        text = _message_in(text) if title is None else unescape(" ".join(title[1].split()))
+        lines = text.splitlines()
         line = next(filter(None, map(str.strip, lines)), None) or self.reason
         if line is None and self.error is not None:
             line = f"{type(self.error).__name__}: {self.error}"
         return None if line is None else shorten(line, limit=_SUMMARY_CHARACTERS)
+
+
+def _message_in(text: str) -> str:
+    """Return the message of an error in JSON; other text unchanged."""
+    try:
+        found: Any = json.loads(text) if text.lstrip().startswith("{") else {}
+    except (ValueError, RecursionError):
+        return text
+    error = found.get("error")
+    found = error if isinstance(error, dict) else found
+    messages = (found.get(name) for name in ("message", "detail", "error"))
+    return next((each for each in messages if each and isinstance(each, str)), text)
 
 
 Send: TypeAlias = Callable[[PushRequest], PushResponse]

@@ -60,7 +60,10 @@ class FailureGroup(Model):
     """Tasks of a queue whose last attempts failed with a status, for reasons of one pattern."""
 
     queue: str
-    state: Annotated[FailedState, Meta(description="retrying: they will be sent again.")]
+    state: Annotated[
+        FailedState,
+        Meta(description="retrying: they are sent again, later or as soon as they may be."),
+    ]
     status: Annotated[
         Count | None,
         Meta(description="Status of the last attempt; 0: no response; null: it was leased."),

@@ -20,7 +20,7 @@ from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.http_sender import HttpSender
 from pullqueue.push.request import PushRequest, PushResponse, Send, send_following
 from pullqueue.runtime.sender_threads import SenderThreads
-from pullqueue.tasks import Task
+from pullqueue.tasks import Task, result_text
 
 RENEWAL_SECONDS = 3.0
 """Interval at which the leases of running attempts are renewed."""
@@ -252,8 +252,6 @@ class Attempts:
         )
         is_power_of_2 = attempt.number & (attempt.number - 1) == 0
         if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
-            what = [f"status {status}"] if status else []
-            what += [response.summary] if response.summary else []
             _log.warning(
                 'attempt %d of task "%s" of queue "%s" failed (%s %s %s: %s): %s',
                 attempt.number,
@@ -262,6 +260,6 @@ class Attempts:
                 request.method,
                 request.url,
                 _NOT_SENT if origin.client == _NOT_SENT else f"at {origin.client}",
-                ": ".join(what) or "no response",
+                result_text(status, response.summary),
                 "it is exhausted" if attempt.outcome == "exhausted" else "it will be retried",
             )

@@ -14,7 +14,7 @@ from pullqueue.engine.events import MINUTE_USEC
 from pullqueue.observe.patterns import find_pattern
 from pullqueue.runtime.situation import Found, Situation
 from pullqueue.runtime.state import ServerState
-from pullqueue.tasks import AttemptResult
+from pullqueue.tasks import AttemptResult, result_text
 from pullqueue.text import counted
 
 _FAILING_SHARE: Final = 0.5
@@ -118,8 +118,7 @@ def name_result(result: AttemptResult, kinds: Mapping[int, str]) -> str:
     """Return how an attempt has failed: `status 500 (CMYK)`, `fault 2 (fail)`."""
     if result.fault is not None:
         return f"fault {result.fault} ({kinds.get(result.fault, 'removed')})"
-    name = f"status {result.status}" if result.status else "no response"
-    return f"{name} ({result.reason})" if result.reason else name
+    return result_text(result.status, result.reason)
 
 
 def kinds_of_faults(state: ServerState) -> dict[int, str]:

@@ -131,7 +131,7 @@ def describe_task(task: Task, now_usec: int) -> str:
         times = {1: "once", 2: "twice"}.get(task.retry_count, f"{task.retry_count} times")
         parts.append(f"leased {times}" if task.request is None else f"attempted {times}")
     if task.attempts.status is not None:
-        parts.append(f"(last: {result_text(task.attempts.status, task.attempts.reason)})")
+        parts[-1] += f", last: {result_text(task.attempts.status, task.attempts.reason)},"
     if task.eta_usec > now_usec:
         word = "from" if task.waiting_state is TaskState.SCHEDULED else "until"
         left = timedelta(microseconds=task.eta_usec - now_usec)

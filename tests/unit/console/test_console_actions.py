@@ -536,10 +536,10 @@ def test_a_failure_links_to_its_requests_or_tasks(
 
     links = re.findall(r'href="/console([^"]+)">(\d+) (\w+) .*? (\S+)</a>', page)
     assert [(count, what, end) for _, count, what, end in links] == [
-        ("2", "attempts", "full"),
+        ("2", "attempts", "(full)"),
         ("1", "task", "exhausted"),
         ("2", "tasks", "exhausted"),
-        ("1", "attempt", "<b>down</b>"),
+        ("1", "attempt", "(<b>down</b>)"),
     ]
     for path, count, _, _ in links:
         assert len(re.findall('<tr id="row-', console.page(path))) == int(count)

@@ -273,7 +273,13 @@ def test_a_path_keeps_its_query_and_no_fragment(url: str, expected: str) -> None
         (b"", None),
         (b" \n\t", None),
         (b"template 'xmas' not found\nTraceback", "template 'xmas' not found"),
-        (b'{"error": "busy"}', '{"error": "busy"}'),
+        (b'{"error": "busy"}', "busy"),
+        (b'{\n  "error": {"code": 5, "message": "order 17 is gone"}\n}', "order 17 is gone"),
+        (b'{"detail": "no\\ud800"}', r"no\ud800"),
+        (b'{"error": 5}', '{"error": 5}'),
+        (b'{"error": {"detail": []}}', '{"error": {"detail": []}}'),
+        (b'{"error": "cut', '{"error": "cut'),
+        (b"{" * 4096, "{" * 197 + "..."),
         (b"\x1b[31mred\x00", r"\x1b[31mred\x00"),
         (b"caf\xe9 \xc3\xa9", "caf\N{REPLACEMENT CHARACTER} \N{LATIN SMALL LETTER E WITH ACUTE}"),
         (b"x" * 4096, "x" * 197 + "..."),
@@ -286,7 +292,7 @@ def test_a_path_keeps_its_query_and_no_fragment(url: str, expected: str) -> None
     ],
 )
 def test_the_summary_of_a_response_is_one_printable_line(body: bytes, summary: str | None) -> None:
-    """Of a page of HTML its title, with at most 200 characters."""
+    """Of a page of HTML its title, of JSON its message, with at most 200 characters."""
     assert PushResponse(500, body).summary == summary
 
 

@@ -109,10 +109,10 @@ def test_requests_that_fail_in_the_same_way_are_one_failure(
     found = {each["text"]: each for each in control.get("/activity").body["failures"]}
 
     assert list(found) == [
-        "1 request failed: status 404: POST /",
-        "1 call of queues.tasks.create on queue jobs failed: status 400: no",
-        "2 attempts on queue mail failed: status 503: image … is broken",
-        "1 attempt on queue mail failed: no response: refused",
+        "1 request failed: status 404 (POST /)",
+        "1 call of queues.tasks.create on queue jobs failed: status 400 (no)",
+        "2 attempts on queue mail failed: status 503 (image … is broken)",
+        "1 attempt on queue mail failed: no response (refused)",
     ]
     *_, mail, refused = found.values()
     assert (mail["first"][11:19], mail["last"][11:19]) == ("00:00:00", "01:00:30")
@@ -155,7 +155,7 @@ def test_the_success_of_another_kind_ends_no_failure(
     clock.advance(3600)
     fail(server, "mail")
 
-    assert failures(control) == ["2 attempts on queue mail failed: status 503: no"]
+    assert failures(control) == ["2 attempts on queue mail failed: status 503 (no)"]
 
 
 def test_failures_are_limited(control: ControlClient, server: Server) -> None:

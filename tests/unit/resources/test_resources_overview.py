@@ -219,7 +219,7 @@ class TestDelivery:
         recorded = [each for each in dead.state.requests.latest() if each.queue == "dead"]
         assert [each.times for each in recorded] == [601]
         activity = [each.text for each in dead.state.activity.failures()]
-        assert f"601 attempts on queue dead failed: no response: {reason}" in activity
+        assert f"601 attempts on queue dead failed: no response ({reason})" in activity
         assert dead.state.delivery is not None
         assert dead.state.delivery.attempts.counts["dead", 0] == 601
 

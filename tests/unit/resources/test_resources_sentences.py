@@ -14,6 +14,7 @@ from sentences import SPECIFICATION, check_advice, check_progress
 
 from pullqueue.resources.queues import get_queue
 from pullqueue.runtime.causes import CAUSES
+from pullqueue.tasks import TaskState
 
 CONFIG = """\
 queue:
@@ -74,6 +75,8 @@ def test_each_cause_is_documented_with_an_example() -> None:
     text = (Path(__file__).parents[3] / "docs/reference/causes.md").read_text()
     rows = re.findall(r"^\| `(.+?)` \| (.+) \| .+ \|$", text, re.MULTILINE)
     assert [reason for reason, _ in rows] == list(CAUSES) == list(SPECIFICATION)
+    states = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", text, re.MULTILINE)
+    assert states == [*(each.value for each in TaskState), "exhausted"]
     for reason, example in rows:
         assert re.fullmatch(SPECIFICATION[reason].pattern, example), example
 

@@ -97,7 +97,7 @@ class TestBodies:
         pushed.add(name="t", request=HttpRequest("/"))
         run_tasks(emulator, app)
 
-        assert "(last: status 503: no stock)" in describe(emulator)
+        assert "attempted once, last: status 503 (no stock), until" in describe(emulator)
 
 
 class TestStrict:

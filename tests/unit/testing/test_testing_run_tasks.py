@@ -351,7 +351,7 @@ class TestFailures:
 
         shown = describe(emulator)
 
-        assert "  exhausted \"t\" POST /a attempted once (last: status 500) payload b''" in shown
+        assert "  exhausted \"t\" POST /a attempted once, last: status 500, payload b''" in shown
         assert "1 exhausted\n  due tasks are sent by run_tasks(emulator, app), or by" in shown
 
     @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ class TestFailures:
 the time is 2026-01-01T00:00:10+00:00
 queue "web": 1 retrying
   nothing is due: the next is in 0:00:20; run_tasks(..., until=...) moves the clock
-  retrying  "t" POST /mail attempted twice (last: no response: overloaded) until \
+  retrying  "t" POST /mail attempted twice, last: no response (overloaded), until \
 2026-01-01T00:00:30+00:00 (in 0:00:20) payload b'to=ada'
   events:
     2026-01-01T00:00:00+00:00 "t" added

@@ -105,7 +105,7 @@ def filter_options(command: Command) -> Command:
 def last_result(push: Json) -> str:
     """Return the result of the last attempt of a push task, if there was one."""
     status = push["last_status"]
-    return "" if status is None else f" (last {result_text(status, push['last_reason'])})"
+    return "" if status is None else f", last: {result_text(status, push['last_reason'])}"
 
 
 def task_table(found: list[Json], *, empty: str = "") -> Table:
