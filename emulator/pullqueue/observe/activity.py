@@ -82,7 +82,10 @@ class ActivityLog:
         """Count a request that has ended, or several: as a failure, and for its client."""
         change = _QUEUE_CHANGE.fullmatch(request.method)
         if change and not is_failure(request.status):
-            self.record(f"called {change['name']} on queue {request.queue}", origin)
+            text = " ".join((request.body.text or "").split())
+            is_empty = text in ("", "{}")
+            options = "" if is_empty else f": {shorten(text, limit=_REASON_CHARACTERS)}"
+            self.record(f"called {change['name']} on queue {request.queue}{options}", origin)
         with self._lock:
             self._count_failure(request, origin, times)
             if request.interface is not Interface.PUSH:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Annotated
 
 from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
+from pullqueue.engine.events import RECORDED, EventKind, Interface
 from pullqueue.engine.events import Event as EngineEvent
-from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import UnknownTaskError
 from pullqueue.observe.models import Request
 from pullqueue.observe.request_log import RequestLog, excerpt
@@ -72,10 +72,17 @@ class Event(Model):
     fault: Annotated[
         Count | None, Meta(description="Number of the fault that made an attempt fail.")
     ] = None
+    requeued: Annotated[
+        bool, Meta(description="Whether the exhausted task was added again, by an operator.")
+    ] = False
 
     @classmethod
-    def of(cls, event: EngineEvent, requests: RequestLog) -> Event:
-        """Return an event of the engine, as a server with its own request log shows it."""
+    def of(
+        cls, event: EngineEvent, requests: RequestLog, *, before: EngineEvent | None = None
+    ) -> Event:
+        """Return an event of the engine, as a server with its own request log shows it; `before` is
+        the one before it.
+        """
         origin, result = event.origin, event.result
         return cls(
             kind=event.kind,
@@ -89,6 +96,10 @@ class Event(Model):
             request=requests.number_of(origin),
             reason=None if result is None else result.reason,
             fault=None if result is None else result.fault,
+            requeued=event.kind is EventKind.ADDED
+            and before is not None
+            and before.kind is EventKind.EXHAUSTED
+            and (origin is None or origin.interface not in RECORDED),
         )
 
 
@@ -180,7 +191,11 @@ def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) 
     queue_of_task = state.emulator.queue(queue)
     start = parse_since(query.since, state.emulator.now_usec())
     history = queue_of_task.history(task)
-    events = [Event.of(event, state.requests) for event in history]
+    events = [
+        Event.of(event, state.requests, before=before)
+        for before, event in pairwise([None, *history])
+        if event is not None
+    ]
     found, problem, response = None, None, b""
     try:
         stored, exhausted = find_task(queue_of_task, task)

@@ -51,6 +51,8 @@ _ENDS = {
     EventKind.EXHAUSTED: "was exhausted, and is no longer recorded",
 }
 """What became of tasks that are gone, by their last event."""
+_NAMED = 3
+"""Tasks that are named in an action."""
 MAX_FAILED = 100
 """How many of the tasks that could not be changed are listed."""
 
@@ -197,9 +199,21 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     else:
         changed, failed = _release(found, names)
     if changed:
-        done = {"delete": "deleted", "release": "released", "requeue": "requeued"}[body.action]
-        state.activity.record(f"{done} {count_tasks(changed)} of queue {queue}")
+        names = [name for name in names if name not in failed]
+        state.activity.record(_what_changed(queue, body, names[:_NAMED], changed))
     return Changed(changed=changed, failed=dict(islice(failed.items(), MAX_FAILED)))
+
+
+def _what_changed(queue: str, body: Change, names: list[str], changed: int) -> str:
+    """Return what an operator did to tasks: which, and by which filter."""
+    done = {"delete": "deleted", "release": "released", "requeue": "requeued"}[body.action]
+    text = f"{done} {count_tasks(changed)} of queue {queue}"
+    fields = [*([] if body.action == "requeue" else ["state"]), *TaskFilter.__struct_fields__]
+    filters = {name: getattr(body, name) for name in fields}
+    if chosen := [f"{name}={value}" for name, value in filters.items() if value not in (UNSET, "")]:
+        text += f" with {', '.join(chosen)}"
+    more = f" and {changed - len(names)} more" if changed > len(names) else ""
+    return f"{text}: {', '.join(names)}{more}"
 
 
 @operation("POST", f"{_TASK}/requeue", key="task")

@@ -201,7 +201,7 @@ def list_faults(state: ServerState) -> list[FaultResource]:
 def set_fault(state: ServerState, body: NewFault) -> FaultResource:
     """Set a fault: calls of the app fail, lose their response, take time or lease nothing."""
     fault = state.faults.set(body)
-    state.activity.record(f"set fault {fault.number}: {fault.kind}")
+    state.activity.record(f"set fault {fault.number}: {fault}")
     return fault
 
 
@@ -216,12 +216,12 @@ def clear_faults(state: ServerState) -> Count:
 @operation("DELETE", "/faults/{number}", key="deleted")
 def remove_fault(state: ServerState, number: str) -> Count:
     """Remove one fault."""
-    numbers = [str(fault.number) for fault in state.faults.list()]
-    if number not in numbers:
-        advice = f"use one of {', '.join(numbers)}" if numbers else "none is set"
+    faults = {str(fault.number): fault for fault in state.faults.list()}
+    if number not in faults:
+        advice = f"use one of {', '.join(faults)}" if faults else "none is set"
         raise ApiError(f"there is no fault {quoted(number)}: {advice}", status=404)
     state.faults.remove(int(number))
-    state.activity.record(f"removed fault {number}")
+    state.activity.record(f"removed fault {number}: {faults[number]}")
     return 1
 
 

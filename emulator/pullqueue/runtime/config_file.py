@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -32,14 +33,16 @@ class Changes(Model):
     changed: list[str]
     removed: list[str]
     total_storage_limit: Annotated[bool, Meta(description="Whether it is another one.")]
+    settings: Annotated[dict[str, list[str]], Meta(description="Which settings changed, by queue.")]
 
     def __str__(self) -> str:
         limit = ["total_storage_limit"] if self.total_storage_limit else []
+        changed = [f"{name} ({', '.join(self.settings[name])})" for name in self.changed]
         parts = [
             f"{verb} {', '.join(names)}"
             for verb, names in (
                 ("added", self.added),
-                ("changed", [*self.changed, *limit]),
+                ("changed", [*changed, *limit]),
                 ("disabled", self.removed),
             )
             if names
@@ -134,9 +137,19 @@ class ConfigFile:
 
 def _changes(before: QueueConfig, after: QueueConfig) -> Changes:
     old, new = ({each.name: each for each in config.queues} for config in (before, after))
+    settings = {
+        name: [
+            each.name
+            for each in fields(queue)
+            if each.compare and getattr(queue, each.name) != getattr(old[name], each.name)
+        ]
+        for name, queue in new.items()
+        if name in old and queue != old[name]
+    }
     return Changes(
         added=[name for name in new if name not in old],
-        changed=[name for name in new if name in old and new[name] != old[name]],
+        changed=list(settings),
+        settings=settings,
         removed=[name for name in old if name not in new],
         total_storage_limit=before.total_storage_limit_bytes != after.total_storage_limit_bytes,
     )

@@ -12,7 +12,15 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import MovableClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ClockError, PullQueueError
-from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, Faults, Kind, build_schema
+from pullqueue.faults.declaration import (
+    KINDS,
+    OPTIONS,
+    WHEN,
+    Faults,
+    Kind,
+    build_schema,
+    options_text,
+)
 from pullqueue.faults.fault import Fault
 from pullqueue.structs import Count, Maybe, Model
 from pullqueue.text import quoted
@@ -49,6 +57,12 @@ class FaultResource(NewFault, kw_only=True):
     number: Count
     calls: Count
     hits: Count
+
+    def __str__(self) -> str:
+        """Return what it does, such as `fail attempt, queues=mails, status=503`."""
+        fields = msgspec.to_builtins(self)
+        what = f"{self.kind} {fields.get('call', 'every lease')}"
+        return ", ".join(filter(None, (what, options_text(fields))))
 
 
 class FaultRegistry:

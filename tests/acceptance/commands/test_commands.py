@@ -461,7 +461,7 @@ def test_reload_reports_what_changed(run: Run, queue_yaml: Path) -> None:
     queue_yaml.write_text("queue:\n- name: pull\n  mode: pull\n- name: new\n  mode: pull\n")
     assert run("reload").out.splitlines() == [
         "added: new",
-        "changed: pull",
+        "changed: pull (retry_parameters)",
         "disabled: other, push",
     ]
     assert run("reload").out == "nothing changed\n"
@@ -581,6 +581,9 @@ def test_exhausted_tasks_are_listed_and_requeued(run: Run, emulator: Emulator) -
     assert run("tasks list").out == "no tasks\n"
     assert run("tasks get pull n0 --payload").out == "work"
     assert run("tasks requeue pull n0").out == "1 requeued\n"
+    assert run("tasks get pull n0").out.splitlines()[-3] == (
+        "  2026-01-01 00:00:00  requeued  (control, pullqueue command)"
+    )
     refused = run("tasks requeue pull n0")
     assert (refused.status, refused.out, refused.err) == (
         1,

@@ -51,9 +51,12 @@ def test_actions_are_recorded_and_logged(
     caplog.set_level(logging.INFO, "pullqueue.activity")
     emulator.queue("pull").add_many([NewTask(name=name) for name in "abc"])
     control.post("/queues/pull/pause")
-    control.post("/queues/pull/change", {"action": "delete", "tasks": ["a"]})
+    control.post("/queues/pull/change", {"action": "delete", "tasks": ["a", "gone"]})
     control.post("/queues/pull/purge")
-    control.post("/faults", {"kind": "empty_leases"})
+    emulator.queue("pull").add_many([NewTask(name=f"n{n}", tag="t") for n in range(4)])
+    control.post("/queues/pull/change", {"action": "delete", "tag": "t", "state": "available"})
+    fault = {"kind": "fail", "call": "attempt", "queues": ["push"], "status": 503, "times": 2}
+    control.post("/faults", fault)
     control.call("DELETE", "/faults/1")
     control.post("/clock", {"advance": 5})
     control.post("/reset")
@@ -62,10 +65,11 @@ def test_actions_are_recorded_and_logged(
 
     assert [action["text"] for action in reversed(actions)] == [
         "paused queue pull",
-        "deleted 1 task of queue pull",
+        "deleted 1 task of queue pull: a",
         "purged queue pull: 2 tasks deleted",
-        "set fault 1: empty_leases",
-        "removed fault 1",
+        "deleted 4 tasks of queue pull with state=available, tag=t: n0, n1, n2 and 1 more",
+        "set fault 1: fail attempt, status=503, queues=push, times=2",
+        "removed fault 1: fail attempt, status=503, queues=push, times=2",
         "moved the clock to 2026-01-01 00:00:05",
         "reset the server: 0 tasks deleted",
     ]
@@ -181,7 +185,7 @@ def test_calls_that_a_fault_fails_are_listed_with_their_client(control: ControlC
     body = control.get("/activity").body
     [failure], [action] = body["failures"], body["actions"]
 
-    assert action["text"] == "set fault 1: fail"
+    assert action["text"] == "set fault 1: fail lease_tasks, error=TransientError, times=2"
     assert failure["text"].startswith("2 calls of tasks.lease on queue pull failed: ")
     assert (failure["interface"], failure["client"]) == ("REST", "worker/1")
 
@@ -190,11 +194,18 @@ def test_a_queue_that_is_changed_by_cloud_tasks_is_an_action(control: ControlCli
     path = "/v2/projects/p/locations/us-central1/queues/push"
     for verb in ("pause", "resume", "getIamPolicy"):
         control.send("POST", f"{path}:{verb}", {}, {"User-Agent": "gcloud"})
+    control.send(
+        "PATCH", path, {"rateLimits": {"maxConcurrentDispatches": 3}}, {"User-Agent": "gcloud"}
+    )
     control.send("POST", f"{path}/tasks", {"task": {"appEngineHttpRequest": {}}})
 
     actions = control.get("/activity").body["actions"]
 
-    called = ["called queues.resume on queue push", "called queues.pause on queue push"]
+    called = [
+        'called queues.patch on queue push: {"rateLimits": {"maxConcurrentDispatches": 3}}',
+        "called queues.resume on queue push",
+        "called queues.pause on queue push",
+    ]
     assert [action["text"] for action in actions] == called
     assert {action["client"] for action in actions} == {"gcloud"}
 

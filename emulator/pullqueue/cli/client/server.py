@@ -148,10 +148,9 @@ def _missing(client: Client, queues: tuple[str, ...]) -> tuple[str | None, list[
 def reload(*, client: Client) -> None:
     """Reload queue.yaml; a file that is not valid changes nothing."""
     answer = client.post("/reload")
-    fields = {"added": "added", "changed": "changed", "disabled": "removed"}
-    lines = [
-        f"{verb}: {', '.join(answer[field])}" for verb, field in fields.items() if answer[field]
-    ]
+    changed = [f"{name} ({', '.join(answer['settings'][name])})" for name in answer["changed"]]
+    parts = {"added": answer["added"], "changed": changed, "disabled": answer["removed"]}
+    lines = [f"{verb}: {', '.join(names)}" for verb, names in parts.items() if names]
     if answer["total_storage_limit"]:
         lines.append("changed: total_storage_limit")
     show(answer, *(lines or ["nothing changed"]))
