@@ -170,12 +170,30 @@ def test_functions_lead_to_the_same_states(
     compare(program, preemptions=preemptions, clock=False)
 
 
-@given(programs.filter(lambda program: sum(map(len, program)) <= 5), st.integers(0, 1))
+@given(programs.filter(lambda program: sum(map(len, program)) <= 5), st.integers(0, 2))
 @settings(max_examples=10 if not LONG else 200)
 def test_functions_and_time_lead_to_the_same_states(
     program: list[list[Operation]], preemptions: int
 ) -> None:
     compare(program, preemptions=preemptions)
+
+
+HANDLER = [[Operation("look", "a", "read"), Operation("add", "b", "write")]]
+ADD = [[Operation("add", "b", "read")]]
+
+
+@given(
+    st.lists(st.lists(operations, min_size=1, max_size=2), min_size=1, max_size=2),
+    st.integers(0, 2 if LONG else 1),
+)
+@settings(max_examples=4 if not LONG else 100)
+@example(HANDLER, 2)
+@example(ADD, 3)
+def test_handlers_and_time_lead_to_the_same_states(
+    program: list[list[Operation]], preemptions: int
+) -> None:
+    """Below 2 preemptions no deadline passes a handler, and with 3 there is one beside that."""
+    compare(program, preemptions=preemptions, handlers=True)
 
 
 @given(programs.filter(lambda program: sum(map(len, program)) <= 4), st.integers(0, 1))

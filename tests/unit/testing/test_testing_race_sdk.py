@@ -91,6 +91,35 @@ def test_an_update_in_a_transaction_is_kept(emulator: Emulator) -> None:
 
 
 @pytest.mark.usefixtures("pushed")
+def test_all_orders_of_a_handler_are_run_with_the_defaults(emulator: Emulator) -> None:
+    """A retry overlaps the first attempt wherever that matters, and nowhere else."""
+
+    @ndb.transactional  # type: ignore[untyped-decorator]
+    def charge() -> None:
+        counter = ndb.Key(Counter, "all").get()
+        if not counter.visits:
+            counter.visits = 1
+            counter.put()
+            taskqueue.add(queue_name="pushed", url="/ship", transactional=True)
+
+    def setup() -> None:
+        Counter(id="all").put()
+        taskqueue.add(queue_name="pushed", url="/charge")
+
+    def send(request: PushRequest) -> int:
+        if request.url == "/charge":
+            charge()
+        return 200
+
+    def check() -> None:
+        assert ndb.Key(Counter, "all").get().visits == 1
+
+    result = race_test(emulator, setup=setup, check=check, send=send)
+    assert result.is_complete
+    assert 10 < result < 30
+
+
+@pytest.mark.usefixtures("pushed")
 def test_services_can_be_left_out(emulator: Emulator) -> None:
     with pytest.raises(AssertionError, match="no actor makes a call to a queue or a service"):
         run(emulator, visit, services=False)

@@ -90,6 +90,10 @@ class PushTasks:
         times = (self._dispatcher.next_usec(queue) for queue in self._queues())
         return min((usec for usec in times if usec is not None), default=None)
 
+    def are_overdue(self, now_usec: int) -> bool:
+        """Return whether the deadline of an attempt has passed at a time."""
+        return any(now_usec >= deadline_usec for deadline_usec in self._running.values())
+
     def end_overdue(self) -> Iterator[str]:
         """End the attempts whose deadline has passed; their handlers go on, as in production."""
         now_usec = self._emulator.now_usec()

@@ -89,12 +89,14 @@ def race_test(
 
     First come the schedules in which time does not move while an actor can go on, without
     preemptions, then with one, up to `preemptions`; to take the turn from an actor that could go on
-    is one. Then come those in which time moves, which counts as one, too. Orders are left out that
-    cannot differ, since the calls that change places use different tasks, entities or keys, unless
-    `reduce` is False. Where there are more than `schedules`, or they take longer than `seconds`,
-    the rest is a sample, drawn with `seed`. The same arguments lead to the same schedules, unless
-    the seconds are used up, or an actor has threads of its own that race with each other. `replay`
-    repeats a schedule, as a RaceTestError shows it.
+    is one. Then come those in which time passes an actor that could go on, which counts as one,
+    too, or as two if it passes the deadline of a handler; who can go on because of that preempts
+    nobody. Orders are left out that cannot differ, since the calls that change places use different
+    tasks, entities or keys, or do not depend on the time, unless `reduce` is False. Where there are
+    more than `schedules`, or they take longer than `seconds`, the rest is a sample, drawn with
+    `seed`. The same arguments lead to the same schedules, unless the seconds are used up, or an
+    actor has threads of its own that race with each other. `replay` repeats a schedule, as a
+    RaceTestError shows it.
 
     Actors are `instances` of the app: each has its own locks of its modules. A warning names the
     globals of these modules that actors change, since instances do not share them.
@@ -181,11 +183,17 @@ def race_test(
     return RaceResult(
         search.count,
         is_complete=search.is_complete,
+        bound=_of_bound(preemptions, with_time=clock) if search.is_bounded else "",
         estimate=search.estimate,
         seen=race.seen,
         unseen=not_seen,
         shared=shared,
     )
+
+
+def _of_bound(preemptions: int, *, with_time: bool) -> str:
+    text = f"at most {counted(preemptions, 'preemption')}"
+    return f"{text} (time that passes an actor is one, a deadline two)" if with_time else text
 
 
 def _of_memory(shared: Iterable[str]) -> str:

@@ -220,10 +220,13 @@ class _Result(int):
     def __repr__(self) -> str:
         calls = f" of calls to {', '.join(self.seen)}" if self.seen else ""
         not_seen = f", not of {', '.join(self.unseen)}" if self.unseen else ""
-        return f"{self._tried()}{calls}{not_seen}"
+        return f"{self._tried()}{calls}{not_seen}{self._bound()}"
 
     def _tried(self) -> str:
         return str(int(self))
+
+    def _bound(self) -> str:
+        return ""
 
     __str__ = __repr__
 
@@ -240,6 +243,8 @@ class RaceResult(_Result):
 
     is_complete: bool
     """True if no order is left that can differ, up to `preemptions`; False: it was a sample."""
+    bound: str
+    """What limits the orders; empty: there are no others."""
     estimate: int
     """About how many there are."""
     shared: tuple[str, ...]
@@ -250,6 +255,7 @@ class RaceResult(_Result):
         count: int,
         *,
         is_complete: bool,
+        bound: str = "",
         estimate: int = 0,
         seen: Iterable[str] = (),
         unseen: Iterable[str] = (),
@@ -257,7 +263,7 @@ class RaceResult(_Result):
     ) -> Self:
         """Make the result of some schedules."""
         result = super().__new__(cls, count, seen=seen, unseen=unseen)
-        result.is_complete = is_complete
+        result.is_complete, result.bound = is_complete, bound
         result.estimate = max(count, estimate)
         result.shared = tuple(shared)
         return result
@@ -266,3 +272,6 @@ class RaceResult(_Result):
         if self.is_complete:
             return f"all {counted(int(self), 'order')} that can differ"
         return f"{int(self):,} of about {self.estimate:,} orders, a sample"
+
+    def _bound(self) -> str:
+        return f", with {self.bound}" if self.bound else ""

@@ -279,40 +279,44 @@ class Schedule:
     def _choose(self, current: RacingActor | None) -> RacingActor | None:
         """Return who goes on; None: nobody can."""
         self._conclude()
-        before = current
+        ready: frozenset[int] | None = None
+        passed, before = 0, current.number if current else None
         while options := self._options():
-            number = current.number if current and current.number in options else None
-            chosen = self._planned(options)
-            if chosen is None and before is not None and before.number in options:
-                chosen = before.number  # also after time has moved
-            if chosen is None:
-                chosen = next(iter(options))
-            choice = self._choice(options, chosen, number)
+            choice = self._choice(options, before, ready, passed)
+            chosen = self._planned(choice)
+            choice.chosen = choice.default(before) if chosen is None else chosen
             self.choices.append(choice)
-            actor = options[chosen]
-            if actor is not None:
-                if actor is not current:
-                    is_preempted = current is not None and choice.preempts(chosen)
-                    actor.preempts = current.name if current and is_preempted else None
+            if (actor := options[choice.chosen]) is not None:
+                if current and actor is not current:
+                    actor.preempts = current.name if choice.preempts(actor.number) else None
                 return actor
             self._move_time()
-            current = None
+            ready, passed = choice.after_move()
         return None
 
     def _choice(
-        self, options: dict[int, RacingActor | None], chosen: int, current: int | None
+        self,
+        options: dict[int, RacingActor | None],
+        before: int | None,
+        ready: frozenset[int] | None,
+        passed: int,
     ) -> Choice:
         there = {a.number: a for a in (*self.actors, *options.values()) if a is not None}
         alive = [a for a in there.values() if not a.is_over]
+        current = before if ready is None and before in options else None
         others = {a.key for a in alive if a.number != current} | self.tasks.retried
         return Choice(
             {number: actor.key if actor else TIME_KEY for number, actor in options.items()},
-            chosen,
             current,
             {a.number: a.pending for a in alive if a.gates and a.pending},
             frozenset(others),
             frozenset(a.key for a in there.values()),
             is_waiting=any(a.number not in options for a in alive),
+            tasks=frozenset(a.number for a in there.values() if a.is_task and a.thread is None),
+            ready=ready,
+            passed=passed,
+            overtaken=before if ready and before in ready else None,
+            ends_attempts=TIME in options and self.tasks.are_overdue(self._target_usec()),
         )
 
     def _conclude(self) -> None:
@@ -327,8 +331,8 @@ class Schedule:
         if self.choices:
             self.choices[-1].effects |= footprint
 
-    def _planned(self, options: dict[int, RacingActor | None]) -> int | None:
-        index = len(self.choices)
+    def _planned(self, choice: Choice) -> int | None:
+        index, options = len(self.choices), choice.options
         if index >= len(self.plan):
             return None
         chosen = self.plan[index]
@@ -407,17 +411,20 @@ class Schedule:
     def _move_time(self) -> None:
         """Move the clock to the next event, or the end of a sleep, whichever is first."""
         self._note_overlap()
-        now_usec = self.clock.now_usec()
-        times = [a.wakes_usec for a in self.actors if a.gates and a.wakes_usec is not None]
-        event = self._next_event_usec(is_needed=True)
-        times += [] if event is None else [event]
-        target_usec = min(usec for usec in times if usec > now_usec)
+        now_usec, target_usec = self.clock.now_usec(), self._target_usec()
         self.note(TIME_MOVES)
         reached = self.clock.move_to_usec(target_usec)
         self._changes += 1
         moved = timedelta(microseconds=target_usec - now_usec)
         self.steps.append(Step("time", f"moves {moved} to {reached.isoformat()}"))
         self.steps += [Step("time", text) for text in self.tasks.end_overdue()]
+
+    def _target_usec(self) -> int:
+        """Return the time of the next event, or of the end of a sleep, whichever is first."""
+        times = [a.wakes_usec for a in self.actors if a.gates]
+        times.append(self._next_event_usec(is_needed=True))
+        now_usec = self.clock.now_usec()
+        return min(usec for usec in times if usec is not None and usec > now_usec)
 
     def _end(self, error: BaseException | None) -> None:
         """End the schedule: whoever waits is stopped."""

@@ -12,6 +12,10 @@ do not conflict, the one is run that preempts as late as possible, so a preempti
   any run until now, so plans that were left out are looked at again when more becomes known;
 - and its end, only after another actor has made a call that conflicts with that call.
 
+The same is true of time: it passes an actor only before a call that depends on it, or that
+conflicts with what somebody does who can go on because of it, such as the retry of an attempt whose
+deadline it is; and then who it does not concern could have gone on before.
+
 Where nobody can go on without a switch, actors that do not conflict with the first, also not by
 others, need not be tried.
 """
@@ -21,6 +25,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from random import Random
 from time import process_time
 from typing import NamedTuple, TypeVar
@@ -52,8 +57,8 @@ class Plan(NamedTuple):
     rank: int = 0
     """How likely a fault is: first 0, before an actor writes what it has used before; last 2,
     before a call to a cache."""
-    is_paid: bool = False
-    """True if it has the level of schedules in which time moves once more than in it."""
+    paid: int = 0
+    """How much of its level is for moves of time that are still to come."""
 
     def choices(self) -> list[int]:
         """Return its choices."""
@@ -65,8 +70,8 @@ class Plan(NamedTuple):
 class Level(NamedTuple):
     """How complicated a schedule is."""
 
-    moves: int
-    """How many times time moves while an actor could go on."""
+    passed: int
+    """How often time passes an actor that could go on; a deadline counts as two."""
     preemptions: int
 
 
@@ -128,7 +133,6 @@ _MORE_SECONDS = 1.0
 """How long these take at most, unless it has taken longer to find the first; of the processor, so
 that a machine that is busy reports the same."""
 
-_NOT_NEEDED, _NEEDED, _NEEDED_IF_TIME_MOVES = range(3)
 _RANKS = 3
 
 
@@ -145,17 +149,19 @@ class Search:
     reduce: bool
     """Leave out orders that cannot differ."""
     moves_time: bool
-    """Time moves also while an actor could go on; each such move counts as a preemption."""
+    """Time moves also while an actor could go on, which counts as a preemption."""
     count: int = 0
     """Number of schedules that were run."""
+    is_bounded: bool = False
+    """True if there are other orders with more preemptions, or in which time passes more often."""
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)  # noqa: S311 - nothing secret
         self._plans: dict[Level, tuple[deque[Plan], ...]] = {
-            Level(moves, preemptions): tuple(deque() for _ in range(_RANKS))
-            for moves in range(self.preemptions + 1 if self.moves_time else 1)
-            for preemptions in range(self.preemptions + 1 - moves)
+            Level(passed, preemptions): tuple(deque() for _ in range(_RANKS))
+            for passed in range(self.preemptions + 1 if self.moves_time else 1)
+            for preemptions in range(self.preemptions + 1 - passed)
         }
         self._plans[Level(0, 0)][0].append(Plan((), 0, 0))
         self._made: Counter[tuple[Level, Level]] = Counter()
@@ -171,7 +177,7 @@ class Search:
 
     @property
     def is_complete(self) -> bool:
-        """True if no order that can differ is left, within the numbers of preemptions and moves."""
+        """True if no order that can differ is left, within the bound."""
         return not any(map(self._has_plans, self._plans))
 
     @property
@@ -182,7 +188,7 @@ class Search:
         for level, plans in self._plans.items():
             number = float(sum(map(len, plans)))
             for parent in (*left, level):
-                step = level.moves - parent.moves, level.preemptions - parent.preemptions
+                step = level.passed - parent.passed, level.preemptions - parent.preemptions
                 if self._counts[parent]:
                     rates[step] = self._made[parent, level] / self._counts[parent]
                 number += left.get(parent, 0) * rates.get(step, 0)
@@ -220,7 +226,7 @@ class Search:
         most_seconds = self._work() + max(_MORE_SECONDS, self._work())
         for more_moves in (False, True):
             end = self.count + _MORE
-            levels = [each for each in self._plans if (each.moves > first.moves) is more_moves]
+            levels = [each for each in self._plans if (each.passed > first.passed) is more_moves]
             while self.count < end and self._work() < most_seconds:
                 level = next(filter(self._has_plans, levels), None)
                 if level is None:
@@ -271,48 +277,74 @@ class Search:
             for option in choice.options:
                 if option == choice.chosen:
                     continue
-                moves = choice.moves_time(option)
-                is_paid = plan.is_paid and not moves
+                passed = choice.passes(option)
                 needed = Level(
-                    level.moves + (moves and not plan.is_paid),
+                    level.passed + max(0, passed - plan.paid),
                     level.preemptions + choice.preempts(option),
                 )
-                self._add(Plan(choices, index + 1, option, ranks[index], is_paid), needed, level)
+                paid = max(0, plan.paid - passed)
+                self._add(Plan(choices, index + 1, option, ranks[index], paid), needed, level)
 
     def _add(self, plan: Plan, level: Level, parent: Level) -> None:
         """Add a plan to those to be run, if it is within the bounds and needed."""
-        if level not in self._plans:
+        if self.is_bounded and level not in self._plans:
             return
-        need = self._need(plan) if self.reduce else _NEEDED
-        if need == _NEEDED_IF_TIME_MOVES and not plan.is_paid:
-            paid = Level(level.moves + 1, level.preemptions)
-            plan, level, need = plan._replace(is_paid=True), paid, paid in self._plans
-        if need:
+        need = self._need(plan) if self.reduce else 0
+        if need is not None and need > plan.paid:
+            level = Level(level.passed + need - plan.paid, level.preemptions)
+            plan = plan._replace(paid=need)
+        if need is None:
+            self._left_out.append((plan, level, parent))
+        elif level in self._plans:
             self._plans[level][plan.rank].append(plan)
             self._made[parent, level] += 1
         else:
-            self._left_out.append((plan, level, parent))
+            self.is_bounded = True
 
-    def _need(self, plan: Plan) -> int:
-        """Return whether a plan can lead to anything that the others do not."""
+    def _need(self, plan: Plan) -> int | None:
+        """Return how often time has to pass after a plan, so that it leads to anything new.
+
+        None: it leads to nothing that the others do not.
+        """
         choice, known = plan.earlier[plan.length - 1], self.knowledge
-        is_time = plan.last == TIME
-        if choice.current is None and (is_time or choice.is_waiting):
-            return _NEEDED
-        if not is_time and self._is_premature(plan):
-            return _NOT_NEEDED
+        if choice.current is None and choice.is_waiting:
+            return 0
+        if plan.last == TIME:
+            return 0 if self._can_time_matter(plan) else None
+        if self._is_premature(plan):
+            return None
         others = [*choice.others, *known.absent(choice.known)]
-        if not is_time and self._is_in_conflict(plan, others):
-            return _NEEDED
-        # An attempt that time has ended is retried at the same time.
+        if self._is_in_conflict(plan, others):
+            return 0
+        if self._is_in_conflict(plan, [*others, TIME_KEY]):
+            return 1
+        # An attempt that time has ended is retried.
         retried = [] if choice.current is None else [choice.options[choice.current]]
-        if not self._is_in_conflict(plan, [*others, *retried, TIME_KEY]):
-            return _NOT_NEEDED
-        return _NEEDED if is_time else _NEEDED_IF_TIME_MOVES
+        return 2 if self._is_in_conflict(plan, [*others, *retried]) else None
 
-    def _beginning(self, plan: Plan) -> Iterator[Footprint]:
+    def _can_time_matter(self, plan: Plan) -> bool:
+        """Return whether time matters before the next call of who would go on.
+
+        Either to that call, or to somebody who can go on because of it, and conflicts with that
+        call; otherwise it could pass after it.
+        """
+        choice, known = plan.earlier[plan.length - 1], self.knowledge
+        who = choice.chosen if choice.current is None else choice.current
+        keys = {TIME_KEY, *choice.others} - {each.key for each in choice.pending.values()}
+        keys |= {key for number, key in choice.options.items() if number not in choice.pending}
+        for pending in choice.pending.values():
+            if known.of_call(pending).conflicts_with(TIME_MOVES):
+                keys.add(pending.key)
+        if choice.ends_attempts:  # which are retried
+            keys |= {choice.options[who], *choice.others}
+        else:  # a task can be due then
+            keys |= {*known.absent(choice.known)}
+        matters = [*known.of(sorted(keys))]
+        stopped = [known.of_call(choice.pending.get(who)), *self._beginning(plan, who)]
+        return all(any(map(each.conflicts_with, matters)) for each in stopped)
+
+    def _beginning(self, plan: Plan, number: int) -> Iterator[Footprint]:
         """Yield what who is to be stopped has done, if that is only to begin; it could be later."""
-        number = plan.earlier[plan.length - 1].current
         before = plan.earlier[: plan.length - 1]
         last = next((choice for choice in reversed(before) if choice.chosen == number), None)
         if last is not None and number not in last.pending:
@@ -320,6 +352,12 @@ class Search:
 
     def _is_premature(self, plan: Plan) -> bool:
         """Return whether an actor goes on before anything was done for which it was stopped."""
+        choice = plan.earlier[plan.length - 1]
+        if choice.ready is not None and not choice.is_new(plan.last):
+            call = self.knowledge.of_call(choice.pending.get(plan.last))
+            moves = takewhile(lambda each: each.chosen == TIME, plan.earlier[plan.length - 2 :: -1])
+            if not any(call.conflicts_with(move.footprint) for move in moves):
+                return True
         stopped = next(
             (
                 index
@@ -345,7 +383,7 @@ class Search:
         if choice.current is not None:
             known = [*self.knowledge.of(others)]
             call = self.knowledge.of_call(choice.pending.get(choice.current))
-            stopped = [call, *self._beginning(plan)]
+            stopped = [call, *self._beginning(plan, choice.current)]
             return all(any(map(each.conflicts_with, known)) for each in stopped)
         first = choice.options[choice.chosen]
         left = {key: next(self.knowledge.of([key])) for key in others}

@@ -16,7 +16,7 @@ from pullqueue.tasks import DeleteResult
 from pullqueue.testing.interrupt import IDLE_STEPS, HandlerKilled
 from pullqueue.testing.points import Point
 from pullqueue.testing.points.actors import Actor, Lock
-from pullqueue.testing.points.footprint import NOTHING, READ, Footprint
+from pullqueue.testing.points.footprint import NOTHING, READ, TIME_MOVES, Footprint
 from pullqueue.text import quoted
 
 TIME = 0
@@ -48,7 +48,6 @@ class Choice:
 
     options: dict[int, str]
     """The actors that could go on, by number, with their keys."""
-    chosen: int
     current: int | None
     """Who reached a point, and can go on; None: who ran before has ended, or waits."""
     pending: dict[int, Pending]
@@ -59,18 +58,73 @@ class Choice:
     """The keys of all that are, or were, there."""
     is_waiting: bool
     """True if an actor sleeps, or is blocked, so that others can make it go on."""
+    tasks: frozenset[int] = frozenset()
+    """The tasks that are due, and have not begun."""
+    ready: frozenset[int] | None = None
+    """Who could go on before time has moved, directly before this choice; None: it has not."""
+    overtaken: int | None = None
+    """Who of these had the turn."""
+    passed: int = 0
+    """What that has counted, since it last made somebody go on."""
+    ends_attempts: bool = False
+    """True if the next move of time is to the deadline of an attempt."""
+    chosen: int = TIME
     calls: Footprint = READ
     """What the chosen actor has called until the next choice."""
     effects: Footprint = NOTHING
     """What it has read and written beside that: an attempt has ended, or the memory is changed."""
 
     def preempts(self, option: int) -> bool:
-        """Return whether an option takes the turn from an actor that could go on."""
-        return self.current in self.options and option not in (self.current, TIME)
+        """Return whether an option takes the turn from an actor that could go on.
 
-    def moves_time(self, option: int) -> bool:
-        """Return whether an option moves the clock although an actor could go on."""
-        return option == TIME and len(self.options) > 1
+        After time has moved, that is not so for those that it makes go on, or go on otherwise.
+        """
+        if self.current is not None:
+            return option not in (self.current, TIME)
+        if self.overtaken not in self.options or option in (self.overtaken, TIME):
+            return False
+        if self.is_new(option):
+            return False
+        if option in self.tasks:
+            return True
+        call = self.pending.get(option)
+        return call is not None and not call.footprint.conflicts_with(TIME_MOVES)
+
+    def passes(self, option: int) -> int:
+        """Return how much an option counts that lets time pass an actor that could go on.
+
+        The deadline of a handler counts as two, all else as one, until somebody else can go on
+        because of it.
+        """
+        if option != TIME or len(self.options) == 1:
+            return 0
+        passed = 0 if any(map(self.is_new, self.options)) else self.passed
+        return max(0, 1 + self.ends_attempts - passed)
+
+    def after_move(self) -> tuple[frozenset[int], int]:
+        """Return `ready` and `passed` of the choice after this one, which moves time."""
+        if self.ready is None or any(map(self.is_new, self.options)):
+            return frozenset(self.options), self.passes(TIME)
+        return self.ready, self.passed + self.passes(TIME)
+
+    def default(self, before: int | None) -> int:
+        """Return who goes on where nothing is planned; `before` is who had the turn.
+
+        After time has moved, those go on for which it has.
+        """
+        if self.overtaken is None:
+            return before if before in self.options else next(iter(self.options))
+        actors = [o for o in self.options if o not in (self.overtaken, TIME)]
+        free = sorted((o for o in actors if not self.preempts(o)), key=self.is_new, reverse=True)
+        if not free and TIME in self.options and not self.passes(TIME):
+            return TIME
+        if not free and self.overtaken in self.options:
+            return self.overtaken
+        return next(iter(free or self.options))
+
+    def is_new(self, option: int) -> bool:
+        """Return whether an actor can go on because time has just moved."""
+        return self.ready is not None and option not in self.ready
 
     @property
     def turn(self) -> tuple[str, object]:
