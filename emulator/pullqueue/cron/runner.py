@@ -15,7 +15,7 @@ from pullqueue.engine.events import Interface
 from pullqueue.engine.store import CronRun
 from pullqueue.errors import PullQueueError
 from pullqueue.observe.request_log import RequestLog
-from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.addresses import PushAddresses, add_address
 from pullqueue.push.http_sender import HttpSender
 from pullqueue.push.request import (
     APP_ENGINE_USER_AGENT,
@@ -257,7 +257,7 @@ class CronRunner:
         address = self._addresses.of(job.target)
         if address is None:
             option = () if job.target is None else (f"{job.target}=http://localhost:8080",)
-            return PushResponse(None, reason=f"no address: {self._addresses.advice(*option)}")
+            return PushResponse(None, reason=f"no address: {add_address(*option)}")
         request = PushRequest(
             method="GET",
             url=job.url,

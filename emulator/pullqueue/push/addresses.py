@@ -37,8 +37,9 @@ class PushAddresses:
         self._awaited: frozenset[str] = frozenset()
         self.replace(options)
 
-    def replace(self, options: Iterable[str]) -> None:
-        """Replace all addresses by others, which are `[TARGET=]URL`, too.
+    def replace(self, options: Iterable[str], *, keep_others: bool = False) -> None:
+        """Replace all addresses by others, which are `[TARGET=]URL`, too; or only those of the same
+        targets.
 
         Raises:
             ValueError: one is not valid, or two are for the same tasks; nothing is changed.
@@ -53,8 +54,12 @@ class PushAddresses:
                     f"{quoted(str(address))}: name one"
                 )
             addresses[target] = address
+        if keep_others:
+            self._awaited -= {each.origin for each in addresses.values()}
+            addresses = self._addresses | addresses
+        else:
+            self._awaited = frozenset()
         self._addresses = addresses
-        self._awaited = frozenset()
 
     def await_app(self) -> None:
         """Send nothing to the addresses on this machine, until each `has_begun_to_listen`."""
@@ -122,21 +127,14 @@ class PushAddresses:
         if address is not None:
             return missing_extra(request) or self.waiting(target) or address
         if not self._addresses and not request.is_http_target:
-            return self.advice()
+            return add_address()
         if target is None:
-            return f"there is no default address: {self.advice()}"
+            return f"there is no default address: {add_address()}"
         option = f"{target}={_EXAMPLE}"
         if request.is_http_target and "." not in SplitUrl(target).host:
-            option = target  # a name of a local network, such as a service of Docker Compose
-        return f"there is no address for {quoted(target)}: {self.advice(option)}"
-
-    def advice(self, option: str = _EXAMPLE) -> str:
-        """Return the command that adds an address to those of a running server."""
-        kept = (
-            f"{address}" if target is None else f"{target}={address}"
-            for target, address in self._addresses.items()
-        )
-        return f"run `pullqueue push-to {shlex.join([*kept, option])}`"
+            # A name of a local network, such as a service of Docker Compose.
+            option = f"{target}={target}" if None in self._addresses else target
+        return f"there is no address for {quoted(target)}: {add_address(option)}"
 
     def find_url(self, url: str) -> SplitUrl | None:
         """Return the address to which an HTTP task is sent; None: it is kept."""
@@ -155,7 +153,7 @@ class PushAddresses:
         if settings.target is None and any(map(_is_service, self._addresses)):
             return None
         option = f"{settings.target}=http://localhost:8081" if settings.target else _EXAMPLE
-        return f"{KEPT}: {self.advice(option)}"
+        return f"{KEPT}: {add_address(option)}"
 
     def missing(self, task: Task, settings: QueueSettings) -> str | None:
         """Return what is missing to send a task; None: nothing is."""
@@ -170,6 +168,11 @@ class PushAddresses:
             return self._addresses.get(target) or (origin if is_permitted else None)
         names = (*list_targets(target), None)
         return next((self._addresses[name] for name in names if name in self._addresses), None)
+
+
+def add_address(option: str = _EXAMPLE) -> str:
+    """Return the command that adds an address to those of a running server."""
+    return f"run `pullqueue push-to {shlex.quote(option)}`"
 
 
 def _is_service(target: str | None) -> bool:

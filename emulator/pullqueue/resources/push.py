@@ -29,6 +29,9 @@ class Addresses(Model):
             "worker=http://localhost:8081; none: push tasks are kept."
         ),
     ]
+    keep_others: Annotated[
+        bool, Meta(description="Keep the addresses of the targets that are not named.")
+    ] = False
 
 
 class Started(Model):
@@ -86,7 +89,7 @@ def run_task(state: ServerState, queue: str, task: str) -> Started:
 def set_push_to(state: ServerState, body: Addresses) -> list[str]:
     """Send push tasks to other addresses from now on; attempts under way go on."""
     try:
-        state.deliver_to(body.push_to)
+        state.deliver_to(body.push_to, keep_others=body.keep_others)
     except ValueError as error:
         raise ApiError(str(error)) from None
     state.activity.record(f"set the addresses of push tasks: {state.push_to or 'none'}")

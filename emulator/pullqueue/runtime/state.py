@@ -149,13 +149,14 @@ class ServerState:
             )
         return self.delivery.attempts.run_now(task, address)
 
-    def deliver_to(self, addresses: Iterable[str]) -> None:
-        """Send push tasks to other addresses from now on, each `[TARGET=]URL`; none: keep them.
+    def deliver_to(self, addresses: Iterable[str], *, keep_others: bool = False) -> None:
+        """Send push tasks to other addresses from now on, each `[TARGET=]URL`; none: keep them. The
+        addresses of other targets can stay.
 
         Raises:
             ValueError: one is not valid, or two are for the same tasks; nothing is changed.
         """
-        self.push_to.replace(addresses)
+        self.push_to.replace(addresses, keep_others=keep_others)
         if self.delivery is not None:
             self.delivery.use_addresses()
         elif self.push_to:

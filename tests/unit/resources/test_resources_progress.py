@@ -186,16 +186,18 @@ def test_tasks_without_an_address_are_kept(emulator: Emulator) -> None:
 
 
 def test_a_default_address_is_added_to_those_of_services(emulator: Emulator) -> None:
-    """The command that is shown replaces all addresses, and names them."""
+    """The command that is shown leaves them alone."""
     emulator.queue("push").add()
-    addresses = PushAddresses(["worker=http://127.0.0.1:9/a;b"])
+    addresses = PushAddresses(["worker=http://127.0.0.1:9"])
 
     text = of(ServerState(emulator, push_to=addresses), "push").text
+    addresses.replace(["http://localhost:8080"], keep_others=True)
 
     assert text == (
         "tasks are kept, not delivered: there is no default address: run `pullqueue push-to "
-        "'worker=http://127.0.0.1:9/a;b' http://localhost:8080`"
+        "http://localhost:8080`"
     )
+    assert list(addresses) == ["worker at http://127.0.0.1:9", "http://localhost:8080"]
 
 
 def test_tasks_for_this_machine_are_sent_without_an_address(emulator: Emulator) -> None:

@@ -53,17 +53,18 @@ def server(*, client: Client) -> None:
 
 @click.command
 @click.argument("addresses", metavar="[TARGET=]URL", nargs=-1)
-@click.option("--keep", is_flag=True, help="Keep push tasks: deliver them nowhere.")
+@click.option("--keep", is_flag=True, help="Keep push tasks: remove all addresses.")
 @server_options
 def push_to(*, addresses: tuple[str, ...], keep: bool, client: Client) -> None:
-    """Deliver push tasks to other addresses: set --push-to.
+    """Deliver push tasks to other addresses: add to --push-to, or replace.
 
-    A TARGET is the name of a service, or an origin such as https://api.example.com. Attempts under
-    way go on. `pullqueue server` shows the addresses.
+    A TARGET is the name of a service, or an origin such as https://api.example.com; its address is
+    replaced, or the default one by a URL without a TARGET. The others stay: --keep removes all.
+    Attempts under way go on. `pullqueue server` shows the addresses.
     """
     if bool(addresses) == keep:
         raise click.UsageError("pass addresses, such as http://localhost:8080, or --keep")
-    answer = client.post("/push_to", push_to=addresses)
+    answer = client.post("/push_to", push_to=addresses, keep_others=not keep)
     where = ", ".join(answer["push_to"])
     show(answer, f"push tasks are delivered to {where}" if where else f"push tasks are {KEPT}")
 
