@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from time import perf_counter
 
 from pullqueue.address import SplitUrl, known_app_host
@@ -31,6 +32,12 @@ _INTERVAL_SECONDS = 0.002
 _POLL_SECONDS = 0.1
 _SHARED_POLL_SECONDS = 0.25
 """Interval of the looks for due tasks, in a store that other servers use as well."""
+_WOKEN_POLL_SECONDS = 1.0
+"""As `_POLL_SECONDS`, where whatever adds or changes a task wakes the thread."""
+_UNCLAIMED_POLL_SECONDS = 5.0
+"""As `_SHARED_POLL_SECONDS`, the same, while the server that adds a task can send it itself."""
+_CLAIMED_SECONDS = 12.0
+"""How long after an attempt this server may be the one that sends the tasks: claims end by then."""
 _LEASE_SECONDS = 15.0
 """How long the task of an attempt is leased: after a crash it runs again that much later."""
 _LATE_SECONDS = 0.25
@@ -105,6 +112,8 @@ class Delivery:
         """Whether it runs; and whether it starts no attempts, until that is set to False."""
         self.permits: Permits | None = None
         """How many more attempts may start; None: any number."""
+        self.is_woken = False
+        """Whether all calls that add or change tasks of this server wake it."""
         self._is_passing = False
         """Whether a manual clock passes time."""
         self._renewed = self._closed_idle = perf_counter()
@@ -313,8 +322,13 @@ class Delivery:
     def _wait_seconds(self, queues: list[Queue]) -> float:
         """Return when to look for due tasks again, where none could be started."""
         now, wait_seconds = perf_counter(), self._poll_seconds
+        if self.is_woken and not self._emulator.is_shared:
+            wait_seconds = _WOKEN_POLL_SECONDS
+        elif self.is_woken and now - max(self._started.values(), default=-inf) > _CLAIMED_SECONDS:
+            wait_seconds = _UNCLAIMED_POLL_SECONDS
         for queue in queues:
-            if now - self._started.get(queue.name, -_ACTIVE_SECONDS) < _ACTIVE_SECONDS:
+            is_active = now - self._started.get(queue.name, -inf) < _ACTIVE_SECONDS
+            if self.is_woken or is_active:
                 with bypass_interceptors():
                     next_usec = self._dispatcher.next_usec(queue)
                 if next_usec is not None:

@@ -266,6 +266,7 @@ class Projects:
             acl=own.acl,
         )
         if state.delivery is not None:
+            state.delivery.is_woken = True
             # A test says when: between an add and a run it sets faults, and looks at tasks.
             state.delivery.is_held = isinstance(clock, ManualClock)
         state.token = own.token
