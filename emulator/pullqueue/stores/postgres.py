@@ -325,9 +325,9 @@ class PostgresStore(SqlStore[PostgresSession]):
         session.row("renumber")
 
     def _catch_up(self, session: PostgresSession) -> None:
-        parameters = {"now_usec": session.now_usec, "tombstone_usec": self._tombstone_usec}
-        while session.is_something_exhausted():
-            for (key,) in session.rows("exhaust", **parameters):
+        while session.is_something_exhausted():  # this asks for the time, too
+            times = {"now_usec": session.now_usec, "tombstone_usec": self._tombstone_usec}
+            for (key,) in session.rows("exhaust", **times):
                 self._trim_exhausted(session, self._keys.name(key))
 
     def _totals(

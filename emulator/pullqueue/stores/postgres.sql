@@ -418,6 +418,10 @@ no_lease_calls AS (DELETE FROM lease_calls WHERE {of_project}),
 no_queues AS (DELETE FROM queues WHERE {of_project})
 DELETE FROM tasks WHERE {of_project}
 
+-- name: drop_some_tasks
+DELETE FROM tasks WHERE sequence = ANY(ARRAY(
+    SELECT sequence FROM tasks WHERE {of_project} LIMIT %(rows)s))
+
 -- name: drop_project
 -- Delete what is left of a project that was cleared.
 WITH no_dispatchers AS (DELETE FROM dispatchers WHERE {of_project})

@@ -210,13 +210,6 @@ RETURNING number, record
 -- name: delete_project
 DELETE FROM projects WHERE number = :number
 
--- name: drop_some_tasks
-DELETE FROM tasks WHERE sequence IN (SELECT sequence FROM tasks WHERE {of_project} LIMIT :rows)
-
--- name: drop_some_events
-DELETE FROM events WHERE (queue, id) IN (
-    SELECT queue, id FROM events WHERE {of_project} LIMIT :rows)
-
 -- name: lease_steps
 -- What happened to leases, the latest first.
 SELECT usec, kind, names, origin FROM events

@@ -16,7 +16,7 @@ from pullqueue.stores.session import Keys, retried
 from pullqueue.stores.sql_reading import S, SqlReader
 
 _ROWS_DROPPED = 5_000
-"""How many rows of a project are deleted at once."""
+"""How many tasks of a project are deleted at once."""
 
 
 class SqlRecords(SqlReader[S]):
@@ -88,12 +88,11 @@ class SqlRecords(SqlReader[S]):
     def drop_project(self, number: int) -> None:
         scope = Keys(number).scope
         # The record last: what is left when the process is killed can be deleted again.
-        for statement in ("drop_some_tasks", "drop_some_events"):
-            changed = _ROWS_DROPPED
-            while changed == _ROWS_DROPPED:  # others wait for a short time only
-                with self._writing() as session:
-                    changed = session.change(statement, **scope, rows=_ROWS_DROPPED)
-        with self._writing() as session:
+        changed = _ROWS_DROPPED
+        while changed == _ROWS_DROPPED:  # others wait for a short time only
+            with self._writing() as session:
+                changed = session.change("drop_some_tasks", **scope, rows=_ROWS_DROPPED)
+        with self._writing(unlimited=True) as session:
             self._clear(session, scope)
             session.change("drop_project", **scope)
             session.change("delete_project", number=number)

@@ -149,6 +149,9 @@ WHERE queue = :queue AND eta_usec IS NOT NULL
     AND (ends_usec IS NOT NULL OR :lifetime_usec IS NOT NULL
         OR (retry_count > 0 AND retry_count >= :leases))
 
+-- name: drop_some_tasks
+DELETE FROM tasks WHERE sequence IN (SELECT sequence FROM tasks WHERE {of_project} LIMIT :rows)
+
 -- name: drop_project
 -- Delete what is left of a project that was cleared.
 DELETE FROM retentions WHERE {of_project}
