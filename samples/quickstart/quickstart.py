@@ -35,7 +35,7 @@ def main() -> list[str]:
     # An hour later the lease that was not extended has expired ...
     clock.advance(timedelta(hours=1))
     again = queue.lease_tasks_by_tag(HOUR, 100, tag="render")
-    lines.append(f"leased again: {again[0].payload.decode()}, time {again[0].retry_count}")
+    lines.append(f"leased again: {again[0].payload.decode()}, lease {again[0].retry_count}")
 
     # ... and the first worker can no longer change it.
     try:
@@ -50,7 +50,7 @@ def main() -> list[str]:
     clock.advance(HOUR)
     lines.append(f"exhausted: {[task.payload.decode() for task in queue.exhausted]}")
     history = [event.kind for event in queue.history(unfinished)]
-    lines.append(f"leases that ran out: {history.count(EventKind.LEASE_EXPIRED)}")
+    lines.append(f"expired leases: {history.count(EventKind.LEASE_EXPIRED)}")
     lines.append(f"tasks left: {queue.fetch_statistics().tasks}")
     return lines
 

@@ -56,10 +56,10 @@ def test_the_quickstart_shows_the_lifecycle_of_a_task() -> None:
     assert done.stdout.splitlines() == [
         "leased parse1, parse2, render1",
         "left for others: 0",
-        "leased again: render1, time 2",
+        "leased again: render1, lease 2",
         "too late: True",
         "exhausted: ['render1']",
-        "leases that ran out: 3",
+        "expired leases: 3",
         "tasks left: 0",
     ]
 
