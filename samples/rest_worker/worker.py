@@ -79,15 +79,15 @@ def work(queue: WordQueue) -> Iterator[str]:
     while tasks := queue.lease():
         for task in tasks:
             # The tasks before this one may have taken long.
-            held = queue.extend(task)
-            text = urlsafe_b64decode(held["payloadBase64"])
+            extended = queue.extend(task)
+            text = urlsafe_b64decode(extended["payloadBase64"])
             try:
                 words = Counter(text.decode().split())
             except UnicodeDecodeError:
-                yield f"cannot read {held['id']}, time {held['retry_count']}"
-                queue.release(held)
+                yield f"cannot read {extended['id']}, time {extended['retry_count']}"
+                queue.release(extended)
                 continue
-            queue.delete(held)
+            queue.delete(extended)
             yield json.dumps(words, sort_keys=True)
 
 
