@@ -131,6 +131,21 @@ def test_repetitions_of_a_run(retry: dict[str, object], expected: list[int]) -> 
     assert [(run - first_usec) // SECOND for run in runs] == expected
 
 
+@pytest.mark.parametrize(
+    ("seconds", "attempts"), [(59, 1), (60, 2), (1199, 2), (1200, 1), (1201, 1)]
+)
+def test_a_run_is_a_repetition_from_its_time_to_the_next_run(seconds: int, attempts: int) -> None:
+    """Before, as at the request of a person, and after, it is a run of its own."""
+    state = new_state(job_of("every 20 minutes", job_retry_limit=5, min_backoff_seconds=60))
+    first_usec = state.next_usec
+    state.begin(first_usec)
+    state.end(first_usec, failed=True)
+
+    state.begin(first_usec + seconds * SECOND)
+
+    assert state.attempts == attempts
+
+
 def test_a_repetition_that_takes_past_the_next_run_leaves_it_out() -> None:
     state = new_state(job_of("every day 09:00", job_retry_limit=5, min_backoff_seconds=60))
     first_usec = state.next_usec
@@ -158,6 +173,21 @@ def test_a_clock_that_went_back_delays_no_job(schedule: str, by: int) -> None:
     state.begin(state.next_usec)
     state.end(now_usec - by + 20 * SECOND, failed=False)
     assert now_usec - by < state.next_usec <= now_usec - by + 3600 * SECOND
+
+
+def test_a_clock_that_went_back_before_a_time_of_the_day_repeats_no_later() -> None:
+    """A repetition at 12:00 would be at 11:00; the run at 09:00 is before it again."""
+    backoff = {"min_backoff_seconds": 3 * 3600, "max_backoff_seconds": 3 * 3600}
+    state = new_state(job_of("every day 09:00", job_retry_limit=1, **backoff))
+    first_usec = state.next_usec
+    state.begin(first_usec)
+    state.end(first_usec, failed=True)
+
+    state.set_back(first_usec - 1800 * SECOND, 3600 * SECOND)
+
+    assert state.next_usec == first_usec
+    state.begin(first_usec)
+    assert (state.attempts, state.next_usec) == (1, first_usec + DAY)
 
 
 @pytest.mark.parametrize(("ahead", "expected"), [(-1, -1), (0, 0), (1, 0), (DAY, 0)])
