@@ -221,8 +221,6 @@ class Dispatcher:
     def send(self, running: RunningAttempt, send: Send) -> PushResponse:
         """Send the request of an attempt, through the interceptors of its queue."""
         request, queue = running.request, running.queue
-        if not queue.interceptors:
-            return send(request)
         triggered: list[int] = []
         call = QueueCall(queue, "attempt", (request,), {}, triggered)
         misuse: list[Exception] = []

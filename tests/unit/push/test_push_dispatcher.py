@@ -225,11 +225,11 @@ class TestWhenMoreMayStart:
         for name in "abc":
             attempt(dispatcher, web, name, OK)
         assert dispatcher.next_usec(web) is None
-        add(web, "soon", eta=clock.now() + timedelta(seconds=0.1))
 
-        assert dispatcher.next_usec(web) == clock.now_usec() + 500_000
-        add(web, "due")
-        assert dispatcher.next_usec(web) == clock.now_usec() + 500_000
+        for name, seconds in (("due", 0), ("soon", 0.1)):
+            add(web, name, eta=clock.now() + timedelta(seconds=seconds))
+            assert dispatcher.next_usec(web) == clock.now_usec() + 500_000
+            web.purge()
 
     def test_a_queue_that_is_not_dispatched(self, emulator: Emulator, clock: ManualClock) -> None:
         """Time starts no task of a paused queue."""
@@ -501,16 +501,38 @@ class TestTasksThatWait:
         assert (task.name, address) == ("goes0", "http://app")
         assert len(seen) < 500
 
+    @pytest.mark.parametrize("place", [0, 198, 199, 200, 201, 398, 399, 400])
     def test_a_task_that_is_added_among_them(
-        self, emulator: Emulator, other: Queue, clock: ManualClock
+        self, emulator: Emulator, other: Queue, clock: ManualClock, place: int
     ) -> None:
-        """One with an earlier eta is found too, after some passes."""
-        self.add(other, "waits", 1000)
+        """One with an earlier eta is found too, after some passes, on each page of those read."""
+        first = clock.now() - timedelta(seconds=1000)
+        for number in range(400):
+            self.add(other, f"waits{number}-", 1, eta=first + timedelta(seconds=number))
         dispatcher = Dispatcher(emulator)
         self.found(dispatcher, other)
+        self.add(other, "goes", 1, "here", eta=first + timedelta(seconds=place - 0.5))
+
+        assert ["goes0"] in [self.found(dispatcher, other) for _ in range(5)]
+
+    def test_a_task_after_them_is_found_once(self, emulator: Emulator, other: Queue) -> None:
+        """Each time, though it is on the page of those that are looked at once more."""
+        self.add(other, "waits", 3)
+        self.add(other, "goes", 2, "here")
+        dispatcher = Dispatcher(emulator)
+
+        assert [self.found(dispatcher, other) for _ in range(3)] == [["goes0", "goes1"]] * 3
+
+    def test_they_are_not_looked_at_once_more_without_sweeps(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
+        self.add(other, "waits", 3)
+        dispatcher = Dispatcher(emulator)
+        assert self.found(dispatcher, other) == []
         self.add(other, "goes", 1, "here", eta=clock.now() - timedelta(seconds=1))
 
-        assert ["goes0"] in [self.found(dispatcher, other) for _ in range(10)]
+        assert dispatcher.deliverable(other, 9, self.address, sweeps=False) == []
+        assert self.found(dispatcher, other) == ["goes0"]
 
 
 class TestFaults:
