@@ -50,7 +50,7 @@ class Scan:
             elif only_waiting:
                 self._waiting = task[:2]
         if self._waiting is not None and sweeps:
-            swept = self._sweep(queue, find_address)
+            swept = self._sweep(queue, self._waiting, find_address)
             found += [each for each in swept if not is_running(each[0])]
         return found[:limit]
 
@@ -62,11 +62,11 @@ class Scan:
             yield from walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=page[-1][:2])
 
     def _sweep(
-        self, queue: Queue, find_address: Callable[[Task], _A | None]
+        self, queue: Queue, last: tuple[int, int], find_address: Callable[[Task], _A | None]
     ) -> list[tuple[Task, _A]]:
-        """Look at the next of the tasks that wait, and return those that do not."""
+        """Look at the next of the tasks that wait, up to the last, and return those that do not."""
         page = queue.list_tasks(_PAGE, state=TaskState.AVAILABLE, after=self._swept)
-        below = [task for task in page if self._waiting and task[:2] <= self._waiting]
+        below = [task for task in page if task[:2] <= last]
         found = [(t, address) for t in below if (address := find_address(t)) is not None]
         if not found:  # otherwise look at the same once more, when these have started
             self._swept = below[-1][:2] if len(below) == _PAGE else None
