@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import django
 import pytest
 from django.conf import settings
-from django.db import connections, models, transaction
+from django.db import OperationalError, connections, models, transaction
 from django.db.models import F
+from failing import assert_hidden_errors_are_found
 from stores import postgres_url
 
 from pullqueue import Emulator, Queue
@@ -224,3 +225,20 @@ def test_what_a_killed_handler_has_not_committed_is_rolled_back(
 
     assert result > 3
     assert "Django" in result.seen
+
+
+def test_a_write_that_fails_is_an_error_of_django(
+    emulator: Emulator, pushed: Queue, alias: str
+) -> None:
+    def write() -> None:
+        with transaction.atomic(using=alias):
+            Visits.objects.using(alias).update(value=1)
+
+    assert_hidden_errors_are_found(
+        emulator,
+        pushed,
+        OperationalError,
+        reset=lambda: reset(alias),
+        write=write,
+        value=lambda: visits(alias),
+    )

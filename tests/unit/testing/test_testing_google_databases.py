@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from failing import assert_hidden_errors_are_found
+from google.api_core.exceptions import GatewayTimeout
 from google_databases import Records, serving_google_databases
 
 from pullqueue import Emulator, Queue
@@ -278,3 +280,17 @@ def test_what_a_killed_handler_has_not_committed_has_no_effect(
         crash_test(emulator, setup=setup, check=check, send=send)
 
     assert [failure.title for failure in caught.value.failures] == ["response lost"]
+
+
+def test_a_write_that_fails_is_an_error_of_the_client(
+    emulator: Emulator, pushed: Queue, client: Client
+) -> None:
+    """The clients do not try it again."""
+    assert_hidden_errors_are_found(
+        emulator,
+        pushed,
+        GatewayTimeout,
+        reset=lambda: client.write(0),
+        write=lambda: client.write(1),
+        value=client.read,
+    )

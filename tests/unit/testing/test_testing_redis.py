@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
+from failing import assert_hidden_errors_are_found
 from redis import Redis, WatchError
 from redis.client import Pipeline
 
@@ -172,3 +174,23 @@ def test_a_pipeline_is_executed_or_not(emulator: Emulator, pushed: Queue, client
     (failure,) = caught.value.failures
     assert failure.title.startswith("killed before call 3, redis: SET done (")
     assert crash_test(emulator, setup=setup, check=check, send=send_at_once) == 3
+
+
+def by_one_pipeline(client: Redis) -> None:
+    with client.pipeline() as pipeline:
+        pipeline.set("visits", 1)
+        pipeline.execute()
+
+
+@pytest.mark.parametrize("write", [lambda client: client.set("visits", 1), by_one_pipeline])
+def test_a_write_that_fails_is_an_error_of_redis(
+    emulator: Emulator, pushed: Queue, client: Redis, write: Callable[[Redis], None]
+) -> None:
+    assert_hidden_errors_are_found(
+        emulator,
+        pushed,
+        redis.ConnectionError,
+        reset=client.flushall,
+        write=lambda: write(client),
+        value=lambda: value(client),
+    )

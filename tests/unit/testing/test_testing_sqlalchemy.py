@@ -8,7 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from failing import assert_hidden_errors_are_found
 from sqlalchemy import Engine, create_engine, select, text, update
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import NullPool, StaticPool
 from stores import postgres_url
@@ -136,7 +138,7 @@ def test_a_correct_transaction_is_correct(
 
     assert result.is_complete
     assert result > 1
-    assert "SQLAlchemy" in result.seen
+    assert result.seen == ("SQLAlchemy",)
 
 
 def test_a_handler_that_commits_before_it_adds_a_task_loses_it(
@@ -195,7 +197,7 @@ def test_what_a_killed_handler_has_not_committed_is_rolled_back(
     result = crash_test(emulator, setup=setup, check=check, send=send)
 
     assert result == 5  # before each of four calls, and the response
-    assert "SQLAlchemy" in result.seen
+    assert result.seen == ("SQLAlchemy",)
 
 
 def test_actors_that_share_a_connection_are_a_warning(emulator: Emulator) -> None:
@@ -211,3 +213,21 @@ def test_actors_that_share_a_connection_are_a_warning(emulator: Emulator) -> Non
     ):
         race(emulator, engine, in_the_database)
     engine.dispose()
+
+
+def test_a_write_that_fails_is_an_error_of_sqlalchemy(
+    emulator: Emulator, pushed: Queue, engine: Engine
+) -> None:
+    def write() -> None:
+        with Session(engine) as session:
+            session.get_one(Visits, "all").value = 1
+            session.commit()
+
+    assert_hidden_errors_are_found(
+        emulator,
+        pushed,
+        OperationalError,
+        reset=lambda: reset(engine),
+        write=write,
+        value=lambda: visits(engine),
+    )

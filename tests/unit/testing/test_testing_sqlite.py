@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from failing import assert_hidden_errors_are_found
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -494,3 +495,48 @@ def test_orders_that_are_left_out_lead_to_the_same_states(
     assert result.is_complete
     assert states == expected
     assert result <= all_orders
+
+
+def in_a_block(connection: sqlite3.Connection) -> None:
+    with connection:
+        connection.execute(UPDATE, (1,))
+
+
+def with_a_commit(connection: sqlite3.Connection) -> None:
+    connection.execute(UPDATE, (1,))
+    connection.commit()
+
+
+def with_a_statement(connection: sqlite3.Connection) -> None:
+    connection.isolation_level = None
+    for statement in ("BEGIN", UPDATE.replace("?", "1"), "COMMIT"):
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize("write", [in_a_block, with_a_commit, with_a_statement])
+def test_a_write_that_fails_is_an_error_of_sqlite(
+    emulator: Emulator,
+    pushed: Queue,
+    database: Database,
+    write: Callable[[sqlite3.Connection], None],
+) -> None:
+    """The connection is kept, so a transaction that stays open would be seen."""
+    kept: list[sqlite3.Connection] = []
+
+    def reset() -> None:
+        database.reset()
+        kept[:] = [database.connect()]
+
+    def value() -> int:
+        found = database.value
+        kept.pop().close()
+        return found
+
+    assert_hidden_errors_are_found(
+        emulator,
+        pushed,
+        sqlite3.OperationalError,
+        reset=reset,
+        write=lambda: write(kept[0]),
+        value=value,
+    )

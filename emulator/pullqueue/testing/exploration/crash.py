@@ -80,9 +80,9 @@ def crash_test(
     without a crash it is raised.
 
     With `errors`, each call fails, too, in a run of its own: nothing was done, and the caller gets
-    an error; of a queue a `TransientError`, of a service the SDK's timeout. Calls to services that
-    change something also lose their answers. Calls to databases do not fail: a handler that hides
-    a failed commit is not found.
+    an error; of a queue a `TransientError`, of a service the SDK's timeout, of a database, where
+    the call writes or commits, the package's own, such as `sqlite3.OperationalError`. Calls to
+    services that change something also lose their answers.
 
     With `services`, calls to other bundled services, such as the datastore, count as well if App
     Engine's SDK uses the emulator, and so do calls to databases, by `sqlite3`, SQLAlchemy, Django
@@ -316,10 +316,11 @@ class _CrashInjector:
             # before what follows.
             if not isinstance(point.call, str | DatabaseCall):
                 yield _Plan(Crash.AFTER, number)
-            can_fail = errors and hasattr(point.call, "fail")
-            if point.is_of_queue or (can_fail and point.footprint.writes):
+            is_of_service = hasattr(point.call, "service")
+            if point.is_of_queue or (errors and is_of_service and point.footprint.writes):
                 yield _Plan(Crash.ANSWER_LOST, number)
-            if can_fail or (errors and point.is_of_queue):
+            is_write = isinstance(point.call, DatabaseCall) and bool(point.footprint.writes)
+            if errors and (point.is_of_queue or is_of_service or is_write):
                 yield _Plan(Crash.ERROR, number)
         for number in range(1, len(self.attempts) + 1):
             yield _Plan(Crash.RESPONSE_LOST, number)
@@ -356,6 +357,8 @@ class _CrashInjector:
             return call_next()
         if crash is Crash.BEFORE:
             actor.end()
+        if isinstance(point.call, DatabaseCall):
+            return point.call.fail()
         if crash in _ERRORS and not point.is_of_queue:
             cast("ServiceCall", point.call).fail(is_lost=crash is Crash.ANSWER_LOST)
             return call_next()

@@ -58,6 +58,7 @@ DATABASES = (
         name="sqlite3",
         packages=("sqlite3", "_sqlite3"),
         module="sqlite",
+        used_by=_ORMS,
         advice="make the connection in the actors or in setup, by sqlite3.connect",
     ),
     Database(

@@ -23,6 +23,8 @@ class DatabaseCall:
     """The package by which it is made, as reports show it."""
     statement: str
     find_footprint: Callable[[], Footprint]
+    fail: Callable[[], object]
+    """Does what the package does where the call fails, and nothing was done."""
     undoes: bool = False
     """True if it ends a transaction without an effect, as the end of an instance does."""
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakSet
 
-from django.db import connections
+from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from pullqueue.testing.interrupt import WorkerInterrupt
 from pullqueue.testing.patching import Patches
-from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, note_seen
+from pullqueue.testing.points.databases.calls import DatabaseCall, intercept
 from pullqueue.testing.points.databases.sql import statement_footprint
 from pullqueue.testing.points.databases.sqlite import ObservedConnection
 
@@ -28,12 +28,19 @@ _wrapped: WeakSet[Any] = WeakSet()
 
 def _at_point(connection: Any, statement: str, execute: Callable[[], object]) -> object:
     if isinstance(connection.connection, ObservedConnection):
-        note_seen(_NAME)
+        connection.connection.used_by = _NAME
         return execute()
+
+    def fail() -> NoReturn:
+        if statement == "COMMIT":
+            connection.rollback()
+        raise OperationalError("the connection is closed")
+
     call = DatabaseCall(
         database=_NAME,
         statement=statement,
         find_footprint=lambda: statement_footprint(connection.vendor, statement),
+        fail=fail,
         undoes=statement == "ROLLBACK",
     )
     return intercept(call, execute)

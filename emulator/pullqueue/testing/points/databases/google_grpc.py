@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import grpc
@@ -23,11 +23,13 @@ from pullqueue.testing.points.footprint import Footprint, Path
 
 _PACKAGES = {"google.datastore.v1": "Datastore", "google.firestore.v1": "Firestore"}
 
+_PASSED = -1.0
+"""A timeout: the call fails with DEADLINE_EXCEEDED, which no client tries again by itself."""
 _FROM = 2
 """The number of the field for the collections of a query, whose name is a keyword in Python."""
 
 
-def _describe(request: Any) -> DatabaseCall | None:
+def _describe(request: Any, fail: Callable[[], object]) -> DatabaseCall | None:
     """Return the call that a request makes; None: it is not one to a database."""
     kind = type(request)
     message = kind.pb(request) if hasattr(kind, "pb") else request
@@ -43,6 +45,7 @@ def _describe(request: Any) -> DatabaseCall | None:
         database=database,
         statement=" ".join([method, ", ".join(kinds)]).rstrip(),
         find_footprint=lambda: used,
+        fail=fail,
         undoes=method == "Rollback",
     )
 
@@ -190,20 +193,24 @@ def _at_point(finish: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Ca
     def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
         def call_at_point(multi_callable: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-            described = _describe(request) if is_observed() else None
-            if described is None:
-                return call(multi_callable, request, *args, **kwargs)
             results: list[Any] = []
             errors: list[Any] = []
 
-            def carry_out() -> object:
+            def carry_out(*args: Any, **kwargs: Any) -> object:
                 try:
                     results.append(finish(call(multi_callable, request, *args, **kwargs)))
                 except grpc.RpcError as error:
                     errors.append(error)
                 return _error_of(*results, *errors)
 
-            intercept(described, carry_out)
+            # A call whose deadline has passed is not sent.
+            fail = partial(carry_out, *[_PASSED, *args[1:]][: len(args)], **kwargs)
+            if not args:
+                fail.keywords["timeout"] = _PASSED
+            described = _describe(request, fail) if is_observed() else None
+            if described is None:
+                return call(multi_callable, request, *args, **kwargs)
+            intercept(described, partial(carry_out, *args, **kwargs))
             if errors:
                 raise errors[0]
             return results[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, NoReturn
 
 import redis
 from redis.client import Pipeline
@@ -48,6 +48,10 @@ def _footprint(command: str, arguments: tuple[object, ...]) -> Footprint:
     return Footprint(reads=paths) if command in _READS else Footprint(writes=paths)
 
 
+def _fail() -> NoReturn:
+    raise redis.ConnectionError("Connection closed by server.")
+
+
 def _executing(execute: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(execute)
     def execute_at_point(client: Any, *args: Any, **options: Any) -> Any:
@@ -59,6 +63,7 @@ def _executing(execute: Callable[..., Any]) -> Callable[..., Any]:
             database=_NAME,
             statement=" ".join([command, *map(_text, arguments[:1])]),
             find_footprint=lambda: _footprint(command.lower(), arguments),
+            fail=_fail,
         )
         return intercept(call, run)
 
@@ -75,6 +80,7 @@ def _executing_all(execute: Callable[..., Any]) -> Callable[..., Any]:
             database=_NAME,
             statement=f"pipeline of {len(pipeline)}",
             find_footprint=lambda: _EVERYTHING,
+            fail=_fail,
         )
         return intercept(call, run)
 

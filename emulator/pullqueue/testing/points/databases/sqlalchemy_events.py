@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import StaticPool
 
 from pullqueue.testing.interrupt import WorkerInterrupt
@@ -49,21 +50,34 @@ def _at_point(connection: Connection, statement: str) -> None:
     actor = current_actor()
     if actor is not None and actor.can_wait and isinstance(connection.engine.pool, StaticPool):
         warnings.warn(_SHARED, stacklevel=2)
-    if isinstance(pooled.driver_connection, ObservedConnection) or dialect.driver == "aiosqlite":
+    if isinstance(pooled.driver_connection, ObservedConnection):
+        pooled.driver_connection.used_by = _NAME
+        return
+    if dialect.driver == "aiosqlite":
         note_seen(_NAME)
         return
+
+    def roll_back() -> None:
+        # SQLAlchemy takes a commit that raises for the end of the transaction.
+        if pooled.dbapi_connection is not None:
+            pooled.dbapi_connection.rollback()
+
+    def fail() -> NoReturn:
+        if statement == "COMMIT":
+            roll_back()
+        raise OperationalError(statement, None, ConnectionError("the connection is closed"))
+
     call = DatabaseCall(
         database=_NAME,
         statement=statement,
         find_footprint=lambda: statement_footprint(dialect.name, statement),
+        fail=fail,
         undoes=statement == "ROLLBACK",
     )
     try:
         intercept(call, lambda: None)
     except WorkerInterrupt:
-        # SQLAlchemy takes a commit that raises for the end of the transaction.
-        if pooled.dbapi_connection is not None:
-            pooled.dbapi_connection.rollback()
+        roll_back()
         raise
 
 

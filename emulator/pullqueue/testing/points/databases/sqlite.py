@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial, wraps
 from itertools import count
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar, cast
+from typing import Any, Final, Literal, NoReturn, Self, TypeVar, cast
 from weakref import WeakSet, ref
 
 from pullqueue.testing.clock import replace_everywhere
@@ -27,7 +27,6 @@ from pullqueue.testing.points.footprint import Footprint, Path
 
 _T = TypeVar("_T")
 
-_NAME = "sqlite3"
 ALL_FILES: Final[Path] = ("sql", "sqlite")
 """All that is in any database of SQLite."""
 _COMPILED = frozenset({"DELETE", "INSERT", "REPLACE", "SELECT", "UPDATE", "VALUES", "WITH"})
@@ -79,6 +78,8 @@ class ObservedConnection(sqlite3.Connection):
     """A connection whose statements are points."""
 
     _numbers = count()
+    used_by = "sqlite3"
+    """The package by which the app uses it, as reports show it."""
 
     def __init__(self, database: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(database, *args, **kwargs)
@@ -160,9 +161,10 @@ class ObservedConnection(sqlite3.Connection):
                 self._wait_seconds = None
             return result
         call = DatabaseCall(
-            database=_NAME,
+            database=self.used_by,
             statement=statement,
             find_footprint=partial(self._footprint, statement, parameters),
+            fail=partial(self._fail, verb),
             undoes=verb == "ROLLBACK",
         )
         return intercept(call, run)
@@ -179,6 +181,12 @@ class ObservedConnection(sqlite3.Connection):
         if verb in ("ATTACH", "DETACH"):
             self._path = ALL_FILES
         return result
+
+    def _fail(self, verb: str) -> NoReturn:
+        """Fail as where the disk does, by which SQLite rolls a commit back."""
+        if verb in _ENDS:
+            self._run(verb, super().rollback)
+        raise sqlite3.OperationalError("disk I/O error")
 
     def _wait_by_clock(self) -> None:
         """Let others go on in place of waiting for real time, also for the disk."""
