@@ -35,11 +35,17 @@ def fidelity() -> str:
         title = area if "." in area else area[0].upper() + area[1:]
         lines = [f"## {title}", "", "| what | verdict | how | source |", "|---|---|---|---|"]
         lines += [
-            f"| `{row['item']}` | {row['verdict']} | {row['note']} | {row['source']} |"
+            f"| {_item(row)} | {row['verdict']} | {row['note']} | {row['source']} |"
             for row in group
         ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def _item(row: dict[str, str]) -> str:
+    """Return what a row is about: a name as code, words as they are."""
+    item, names = row["item"], row["area"] in ("queue.yaml field", "bundled service")
+    return item if " " in item or (item.isalpha() and item.islower() and not names) else f"`{item}`"
 
 
 def recordings() -> list[dict[str, str]]:
