@@ -195,10 +195,8 @@ def _mail(services: _Host) -> Any:
     class Mails(stub.MailServiceStub):  # type: ignore[misc,name-defined]
         """Keeps mails where they are listed."""
 
-        def MakeSyncCall(
-            self, service: str, call: str, request: Any, response: Any, request_id: Any = None
-        ) -> None:
-            super().MakeSyncCall(service, call, request, response, request_id)
+        def MakeSyncCall(self, service: str, call: str, request: Any, *others: Any) -> None:
+            super().MakeSyncCall(service, call, request, *others)
             self.Clear()  # it keeps all, with their attachments
             services.mails.add(_mail_of(request), services.now().isoformat())
 
@@ -227,10 +225,8 @@ def _memcache(services: _Host) -> Any:
     class Memcache(stub.MemcacheServiceStub):  # type: ignore[misc,name-defined]
         """Deletes the values that have expired; Google's keeps those that nobody reads."""
 
-        def MakeSyncCall(
-            self, service: str, call: str, request: Any, response: Any, request_id: Any = None
-        ) -> None:
-            super().MakeSyncCall(service, call, request, response, request_id)
+        def MakeSyncCall(self, *call: Any) -> None:
+            super().MakeSyncCall(*call)
             if abs(self._gettime() - self._cleaned) >= _MEMCACHE_SECONDS:
                 self._clean()
 
