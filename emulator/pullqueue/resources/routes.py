@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from flask import Blueprint, Response, request
 
@@ -12,7 +11,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import read_body, served
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import SNAPSHOT_BYTES
-from pullqueue.resources import (
+from pullqueue.resources import (  # noqa: F401 - importing them registers their operations
     PREFIX,
     activity,
     clock,
@@ -34,26 +33,6 @@ from pullqueue.resources import (
 )
 from pullqueue.resources.operations import OPERATIONS, Operation, call
 from pullqueue.runtime.state import ServerState
-
-MODULES: Final = (
-    service,
-    projects,
-    clock,
-    cron,
-    queues,
-    failures,
-    task_lists,
-    push,
-    run,
-    snapshots,
-    history,
-    mails,
-    entities,
-    activity,
-    overview,
-    metrics,
-)
-"""Where the operations are; importing them registers these."""
 
 
 def blueprint() -> Blueprint:
