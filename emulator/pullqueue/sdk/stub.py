@@ -33,18 +33,6 @@ from pullqueue.sdk.queue_yaml import QueueYaml
 from pullqueue.text import decode_name, quoted
 
 SERVICE = "taskqueue"
-CALLS = frozenset(
-    {
-        "Add",
-        "BulkAdd",
-        "Delete",
-        "FetchQueueStats",
-        "ModifyTaskLease",
-        "PurgeQueue",
-        "QueryAndOwnTasks",
-    }
-)
-"""The calls that the clients of App Engine's SDKs send; those of its consoles are not answered."""
 _CRON = b"__cron"
 """The queue of App Engine's cron service, which has no tasks here."""
 _Error = messages.TaskQueueServiceError
@@ -261,6 +249,11 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
                 raise apiproxy_errors.ApplicationError(code, error.error_detail) from error
 
         calls.add_in_transaction(self._emulator, request, response, queue=queue, keep=keep)
+
+
+_CALL = "_Dynamic_"
+CALLS = frozenset(name.removeprefix(_CALL) for name in vars(EmulatorStub) if name.startswith(_CALL))
+"""The calls that the clients of App Engine's SDKs send; those of its consoles are not answered."""
 
 
 def no_such_call(method: str, service: str = SERVICE) -> str:
