@@ -48,13 +48,11 @@ _MESSAGES: Final = {
 }
 """What the parser calls the messages that are text in JSON."""
 _TYPES: Final = {
-    FieldDescriptor.TYPE_BOOL: "TYPE_BOOL",
-    FieldDescriptor.TYPE_BYTES: "TYPE_BYTES",
-    FieldDescriptor.TYPE_DOUBLE: "TYPE_DOUBLE",
-    FieldDescriptor.TYPE_INT32: "TYPE_INT32",
-    FieldDescriptor.TYPE_INT64: "TYPE_INT64",
-    FieldDescriptor.TYPE_STRING: "TYPE_STRING",
+    getattr(FieldDescriptor, name): name
+    for name in dir(FieldDescriptor)
+    if name.startswith("TYPE_")
 }
+"""The names of types, by their numbers."""
 
 
 class Violation(NamedTuple):

@@ -8,34 +8,27 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pullqueue.config.findings import Finding
-from pullqueue.lint.plan import Action, Change, Plan, QueuePlan
+from pullqueue.lint.plan import Change, Plan, QueuePlan
 from pullqueue.text import escaped
 
-_SIGNS: dict[Action | None, str] = {
-    "create": "+",
-    "change": "~",
-    "resume": ">",
-    "pause": "|",
-    "stop": "-",
-    "refuse": "!",
-    None: " ",
-}
-_DONE: dict[Action, str] = {
-    "create": "created",
-    "change": "changed",
-    "resume": "resumed",
-    "pause": "paused: its rate is 0",
-    "stop": "stopped",
-    "refuse": "mode changed, which breaks it",
-}
-_SUMMARY: dict[str, str] = {
-    "create": "to create",
-    "change": "to change",
-    "resume": "to resume",
-    "pause": "to pause",
-    "stop": "to stop",
-    "refuse": "with another mode",
-    "unchanged": "unchanged",
+
+class _Words(NamedTuple):
+    """How an action is shown: its sign, of a queue, and in a summary after a number of queues."""
+
+    sign: str
+    done: str
+    counted: str
+
+
+_UNCHANGED = "unchanged"
+_WORDS: dict[str, _Words] = {
+    "create": _Words("+", "created", "to create"),
+    "change": _Words("~", "changed", "to change"),
+    "resume": _Words(">", "resumed", "to resume"),
+    "pause": _Words("|", "paused: its rate is 0", "to pause"),
+    "stop": _Words("-", "stopped", "to stop"),
+    "refuse": _Words("!", "mode changed, which breaks it", "with another mode"),
+    _UNCHANGED: _Words(" ", _UNCHANGED, _UNCHANGED),
 }
 _MARKER = "<!-- pullqueue plan -->"
 """By this line a job finds its comment again."""
@@ -63,16 +56,16 @@ class FilePlan(NamedTuple):
         return f"What a deployment of {file} changes, compared with {compared}"
 
 
-def _first(plan: QueuePlan) -> Action | None:
-    return plan.actions[0] if plan.actions else None
+def _sign(plan: QueuePlan) -> str:
+    return _WORDS[plan.actions[0] if plan.actions else _UNCHANGED].sign
 
 
 def _done(plan: QueuePlan) -> str:
-    return ", ".join(_DONE[action] for action in plan.actions) or "unchanged"
+    return ", ".join(_WORDS[action].done for action in plan.actions or (_UNCHANGED,))
 
 
 def _summary(plan: Plan) -> str:
-    counts = [f"{count} {_SUMMARY[name]}" for name, count in plan.counts.items() if count]
+    counts = [f"{count} {_WORDS[name].counted}" for name, count in plan.counts.items() if count]
     return ", ".join(counts) or "no queues"
 
 
@@ -94,7 +87,7 @@ def _text(report: FilePlan) -> str:
     width = max((len(each.name) for each in shown), default=0)
     lines = [report.title, ""]
     for each in shown:
-        lines.append(f"  {_SIGNS[_first(each)]} {each.name:<{width}}  {_done(each)}")
+        lines.append(f"  {_sign(each)} {each.name:<{width}}  {_done(each)}")
         lines += [f"      {_change_text(change)}" for change in each.changes]
         lines += [f"      ({note})" for note in each.notes]
     if shown:
@@ -143,7 +136,7 @@ def _markdown(report: FilePlan, warning: str) -> str:
     if shown := [each for each in plan.queues if each.actions]:
         lines += ["| | queue | what happens | settings |", "| --- | --- | --- | --- |"]
         for each in shown:
-            sign = f"`{_SIGNS[_first(each)]}`".replace("|", "\\|")
+            sign = f"`{_sign(each)}`".replace("|", "\\|")
             details = [f"`{_change_text(change)}`" for change in each.changes] + [*each.notes]
             lines.append(f"| {sign} | `{each.name}` | {_done(each)} | {'<br>'.join(details)} |")
         lines.append("")
