@@ -47,7 +47,7 @@ def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | No
         == uri.UriOverrideEnforceMode.Value("IF_NOT_EXISTS"),
         method=method,
         headers=headers,
-        token=_token(message),
+        token=read_token(message, _FIELD),
     )
     return None if target == HttpTarget() else target
 
@@ -78,8 +78,8 @@ def write_http_target(message: Message, target: HttpTarget) -> None:
     write_token(message, target.token)
 
 
-def read_token(message: Message, field: str) -> RequestToken:
-    """Return the token that a message has; `field` is where.
+def read_token(message: Message, field: str) -> RequestToken | None:
+    """Return the token that a message has, whose field is `field`; None: it has none.
 
     Without an audience it is the URL of the request.
 
@@ -87,8 +87,10 @@ def read_token(message: Message, field: str) -> RequestToken:
         CloudTasksError: INVALID_ARGUMENT: the e-mail address is not one.
     """
     kind = message.WhichOneof("authorization_header")
+    if kind is None:
+        return None
     given = getattr(message, kind)
-    email, email_field = given.service_account_email, f"{field}.service_account_email"
+    email, email_field = given.service_account_email, f"{field}.{kind}.service_account_email"
     if not is_email(email):
         problem = f"is {quoted(email)}: use an e-mail address" if email else "is missing"
         raise invalid(f"{email_field} {problem}", field=email_field)
@@ -120,8 +122,3 @@ def _check_headers(headers: tuple[tuple[str, str], ...], most: int) -> None:
             raise invalid(f"{field} has the name {quoted(name)}: use ASCII letters", field=field)
         if any(character in "\r\n\0" for character in value):
             raise invalid(f"{field} has control characters in {quoted(name)}", field=field)
-
-
-def _token(message: Message) -> RequestToken | None:
-    kind = message.WhichOneof("authorization_header")
-    return None if kind is None else read_token(message, f"{_FIELD}.{kind}")

@@ -297,11 +297,10 @@ def _deadline_seconds(call: Call, task: Message, most: int) -> float:
 
 def _token(call: Call, message: Message, url: str) -> RequestToken | None:
     """Return the token that a request asks for, which must not be sent to others in clear text."""
-    kind = message.WhichOneof("authorization_header")
-    if kind is None:
+    token = read_token(message, "task.http_request")
+    if token is None:
         return None
-    field = f"task.http_request.{kind}"
-    token = read_token(message, field)
+    field = f"task.http_request.{token.kind}"
     if url[:5].lower() == "http:" and call.state.push_to.find_url(url) is None:
         raise invalid(
             texts.AUTHORIZED_SCHEME,
