@@ -64,7 +64,7 @@ def install(
         SdkInUseError: the block is inside that of another emulator.
         SdkMissingError: App Engine's SDK is not installed.
     """
-    from pullqueue.sdk.installation import install as installed  # noqa: PLC0415 - imports the SDK
+    from pullqueue.sdk.installation import install as installed
 
     return installed(emulator, services)
 
@@ -79,7 +79,7 @@ def connect(address: str | None = None) -> None:
         ServerAddressError: that is not a valid address.
         SdkMissingError: App Engine's SDK is not installed.
     """
-    from pullqueue.sdk.imports import cloudtask  # noqa: PLC0415 - imports the SDK
+    from pullqueue.sdk.imports import cloudtask
 
     given = address or os.environ.get(ADDRESS_VARIABLE)
     if given:

@@ -40,7 +40,7 @@ class _Clients:
 
     def make(self, module: Any) -> Any:
         """Return a client of a version of the API."""
-        import grpc  # noqa: PLC0415 - slow to import
+        import grpc
 
         with self._lock:
             channel = grpc.insecure_channel(self._address or self._start())
@@ -51,9 +51,9 @@ class _Clients:
         )
 
     def _start(self) -> str:
-        from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
-        from pullqueue.cloudtasks.servicer import Servicer  # noqa: PLC0415 - slow to import
-        from pullqueue.runtime.state import ServerState  # noqa: PLC0415 - slow to import
+        from pullqueue.cloudtasks.grpc_server import GrpcServer
+        from pullqueue.cloudtasks.servicer import Servicer
+        from pullqueue.runtime.state import ServerState
 
         service = Servicer(ServerState(self._emulator))
         server = GrpcServer(lambda _: service, host="127.0.0.1", port=0)

@@ -59,5 +59,5 @@ def registered_stubs() -> dict[str, Any]:
 def _testbed() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # these modules of the SDK warn while they are imported
-        from google.appengine.ext import testbed  # noqa: PLC0415 - loads all services
+        from google.appengine.ext import testbed
     return testbed

@@ -72,7 +72,7 @@ class Bridge:
     def _server(self) -> CallServer:
         with self._lock:
             if self._call_server is None:
-                from pullqueue.services.wire import CallServer  # noqa: PLC0415 - imports the SDK
+                from pullqueue.services.wire import CallServer
 
                 self._call_server = CallServer(
                     self._emulator, services=self._services, upstream=self._upstream

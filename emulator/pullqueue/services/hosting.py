@@ -94,7 +94,7 @@ class Services:
             raise StoreError(f'folder "{data}" cannot be made: {reason}') from error
         self.blobs = data / "blobs"
         if DATASTORE in self.names:
-            from pullqueue.services.journal import Journal  # noqa: PLC0415 - imports sqlite3
+            from pullqueue.services.journal import Journal
 
             self.journal = Journal(data / "datastore.db")
             # No other server uses the folder: these were being written when one was killed.
@@ -110,7 +110,7 @@ class Services:
         """
         if self._index_yaml is None or DATASTORE not in self.names:
             return None
-        from pullqueue.services.indexes import CompositeIndexes  # noqa: PLC0415 - imports the SDK
+        from pullqueue.services.indexes import CompositeIndexes
 
         return CompositeIndexes(self._index_yaml, required=self._strict)
 
@@ -160,8 +160,8 @@ class Services:
         Raises:
             apiproxy_errors.Error: the call failed.
         """
-        from pullqueue.sdk.imports import apiproxy_errors  # noqa: PLC0415 - imports the SDK
-        from pullqueue.sdk.stub import no_such_call  # noqa: PLC0415 - slow to import
+        from pullqueue.sdk.imports import apiproxy_errors
+        from pullqueue.sdk.stub import no_such_call
 
         lock = self._locks[service]
         if not lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX))):
@@ -193,7 +193,7 @@ class Services:
             ApiError: the URL is not valid, a file is too large, or blobs are not hosted.
         """
         with self._blobs() as storage:
-            from pullqueue.services.blobs import store_upload  # noqa: PLC0415 - imports the SDK
+            from pullqueue.services.blobs import store_upload
 
             return store_upload(storage, session, fields, files, now=self.now())
 
@@ -204,7 +204,7 @@ class Services:
             ApiError: blobs are not hosted.
         """
         with self._blobs() as storage:
-            from pullqueue.services.blobs import open_blob  # noqa: PLC0415 - imports the SDK
+            from pullqueue.services.blobs import open_blob
 
             return open_blob(storage, key)
 
@@ -212,7 +212,7 @@ class Services:
     def _blobs(self) -> Iterator[Any]:
         """Yield what keeps the blobs, in a block in which the datastore can be called."""
         if not {BLOBSTORE, DATASTORE} <= self.names:
-            from pullqueue.api.errors import ApiError  # noqa: PLC0415 - imports Flask
+            from pullqueue.api.errors import ApiError
 
             raise ApiError(
                 f"this server does not host {BLOBSTORE} with {DATASTORE}: name both in --services",
@@ -223,7 +223,7 @@ class Services:
 
     def _stub(self, service: str) -> Any:
         if service not in self._stubs:
-            from pullqueue.services.stubs import make_stub  # noqa: PLC0415 - imports the SDK
+            from pullqueue.services.stubs import make_stub
 
             self._stubs[service] = make_stub(service, self)
         return self._stubs[service]
@@ -232,8 +232,8 @@ class Services:
         """Return a block in which the stub of a service can call the datastore and the blobs."""
         if service not in _IN_PROCESS:
             return nullcontext()
-        from pullqueue.sdk.imports import apiproxy_errors  # noqa: PLC0415 - imports the SDK
-        from pullqueue.services.stubs import use_local_client  # noqa: PLC0415 - slow to import
+        from pullqueue.sdk.imports import apiproxy_errors
+        from pullqueue.services.stubs import use_local_client
 
         if DATASTORE not in self.names:
             raise apiproxy_errors.FeatureNotEnabledError(

@@ -153,7 +153,7 @@ def _simple(module: str, name: str) -> Callable[[_Host], Any]:
 
 
 def _blobstore(services: _Host) -> Any:
-    from pullqueue.services.blobs import BlobFolder  # noqa: PLC0415 - imported when it is used
+    from pullqueue.services.blobs import BlobFolder
 
     module = _imported("blobstore.blobstore_stub")
     if services.blobs is None:
@@ -167,7 +167,7 @@ def _blobstore(services: _Host) -> Any:
 
 
 def _datastore(services: _Host) -> Any:
-    from pullqueue.services.datastore import Datastore  # noqa: PLC0415 - imported when it is used
+    from pullqueue.services.datastore import Datastore
 
     return Datastore(
         services.journal,
@@ -179,7 +179,7 @@ def _datastore(services: _Host) -> Any:
 
 def _images(_: _Host) -> Any:
     with suppress(ImportError):
-        from PIL import Image  # noqa: PLC0415 - may be missing
+        from PIL import Image  # may be missing
 
         if hasattr(Image, "ANTIALIAS"):  # until Pillow 10
             return _imported("images.images_stub").ImagesServiceStub()

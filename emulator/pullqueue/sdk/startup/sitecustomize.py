@@ -68,11 +68,11 @@ def grant_tickets() -> None:
 
     Inside requests and outside. Doing so again changes nothing.
     """
-    from google.appengine.api import (  # noqa: PLC0415 - imported when it is wanted
+    from google.appengine.api import (
         apiproxy_stub_map,
         full_app_id,
     )
-    from google.appengine.runtime import context, default_api_stub  # noqa: PLC0415 - when it is wanted
+    from google.appengine.runtime import context, default_api_stub
 
     rpc = default_api_stub.DefaultApiRPC
     if not hasattr(rpc, "has_pullqueue_ticket"):
@@ -116,7 +116,7 @@ def cloud_tasks_replaced(cloudtask: Any, client: Callable[[Any], Any]) -> dict[s
 
 
 def _client(module: Any, address: dict[str, str]) -> Any:
-    from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415 - there with the SDK
+    from google.auth.credentials import AnonymousCredentials  # there with the SDK
 
     host, port = (variables.get(name) or address[name] for name in _ADDRESS_VARIABLES)
     return module.CloudTasksClient(
@@ -137,9 +137,9 @@ def verify_own_tokens(id_token: Any) -> None:
     Their issuer is the server, and it has their keys. All others are verified as before, and so
     are all where the code names certificates that are not those of Google's OAuth 2.0.
     """
-    from inspect import signature  # noqa: PLC0415 - slow, and not needed by every program
+    from inspect import signature
 
-    from google.auth import jwt  # noqa: PLC0415 - there with the module
+    from google.auth import jwt  # there with the module
 
     verify = id_token.verify_token
     googles = signature(verify).parameters["certs_url"].default
