@@ -676,7 +676,7 @@ def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
     assert run("tasks failures --search STATUS/404 --limit 1").err == (
         "these are 1 of 2 groups: set --limit or another option\n"
     )
-    assert run("tasks list --state exhausted --search 'STATUS/404'").out.count("404: no") == 2
+    assert run("tasks list --state exhausted --search 'STATUS/404'").out.count("404 (no") == 2
     assert run("tasks requeue mail --status 500 --reason nothing").out == "0 requeued\n"
     assert run("tasks requeue --status 500 --reason 'no …'").out == "4 requeued\n"
     assert [task.name for task in emulator.queue("mail").exhausted] == ["b"]

@@ -46,7 +46,12 @@ _QUEUE = {
     "progress": {**evil("text severity"), "leased": 1, "delivered": 1, "failed": 1},
     "settings": {"retry_parameters": evil("task_retry_limit")},
 }
-_EVENT = {"time": _TIME, "until": None, **evil("kind status reason interface client request")}
+_EVENT = {
+    "time": _TIME,
+    "until": None,
+    "requeued": False,
+    **evil("kind status reason interface client request"),
+}
 _REQUEST = {
     **evil("number interface method verb path query queue status reason caller agent client"),
     "time": _TIME,
@@ -70,6 +75,7 @@ ANSWER = {
     **evil("private_key warning data"),
     "cron_jobs": 1,
     **{name: [EVIL] for name in ("paused", "push_to", "services", "changed", "added", "removed")},
+    "settings": {EVIL: [EVIL]},
     "total_storage_limit": True,
     **dict.fromkeys(("manual", "manual_clock"), True),
     "queue": _QUEUE,

@@ -56,7 +56,7 @@ def server(*, client: Client) -> None:
 @click.option("--keep", is_flag=True, help="Keep push tasks: remove all addresses.")
 @server_options
 def push_to(*, addresses: tuple[str, ...], keep: bool, client: Client) -> None:
-    """Deliver push tasks to other addresses: add to --push-to, or replace.
+    """Set where push tasks are delivered.
 
     A TARGET is the name of a service, or an origin such as https://api.example.com; its address is
     replaced, or the default one by a URL without a TARGET. The others stay: --keep removes all.
