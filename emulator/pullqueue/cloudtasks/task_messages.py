@@ -378,7 +378,7 @@ def _write_outcome(message: Message, attempts: AttemptRecord) -> None:
     """Write what the last attempt ended with, as production describes it."""
     status = attempts.status or 0
     reason = None if status else attempts.reason or "no response before the deadline"
-    if reason is not None and not reason.startswith("connection"):
+    if reason is not None and ": connection" not in f": {reason}":
         status = 504  # the next attempt names it as the previous response, too
     name = _CODES.get(status) or _CLASS_CODES.get(status // 100, "UNKNOWN")
     message.code = code_pb2.Code.Value(name)
