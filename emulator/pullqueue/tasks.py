@@ -6,6 +6,7 @@ and what its attempts so far have left behind.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -81,6 +82,9 @@ class RequestToken(NamedTuple):
 
 LOCATED = "@"
 """What separates the name of a queue from its location, where that is not the server's."""
+FULL_QUEUE_NAME = "projects/([^/]+)/locations/([^/]+)/queues/([^/]+)"
+"""The pattern of the name that Cloud Tasks gives a queue."""
+_FULL_NAME = re.compile(FULL_QUEUE_NAME).fullmatch
 DEFAULT_DEADLINE_SECONDS = 600.0
 
 
@@ -323,6 +327,17 @@ def is_success(status: int | None) -> bool:
 def default_url(queue_name: str) -> str:
     """Return the URL of the push tasks of a queue that name none."""
     return f"/_ah/queue/{queue_id(queue_name)}"
+
+
+def split_queue_name(name: str) -> tuple[str, str, str]:
+    """Return project, location and name of a queue: of `orders@europe-west1`, or of its full name.
+
+    What it does not say is empty.
+    """
+    if full := _FULL_NAME(name):
+        return full[1], full[2], full[3]
+    queue_name, _, location = name.partition(LOCATED)
+    return "", location, queue_name
 
 
 def queue_id(queue_name: str) -> str:

@@ -264,7 +264,7 @@ def test_a_concurrency_above_that_of_the_server_is_reported_once(
 ) -> None:
     names = ("one", "two", "three")
     queues = "".join(
-        f"- {{name: {name}, rate: 9/s, max_concurrent_requests: 1000}}\n" for name in names
+        f"- {{name: {name}, rate: 9/s, max_concurrent_requests: 900}}\n" for name in names
     )
     with Server(
         Emulator.from_text(f"queue:\n{queues}"), push_to=PushAddresses([app.url])
@@ -273,7 +273,7 @@ def test_a_concurrency_above_that_of_the_server_is_reported_once(
             server.emulator.queue(name).add(name=name)
         until(lambda: len(app.received) == len(names))
 
-    assert caplog.text.count("has max_concurrent_requests 1000; this server makes at most") == 1
+    assert caplog.text.count("has max_concurrent_requests 900; this server makes at most") == 1
 
 
 def test_a_new_rate_applies_at_once(app: PushApp) -> None:

@@ -30,7 +30,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_QUEUE = "/queues/<queue>"
+_QUEUE = "/queues/<queue:queue>"
 _TASK = f"{_QUEUE}/tasks/<task>"
 _NOTICES = Notices()
 

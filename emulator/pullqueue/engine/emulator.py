@@ -21,7 +21,7 @@ from pullqueue.engine.settings_validation import check_settings
 from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
 from pullqueue.limits import Limits
-from pullqueue.tasks import LOCATED
+from pullqueue.tasks import LOCATED, split_queue_name
 from pullqueue.text import closest, quoted
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Emulator:
         return list(self._queues.values())
 
     def queue(self, name: str) -> Queue:
-        """Return a queue by name.
+        """Return a queue by name: `orders`, `orders@europe-west1`, or as Cloud Tasks names it.
 
         Raises:
             TypeError: `name` is not a string.
@@ -155,6 +155,10 @@ class Emulator:
             # Another process may have made it just now.
             self._follow(at_once=True)
         queue = self._queues.get(name)
+        if queue is None:
+            project, location, queue_name = split_queue_name(name)
+            if project in ("", self.project or project):
+                queue = self._queues.get(self.name_at(location, queue_name))
         if queue is None:
             raise UnknownQueueError(self._unknown(name), queue_name=name)
         return queue
@@ -237,7 +241,7 @@ class Emulator:
         Raises:
             UnknownQueueError: there is no such queue.
         """
-        self.queue(name)
+        name = self.queue(name).name
         with self._lock:
             self.store.delete_queue(name)
             self._load()
@@ -439,6 +443,6 @@ class Emulator:
         if close:
             hint = f"did you mean {quoted(close)}?"
         elif not names:
-            hint = "it has none: Cloud Tasks can create it by CreateQueue"
+            hint = "create it by CreateQueue of Cloud Tasks, or list it in queue.yaml"
         missing = f"is not in {self._config.file}" if self._config.file else "was not created"
         return f"queue {quoted(name)} {missing}: {hint}"

@@ -70,12 +70,20 @@ CALL_OF_METHOD: Final[Mapping[str, str]] = {
     "list": "list_tasks",
 }
 """The calls of the methods of Cloud Tasks, then of REST, that have another name."""
+METHODS: Final = tuple(method for method in CALL_OF_METHOD if method[0].isupper())
+"""The methods of Cloud Tasks, whose names can be used for their calls."""
 
 _RULES: Final[Mapping[str, str]] = {"status": "the status of a failed attempt is 300 to 599"}
 """What is reported of an option, where the type in JSON does not say why."""
 
 
-Call: TypeAlias = Annotated[str, Wire(Literal[CALLS], Meta(description="Call to affect."))]
+Call: TypeAlias = Annotated[
+    str,
+    Wire(
+        Literal[(*CALLS, *METHODS)],
+        Meta(description="Call to affect, or a method of Cloud Tasks, which makes the call."),
+    ),
+]
 Error: TypeAlias = Annotated[
     ErrorSource,
     Wire(
@@ -149,6 +157,7 @@ class Faults:
             ValueError: the call does not exist, has no status, or `when` is not valid.
             TypeError: `error` is not one of these.
         """
+        call = _call_of(call)
         if "." in call:
             return self._fail_service("fail", call, error, when)
         make_error(error)
@@ -179,6 +188,7 @@ class Faults:
             ValueError: the call does not exist, or `when` is not valid.
             TypeError: `error` is not one of these.
         """
+        call = _call_of(call)
         if "." in call:
             return self._fail_service("lose_response", call, error, when)
         make_error(error)
@@ -210,7 +220,7 @@ class Faults:
             advance(clock, usec, intercepted.deadline_usec)
             return result
 
-        return self._set("latency", {"call": call, "seconds": seconds}, when, effect)
+        return self._set("latency", {"call": _call_of(call), "seconds": seconds}, when, effect)
 
     def empty_leases(self, **when: Unpack[When]) -> Fault:
         """Make leases return no tasks, as when they are requested too often.
@@ -298,6 +308,11 @@ class Faults:
             raise TypeError(f"queues is {quoted(queues)}: pass a list, queues=[{quoted(queues)}]")
         names = [queue if isinstance(queue, str) else queue.name for queue in queues]
         return [self._emulator.queue(name).name for name in names]
+
+
+def _call_of(name: str) -> str:
+    """Return the call of a method of Cloud Tasks; another name as it is."""
+    return CALL_OF_METHOD[name] if name in METHODS else name
 
 
 def _check_call(call: object) -> None:

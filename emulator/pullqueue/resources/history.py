@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from typing import Annotated
 
 from msgspec import UNSET, Meta
+from msgspec.structs import replace
 
 from pullqueue.api.errors import ApiError
 from pullqueue.engine.events import RECORDED, EventKind, Interface
 from pullqueue.engine.events import Event as EngineEvent
-from pullqueue.errors import UnknownTaskError
+from pullqueue.errors import UnknownQueueError, UnknownTaskError
 from pullqueue.observe.models import Request
 from pullqueue.observe.request_log import RequestLog, excerpt
 from pullqueue.resources.models import Since, TaskResource, build_task_resources, parse_since
@@ -244,6 +246,9 @@ def get_throughput(state: ServerState, queue: str) -> Throughput:
 def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     """List the latest requests to the API and their responses, newest first."""
     start = parse_since(query.since, state.emulator.now_usec())
+    if query.queue:
+        with suppress(UnknownQueueError):  # of calls that failed
+            query = replace(query, queue=state.emulator.queue(query.queue).name)
     latest = state.requests.latest()
     if query.since:
         latest = [each for each in latest if datetime.fromisoformat(each.time) >= start]

@@ -151,7 +151,7 @@ def _not_valid(error: msgspec.ValidationError, whole: str, model: type[Model]) -
     """Return the error for what msgspec refuses, in its words, with the place."""
     what, _, place = str(error).partition(" - at ")
     location = place.strip("`$.")
-    choices = _choices(model, location)
+    choices = sorted(_choices(model, location), key=str.swapcase)  # calls before methods
     advice = (
         f"use one of {', '.join(choices)}" if choices else "/_emulator/openapi.json has the schema"
     )

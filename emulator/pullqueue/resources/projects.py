@@ -87,6 +87,10 @@ def list_projects(_state: ServerState) -> list[ProjectResource]:
 def create_project(_state: ServerState, body: NewProject) -> ProjectResource:
     """Make a project, such as one for a test; calls that name it use it from then on."""
     projects, text = served(Projects), None if body.queue_yaml is UNSET else body.queue_yaml
+    if text is not None and not text.strip():
+        raise ApiError.parameter(
+            "queue_yaml is empty: leave it out, or pass the text of a queue.yaml", "queue_yaml"
+        )
     try:
         made = projects.create(body.name, clock=make_clock(body.clock, body.now), queue_yaml=text)
     except InvalidQueueConfigError as error:

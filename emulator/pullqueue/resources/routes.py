@@ -40,7 +40,7 @@ def blueprint() -> Blueprint:
     control = Blueprint("control", __name__, url_prefix=PREFIX)
     for operation in OPERATIONS.values():
         control.add_url_rule(
-            operation.path.replace("{", "<").replace("}", ">"),
+            operation.path.replace("{queue}", "<queue:queue>").replace("{", "<").replace("}", ">"),
             operation.id,
             _view(operation),
             methods=[operation.verb],

@@ -13,6 +13,7 @@ from time import perf_counter
 
 from pullqueue.address import SplitUrl, known_app_host
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
+from pullqueue.config.model import DEFAULT_CONCURRENT_REQUESTS
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue, walk
@@ -394,7 +395,9 @@ class Delivery:
 
     def _log_cap(self, queue: Queue) -> None:
         slots = queue.settings.max_concurrent_requests or 0
-        if slots > self.threads and ("", "") not in self._logged:
+        # The default is nobody's wish: a queue that CreateQueue makes has it in its settings.
+        is_wish = slots != DEFAULT_CONCURRENT_REQUESTS
+        if is_wish and slots > self.threads and ("", "") not in self._logged:
             self._logged.add(("", ""))  # once, however many queues there are
             _log.warning(
                 'queue "%s" has max_concurrent_requests %d; this server makes at most %d attempts '

@@ -130,7 +130,9 @@ def _check(kind: Kind, options: dict[str, object]) -> None:
     for name in kind.required:
         if name not in options:
             values = build_schema(name).get("enum")
-            advice = f"use one of {', '.join(values)}" if values else "set it"
+            advice = (
+                f"use one of {', '.join(sorted(values, key=str.swapcase))}" if values else "set it"
+            )
             raise ApiError(f"{name} is missing: {advice}")
 
 

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary
 
 from flask import Flask, Request, Response, g, redirect
+from werkzeug.routing import BaseConverter
 
 from pullqueue.api import batch, discovery, oauth, routes
 from pullqueue.api.auth import Authorizer
@@ -37,6 +38,7 @@ from pullqueue.services import bridge
 from pullqueue.services import routes as service_routes
 from pullqueue.services.bridge import Bridge, ProjectOfApp
 from pullqueue.services.hosting import Services
+from pullqueue.tasks import FULL_QUEUE_NAME
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -63,6 +65,7 @@ _Objects = dict[type, Any]
 """What requests are answered from, by class; `served` of `pullqueue.api.requests` finds it."""
 _NAMED_PROJECT = re.compile(r"/(?:(?:taskqueue/v1beta[12]|v1|v2|v2beta[23])/)?projects/([^/]+)")
 _OWN_PATHS = ("/_emulator", "/console")
+_NAMED_IN_PATH = re.compile(f"/queues/{FULL_QUEUE_NAME}")
 _BELOW_PROJECT = re.compile(
     r"(?P<prefix>/projects/(?P<project>[^/]+))(?P<rest>/(console|_emulator)(/.*)?)", re.DOTALL
 )
@@ -161,6 +164,8 @@ class Application:
                 environ[_UNKNOWN_KEY] = error
         if not self.projects.is_single and (named := _NAMED_PROJECT.match(path)):
             return self.projects.called(named[1])
+        if is_of_one and (named := _NAMED_IN_PATH.search(path)):
+            return self.projects.states.get(named[1], self._own)
         return self._own
 
     def _below(self, path: re.Match[str], environ: WSGIEnvironment) -> ServerState:
@@ -224,6 +229,13 @@ class _LimitedRequest(Request):
     max_form_memory_size: int | None = None
 
 
+class _QueueName(BaseConverter):
+    """A queue in a path of the emulator's own: its name, or that of Cloud Tasks."""
+
+    regex = f"(?:[^/]+|{FULL_QUEUE_NAME.replace('(', '(?:')})"
+    part_isolating = False
+
+
 @cache
 def flask_app() -> Flask:
     """Return the one application of this process, whose views find at each request what they serve.
@@ -232,6 +244,7 @@ def flask_app() -> Flask:
     """
     app = Flask("pullqueue", static_folder=None)
     app.request_class = _LimitedRequest
+    app.url_map.converters["queue"] = _QueueName
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}

@@ -562,7 +562,7 @@ def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
     answer = console.get(page)
 
     assert answer.status_code == 503
-    assert "the store&#39;s file" in answer.text
+    assert "the store is closed" in answer.text
     assert "2026-01-01 00:00:00" in answer.text
 
 

@@ -80,7 +80,7 @@ def test_an_unknown_queue_names_ten_others() -> None:
         return str(excinfo.value).partition(": ")[2]
 
     listed = ", ".join(f'"{name}"' for name in names[:10])
-    assert message(0, "x") == "it has none: Cloud Tasks can create it by CreateQueue"
+    assert message(0, "x") == "create it by CreateQueue of Cloud Tasks, or list it in queue.yaml"
     assert message(10, "x") == f"the queues are {listed}"
     assert message(11, "x") == f"the queues are {listed} and 1 more"
     assert message(12, "x") == f"the queues are {listed} and 2 more"

@@ -20,9 +20,10 @@ THE_DOCUMENT = "/_emulator/openapi.json"
 def test_every_route_is_described(control: ControlClient) -> None:
     """The document has all routes of the server, and no other."""
     served = {
-        (verb, rule.rule.removeprefix("/_emulator").replace("<", "{").replace(">", "}"))
+        (verb, path.replace("<queue:", "{").replace("<", "{").replace(">", "}"))
         for rule in flask_app().url_map.iter_rules()
         if rule.rule.startswith("/_emulator") and rule.rule != THE_DOCUMENT
+        for path in [rule.rule.removeprefix("/_emulator")]
         for verb in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
     described = {

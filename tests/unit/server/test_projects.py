@@ -135,6 +135,7 @@ def test_a_project_that_is_deleted_has_left_nothing(server: Server, control: Con
         ({"name": "x", "now": "2026-01-01T00:00:00Z"}, 400, 'now is set: send "clock": "manual"'),
         ({"name": "x", "clock": "manual", "now": "noon"}, 400, "now"),
         ({"name": "x", "queue_yaml": "queue: 5"}, 400, "queue_yaml: queue.yaml:1:8: QY"),
+        ({"name": "x", "queue_yaml": "\n"}, 400, "queue_yaml is empty: leave it out, or pass"),
     ],
 )
 def test_a_project_that_cannot_be_made(
@@ -557,3 +558,32 @@ def test_a_hundred_projects_need_no_thread_until_they_send(control: ControlClien
 
     assert len(control.get("/projects").body["projects"]) == 101
     assert threading.active_count() <= threads + 2
+
+
+def test_a_queue_is_known_by_its_name_in_cloud_tasks(control: ControlClient) -> None:
+    """In paths, filters and faults: with its location, or in full, which says the project."""
+    control.post("/projects", {"name": "one"})
+    for location in ("us-central1", "europe-west1"):
+        parent = f"projects/one/locations/{location}"
+        control.send("POST", f"/v2/{parent}/queues", {"name": f"{parent}/queues/orders"})
+        task = {"task": {"httpRequest": {"url": "http://x.example/"}}}
+        control.send("POST", f"/v2/{parent}/queues/orders/tasks", task)
+    names = {
+        "orders@us-central1?project=one": "orders",
+        "orders@europe-west1?project=one": "orders@europe-west1",
+        "projects/one/locations/us-central1/queues/orders": "orders",
+        "projects%2Fone%2Flocations%2Feurope-west1%2Fqueues%2Forders": "orders@europe-west1",
+    }
+
+    found = [control.send("GET", f"/_emulator/queues/{name}").body["queue"] for name in names]
+    full = "projects/one/locations/us-central1/queues/orders"
+    added = control.get(f"/requests?project=one&method=CreateTask&queue={full}").body["requests"]
+    fault = {"kind": "fail", "call": "CreateTask", "queues": [full]}
+    fault = control.post("/faults?project=one", fault).body["fault"]
+    page = control.send("GET", f"/console/queues/{full}")
+    other = control.send("GET", f"/_emulator/queues/{full.replace('one', 'two', 1)}")
+
+    assert [(each["name"], each["tasks"]) for each in found] == [(n, 1) for n in names.values()]
+    assert [each["queue"] for each in added] == ["orders"]
+    assert (fault["call"], fault["queues"]) == ("add", ["orders"])
+    assert (page.status, other.status) == (200, 404)

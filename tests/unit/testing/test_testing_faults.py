@@ -469,7 +469,7 @@ def test_a_lease_that_has_ended_lapses_nevertheless(
     [
         ("work", {}, 'there is no call "work": use one of add, lease_tasks, '),
         ("create_task", {}, 'there is no call "create_task": the call of CreateTask is "add"'),
-        ("RenewLease", {}, 'there is no call "RenewLease": the call of RenewLease is "modify_task'),
+        ("RenewLeases", {}, 'there is no call "RenewLeases": '),
         ("insert", {}, 'there is no call "insert": the call of insert is "add"'),
         ("lease_task", {}, 'there is no call "lease_task": did you mean "lease_tasks"?'),
         ("atempt", {"status": 503}, 'there is no call "atempt": did you mean "attempt"?'),

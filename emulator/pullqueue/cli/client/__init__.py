@@ -12,6 +12,7 @@ import click
 from pullqueue.address import ADDRESS_VARIABLE
 from pullqueue.cli.client.connection import BrokenResponseError, Connection, Json, NoResponseError
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_USAGE, advice_in
+from pullqueue.tasks import split_queue_name
 
 _TIMEOUT_SECONDS = 60.0
 
@@ -128,13 +129,13 @@ def without_none(fields: Mapping[str, object]) -> Json:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def queue_path(*names: str) -> str:
+def queue_path(queue: str, *names: str) -> str:
     """Return the path of a queue, or of something of it: `queue_path("orders", "tasks")`.
 
     Raises:
         UsageError: no queue or task can have such a name.
     """
-    for name in names:
+    for name in (split_queue_name(queue)[2], *names):
         if not name or "/" in name:
             raise click.UsageError(f'"{name}" is not a valid name of a queue or task')
-    return "/".join(["/queues", *(quote(name, safe="") for name in names)])
+    return "/".join(["/queues", *(quote(name, safe="") for name in (queue, *names))])
