@@ -30,7 +30,7 @@ def _of_github(workflow: Mapping[str, Any]) -> Iterator[str]:
     for job in workflow["jobs"].values():
         assert job["runs-on"]
         for step in job["steps"]:
-            assert "run" in step or re.fullmatch(r"[\w/-]+@v\d+", step["uses"]), step
+            assert "run" in step or re.fullmatch(r"[\w/-]+@v\d+(\.\d+\.\d+)?", step["uses"]), step
             yield step.get("run", "")
 
 
