@@ -50,6 +50,7 @@ from pullqueue.resources.service import (
 )
 from pullqueue.resources.snapshot_diff import compare_snapshots, read_snapshot
 from pullqueue.resources.snapshots import Snapshot, SnapshotQuery, load_snapshot, save_snapshot
+from pullqueue.resources.task_lists import TaskFilter
 from pullqueue.runtime.fault_registry import NewFault
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model
@@ -62,8 +63,6 @@ _CALL_SECONDS = 1.0
 _BATCH = 100
 _COMPARED = 20
 """Maximum number of tasks that are named in a line when a snapshot is compared."""
-_FILTER = ("state", "tag", "search", "status", "reason", "pattern", "since", "until")
-"""Fields of a form that select tasks."""
 
 
 class _Numbers(Model):
@@ -307,7 +306,9 @@ def changes_of_form(state: ServerState, action: str) -> list[tuple[str, Change]]
     form = request.values
     change: Json = {"action": action}
     if form.get("all"):
-        fields: Json = {name: form[name] for name in _FILTER if form.get(name)}
+        fields: Json = {
+            name: form[name] for name in ("state", *TaskFilter.__struct_fields__) if form.get(name)
+        }
         if action == "release":
             fields.setdefault("state", "leased")
         queues = [form["queue"]] if form.get("queue") else get_summary(state).exhausted
