@@ -16,6 +16,7 @@ from pullqueue.testing.freezing import (
     local_time_is_utc,
     real_time_for_grpc,
 )
+from pytest_pullqueue.reports import FROZEN
 
 _FREEZERS = ("freezer", "time_machine")
 """Fixtures of pytest-freezer (or pytest-freezegun) and time-machine; their markers use them."""
@@ -47,6 +48,7 @@ def frozen(
             (start or ManualClock.DEFAULT_START).timestamp(), tick=False
         )
         return _as_ours()
+    request.node.stash[FROZEN] = True
     try:
         return freeze(start or ManualClock.DEFAULT_START, freezer=freezer)
     except ImportError as error:

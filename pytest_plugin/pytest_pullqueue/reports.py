@@ -20,6 +20,8 @@ CHECKS_OFF: pytest.StashKey[str] = pytest.StashKey()
 """Which checks of production are off in a test; empty: none is."""
 WHY_NO_QUEUES: pytest.StashKey[str | None] = pytest.StashKey()
 """Why a test has the queue `default` only, without having asked for that."""
+FROZEN = pytest.StashKey[bool]()
+"""Whether `pullqueue_clock` has frozen time, and not the test."""
 _PASSED = pytest.StashKey[bool]()
 _TITLE = "pullqueue"
 _HINTS = {
@@ -92,10 +94,7 @@ def _is_of_taskqueue(error: BaseException) -> bool:
 
 def _other_freezer(item: pytest.Item) -> str:
     """Return how a test that is frozen by freezegun is frozen by time-machine."""
-    names = getattr(item, "fixturenames", ())
-    freezing = sys.modules.get("pullqueue.testing.freezing")
-    is_active = freezing is not None and freezing.active_freezer() == "freezegun"
-    if is_active and "pullqueue_clock" in names and "freezer" not in names:
+    if item.stash.get(FROZEN, False):
         return (
             "set `pullqueue_freezer = time-machine` in the ini file, and pip install time-machine"
         )

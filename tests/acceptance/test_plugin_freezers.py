@@ -287,6 +287,10 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
         def test_type(pullqueue_clock):
             raise ValueError(f"unsupported type {type(datetime.now())}")
 
+        def test_by_name(request):
+            request.getfixturevalue("pullqueue_clock")
+            raise ValueError(f"unsupported type {type(datetime.now())}")
+
         def test_assertion(pullqueue_clock):
             assert datetime.now() == 1      # shows a FakeDatetime, too
 
@@ -310,11 +314,11 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
             memcache.get("key")
     """)
 
-    result.assert_outcomes(errors=1, failed=8)
+    result.assert_outcomes(errors=1, failed=9)
     for hint, tests in {
         "in a fixture of a wider scope use `with pullqueue.testing.emulation(": 1,
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead": 1,
-        "set `pullqueue_freezer = time-machine` in the ini file": 1,
+        "set `pullqueue_freezer = time-machine` in the ini file": 2,
         "the test freezes time itself, so do that with time-machine": 1,
         "add it to the ini option, pullqueue_services": 2,
         "taskqueue has no stub in this test: use the fixture pullqueue_sdk": 2,
