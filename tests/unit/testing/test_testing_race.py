@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -345,3 +346,32 @@ def test_four_clients_of_the_fixtures_server_can_be_stopped_at_once(emulator: Em
             )
 
         assert run() == 50
+
+
+def test_what_actors_log_is_shown_where_a_schedule_fails(
+    emulator: Emulator, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a replay all of it."""
+    done: list[str] = []
+
+    def actor(name: str) -> Callable[[], None]:
+        def act() -> None:
+            queue.purge()
+            done.append(name)
+            logging.getLogger("shop").warning(name)
+
+        return act
+
+    def race(wrong: list[str], replay: str | None = None) -> None:
+        actors = actor("one"), actor("other")
+        check = lambda: done != wrong  # noqa: E731
+        race_test(emulator, *actors, setup=done.clear, check=check, replay=replay)
+
+    race([])
+    assert not caplog.messages
+    with pytest.raises(RaceTestError) as caught:
+        race(["other", "one"])
+    assert caplog.messages == ["other", "one"]
+    with pytest.raises(RaceTestError):
+        race(["other", "one"], replay=caught.value.replay)
+    assert caplog.messages == ["other", "one"] * 2

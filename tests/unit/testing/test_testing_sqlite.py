@@ -305,7 +305,10 @@ def test_what_a_killed_handler_has_not_committed_is_rolled_back(
     connections.pop().close()
 
     assert result.seen == ("sqlite3",)
-    assert str(result) == f"{int(result)} crashes of calls to sqlite3"
+    assert (
+        str(result)
+        == f"all {int(result)} crashes of calls to sqlite3, without errors of calls (errors=True)"
+    )
 
 
 def test_a_handler_that_commits_before_it_adds_a_task_loses_it(

@@ -38,7 +38,7 @@ from pullqueue.testing.exploration.results import (
     CrashResult,
     CrashTestError,
 )
-from pullqueue.testing.interrupt import HandlerKilled, WorkerKilled
+from pullqueue.testing.interrupt import HandlerKilled, WorkerInterrupt, WorkerKilled
 from pullqueue.testing.points import Point, Trial, loaded_rpcs
 from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.points.databases import release
@@ -90,9 +90,9 @@ def crash_test(
     error, or a warning, or neither (`unseen`). A transaction that was open is rolled back. Each run
     begins at the time at which the test has called, and memcache is empty when `setup` is called.
 
-    Return the number of crashes, with whose calls were seen. Calls of whoever was killed have no
-    effect, so what it does while it ends (`finally`), or in threads, also after the test, does not
-    change queues, services and databases.
+    Return the number of crashes, with whether these are all, and whose calls were seen. Calls of
+    whoever was killed have no effect, so what it does while it ends (`finally`), or in threads,
+    also after the test, does not change queues, services and databases.
 
     Raises:
         CrashTestError: after some crashes `check` fails, or whatever took over does.
@@ -132,7 +132,14 @@ def crash_test(
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
     not_seen = trial.find_unseen("crash_test", unseen)
-    return CrashResult(trial.crashes, seen=trial.seen, unseen=not_seen)
+    return CrashResult(
+        trial.crashes,
+        is_complete=trial.crashes == trial.planned,
+        bound="" if errors else "without errors of calls (errors=True)",
+        estimate=trial.planned,
+        seen=trial.seen,
+        unseen=not_seen,
+    )
 
 
 class _Plan(NamedTuple):
@@ -155,12 +162,15 @@ class _CrashTrial(Trial):
     """Calls fail as well."""
     crashes: int = 0
     """Number of crashes until now."""
+    planned: int = 0
+    """Number of those that the first run can have."""
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
         with _old_objects_left_out(), self.observing(services=services):
             stopwatch = Stopwatch()
             plans = self.without_crash(modes)
+            self.planned = len(plans)
             found = []
             for number, plan in enumerate(plans):
                 stopwatch.report(partial(_progress, number, len(plans)))
@@ -201,7 +211,11 @@ class _CrashTrial(Trial):
         if injector.crashed is None and error is None:
             return None  # this run was shorter than the first
         self.crashes += 1
-        return None if error is None else injector.failure(error, describe(self.emulator))
+        if error is None:
+            return None
+        for log in injector.held:
+            log()
+        return injector.failure(error, describe(self.emulator))
 
     def _drain(self, worker: Worker, *, errors: str) -> None:
         driver = self.make_driver(errors=errors)
@@ -301,12 +315,19 @@ class _CrashInjector:
     points: list[Point] = field(default_factory=list)
     """Those of the run, until the crash."""
     attempts: list[Actor] = field(default_factory=list)
+    held: list[Callable[[], None]] = field(default_factory=list)
+    """What was logged in a run with a crash; it is noise unless that fails."""
 
     def __post_init__(self) -> None:
-        self.worker = Actor(WORKER, WorkerKilled)
+        self.worker = self._new_actor(WORKER, WorkerKilled)
         self.current = self.worker
         """Whose handler runs, or else the worker."""
         self._counting = threading.Lock()
+
+    def _new_actor(self, name: str, interrupt: type[WorkerInterrupt]) -> Actor:
+        actor = Actor(name, interrupt)
+        actor.held = None if self.plan.crash is None else self.held
+        return actor
 
     def planned(self, *, errors: bool) -> Iterator[_Plan]:
         """Yield the crashes that are possible in a run like this one."""
@@ -386,7 +407,7 @@ class _CrashInjector:
         """Send a request; whoever handles it is an actor."""
         if current_actor() is self.worker:
             self._refuse()
-        handler = Actor(_describe_attempt(request), HandlerKilled)
+        handler = self._new_actor(_describe_attempt(request), HandlerKilled)
         self.attempts.append(handler)
         response: PushResponse | None = None
         before, self.current = self.current, handler

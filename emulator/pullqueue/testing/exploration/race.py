@@ -192,7 +192,7 @@ def race_test(
 
 
 def _of_bound(preemptions: int, *, with_time: bool) -> str:
-    text = f"at most {counted(preemptions, 'preemption')}"
+    text = f"with at most {counted(preemptions, 'preemption')}"
     return f"{text} (time that passes an actor is one, a deadline two)" if with_time else text
 
 
@@ -314,6 +314,8 @@ class _Race(Trial):
         )
         if failure.kind not in {each.kind for each in self.failures}:
             self.failures.append(failure)
+            for log in schedule.held:
+                log()
 
     def raise_failures(self) -> None:
         """Raise a RaceTestError if a schedule has failed."""

@@ -204,51 +204,17 @@ class CrashTestError(AssertionError):
 
 
 class _Result(int):
-    """How much was tried, and whose calls were points."""
+    """How much was tried, whether that is all, and whose calls were points."""
 
+    is_complete: bool
+    bound: str
+    """What limits what there is to try; empty: nothing."""
+    estimate: int
     seen: tuple[str, ...]
     """Whose calls were points: services, databases, `queues` and `point()`."""
     unseen: tuple[str, ...]
     """The databases that the app uses, and of which no call was seen."""
-
-    def __new__(cls, count: int, *, seen: Iterable[str] = (), unseen: Iterable[str] = ()) -> Self:
-        """Make the result of some runs."""
-        result = super().__new__(cls, count)
-        result.seen, result.unseen = tuple(seen), tuple(unseen)
-        return result
-
-    def __repr__(self) -> str:
-        calls = f" of calls to {', '.join(self.seen)}" if self.seen else ""
-        not_seen = f", not of {', '.join(self.unseen)}" if self.unseen else ""
-        return f"{self._tried()}{calls}{not_seen}{self._bound()}"
-
-    def _tried(self) -> str:
-        return str(int(self))
-
-    def _bound(self) -> str:
-        return ""
-
-    __str__ = __repr__
-
-
-class CrashResult(_Result):
-    """How many crashes there were, and at whose calls."""
-
-    def _tried(self) -> str:
-        return f"{int(self):,} crash{'' if self == 1 else 'es'}"
-
-
-class RaceResult(_Result):
-    """How many schedules were run, whether these are all orders that can differ, and of what."""
-
-    is_complete: bool
-    """True if no order is left that can differ, up to `preemptions`; False: it was a sample."""
-    bound: str
-    """What limits the orders; empty: there are no others."""
-    estimate: int
-    """About how many there are."""
     shared: tuple[str, ...]
-    """The globals of the app's modules that actors have changed, which instances do not share."""
 
     def __new__(
         cls,
@@ -261,17 +227,49 @@ class RaceResult(_Result):
         unseen: Iterable[str] = (),
         shared: Iterable[str] = (),
     ) -> Self:
-        """Make the result of some schedules."""
-        result = super().__new__(cls, count, seen=seen, unseen=unseen)
+        """Make the result of some runs."""
+        result = super().__new__(cls, count)
         result.is_complete, result.bound = is_complete, bound
         result.estimate = max(count, estimate)
-        result.shared = tuple(shared)
+        result.seen, result.unseen, result.shared = tuple(seen), tuple(unseen), tuple(shared)
         return result
+
+    def __repr__(self) -> str:
+        calls = f" of calls to {', '.join(self.seen)}" if self.seen else ""
+        not_seen = f", not of {', '.join(self.unseen)}" if self.unseen else ""
+        bound = f", {self.bound}" if self.bound else ""
+        return f"{self._tried()}{calls}{not_seen}{bound}"
+
+    def _tried(self) -> str:
+        return str(int(self))
+
+    __str__ = __repr__
+
+
+class CrashResult(_Result):
+    """How many crashes there were, whether these are all, and at whose calls."""
+
+    is_complete: bool
+    """True if all were made; False: later runs had other calls than the first."""
+    estimate: int
+    """How many there are, by the calls of the first run."""
+
+    def _tried(self) -> str:
+        of = f"all {int(self):,}" if self.is_complete else f"{int(self):,} of {self.estimate:,}"
+        return f"{of} crash{'' if self == 1 else 'es'}"
+
+
+class RaceResult(_Result):
+    """How many schedules were run, whether these are all orders that can differ, and of what."""
+
+    is_complete: bool
+    """True if no order is left that can differ, up to `bound`; False: it was a sample."""
+    estimate: int
+    """About how many there are."""
+    shared: tuple[str, ...]
+    """The globals of the app's modules that actors have changed, which instances do not share."""
 
     def _tried(self) -> str:
         if self.is_complete:
             return f"all {counted(int(self), 'order')} that can differ"
         return f"{int(self):,} of about {self.estimate:,} orders, a sample"
-
-    def _bound(self) -> str:
-        return f", with {self.bound}" if self.bound else ""

@@ -69,6 +69,8 @@ class Schedule:
     """A function that raises is started again, when its leases have expired."""
     choices: list[Choice] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    held: list[Callable[[], None]] = field(default_factory=list)
+    """What actors have logged, which is noise unless the schedule fails."""
     error: BaseException | None = None
     """What an actor has raised, or why the schedule was ended."""
     current: RacingActor | None = None
@@ -339,12 +341,9 @@ class Schedule:
         if chosen in options:
             return chosen
         if self.is_replay:
-            names = " or ".join(map(str, options))
-            error = ValueError(
-                f"replay does not fit: its choice {index + 1} is {chosen}, but only {names} can go "
-                f"on; {REPLAY_DIFFERS}"
-            )
-            self._end(Refusal(error))
+            why = f"is {chosen}, but only {' or '.join(map(str, options))} can go on"
+            text = f"replay does not fit: its choice {index + 1} {why}; {REPLAY_DIFFERS}"
+            self._end(Refusal(ValueError(text)))
         return None
 
     def _options(self) -> dict[int, RacingActor | None]:

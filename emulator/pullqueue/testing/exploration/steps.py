@@ -142,6 +142,8 @@ class Turns(Protocol):
     """What decides whose turn it is."""
 
     current: RacingActor | None
+    held: list[Callable[[], None]]
+    is_replay: bool
 
     def note(self, footprint: Footprint) -> None:
         """Note what the current turn reads and writes beside its call."""
@@ -173,6 +175,7 @@ class RacingActor(Actor):
         self.request = request
         """What its first step shows beside the call: the request that is handled."""
         self.schedule = schedule
+        self.held = None if schedule is None or schedule.is_replay else schedule.held
         self.lock: Lock | None = None
         """What it waits for."""
         self.lock_seconds = -1.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NoReturn, Protocol
 
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
@@ -47,6 +47,8 @@ class Actor(Interrupter):
         """True once it was ended, after which none of its calls is carried out."""
         self.thread_id = 0
         """Of the last thread that has begun to act for it."""
+        self.held: list[Callable[[], None]] | None = None
+        """What it logs, to be logged where its run fails; None: it is logged at once."""
         self._carrying_out = threading.RLock()
 
     def end(self) -> NoReturn:
@@ -236,8 +238,13 @@ def _of_living(handle: Callable[..., None]) -> Callable[..., None]:
     @wraps(handle)
     def handle_record(logger: logging.Logger, record: logging.LogRecord) -> None:
         actor = _actor.get()
-        if actor is None or not actor.has_ended:
+        if actor is None or not (actor.has_ended or actor.held is not None):
             handle(logger, record)
+        elif actor.held is not None and not actor.has_ended:
+            if record.exc_info:  # whose frames would keep connections and generators open
+                record.exc_text = logging.Formatter().formatException(record.exc_info)
+                record.exc_info = None
+            actor.held.append(partial(handle, logger, record))
 
     return handle_record
 
