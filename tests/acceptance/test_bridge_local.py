@@ -64,7 +64,7 @@ def run(program: str, **variables: str) -> tuple[str, str]:
     Modes of context that it tries have a process each, which need not import the SDK again.
     """
     done = completed(
-        [forked("python"), "-c", COMMON + program],
+        [forked("python-program"), "-c", COMMON + program],
         env={**os.environ, "HTTP_HOST": "localhost", **variables},
     )
     return done.stdout, "".join(done.stderr.splitlines()[-1:])

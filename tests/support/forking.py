@@ -42,7 +42,7 @@ PROGRAMS = {
     "gtaskqueue": "pullqueue.gtaskqueue.command:gtaskqueue",
     "gtaskqueue_puller": "pullqueue.gtaskqueue.puller:gtaskqueue_puller",
     "pytest": "pytest:main",
-    "python": "forking:run_python",
+    "python-program": "forking:run_python",
     "python-blocks": "documents:run_blocks",
 }
 """The programs that are forked, and their functions."""
