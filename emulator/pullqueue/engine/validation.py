@@ -27,7 +27,7 @@ from pullqueue.errors import (
     is_expected_error,
 )
 from pullqueue.limits import LOCATION_NAME, QUEUE_NAME, Limits
-from pullqueue.tasks import LOCATED, HttpRequest, NewTask, Task
+from pullqueue.tasks import LOCATED, HttpRequest, NewTask
 from pullqueue.text import quoted
 
 __tracebackhide__ = is_expected_error
@@ -67,7 +67,7 @@ def name_of(task: AnyTask | str) -> str:
 
 def is_task(value: object) -> TypeGuard[AnyTask]:
     """Return whether a value is a task, also of the SDK's."""
-    return isinstance(value, Task) or (hasattr(value, "payload") and hasattr(value, "name"))
+    return hasattr(value, "payload") and hasattr(value, "name")
 
 
 def check_new_tasks(
