@@ -27,6 +27,8 @@ __all__ = ["SdkInUseError", "SdkMissingError", "connect", "install", "local_requ
 
 DATASTORE = "datastore_v3"
 """The name of the datastore's service."""
+CALL = "_Dynamic_"
+"""The beginning of the names of the methods by which a stub of Google answers calls."""
 
 
 class SdkMissingError(PullQueueError, ImportError):

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeAlias, cast
 from unittest.mock import patch
 
-from pullqueue.sdk import DATASTORE
+from pullqueue.sdk import CALL, DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc, apiproxy_stub_map
 from pullqueue.text import counted, decode_name, did_you_mean, quoted
 
@@ -171,14 +171,10 @@ def check_service_call(name: str) -> None:
             f"{quoted(name)} is of a service that has no stub in this test: set it up first, with "
             f"pullqueue_services = {service}, or with the SDK's testbed"
         )
-    known = sorted(n.removeprefix(_CALLS) for n in dir(stub) if n.startswith(_CALLS))
+    known = sorted(n.removeprefix(CALL) for n in dir(stub) if n.startswith(CALL))
     if known and method not in known:
         calls = [f"{service}.{each}" for each in known]
         raise ValueError(f"there is no call {quoted(name)}: {did_you_mean(name, calls)}")
-
-
-_CALLS = "_Dynamic_"
-"""The beginning of the names of the methods by which a stub of Google answers calls."""
 
 
 def flush_memcache() -> None:

@@ -20,7 +20,7 @@ from pullqueue.engine.interceptors import CallLog, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import queue_name
 from pullqueue.errors import PullQueueError, UnknownQueueError
-from pullqueue.sdk import DATASTORE, calls, inspection
+from pullqueue.sdk import CALL, DATASTORE, calls, inspection
 from pullqueue.sdk.imports import (
     api_base_pb2,
     apiproxy_errors,
@@ -251,8 +251,7 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
         calls.add_in_transaction(self._emulator, request, response, queue=queue, keep=keep)
 
 
-_CALL = "_Dynamic_"
-CALLS = frozenset(name.removeprefix(_CALL) for name in vars(EmulatorStub) if name.startswith(_CALL))
+CALLS = frozenset(name.removeprefix(CALL) for name in vars(EmulatorStub) if name.startswith(CALL))
 """The calls that the clients of App Engine's SDKs send; those of its consoles are not answered."""
 
 

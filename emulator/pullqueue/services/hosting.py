@@ -17,7 +17,7 @@ from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import StoreError
 from pullqueue.observe.entities import CountedKind, Entity, EntityKind
 from pullqueue.observe.mail_log import MailLog
-from pullqueue.sdk import DATASTORE
+from pullqueue.sdk import CALL, DATASTORE
 from pullqueue.sdk.environment import default_app_id
 from pullqueue.services import BLOBSTORE, DEFAULT_SERVICES, PART, URLFETCH
 from pullqueue.stores import MEMORY
@@ -170,7 +170,7 @@ class Services:
             )
         try:
             stub = self._stub(service)
-            if not hasattr(stub, f"_Dynamic_{method}"):
+            if not hasattr(stub, f"{CALL}{method}"):
                 raise apiproxy_errors.CallNotFoundError(no_such_call(method, service))
             if service == DATASTORE:
                 return list(stub.call(method, request, response, list(tasks)))
