@@ -25,6 +25,10 @@ from pullqueue.tasks import RequestToken
             "host b.example.com (where the URL has none)",
         ),
         (
+            HttpTarget(method="PUT", if_not_exists=True),
+            "method PUT",
+        ),
+        (
             HttpTarget(token=RequestToken("oidc_token", "a@example.com", "me")),
             "OIDC token of a@example.com, audience me",
         ),
