@@ -124,9 +124,20 @@ class TestJoining:
         assert done.exit_code == 3
         assert f"the server at {address} is not a pullqueue: pass another --url" in done.stderr
 
-    def test_a_queue_yaml_beside_a_running_server_is_refused(self) -> None:
-        """Which one would count?"""
-        done = run_pullqueue("exec", "queue.yaml", "--url", "127.0.0.1:1", "--", "true")
+    @pytest.mark.parametrize(
+        ("arguments", "advice"),
+        [
+            (["queue.yaml"], 'has a queue.yaml of its own: leave "queue.yaml" out'),
+            (["--clock", "manual"], "has settings of its own: pass --clock to it"),
+            (["--location", "europe-west1"], "has settings of its own: pass --location to it"),
+            (["--push-to", "http://a"], "has settings of its own: pass --push-to to it"),
+        ],
+    )
+    def test_settings_beside_a_running_server_are_refused(
+        self, arguments: list[str], advice: str
+    ) -> None:
+        """Which ones would count?"""
+        done = run_pullqueue("exec", *arguments, "--url", "127.0.0.1:1", "--", "true")
 
         assert done.exit_code == 2
-        assert 'has a queue.yaml of its own: leave "queue.yaml" out' in done.stderr
+        assert advice in done.stderr

@@ -48,6 +48,9 @@ _FORWARDED = (*_FROM_TERMINALS, "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 _COMMAND = "pullqueue.exec.command"
 
+_JOINING = ("url", "project", "user")
+"""The options of a program that uses a running server."""
+
 
 class _Exec(click.Command):
     """A command line in two parts, with `--` between them."""
@@ -132,7 +135,7 @@ def exec(  # noqa: A001 - the command's name
     if url:
         if ctx.get_parameter_source("url") is ParameterSource.ENVIRONMENT:
             _check_server_of_variable(url)
-        _check_unused(url, given)
+        _check_unused(ctx, url)
         _check_server(url, timeout=_RESPONSE_SECONDS)
         return _run(command, os.environ | variables_for(url, project=given.project, user=user))
     return _serve_and_run(command, given, port=port, user=user)
@@ -182,31 +185,22 @@ def _look_for_app(state: ServerState) -> None:
                 state.delivery.look_again()
 
 
-def _check_unused(url: str, options: EmulatorOptions) -> None:
+def _check_unused(ctx: click.Context, url: str) -> None:
     """Raise a UsageError for what a running server has of its own."""
     instead = f"leave out --url and unset {ADDRESS_VARIABLE}"
-    if options.queue_yaml is not None:
-        raise click.UsageError(
-            f'the server at "{url}" has a queue.yaml of its own: leave "{options.queue_yaml}" '
-            f"out, or {instead}"
-        )
-    own = "has a store, services and a clock of its own"
-    for is_passed, option, why in (
-        (bool(options.project_files), "queue-yaml-for", "has its own projects"),
-        (bool(options.push_to), "push-to", "delivers push tasks"),
-        (options.cron is not None, "cron", "runs its own cron jobs"),
-        (options.store is not None, "store", own),
-        (options.data is not None, "data", own),
-        (options.services is not None, "services", own),
-        (options.clock != "system", "clock", own),
-        (options.grpc_port is not None, "grpc-port", "has ports of its own"),
-        (options.strict, "strict", "has checks of its own"),
-        (options.index_yaml is not None, "index-yaml", own),
-    ):
-        if is_passed:
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if name in _JOINING or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        if name == "queue_yaml":
             raise click.UsageError(
-                f'the server at "{url}" {why}: pass --{option} to it, or {instead}'
+                f'the server at "{url}" has a queue.yaml of its own: leave "{ctx.params[name]}" '
+                f"out, or {instead}"
             )
+        raise click.UsageError(
+            f'the server at "{url}" has settings of its own: pass {parameter.opts[0]} to it, or '
+            f"{instead}"
+        )
 
 
 def _hint_at_default_server() -> str | None:
