@@ -53,6 +53,11 @@ def show(browser: Browser, *, dark: bool = False, width: int = 1280, height: int
     """Set the size of a browser's screen and its colour scheme."""
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    resize(browser, width=width, height=height)
+
+
+def resize(browser: Browser, *, width: int, height: int = 900) -> None:
+    """Set the size of a browser's screen."""
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
