@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from push_app import PushApp, push_app, until
+from stores import store_url
 from werkzeug.test import Client
 
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask, PullQueueError, Task
@@ -24,6 +25,7 @@ from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.fault_registry import NewFault
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import create_app
+from pullqueue.stores import open_store
 
 Step: TypeAlias = tuple[Any, ...]
 """The name of a method of a scene, and its arguments."""
@@ -195,13 +197,14 @@ def dead_port() -> Iterator[int]:
 
 
 @contextmanager
-def scene(config: str, *, threads: int = 64) -> Iterator[Scene]:
-    """Begin a scene; what is held is released at its end."""
+def scene(config: str, *, threads: int = 64, store: str = "memory") -> Iterator[Scene]:
+    """Begin a scene with a store of a kind; what is held is released at its end."""
     app = PushApp()
     with (
         push_app(app),
         dead_port() as port,
-        closing(Emulator.from_text(config, clock=ManualClock())) as emulator,
+        store_url(store) as url,
+        closing(Emulator.from_text(config, clock=ManualClock(), store=open_store(url))) as emulator,
     ):
         addresses = PushAddresses([app.url, f"dead=http://127.0.0.1:{port}"])
         state = ServerState(emulator, push_to=addresses)

@@ -7,10 +7,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import KINDS, Step, scene
 from sentences import SPECIFICATION, check_advice, check_progress
+from stores import LONG
 
 from pullqueue.resources.queues import get_queue
 from pullqueue.runtime.causes import CAUSES
@@ -68,6 +69,7 @@ steps = st.one_of(
     st.tuples(st.just("look"), st.just("pull"), st.sampled_from([1, 5])),
     st.tuples(st.just("done")),
 )
+SCRIPTS = st.lists(steps, min_size=1, max_size=12)
 
 
 def test_each_cause_is_documented_with_an_example() -> None:
@@ -186,10 +188,20 @@ def test_each_cause_has_a_scene() -> None:
     assert set(CAUSES) - shown == {"disabled", "not listening", "run only", "due"}
 
 
-@given(st.lists(steps, min_size=1, max_size=12), st.randoms(use_true_random=False))
+@given(SCRIPTS, st.randoms(use_true_random=False))
 def test_each_sentence_is_true_and_its_advice_works(script: list[Step], chance: Random) -> None:
     """Whatever was done to the queues: what is said is so, and nothing that waits is left out."""
-    with scene(CONFIG, threads=THREADS) as played:
+    check(script, chance)
+
+
+@settings(max_examples=200 if LONG else 10)
+@given(SCRIPTS, st.randoms(use_true_random=False))
+def test_each_sentence_is_true_of_a_database(script: list[Step], chance: Random) -> None:
+    check(script, chance, store="sqlite")
+
+
+def check(script: list[Step], chance: Random, store: str = "memory") -> None:
+    with scene(CONFIG, threads=THREADS, store=store) as played:
         played.play(script)
         progress = {name: get_queue(played.state, name).progress for name in (*PUSH, "pull")}
         for name, each in progress.items():
