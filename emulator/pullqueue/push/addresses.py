@@ -131,8 +131,9 @@ class PushAddresses:
         if target is None:
             return f"there is no default address: {add_address()}"
         option = f"{target}={_EXAMPLE}"
-        if request.is_http_target and "." not in SplitUrl(target).host:
-            # A name of a local network, such as a service of Docker Compose.
+        is_local = target.startswith("http://") or "." not in SplitUrl(target).host
+        if request.is_http_target and is_local:
+            # A name of a local network, such as of Docker Compose: a public host has https.
             option = f"{target}={target}" if None in self._addresses else target
         return f"there is no address for {quoted(target)}: {add_address(option)}"
 

@@ -151,7 +151,7 @@ def _not_valid(error: msgspec.ValidationError, whole: str, model: type[Model]) -
     """Return the error for what msgspec refuses, in its words, with the place."""
     what, _, place = str(error).partition(" - at ")
     location = place.strip("`$.")
-    choices = sorted(_choices(model, location), key=str.swapcase)  # calls before methods
+    choices = _choices(model, location)
     advice = (
         f"use one of {', '.join(choices)}" if choices else "/_emulator/openapi.json has the schema"
     )
@@ -174,7 +174,7 @@ def _texts(kind: msgspec.inspect.Type) -> list[str]:
         case msgspec.inspect.EnumType(cls=cls):
             return [str(member.value) for member in cls]
         case msgspec.inspect.LiteralType(values=values):
-            return list(map(str, values))
+            return sorted(map(str, values), key=str.swapcase)  # methods after calls
         case _:
             return []
 

@@ -261,13 +261,24 @@ def test_tasks_of_a_project_with_a_clock_of_its_own_wait_until_they_are_run(
     assert shown(state, "push") == ("run only", text)
 
 
-def test_the_address_that_an_http_task_lacks_is_named(emulator: Emulator) -> None:
-    task = NewTask(request=HttpRequest("https://api.example.com/mail"))
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [
+        ("https://api.example.com/mail", "https://api.example.com=http://localhost:8080"),
+        ("http://orders.internal:8080/mail", "http://orders.internal:8080"),
+        ("http://orders:8080/mail", "http://orders:8080"),
+    ],
+)
+def test_the_address_that_an_http_task_lacks_is_named(
+    emulator: Emulator, url: str, option: str
+) -> None:
+    """A public host is that of an app on this machine; one of a local network is called itself."""
+    task = NewTask(request=HttpRequest(url))
     insert(emulator.queue("push"), [task], absolute_urls=True)
 
     _, text = shown(ServerState(emulator), "push")
 
-    assert "run `pullqueue push-to https://api.example.com=http://localhost:8080`" in text
+    assert f"run `pullqueue push-to {option}`" in text
 
 
 @pytest.mark.parametrize("name", ["pull", "push"])
