@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
-from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -27,7 +26,6 @@ from pullqueue.testing.arguments import (
     check_is_emulator,
     selected_queues,
 )
-from pullqueue.testing.clock import FixtureClock
 from pullqueue.testing.describing import describe, describe_request
 from pullqueue.testing.draining import Driver, Worker
 from pullqueue.testing.exploration.progress import Stopwatch
@@ -203,7 +201,6 @@ class _CrashTrial(Trial):
         try:
             self._run_until_crash(injector)
             if injector.crashed is not None:
-                FixtureClock(movable_clock(self.emulator), lambda: self.emulator).expire_leases()
                 self._drain(self.worker, errors="retry")
                 error = self.verify()
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
