@@ -61,6 +61,15 @@ def test_a_change_has_its_values_in_the_terms_of_the_file() -> None:
     ]
 
 
+@pytest.mark.parametrize(("attempts", "retries"), [(-1, None), (0, None), (1, "0"), (2, "1")])
+def test_attempts_are_compared_as_retries(attempts: int, retries: str | None) -> None:
+    """-1 and 0 are no limit, as a file without one has it."""
+    (plan,) = planned(PLAIN, {**MAIL, "retryConfig": {**RETRY, "maxAttempts": attempts}})
+
+    expected = [] if retries is None else [("task_retry_limit", retries, "no limit")]
+    assert [tuple(change) for change in plan.changes] == expected
+
+
 def test_a_rate_is_shown_as_it_is_written_and_per_second() -> None:
     (plan,) = planned("queue:\n- name: mail\n  rate: 1800000/h\n", MAIL)
 
