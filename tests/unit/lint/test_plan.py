@@ -70,6 +70,13 @@ def test_attempts_are_compared_as_retries(attempts: int, retries: str | None) ->
     assert [tuple(change) for change in plan.changes] == expected
 
 
+def test_what_the_list_does_not_have_is_at_its_default() -> None:
+    """But a rate, which has none."""
+    (plan,) = planned(PLAIN, {"name": MAIL["name"], "state": "RUNNING"})
+
+    assert [tuple(change) for change in plan.changes] == [("rate", "not set", "5/s")]
+
+
 def test_a_rate_is_shown_as_it_is_written_and_per_second() -> None:
     (plan,) = planned("queue:\n- name: mail\n  rate: 1800000/h\n", MAIL)
 
