@@ -169,7 +169,7 @@ def _run(
         is_end = target_usec is None or clock.now_usec() >= target_usec
         if is_end or not isinstance(clock, ManualClock) or (steps is not None and attempts):
             return True
-        if steps == 0 or (target_usec == LAST_USEC and not _is_left(state)):
+        if steps == 0 or (target_usec == LAST_USEC and not _is_left(state, delivery)):
             return True
         next_usec = min(next_delivery_usec(state, delivery), target_usec or 0)
         if next_usec == LAST_USEC:
@@ -179,8 +179,10 @@ def _run(
     return False
 
 
-def _is_left(state: ServerState) -> bool:
-    """Return whether a push queue has a task.
+def _is_left(state: ServerState, delivery: Delivery) -> bool:
+    """Return whether a push queue has a task that can be sent when time has passed.
+
+    One that is due, though tokens are left, waits for something else until its lifetime ends.
 
     Raises:
         ApiError: a task fails again and again, and nothing limits its retries.
@@ -188,8 +190,10 @@ def _is_left(state: ServerState) -> bool:
     is_left = False
     for queue in (queue for queue in state.emulator.queues if queue.is_push):
         for task in queue.list_tasks(1):
-            is_left = True
             _check_retried(task, queue.settings)
+        numbers = queue.fetch_statistics()
+        due = numbers.available if delivery.tokens(queue) > 0 else 0
+        is_left |= numbers.tasks > due
     return is_left
 
 

@@ -387,6 +387,26 @@ class TestRun:
         run = control.post(f"/run{project}", {"max_attempts": 3}).body
         assert [each["status"] for each in run["attempts"]] == [500, 500, 500]
 
+    def test_a_task_without_an_address_stays(self, control: ControlClient, project: str) -> None:
+        """No time passes until its lifetime ends; what else there is, is sent."""
+        parent = f"projects/{project.partition('=')[2]}/locations/us-central1"
+        control.send("POST", f"/v2/{parent}/queues", {"name": f"{parent}/queues/http"})
+        task = {"task": {"httpRequest": {"url": "http://app.example/x"}}}
+        control.send("POST", f"/v2/{parent}/queues/http/tasks", task)
+        control.post(f"/queues/push/tasks{project}", TASKS)
+
+        run = control.post(f"/run{project}", {}).body
+
+        [kept] = run["kept"]
+        assert (len(run["attempts"]), run["done"], kept["queue"], kept["tasks"]) == (
+            2,
+            True,
+            "http",
+            1,
+        )
+        assert "there is no address for" in kept["text"]
+        assert control.get(f"/clock{project}").body["now"][:10] == "2026-01-01"
+
     def test_the_limit_of_one_run_is_not_that_of_the_next(
         self, control: ControlClient, project: str
     ) -> None:
