@@ -16,6 +16,8 @@ from pullqueue.push.addresses import PushAddresses
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.app import create_app, flask_app
 
+pytestmark = pytest.mark.slow
+
 QUEUES = "queue: [{name: pull, mode: pull}, {name: push, rate: 5/s}]"
 EMULATOR = Emulator.from_text(QUEUES, clock=ManualClock())
 APP = create_app(EMULATOR, state=ServerState(EMULATOR, push_to=PushAddresses()))

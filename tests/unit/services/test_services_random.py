@@ -20,6 +20,8 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.services.hosting import Services
 from pullqueue.services.stubs import find_messages, make_stub
 
+pytestmark = pytest.mark.slow
+
 COUNT = 50_000 if LONG else 500
 
 

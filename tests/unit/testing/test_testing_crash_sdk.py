@@ -19,6 +19,8 @@ from pullqueue.sdk.imports import taskqueue
 from pullqueue.tasks import HttpRequest
 from pullqueue.testing import Crash, CrashTestError, crash_test
 
+pytestmark = pytest.mark.slow
+
 
 class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed
     """An account, or an order."""

@@ -26,6 +26,8 @@ from pullqueue.testing import (
     race_test,
 )
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = f"django_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
 
 

@@ -24,6 +24,8 @@ from pullqueue.testing import (
     race_test,
 )
 
+pytestmark = pytest.mark.slow
+
 datastore, firestore, ndb = (
     import_module(f"google.cloud.{name}") for name in ("datastore", "firestore", "ndb")
 )

@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.errors import PullQueueError
 from pullqueue.push.request import PushRequest
 from pullqueue.testing import RaceResult, race_test
+
+pytestmark = pytest.mark.slow
 
 YAML = """\
 queue:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sdk_calls import memcache, ndb, sdk_testbed
@@ -15,6 +16,8 @@ from sdk_calls import memcache, ndb, sdk_testbed
 from pullqueue import Emulator, ManualClock
 from pullqueue.sdk.imports import taskqueue
 from pullqueue.testing import RaceResult, race_test
+
+pytestmark = pytest.mark.slow
 
 YAML = "queue:\n- name: mails\n  rate: 5/s\n"
 

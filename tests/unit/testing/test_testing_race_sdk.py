@@ -16,6 +16,8 @@ from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
 from pullqueue.testing import RaceResult, RaceTestError, race_test
 
+pytestmark = pytest.mark.slow
+
 
 class Counter(ndb.Model):  # type: ignore[misc] # the SDK is not typed
     """A number of visits."""

@@ -25,6 +25,8 @@ from pullqueue.testing import (
     race_test,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class Base(DeclarativeBase):
     pass

@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.testing import CrashTestError, RaceResult, RaceTestError, crash_test, race_test
 
+pytestmark = pytest.mark.slow
+
 CONNECT = sqlite3.connect
 """As `from sqlite3 import connect` in an app."""
 

@@ -14,6 +14,8 @@ import pytest
 from pullqueue import Emulator, Queue
 from pullqueue.testing import crash_test, race_test
 
+pytestmark = pytest.mark.slow
+
 Load = Callable[..., ModuleType]
 
 IMPORTS = {
