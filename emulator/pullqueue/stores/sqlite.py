@@ -300,6 +300,9 @@ class SqliteStore(SqlStore[SqliteSession]):
             self._recount()
 
     def _clear(self, session: SqliteSession, scope: Mapping[str, object]) -> None:
+        if not session.rows("projects"):
+            session.change("delete_all_tasks")
+            session.change("delete_all_events")
         for table in ("tasks", "exhausted", "events", "leased", "queues"):
             session.change(f"clear_{table}", **scope)
 

@@ -183,6 +183,13 @@ SELECT eta_usec, group_concat(name) FROM tasks WHERE queue = :queue AND eta_usec
     SELECT until_usec FROM events WHERE queue = :queue AND kind IN ('leased', 'extended'))
 GROUP BY eta_usec
 
+-- name: delete_all_tasks
+-- Without other projects: SQLite drops the pages of a table, a tenth of the time of `clear_tasks`.
+DELETE FROM tasks
+
+-- name: delete_all_events
+DELETE FROM events
+
 -- name: clear_tasks
 DELETE FROM tasks WHERE {of_project}
 
