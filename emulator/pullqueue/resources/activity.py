@@ -63,18 +63,19 @@ def _exhausted(state: ServerState) -> Iterator[Failure]:
     """Yield how many tasks of each queue were exhausted, those of adjacent minutes together."""
     for queue in shown_queues(state):
         found, end_usec = None, 0
-        kept = [failed_usec(task) for task in queue.exhausted]
-        for minute_usec, counts in queue.flow(since_usec=0).items():
-            if EventKind.EXHAUSTED not in counts:
-                continue
+        flow = queue.flow(since_usec=0).items()
+        minutes = [(usec, n) for usec, kinds in flow if (n := kinds.get(EventKind.EXHAUSTED))]
+        tasks = queue.exhausted if minutes else []
+        kept = Counter(failed_usec(task) // MINUTE_USEC for task in tasks)
+        for minute_usec, exhausted in minutes:
             if found is not None and minute_usec > end_usec:
                 yield found
                 found = None
             end_usec = minute_usec + MINUTE_USEC
             found = found or Failure(from_usec(minute_usec).isoformat(), "", 0, queue.name)
             found.last = from_usec(minute_usec).isoformat()
-            found.count += counts[EventKind.EXHAUSTED]
-            found.recorded += sum(minute_usec <= usec < end_usec for usec in kept)
+            found.count += exhausted
+            found.recorded += kept[minute_usec // MINUTE_USEC]
             found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted"
         if found is not None:
             yield found
