@@ -61,6 +61,9 @@ CALL_OF_METHOD: Final[Mapping[str, str]] = {
     "CancelLease": "modify_task_lease",
     "PurgeQueue": "purge",
     "RunTask": "attempt",
+    "GetTask": "get_task",
+    "ListTasks": "list_tasks",
+    "LeaseTasks": "lease_tasks",
     "insert": "add",
     "lease": "lease_tasks",
     "update": "modify_task_lease",
@@ -69,7 +72,7 @@ CALL_OF_METHOD: Final[Mapping[str, str]] = {
     "get": "get_task",
     "list": "list_tasks",
 }
-"""The calls of the methods of Cloud Tasks, then of REST, that have another name."""
+"""The calls of the methods of Cloud Tasks, then of those of REST that have another name."""
 METHODS: Final = tuple(method for method in CALL_OF_METHOD if method[0].isupper())
 """The methods of Cloud Tasks, whose names can be used for their calls."""
 

@@ -41,6 +41,7 @@ from pullqueue import (
 )
 from pullqueue.engine import verbs
 from pullqueue.engine.interceptors import call_deadline
+from pullqueue.faults.declaration import CALL_OF_METHOD, METHODS
 from pullqueue.faults.fault import find_faults
 from pullqueue.sdk.imports import apiproxy_errors, taskqueue
 from pullqueue.testing import (
@@ -464,12 +465,21 @@ def test_a_lease_that_has_ended_lapses_nevertheless(
     assert clock.now() == now
 
 
+def test_a_method_of_cloud_tasks_is_its_call(faults: Faults, queue: Queue) -> None:
+    faults.fail("CreateTask", times=1)
+    faults.lose_response("LeaseTasks")
+    found = [faults.latency(name).options["call"] for name in METHODS]
+
+    assert found == [CALL_OF_METHOD[name] for name in METHODS]
+    with pytest.raises(TransientError):
+        queue.add()
+
+
 @pytest.mark.parametrize(
     ("verb", "when", "message"),
     [
         ("work", {}, 'there is no call "work": use one of add, lease_tasks, '),
         ("create_task", {}, 'there is no call "create_task": the call of CreateTask is "add"'),
-        ("RenewLeases", {}, 'there is no call "RenewLeases": '),
         ("insert", {}, 'there is no call "insert": the call of insert is "add"'),
         ("lease_task", {}, 'there is no call "lease_task": did you mean "lease_tasks"?'),
         ("atempt", {"status": 503}, 'there is no call "atempt": did you mean "attempt"?'),
