@@ -56,11 +56,11 @@ def test_jobs_are_listed_and_run(run: Run, server: Server, app: PushApp) -> None
     lines = [line.split("  ") for line in run("cron list").out.splitlines()[:3]]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     assert cells == [
-        ["NUMBER", "JOB", "URL", "SCHEDULE", "NEXT (UTC)", "LAST (UTC)", "STATUS"],
+        ["NUMBER", "JOB", "URL", "SCHEDULE", "NEXT (UTC)", "LAST (UTC)", "RESULT"],
         ["1", "daily report", "/report", "every day 09:00", "2026-01-01 09:00:00", "-", "-"],
         [
             *("2", "/status/503", "/status/503", "every 5 minutes", "2026-01-01 00:05:00"),
-            *("2026-01-01 00:00:00", "503: no /status/503"),
+            *("2026-01-01 00:00:00", "status 503 (no /status/503)"),
         ],
     ]
     assert app.paths() == ["/status/503"]
@@ -69,11 +69,11 @@ def test_jobs_are_listed_and_run(run: Run, server: Server, app: PushApp) -> None
 @pytest.mark.parametrize(
     ("job", "status", "printed"),
     [
-        (1, 0, "succeeded: 200"),
-        (2, 1, "failed: 503: no /status/503"),
-        (3, 1, "failed: 500: no /status/500; is repeated at 2026-01-01 00:00:05"),
-        (5, 1, f"failed: no response: {{}}: {NOT_HTTP}"),
-        (6, 1, "failed: 500: the response is empty"),
+        (1, 0, "succeeded: status 200"),
+        (2, 1, "failed: status 503 (no /status/503)"),
+        (3, 1, "failed: status 500 (no /status/500); is repeated at 2026-01-01 00:00:05"),
+        (5, 1, f"failed: no response ({{}}: {NOT_HTTP})"),
+        (6, 1, "failed: status 500 (the response is empty)"),
     ],
 )
 def test_a_run_is_waited_for(run: Run, app: PushApp, job: int, status: int, printed: str) -> None:
@@ -96,7 +96,7 @@ def test_a_run_that_takes_long_is_waited_for(run: Run, server: Server, app: Push
         assert waiting.poll() is None
         app.released.set()
 
-        assert waiting.communicate(timeout=60)[0] == "succeeded: 200\n"
+        assert waiting.communicate(timeout=60)[0] == "succeeded: status 200\n"
         assert waiting.returncode == 0
 
 

@@ -47,7 +47,7 @@ def test_the_page_shows_each_job_and_runs_it(app: PushApp) -> None:
     assert "Job 2 is started." in console.send("/cron", job="2")
     assert state.cron.settle(60)
     assert app.paths() == ["/status/503"]
-    assert "503: no /status/503" in console.page("/cron")
+    assert "status 503 (no /status/503)" in console.page("/cron")
     assert "there is no cron job" in console.send("/cron", job="7")
     state.stop()
 

@@ -12,9 +12,10 @@ from pullqueue.cli.client import Client
 from pullqueue.cli.client._options import server_options
 from pullqueue.cli.client.connection import Json
 from pullqueue.error_codes import EXIT_REFUSED
+from pullqueue.tasks import result_text
 
 _POLL_SECONDS = 0.05
-_HEAD = ("NUMBER", "JOB", "URL", "SCHEDULE", "NEXT (UTC)", "LAST (UTC)", "STATUS")
+_HEAD = ("NUMBER", "JOB", "URL", "SCHEDULE", "NEXT (UTC)", "LAST (UTC)", "RESULT")
 
 
 @click.group(cls=Group)
@@ -31,7 +32,7 @@ def list_(*, client: Client) -> None:
     """List the jobs, with their next and last runs, as `cron` alone does."""
     answer = client.get("/cron")
     rows = map(_row, answer["jobs"])
-    show(answer, Table(_HEAD, rows, "no cron jobs", cut=["JOB", "URL", "SCHEDULE", "STATUS"]))
+    show(answer, Table(_HEAD, rows, "no cron jobs", cut=["JOB", "URL", "SCHEDULE", "RESULT"]))
 
 
 @cron.command
@@ -54,7 +55,8 @@ def run(*, job: str, no_wait: bool, client: Client) -> int:
     ended = _end_of_run(client, answer["number"])
     last = ended["last"]
     succeeded = not last["reason"]
-    text = f"{'succeeded' if succeeded else 'failed'}: {_result(last)}"
+    result = result_text(last["status"], last["reason"])
+    text = f"{'succeeded' if succeeded else 'failed'}: {result}"
     if ended["retries"]:
         text += f"; is repeated at {when(ended['next'])}"
     show({**answer, "job": ended}, text)
@@ -73,6 +75,7 @@ def _end_of_run(client: Client, number: int) -> Json:
 
 def _row(job: Json) -> list[object]:
     last = job["last"]
+    result = last and result_text(last["status"], last["reason"])
     zone = "" if job["timezone"] == "UTC" else f" ({job['timezone']})"
     return [
         job["number"],
@@ -81,11 +84,5 @@ def _row(job: Json) -> list[object]:
         f"{job['schedule']}{zone}",
         "running" if job["running"] else when(job["next"]),
         "-" if last is None else when(last["started"]),
-        "-" if last is None else f"{_result(last)}{' (is repeated)' if job['retries'] else ''}",
+        f"{result or '-'}{', is repeated' if job['retries'] else ''}",
     ]
-
-
-def _result(last: Json) -> str:
-    """Return how the last run of a job ended."""
-    text = str(last["status"] or "no response")
-    return f"{text}: {last['reason']}" if last["reason"] else text
