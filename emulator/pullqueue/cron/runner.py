@@ -24,7 +24,7 @@ from pullqueue.push.request import (
     front_end_headers,
 )
 from pullqueue.push.retry import backoff_seconds, may_retry
-from pullqueue.tasks import is_success
+from pullqueue.tasks import is_success, result_text
 
 _POLL_SECONDS = 0.1
 _SET_BACK_USEC = 60 * USEC_PER_SECOND
@@ -287,8 +287,8 @@ class CronRunner:
         failed = not is_success(response.status)
         reason = (response.summary or "the response is empty") if failed else None
         if failed:
-            what = f"status {response.status}" if response.status else "no response"
-            _log.warning("cron job %s failed (%s: %s)", state.job.url, what, reason)
+            result = result_text(response.status or 0, reason)
+            _log.warning("cron job %s failed: %s", state.job.url, result)
         started_usec = now_usec if state.last is None else state.last.started_usec
         self._record(state, CronRun(started_usec, response.status, reason))
         state.end(now_usec, failed=failed)
