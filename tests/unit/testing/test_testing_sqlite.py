@@ -399,9 +399,10 @@ STATEMENTS = [
     "SAVEPOINT s",
     "RELEASE s",
 ]
+LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 sql_programs = st.lists(
     st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=3), min_size=2, max_size=2
-)
+).filter(lambda program: LONG or sum(map(len, program)) <= 4)
 
 
 class SqlProgram:
@@ -470,12 +471,9 @@ class SqlProgram:
         return result, self.kept.states
 
 
-LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
-
-
 @given(sql_programs, st.integers(1, 2), st.sampled_from(["DELETE", "WAL"]))
 @settings(
-    max_examples=8 if not LONG else 500,
+    max_examples=5 if not LONG else 500,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @example([["UPDATE a SET value = value + 1"], ["UPDATE a SET value = value * 3"]], 1, "DELETE")
