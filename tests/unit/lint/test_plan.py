@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,13 +120,36 @@ def test_a_rate_of_0_pauses_a_queue_and_leaves_its_rate() -> None:
     )
 
 
-@pytest.mark.parametrize("state", ["PAUSED", "DISABLED"])
-def test_a_deployment_resumes_a_queue_unless_the_file_says_no(state: str) -> None:
-    stopped = {**MAIL, "state": state}
-    (plan,) = planned(PLAIN, stopped)
-    assert plan.actions == ("resume",)
-    (plan,) = planned(f"resume_paused_queues: false\n{PLAIN}", stopped)
-    assert (plan.actions, plan.notes) == ((), ("stays paused: resume_paused_queues is false",))
+@pytest.mark.parametrize(
+    ("state", "rate", "resume", "actions", "stays"),
+    [
+        ("RUNNING", "5/s", "true", (), False),
+        ("RUNNING", "5/s", "false", (), False),
+        ("RUNNING", "0/s", "true", ("pause",), False),
+        ("RUNNING", "0/s", "false", ("pause",), False),
+        ("PAUSED", "5/s", "true", ("resume",), False),
+        ("DISABLED", "5/s", "true", ("resume",), False),
+        ("PAUSED", "5/s", "false", (), True),
+        ("DISABLED", "5/s", "false", (), True),
+        ("PAUSED", "0/s", "true", (), False),
+        ("PAUSED", "0/s", "false", (), False),
+    ],
+)
+def test_a_deployment_resumes_a_queue_with_a_rate_unless_the_file_says_no(
+    state: str, rate: str, resume: str, actions: tuple[str, ...], *, stays: bool
+) -> None:
+    text = f"resume_paused_queues: {resume}\n{PLAIN.replace('5/s', rate)}"
+    (plan,) = planned(text, {**MAIL, "state": state})
+
+    notes = ("stays paused: resume_paused_queues is false",) if stays else ()
+    assert (plan.actions, plan.notes) == (actions, notes)
+
+
+def test_a_limit_that_the_file_does_not_have_is_removed() -> None:
+    """It is sent as 0, unlike a rate of 0."""
+    (plan,) = planned(PLAIN, {**MAIL, "retryConfig": {**RETRY, "maxRetryDuration": "3600s"}})
+
+    assert [tuple(change) for change in plan.changes] == [("task_age_limit", "3600s", "no limit")]
 
 
 def test_queues_that_the_file_does_not_name_stop_except_default() -> None:
@@ -156,7 +180,7 @@ def test_a_changed_mode_is_refused(pull: dict[str, Any]) -> None:
 )
 def test_a_target_is_found_in_the_routing_and_is_not_removed(routing: dict[str, Any]) -> None:
     queue = {**MAIL, **routing}
-    assert planned(f"{PLAIN}  target: v2.worker\n", queue)[0].actions == ()
+    assert planned(f"{PLAIN}  target: v2.worker\n", queue) == [QueuePlan("mail", line=2)]
     (plan,) = planned(f"{PLAIN}  target: other\n", queue)
     assert [tuple(change) for change in plan.changes] == [("target", "v2.worker", "other")]
     (plan,) = planned(PLAIN, queue)
@@ -207,9 +231,12 @@ def test_what_convert_writes_changes_nothing_if_it_is_deployed(queues: list[Any]
             json.dumps([MAIL, {**MAIL, "name": "projects/p/locations/other/queues/mail"}]),
             "/locations/other: a queue.yaml is for one of them, so list that one, with --project",
         ),
-        (
-            json.dumps([{**MAIL, "rateLimits": {"maxDispatchesPerSecond": "5"}}]),
-            '[0].rateLimits.maxDispatchesPerSecond must be a number, but is "5"',
+        *(
+            (
+                json.dumps([{**MAIL, "rateLimits": {"maxDispatchesPerSecond": value}}]),
+                f"[0].rateLimits.maxDispatchesPerSecond must be a number, but is {shown}",
+            )
+            for value, shown in (("5", '"5"'), (True, "True"), (math.inf, "inf"))
         ),
         (
             json.dumps([{**MAIL, "retryConfig": {"minBackoff": 5}}]),
