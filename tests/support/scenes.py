@@ -121,6 +121,12 @@ class Scene:
         client = Client(create_app(self.state.emulator, state=self.state))
         client.post(f"/_emulator/queues/{queue}/lease", json={"max_tasks": count})
 
+    def remove(self, queue: str, count: int) -> None:
+        """Delete the first tasks as an operator does, by a command."""
+        client = Client(create_app(self.state.emulator, state=self.state))
+        names = [task.name for task in self.queue(queue).list_tasks(count)]
+        client.post(f"/_emulator/queues/{queue}/change", json={"action": "delete", "tasks": names})
+
     def done(self) -> None:
         """Delete what is leased, as workers do."""
         for task in self.leased:

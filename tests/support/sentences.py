@@ -19,6 +19,7 @@ from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.observe.patterns import find_pattern
 from pullqueue.push.rate import is_overload
+from pullqueue.resources.queue_resource import QueueResource
 from pullqueue.runtime.causes import Cause
 from pullqueue.runtime.progress import Progress
 from pullqueue.tasks import AttemptResult, Task, TaskState
@@ -200,16 +201,31 @@ def _usec(time: str) -> int:
     return to_usec(datetime.fromisoformat(time))
 
 
-def _leased_by_workers(scene: Scene, name: str) -> int:
-    leases = scene.recent(name, EventKind.LEASED)
-    return sum(each.origin is None or each.origin.interface != "control" for each in leases)
+def _is_by_operator(event: Event) -> bool:
+    return event.origin is not None and event.origin.interface == "control"
+
+
+def _by_workers(scene: Scene, name: str, kind: EventKind) -> int:
+    """Return how many tasks workers have leased or deleted in the last minute."""
+    return sum(not _is_by_operator(each) for each in scene.recent(name, kind))
+
+
+def _expired(scene: Scene, name: str) -> int:
+    """Return how many leases of workers have expired in the last minute."""
+    since_usec, leases, expired = scene.clock.now_usec() - _MINUTE, dict[str, Event](), 0
+    for each in scene.queue(name).events():
+        if each.kind is EventKind.LEASED:
+            leases[each.task_name] = each
+        if each.kind is EventKind.LEASE_EXPIRED and each.usec > since_usec:
+            expired += not _is_by_operator(leases[each.task_name])
+    return expired
 
 
 def _unleased(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     assert int(found["due"] or 1) == cause.count == len(scene.due(name))
     assert not is_stopped(scene, name)
     if cause.reason in ("no worker", "leases fail"):
-        assert not _leased_by_workers(scene, name)
+        assert not _by_workers(scene, name, EventKind.LEASED)
 
 
 def _leases_fail(scene: Scene, name: str, cause: Cause, found: Found) -> None:
@@ -240,9 +256,27 @@ def _other_tag(scene: Scene, name: str, cause: Cause, found: Found) -> None:
 
 def _few(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     _unleased(scene, name, cause, found)
-    leased = _leased_by_workers(scene, name)
-    assert int(found["leased"]) == leased
-    assert found["span"] == format_span(60 * cause.count / leased)
+    deleted = _leased_and_deleted(scene, name, found)
+    assert found["span"] == (format_span(60 * cause.count / deleted) if deleted else None)
+
+
+def _leased_and_deleted(scene: Scene, name: str, found: Found) -> int:
+    """Check what workers did in the last minute; return how many tasks they have deleted."""
+    assert int(found["leased"]) == _by_workers(scene, name, EventKind.LEASED)
+    deleted = _by_workers(scene, name, EventKind.DELETED)
+    assert int(found["deleted"].replace("none", "0")) == deleted
+    return deleted
+
+
+def _expire(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    deleted = _leased_and_deleted(scene, name, found)
+    assert int(found["expired"]) == cause.count == _expired(scene, name) > deleted
+
+
+def _exhausted(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    assert int(found["exhausted"]) == cause.count == len(scene.queue(name).exhausted)
+    assert cause.severity == "warning"
+    assert found["queue"] == name
 
 
 def _leased(scene: Scene, name: str, cause: Cause, found: Found) -> None:
@@ -282,6 +316,8 @@ def _due(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     assert found["span"] == format_span(age_usec(scene, scene.due(name)[0]) / _SECOND)
 
 
+_OPERATORS = r"(?: \(operators leased \d+\))?"
+_DELETED = r"(?P<deleted>none|\d+) (?:was|were) deleted"
 _AVAILABLE = r"(?P<due>\d+) tasks? (?:is|are) available"
 SPECIFICATION: Final[Mapping[str, Statement]] = {
     "disabled": Statement(
@@ -340,8 +376,8 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _running,
     ),
     "leases fail": Statement(
-        rf"{_AVAILABLE}, workers leased none in the last minute: (?P<failed>\d+) of (?P<calls>\d+) "
-        rf"lease calls? got none: {_RESULTS}",
+        rf"{_AVAILABLE}, workers leased none in the last minute{_OPERATORS}: (?P<failed>\d+) "
+        rf"of (?P<calls>\d+) lease calls? got none: {_RESULTS}",
         _leases_fail,
     ),
     "other tag": Statement(
@@ -350,12 +386,17 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _other_tag,
     ),
     "no worker": Statement(
-        rf"no worker has leased in the last minute: {_AVAILABLE}",
+        rf"no worker has leased in the last minute{_OPERATORS}: {_AVAILABLE}",
         _no_worker,
     ),
+    "leases expire": Statement(
+        rf"workers leased (?P<leased>\d+) in the last minute{_OPERATORS}, (?P<expired>\d+) leases? "
+        rf"expired, {_DELETED}: see why workers do not finish, or lease for longer",
+        _expire,
+    ),
     "few leased": Statement(
-        rf"{_AVAILABLE}, workers leased (?P<leased>\d+) in the last minute: about "
-        rf"(?P<span>{_SPAN}) for (?:it|all) at this rate",
+        rf"{_AVAILABLE}, workers leased (?P<leased>\d+) in the last minute{_OPERATORS}, {_DELETED}"
+        rf"(?:: about (?P<span>{_SPAN}) for (?:it|all) at this rate)?",
         _few,
     ),
     "leased": Statement(
@@ -374,6 +415,11 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _not_due,
     ),
     "due": Statement(rf"(?P<due>\d+) tasks? (?:is|are) due, the first for (?P<span>{_SPAN})", _due),
+    "exhausted": Statement(
+        r"(?P<exhausted>\d+) tasks? (?:is|are) exhausted: once the reason is removed, `pullqueue "
+        r"tasks requeue (?P<queue>\S+) --all` adds (?:it|them) again",
+        _exhausted,
+    ),
 }
 """By cause, in the order in which they are shown."""
 
@@ -385,8 +431,11 @@ def parse(cause: Cause) -> Found:
     return found
 
 
-def check_progress(scene: Scene, name: str, progress: Progress) -> None:
-    """Check the sentence of a queue: what it says, and that it leaves nothing out."""
+def check_queue(scene: Scene, name: str, queue: QueueResource) -> None:
+    """Check the sentence of a queue: what it says, that it leaves nothing out, and that the numbers
+    that are shown beside it agree.
+    """
+    progress = queue.progress
     for cause in progress.causes:
         SPECIFICATION[cause.reason].check(scene, name, cause, parse(cause))
     reasons = [each.reason for each in progress.causes]
@@ -395,6 +444,12 @@ def check_progress(scene: Scene, name: str, progress: Progress) -> None:
     _check_severity(scene, name, progress)
     has_failed = bool(failures(scene, name))
     assert has_failed is bool({"no response", "failing", "some failed"} & set(reasons))
+    assert ("exhausted" in reasons) is bool(scene.queue(name).exhausted)
+    if not scene.queue(name).is_push:
+        assert progress.leased == queue.leased_last_minute
+        if "in the last minute" in progress.text:
+            named = re.findall(r"leased (\d+)", progress.text)
+            assert sum(map(int, named)) == progress.leased
     if is_stopped(scene, name):
         assert {"paused", "rate 0", "disabled"} & set(reasons)
     due = scene.due(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections import deque
+from collections import Counter, deque
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.events import EventKind, Interface, Origin
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.observe.models import Action, Failure, Request, Worker, is_failure
 from pullqueue.observe.patterns import find_pattern
@@ -64,8 +64,8 @@ class ActivityLog:
         """Failures that may go on, by their kind, status and the pattern of the reason."""
         self._interrupted: dict[_Kind, set[tuple[int, str]]] = {}
         """Those of them after which requests of their kind succeeded."""
-        self._leases: deque[tuple[int, str, int]] = deque(maxlen=_KEPT)
-        """When operators have leased tasks, of which queue, and how many."""
+        self._changes: deque[tuple[int, str, EventKind, int]] = deque(maxlen=_KEPT)
+        """When operators did what to tasks of which queue, and to how many."""
         self._workers: dict[str, Worker] = {}
         """By name, in the order of their last calls."""
         self._lock = threading.Lock()
@@ -142,16 +142,19 @@ class ActivityLog:
         if len(self._workers) > _KEPT_CLIENTS:
             del self._workers[next(iter(self._workers))]
 
-    def count_leases(self, queue: str, tasks: int) -> None:
-        """Count tasks that an operator has leased, who is not a worker."""
+    def count_tasks(self, kind: EventKind, queue: str, tasks: int) -> None:
+        """Count tasks that an operator has leased or deleted, who is not a worker."""
         with self._lock:
-            self._leases.append((self._emulator.clock.now_usec(), queue, tasks))
+            self._changes.append((self._emulator.clock.now_usec(), queue, kind, tasks))
 
-    def leases_of_operators(self, queue: str, *, last: timedelta) -> int:
-        """Return how many tasks of a queue operators have leased within the last time span."""
+    def tasks_of_operators(self, queue: str, *, last: timedelta) -> Counter[EventKind]:
+        """Return how many tasks of a queue operators have changed within the last time span."""
         since_usec = self._emulator.clock.now_usec() - last // timedelta(microseconds=1)
+        counts: Counter[EventKind] = Counter()
         with self._lock:
-            return sum(n for usec, of, n in self._leases if of == queue and usec > since_usec)
+            for usec, of, kind, tasks in self._changes:
+                counts[kind] += tasks if of == queue and usec > since_usec else 0
+        return counts
 
     def actions(self) -> list[Action]:
         """Return what operators did, the first action first."""

@@ -142,7 +142,7 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
         group_by_tag=tag is not None if body.group_by_tag is UNSET else body.group_by_tag,
         tag=tag,
     )
-    state.activity.count_leases(queue, len(lease.tasks))
+    state.activity.count_tasks(EventKind.LEASED, queue, len(lease.tasks))
     return models.LeasedTasks(
         build_task_resources(lease.tasks, found, state.push_to), lease.rate_limited
     )
@@ -195,7 +195,7 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     elif exhausted:
         changed, failed = found.remove_exhausted(names), {}
     elif body.action == "delete":
-        changed, failed = _delete(found, names)
+        changed, failed = _delete(state, found, names)
     else:
         changed, failed = _release(found, names)
     if changed:
@@ -338,7 +338,7 @@ def _why_not_exhausted(queue: Queue, name: str, exhausted: Collection[str]) -> s
     return "is not exhausted"
 
 
-def _delete(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
+def _delete(state: ServerState, queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     """Delete tasks, exhausted ones as well."""
     chosen = list(dict.fromkeys(names))
     results = dict(zip(chosen, queue.delete_tasks(chosen), strict=True))
@@ -347,6 +347,7 @@ def _delete(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
         for name, result in results.items()
         if result is not DeleteResult.DELETED
     }
+    state.activity.count_tasks(EventKind.DELETED, queue.name, len(results) - len(failed))
     if failed:
         exhausted = {task.name for task in queue.exhausted}.intersection(failed)
         queue.remove_exhausted(exhausted)

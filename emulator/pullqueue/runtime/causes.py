@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
+from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.push.request import effective_request, find_target
 from pullqueue.runtime.failures import (
@@ -46,11 +47,13 @@ Reason = Literal[
     "leases fail",
     "other tag",
     "no worker",
+    "leases expire",
     "few leased",
     "leased",
     "retrying",
     "not due",
     "due",
+    "exhausted",
 ]
 _MINUTE_SECONDS: Final = 60.0
 _LONG_SECONDS: Final = 600.0
@@ -246,7 +249,8 @@ def _leases_fail(now: Situation) -> Found | None:
         return None
     failed, calls = results.total(), len(now.lease_calls)
     share = f"{failed} of {counted(calls, 'lease call')}"
-    text = f"{_available(now)}, workers leased none in the last minute: {share} got none: "
+    text = f"{_available(now)}, workers leased none in the last minute{_by_operators(now)}: "
+    text += f"{share} got none: "
     return Found(now.due, text + name_results(results, failed, kinds), "warning")
 
 
@@ -268,21 +272,45 @@ def _no_worker(now: Situation) -> Found | None:
     is_other = _leases_fail(now) is not None or _other_tag(now) is not None
     if not _is_unleased(now) or is_other or now.leased:
         return None
-    text = f"no worker has leased in the last minute: {_available(now)}"
+    text = f"no worker has leased in the last minute{_by_operators(now)}: {_available(now)}"
     return Found(now.due, text, "warning")
+
+
+def _by_operators(now: Situation) -> str:
+    """Return what the leases of the last minute have besides those of workers."""
+    leased = now.by_operators[EventKind.LEASED]
+    return f" (operators leased {leased})" if leased else ""
+
+
+def _leases_expire(now: Situation) -> Found | None:
+    """Return that workers do not finish what they lease, or too late."""
+    if now.is_stopped or not now.numbers.tasks or now.expired <= now.deleted:
+        return None
+    expired = f"{counted(now.expired, 'lease')} expired"
+    text = (
+        f"workers leased {now.leased} in the last minute{_by_operators(now)}, {expired}, "
+        f"{_deleted(now)}: see why workers do not finish, or lease for longer"
+    )
+    return Found(now.expired, text, "warning")
+
+
+def _deleted(now: Situation) -> str:
+    return f"{now.deleted or 'none'} {'were' if now.deleted > 1 else 'was'} deleted"
 
 
 def _few_leased(now: Situation) -> Found | None:
     leased = now.leased
-    if not (_is_unleased(now) and leased) or _other_tag(now) is not None:
+    if not (_is_unleased(now) and leased) or _other_tag(now) or _leases_expire(now):
         return None
     if now.due <= leased and now.due_seconds < _MINUTE_SECONDS:
         return None
-    seconds = now.due / leased * _MINUTE_SECONDS
-    text = (
-        f"{_available(now)}, workers leased {leased} in the last minute: about "
-        f"{format_span(seconds)} for {'it' if now.due == 1 else 'all'} at this rate"
-    )
+    text = f"{_available(now)}, workers leased {leased} in the last minute{_by_operators(now)}"
+    text += f", {_deleted(now)}"
+    if not now.deleted:
+        return Found(now.due, text, _severity_of_wait(now))
+    seconds = now.due / now.deleted * _MINUTE_SECONDS
+    them = "it" if now.due == 1 else "all"
+    text += f": about {format_span(seconds)} for {them} at this rate"
     return Found(now.due, text, "info" if seconds <= _LONG_SECONDS else "warning")
 
 
@@ -351,6 +379,18 @@ def _due(now: Situation) -> Found | None:
     return Found(now.due, f"{now.due} {are} due, the first for {span}", "warning")
 
 
+def _exhausted(now: Situation) -> Found | None:
+    exhausted = now.numbers.exhausted
+    if not exhausted:
+        return None
+    text = (
+        f"{count_tasks(exhausted)} {'is' if exhausted == 1 else 'are'} exhausted: once the reason "
+        f"is removed, `pullqueue tasks requeue {now.queue.name} --all` adds "
+        f"{'it' if exhausted == 1 else 'them'} again"
+    )
+    return Found(exhausted, text, "warning")
+
+
 Explain: TypeAlias = Callable[[Situation], Found | None]
 CAUSES: Final[Mapping[Reason, Explain]] = {
     "disabled": _disabled,
@@ -370,11 +410,13 @@ CAUSES: Final[Mapping[Reason, Explain]] = {
     "leases fail": _leases_fail,
     "other tag": _other_tag,
     "no worker": _no_worker,
+    "leases expire": _leases_expire,
     "few leased": _few_leased,
     "leased": _leased,
     "retrying": _retrying,
     "not due": _not_due,
     "due": _due,
+    "exhausted": _exhausted,
 }
 """The causes in the order in which they are shown."""
 

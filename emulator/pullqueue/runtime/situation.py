@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from pullqueue.clock import USEC_PER_SECOND, ManualClock
 from pullqueue.config.model import Rate
-from pullqueue.engine.events import MINUTE_USEC, EventKind
+from pullqueue.engine.events import MINUTE_USEC, EventKind, Interface
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import QueueStatistics
@@ -31,6 +31,8 @@ _FIRST: Final = 10
 """Tasks that are looked at if it has more: those that wait for an address become the first ones."""
 _LEASES: Final = ("tasks.lease", "taskqueue.QueryAndOwnTasks")
 """The methods that lease, of the REST APIs and of the SDK."""
+_OPERATORS: Final = (Interface.CONTROL, Interface.CONSOLE)
+"""The interfaces by which operators lease, and not workers."""
 _LONG_SECONDS: Final = 10.0
 """From this duration on, an attempt takes long."""
 
@@ -83,12 +85,40 @@ class Situation:
         return self.queue.count_events(last=MINUTE)
 
     @cached_property
+    def by_operators(self) -> Counter[EventKind]:
+        """How many tasks operators have changed in the last minute, by console and commands."""
+        return self.state.activity.tasks_of_operators(self.queue.name, last=MINUTE)
+
+    @property
     def leased(self) -> int:
-        """Tasks that workers have leased in the last minute: those that operators have are not
-        counted, by the console and the commands.
+        """Tasks that workers have leased in the last minute."""
+        return self._by_workers(EventKind.LEASED)
+
+    @property
+    def deleted(self) -> int:
+        """Tasks that workers have deleted in the last minute: they have finished these."""
+        return self._by_workers(EventKind.DELETED)
+
+    def _by_workers(self, kind: EventKind) -> int:
+        return max(0, self.counts[kind] - self.by_operators[kind])
+
+    @cached_property
+    def expired(self) -> int:
+        """Leases of workers that have expired in the last minute.
+
+        They are not recorded, but follow from all events: reading these takes long, so they are 0
+        if workers have finished half of the tasks that they have leased, or more.
         """
-        by_operators = self.state.activity.leases_of_operators(self.queue.name, last=MINUTE)
-        return max(0, self.counts[EventKind.LEASED] - by_operators)
+        if self.queue.is_push or 2 * self.deleted >= self.leased:
+            return 0
+        since_usec, by_workers, expired = self.now_usec - MINUTE_USEC, set[str](), 0
+        for each in self.queue.events():
+            if each.kind is EventKind.LEASED:
+                is_operator = each.origin is not None and each.origin.interface in _OPERATORS
+                (by_workers.discard if is_operator else by_workers.add)(each.task_name)
+            elif each.kind is EventKind.LEASE_EXPIRED and each.usec > since_usec:
+                expired += each.task_name in by_workers
+        return expired
 
     @property
     def failed(self) -> int:

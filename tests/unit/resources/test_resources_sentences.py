@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import KINDS, Step, scene
-from sentences import SPECIFICATION, check_advice, check_progress
+from sentences import SPECIFICATION, check_advice, check_queue
 from stores import LONG
 
 from pullqueue.resources.queues import get_queue
@@ -66,7 +66,7 @@ steps = st.one_of(
         st.sampled_from([10, 300]),
         tags,
     ),
-    st.tuples(st.just("look"), st.just("pull"), st.sampled_from([1, 5])),
+    st.tuples(st.sampled_from(["look", "remove"]), st.just("pull"), st.sampled_from([1, 5])),
     st.tuples(st.just("done")),
 )
 SCRIPTS = st.lists(steps, min_size=1, max_size=12)
@@ -152,6 +152,35 @@ SCENES: list[tuple[list[Step], str, list[str]]] = [
         ["leases fail"],
     ),
     ([("add", "pull", "mail", 9, 0, None), ("lease", "pull", 1, 300)], "pull", ["few leased"]),
+    (
+        [
+            *[("add", "pull", "mail", 12, 0, None), ("look", "pull", 1), ("lease", "pull", 3, 300)],
+            *[("done",), ("remove", "pull", 2), ("lease", "pull", 1, 300)],
+        ],
+        "pull",
+        ["few leased"],
+    ),
+    (
+        [
+            *[("add", "pull", "mail", 12, 0, None), ("lease", "pull", 5, 10)],
+            *[("look", "pull", 1), ("jump", 59), ("lease", "pull", 1, 10), ("jump", 2)],
+        ],
+        "pull",
+        ["leases expire"],
+    ),
+    (
+        [("add", "pull", "mail", 1, 0, None), *[("lease", "pull", 1, 10), ("jump", 100)] * 4],
+        "pull",
+        ["exhausted"],
+    ),
+    (
+        [
+            *[("add", "slow", "cmyk", 2, 0), ("deliver", 3600), ("jump", 61)],
+            ("add", "slow", "mail", 3, 0),
+        ],
+        "slow",
+        ["rate", "exhausted"],
+    ),
     ([("add", "pull", "mail", 5, 0, None), ("lease", "pull", 5, 300)], "pull", ["leased"]),
     (
         [("add", "pull", "mail", 5, 0, None), ("add", "pull", "mail", 1, 30), ("pause", "pull")],
@@ -175,8 +204,9 @@ def test_a_sentence_has_the_causes_of_what_was_done(
     """One scene for each cause that a running server can have; and each is true."""
     with scene(CONFIG, threads=THREADS) as played:
         played.play(script)
-        progress = get_queue(played.state, name).progress
-        check_progress(played, name, progress)
+        queue = get_queue(played.state, name)
+        check_queue(played, name, queue)
+        progress = queue.progress
         assert [each.reason for each in progress.causes] == reasons
         for cause in progress.causes[-1:]:
             check_advice(played, name, cause)
@@ -203,9 +233,9 @@ def test_each_sentence_is_true_of_a_database(script: list[Step], chance: Random)
 def check(script: list[Step], chance: Random, store: str = "memory") -> None:
     with scene(CONFIG, threads=THREADS, store=store) as played:
         played.play(script)
-        progress = {name: get_queue(played.state, name).progress for name in (*PUSH, "pull")}
-        for name, each in progress.items():
-            check_progress(played, name, each)
-        advice = [(name, cause) for name, each in progress.items() for cause in each.causes]
+        queues = {name: get_queue(played.state, name) for name in (*PUSH, "pull")}
+        for name, each in queues.items():
+            check_queue(played, name, each)
+        advice = [(name, cause) for name, each in queues.items() for cause in each.progress.causes]
         if advice:
             check_advice(played, *chance.choice(advice))
