@@ -112,7 +112,7 @@ ANSWER = {
     ],
     "failures": [
         {
-            **evil("queue state pattern text client"),
+            **evil("number queue state pattern text client"),
             **dict.fromkeys(("first", "last"), _TIME),
             "status": 500,
             "tasks": 1,

@@ -11,7 +11,7 @@ from pullqueue.cli.client.connection import Json
 from pullqueue.text import format_span
 
 _ACTIONS = ("TIME (UTC)", "WHAT", "INTERFACE", "CLIENT")
-_FAILURES = ("FIRST (UTC)", "LAST (UTC)", "WHAT", "CLIENT")
+_FAILURES = ("NUMBER", "FIRST (UTC)", "LAST (UTC)", "WHAT", "CLIENT")
 _TIMES = ("first", "last")
 _MINUTE = len("2026-01-01 14:05")
 _WORKERS = (
@@ -33,7 +33,7 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
     control routes and Cloud Tasks. Requests, calls and attempts that fail in the same way are one
     failure, from the FIRST to the LAST. Another begins more than a minute after the LAST, if one of
     the same kind succeeded meanwhile. Exhausted tasks have the minutes of the first and the last;
-    those of adjacent minutes are one. `pullqueue requests --status failed` lists each request.
+    those of adjacent minutes are one. `pullqueue requests --failure NUMBER` lists the requests.
 
     A reset deletes none of it but exhausted tasks. Actions on a server that was stopped are in its
     log only.
@@ -46,6 +46,7 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
     empty = f"nobody did anything since {since or 'the server started'}"
     failures = [
         [
+            each["number"],
             *(when(each[name])[: _MINUTE if each["status"] is None else None] for name in _TIMES),
             each["text"],
             each["client"],
@@ -54,7 +55,7 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
     ]
     parts = [Table(_ACTIONS, actions, empty, ("CLIENT",), ("INTERFACE", "CLIENT"), below="WHAT")]
     if failures:
-        parts.append(Table(_FAILURES, failures, left_out=("CLIENT",), below="WHAT"))
+        parts.append(Table(_FAILURES, failures, "", (), ("CLIENT",), ("NUMBER",), below="WHAT"))
     show(answer, parts[0], *(part for table in parts[1:] for part in ("", table)))
     if not failures:
         note("nothing failed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import click
 
@@ -52,6 +53,9 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
     help="Only this status, such as 404 or 4xx, or failed (400 or above, or none).",
 )
 @click.option("--search", help="Only requests with this text in path, body or response.")
+@click.option(
+    "--failure", type=click.IntRange(1), help="Only those of a failure that `activity` lists."
+)
 @since_option
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=20, help="Maximum number of requests."
@@ -64,7 +68,7 @@ def requests(
     status: str | None,
     limit: int,
     client: Client,
-    **filters: str | None,
+    **filters: Any,  # noqa: ANN401 - as click passes them
 ) -> None:
     """List the latest requests to the server, or show one.
 
