@@ -83,7 +83,7 @@ class RequestToken(NamedTuple):
 LOCATED = "@"
 """What separates the name of a queue from its location, where that is not the server's."""
 FULL_QUEUE_NAME = "projects/([^/]+)/locations/([^/]+)/queues/([^/]+)"
-"""The pattern of the name that Cloud Tasks gives a queue."""
+"""The pattern of the name of a queue in Cloud Tasks."""
 _FULL_NAME = re.compile(FULL_QUEUE_NAME).fullmatch
 DEFAULT_DEADLINE_SECONDS = 600.0
 
