@@ -118,6 +118,15 @@ def test_json_has_the_fields_of_cloud_tasks_with_exact_units() -> None:
     }
 
 
+def test_json_names_no_place_that_is_not_given() -> None:
+    """The API refuses what is there instead."""
+    queues = json.loads(converted("queue: [{name: mail, rate: 5/s}]", "json", Place()))
+
+    assert [queue["name"] for queue in queues] == [
+        "projects/PROJECT_ID/locations/LOCATION_ID/queues/mail"
+    ]
+
+
 def test_defaults_of_a_deployment_that_are_not_those_of_cloud_tasks_are_written_out() -> None:
     queues = queues_in(converted(QUEUE_YAML, "json"))
 
