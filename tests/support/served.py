@@ -52,7 +52,7 @@ class Served:
 
     def kill(self) -> None:
         """Kill it; when this returns, it has ended."""
-        self.process.send_signal(signal.SIGUSR1)  # which ends what is no fork, too
+        self.process.send_signal(signal.SIGUSR1)  # which ends what is not a fork, too
         self.process.wait(60)
 
     def log_line(self, text: str) -> str:

@@ -64,7 +64,7 @@ def test_a_change_has_its_values_in_the_terms_of_the_file() -> None:
 
 @pytest.mark.parametrize(("attempts", "retries"), [(-1, None), (0, None), (1, "0"), (2, "1")])
 def test_attempts_are_compared_as_retries(attempts: int, retries: str | None) -> None:
-    """-1 and 0 are no limit, as a file without one has it."""
+    """With -1 and 0 there is no limit, as in a file without one."""
     (plan,) = planned(PLAIN, {**MAIL, "retryConfig": {**RETRY, "maxAttempts": attempts}})
 
     expected = [] if retries is None else [("task_retry_limit", retries, "no limit")]
