@@ -287,7 +287,7 @@ def _step_text(step: ClockStep) -> str:
     """Return what a step of the clock did to a queue, in words."""
     parts = [
         (step.expired, f"{counted(step.expired, 'lease')} expired"),
-        (step.due, f"{count_tasks(step.due)} became due"),
+        (step.due, f"{step.due} became due"),
         (step.delivered, f"{count_tasks(step.delivered)} delivered"),
         (step.failed, f"{counted(step.failed, 'attempt')} failed"),
         (step.exhausted, f"{count_tasks(step.exhausted)} exhausted"),

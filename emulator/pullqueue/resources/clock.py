@@ -46,7 +46,13 @@ class ClockStep(Model):
     expired: Annotated[
         Count, Meta(description="Leases that ended, those of tasks that are exhausted included.")
     ]
-    due: Annotated[Count, Meta(description="Tasks that waited for their eta or next attempt.")]
+    due: Annotated[
+        Count,
+        Meta(
+            description="How many times tasks became due, which waited for their eta or next "
+            "attempt: a task that fails and is retried meanwhile counts again."
+        ),
+    ]
     delivered: Annotated[Count, Meta(description="Attempts that succeeded.")]
     failed: Annotated[Count, Meta(description="Attempts that failed.")]
     exhausted: Count
@@ -166,7 +172,13 @@ def _step(
     moved = timedelta(microseconds=state.emulator.now_usec() - move.start_usec)
     counts = queue.count_events(last=moved + _NOW) - counts_before
     after = queue.fetch_statistics()
+    failed = counts[EventKind.ATTEMPT_FAILED] + move.refused[queue.name]
     waited = before.scheduled + before.retrying - after.scheduled - after.retrying
+    if queue.is_push:  # each attempt was of a task that had become due, unless it was so before
+        ended = counts[EventKind.ATTEMPT_SUCCEEDED] + failed
+        waited = max(
+            waited, ended + after.available + after.running - before.available - before.running
+        )
     sending = waiting = 0
     if state.delivery is not None and is_dispatched(queue) and why_kept(state, queue) is None:
         started = max(0, after.running - before.running)
@@ -177,7 +189,7 @@ def _step(
         expired=max(0, before.leased - after.leased),
         due=max(0, waited),
         delivered=counts[EventKind.ATTEMPT_SUCCEEDED],
-        failed=counts[EventKind.ATTEMPT_FAILED] + move.refused[queue.name],
+        failed=failed,
         exhausted=counts[EventKind.EXHAUSTED],
         sending=sending,
         waiting=waiting,

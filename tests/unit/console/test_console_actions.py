@@ -472,7 +472,7 @@ def test_a_step_of_the_clock_says_what_it_did_to_each_queue(
     assert 'value="60">1 min</button>' in page
     assert "to the next change, in 30 s</button>" in page
     page = console.send("/clock", by="60", unit="s", back="/console/queues/pull")
-    assert "<li>pull: 2 leases expired, 1 task became due</li>" in page
+    assert "<li>pull: 2 leases expired, 1 became due</li>" in page
     assert "<li>once: 2 leases expired, 2 tasks exhausted</li>" in page
     assert "No task was affected." in console.send("/clock", by="1", unit="s")
 

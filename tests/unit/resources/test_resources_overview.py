@@ -158,7 +158,7 @@ class TestDelivery:
             moved = move_clock(server.state, ClockMove(advance=3600, deliver=True))
 
         [step] = moved.steps
-        assert (step.failed, step.delivered) == (3, 1)
+        assert (step.due, step.failed, step.delivered) == (4, 3, 1)
         attempts = [event for event in emulator.queue("push").history(task) if event.status == 500]
         waits = [b.usec - a.usec for a, b in pairwise(attempts)]
         assert waits == [60_000_000, 120_000_000]
@@ -207,8 +207,11 @@ class TestDelivery:
         moved = move_clock(dead.state, ClockMove(advance=601, deliver=True))
 
         assert moved.reached
-        done = {each.queue: (each.delivered, each.failed, each.exhausted) for each in moved.steps}
-        assert done == {"push": (1, 0, 0), "limited": (0, 3, 1), "dead": (0, 601, 0)}
+        done = {
+            each.queue: (each.due, each.delivered, each.failed, each.exhausted)
+            for each in moved.steps
+        }
+        assert done == {"push": (1, 1, 0, 0), "limited": (3, 0, 3, 1), "dead": (601, 0, 601, 0)}
         [exhausted] = dead.emulator.queue("limited").exhausted
         address = dead.state.push_to.of("dead")
         reason = f"{address and address.netloc}: connection refused"
