@@ -416,7 +416,7 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
     ),
     "due": Statement(rf"(?P<due>\d+) tasks? (?:is|are) due, the first for (?P<span>{_SPAN})", _due),
     "exhausted": Statement(
-        r"(?P<exhausted>\d+) tasks? (?:is|are) exhausted: once the reason is removed, `pullqueue "
+        r"(?P<exhausted>\d+) tasks? (?:is|are) exhausted: `pullqueue "
         r"tasks requeue (?P<queue>\S+) --all` adds (?:it|them) again",
         _exhausted,
     ),

@@ -35,7 +35,7 @@ def _of_queues(state: ServerState) -> list[str]:
     by_state: list[_Sample] = [
         ({"queue": queue.name, "state": each}, getattr(queue, each))
         for queue in queues
-        for each in ("available", "leased", "scheduled", "running", "retrying", "paused")
+        for each in ("available", "leased", "scheduled", "running", "retrying")
     ]
     metrics = [_metric("tasks", "Tasks in a queue, by state.", by_state)]
     for field, name, text in _GAUGES:

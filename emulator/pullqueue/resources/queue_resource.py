@@ -34,16 +34,15 @@ class QueueResource(Model):
     paused: Annotated[
         Count,
         Meta(
-            description="Number of due tasks that wait until the queue is resumed, or listed again."
+            description="How many of the available tasks wait until the queue is resumed, or "
+            "listed again: all, or 0."
         ),
     ]
     exhausted: Count
     oldest_eta: Time | None
     oldest_age_seconds: Annotated[
         float | None,
-        Meta(
-            description="Seconds since the oldest task became due; null if none is due or may run."
-        ),
+        Meta(description="Seconds since the oldest task became due; null if none is due."),
     ]
     leased_last_minute: Count
     leased_last_hour: Count
@@ -66,9 +65,7 @@ def build_resource(
     # Before its eta a task has no age.
     due_usec = None if oldest_usec is None else queue.now_usec() - oldest_usec
     age = None if due_usec is None or due_usec < 0 else due_usec / USEC_PER_SECOND
-    numbers["paused"] = 0
-    if queue.state is not QueueState.RUNNING:
-        numbers["paused"], numbers["available"], age = numbers["available"], 0, None
+    is_running = queue.state is QueueState.RUNNING
     target = queue.settings.http_target
     return QueueResource(
         name=queue.name,
@@ -77,6 +74,7 @@ def build_resource(
         is_runtime=queue.is_runtime,
         oldest_eta=iso_usec(oldest_usec),
         oldest_age_seconds=age,
+        paused=0 if is_running else statistics.available,
         kept=state.push_to.kept(queue.settings) if queue.is_push else None,
         http_target=None if target is None else describe_target(target),
         # `dataclasses.asdict` would take 20 us, several times as long as all of this.

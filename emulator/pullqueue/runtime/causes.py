@@ -384,8 +384,8 @@ def _exhausted(now: Situation) -> Found | None:
     if not exhausted:
         return None
     text = (
-        f"{count_tasks(exhausted)} {'is' if exhausted == 1 else 'are'} exhausted: once the reason "
-        f"is removed, `pullqueue tasks requeue {now.queue.name} --all` adds "
+        f"{count_tasks(exhausted)} {'is' if exhausted == 1 else 'are'} exhausted: "
+        f"`pullqueue tasks requeue {now.queue.name} --all` adds "
         f"{'it' if exhausted == 1 else 'them'} again"
     )
     return Found(exhausted, text, "warning")

@@ -80,7 +80,8 @@ def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) ->
     assert paused[1].endswith("3      paused, 1 due")
     shown = run("queues")
     assert shown.err == (
-        "pull: it is paused: 1 due task waits until it is resumed, then workers can lease it\n"
+        "pull: it is paused: 1 due task waits until it is resumed, then workers can lease it; 1 "
+        "task is exhausted: `pullqueue tasks requeue pull --all` adds it again\n"
         "other: it is paused\n"
         "manual clock at 2026-01-01 00:03:00; faults: fail purge; paused: pull, other; "
         "exhausted tasks: 1 in pull\n"

@@ -56,16 +56,16 @@ def test_the_summary_has_what_changes_behaviour(control: ControlClient, emulator
     assert "run `pullqueue push-to" in summary["push"]["kept"]["push"]
 
 
-def test_due_tasks_of_a_paused_queue_are_neither_available_nor_overdue(
+def test_due_tasks_of_a_paused_queue_are_available_and_wait(
     control: ControlClient, emulator: Emulator, clock: ManualClock
 ) -> None:
-    """Until it is resumed."""
+    """The numbers of a queue count them as its lists of tasks show them."""
     emulator.queue("pull").add_many([NewTask(), NewTask()])
     clock.advance(60)
 
     paused = control.post("/queues/pull/pause").body["queue"]
-    assert (paused["state"], paused["available"], paused["paused"]) == ("paused", 0, 2)
-    assert paused["oldest_age_seconds"] is None
+    assert (paused["state"], paused["available"], paused["paused"]) == ("paused", 2, 2)
+    assert paused["oldest_age_seconds"] == 60
     resumed = control.post("/queues/pull/resume").body["queue"]
     assert (resumed["state"], resumed["available"], resumed["paused"]) == ("running", 2, 0)
     assert resumed["oldest_age_seconds"] == 60
