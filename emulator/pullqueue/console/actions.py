@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
+from pullqueue.console.addresses import QUEUE, TASK, action
 from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice, Unfinished
 from pullqueue.engine.validation import check_new_tasks
@@ -80,6 +81,7 @@ class Actions:
         self._state = state
         self._limits = state.emulator.limits
 
+    @action(f"{QUEUE}/add")
     def add(self, form: Form, queue: str) -> Notice | str:
         """Add a task, or many copies of it."""
         task, count = _task(form, self._limits)
@@ -102,6 +104,7 @@ class Actions:
         link = url_for("console.task", queue=queue, task=name)
         return Notice(text=f"Task {name} was added.", link=link)
 
+    @action(f"{QUEUE}/lease")
     def lease(self, form: Form, queue: str) -> Notice | str:
         """Lease tasks."""
         body = parse_body(form.given("lease_seconds", "max_tasks", "tag"), LeaseRequest)
@@ -115,6 +118,7 @@ class Actions:
             return Notice(text=text, is_error=True)
         return "No task was leased: none is available."
 
+    @action(f"{TASK}/release")
     def release(self, _form: Form, queue: str, task: str) -> str:
         """Release a task."""
         changed = change_lease(self._state, queue, task, LeaseChange(lease_seconds=0))
@@ -122,6 +126,7 @@ class Actions:
             return f"Task {task} was released, and is exhausted: that was its last lease."
         return f"Task {task} was released."
 
+    @action(f"{TASK}/requeue")
     def requeue(self, form: Form, queue: str, task: str) -> str:
         """Add an exhausted task again, as the form has it."""
         errors: dict[str, str] = {}
@@ -137,6 +142,7 @@ class Actions:
         requeue_task(self._state, queue, task, parse_body(changes, ChangedTask))
         return f"Task {task} was requeued."
 
+    @action(f"{TASK}/run")
     def run(self, _form: Form, queue: str, task: str) -> Notice:
         """Start an attempt of a push task."""
         started = run_task(self._state, queue, task).started
@@ -145,12 +151,14 @@ class Actions:
             text = f"An attempt of task {task} is running already."
         return Notice(text=text, link=url_for("console.task", queue=queue, task=task))
 
+    @action(f"{TASK}/extend")
     def extend(self, form: Form, queue: str, task: str) -> str:
         """Change the end of a lease."""
         body = parse_body(form.given("lease_seconds"), LeaseChange)
         changed = change_lease(self._state, queue, task, body)
         return f"The lease ends at {instant(changed.eta)}."
 
+    @action("/change")
     def change(self, form: Form) -> Notice:
         """Delete, release or requeue the tasks that are selected, or all that match."""
         changed = 0
@@ -176,25 +184,30 @@ class Actions:
             text += f" {least}{count} could not be changed, such as {name}: {why}"
         return Notice(text=text, is_error=bool(failed or errors))
 
+    @action(f"{QUEUE}/pause")
     def pause(self, _form: Form, queue: str) -> str:
         """Pause a queue."""
         pause_queue(self._state, queue)
         return f"Queue {queue} is paused."
 
+    @action(f"{QUEUE}/resume")
     def resume(self, _form: Form, queue: str) -> str:
         """Resume a queue."""
         resume_queue(self._state, queue)
         return f"Queue {queue} is resumed."
 
+    @action(f"{QUEUE}/purge")
     def purge(self, _form: Form, queue: str) -> str:
         """Delete all tasks of a queue."""
         return f"Deleted {count_tasks(purge_queue(self._state, queue))}."
 
+    @action("/requests/clear")
     def clear_requests(self, _form: Form) -> str:
         """Delete the record of the requests."""
         deleted = clear_requests(self._state)
         return f"Deleted {counted(deleted, 'request')}."
 
+    @action("/faults")
     def set_fault(self, form: Form) -> str:
         """Set a fault."""
         kind = KINDS.get(form.text("kind"))
@@ -204,6 +217,7 @@ class Actions:
         set_fault(self._state, parse_body(body, NewFault))
         return "The fault is set."
 
+    @action("/faults/remove")
     def remove_fault(self, form: Form) -> str:
         """Remove one fault, or all."""
         number = form.text("number")
@@ -213,6 +227,7 @@ class Actions:
         remove_fault(self._state, number)
         return f"Fault {number} is removed."
 
+    @action("/clock")
     def move_clock(self, form: Form) -> Notice:
         """Move the clock forward by a time span, or to a time."""
         by: float = parse_query(form.given("by"), _Numbers).by
@@ -238,12 +253,14 @@ class Actions:
         text += f" The delivery until {instant(moved.target)} is not finished."
         return Notice(text=text, details=details, move=move)
 
+    @action("/cron")
     def run_cron(self, form: Form) -> str:
         """Run a cron job now."""
         job = form.text("job")
         started = run_cron_job(self._state, NewCronRun(job=job)).started
         return f"Job {job} is started." if started else f"Job {job} is running already."
 
+    @action("/server/reload")
     def reload(self, _form: Form) -> str:
         """Reload queue.yaml."""
         try:
@@ -252,11 +269,13 @@ class Actions:
             raise ApiError(f"Nothing was changed: {error}") from None
         return f"queue.yaml is applied: {changes}."
 
+    @action("/server/reset")
     def reset(self, form: Form) -> str:
         """Delete everything but queue.yaml and clock."""
         reset(self._state, ResetRequest(keep_queues=bool(form.text("keep_queues"))))
         return "Everything is deleted."
 
+    @action("/server/snapshot")
     def load_snapshot(self, form: Form) -> str:
         """Replace the contents of all queues with those of a file."""
         query = SnapshotQuery(shift=bool(form.text("shift")))
@@ -269,6 +288,7 @@ class Actions:
         exhausted = f" and {loaded.exhausted} exhausted" if loaded.exhausted else ""
         return f"Loaded {count_tasks(loaded.tasks)}{exhausted}.{warning}"
 
+    @action("/server/snapshot/compare")
     def compare_snapshot(self, _form: Form) -> Notice:
         """Compare the snapshot of a file with the running server."""
         file = request.files["file"]

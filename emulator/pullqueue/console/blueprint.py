@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import MethodType
 from typing import Any
 from urllib.parse import urlencode
@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response as WerkzeugResponse
 
 from pullqueue.api.requests import served
 from pullqueue.console.actions import Actions
+from pullqueue.console.addresses import ACTIONS, PAGES
 from pullqueue.console.formatting import FILTERS
 from pullqueue.console.forms import Notice, Notices, carry_out
 from pullqueue.console.pages import Pages
@@ -30,58 +31,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_QUEUE = "/queues/<queue:queue>"
-_TASK = f"{_QUEUE}/tasks/<task>"
 _NOTICES = Notices()
-
-
-_PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
-    ("/", Pages.queues),
-    (_QUEUE, Pages.queue),
-    (f"{_QUEUE}/purge", Pages.confirm_purge),
-    (_TASK, Pages.task),
-    (f"{_TASK}/payload", Pages.payload),
-    ("/change/confirm", Pages.confirm_change),
-    ("/failures", Pages.failures),
-    ("/exhausted.jsonl", Pages.download_exhausted),
-    ("/tasks", Pages.found),
-    ("/workers", Pages.workers),
-    ("/activity", Pages.activity),
-    ("/requests", Pages.requests),
-    ("/requests/clear", Pages.confirm_clear),
-    ("/requests/<number>", Pages.request),
-    ("/faults", Pages.faults),
-    ("/clock", Pages.clock),
-    ("/cron", Pages.cron),
-    ("/mails", Pages.mails),
-    ("/mails/<number>", Pages.mail),
-    ("/entities", Pages.entities),
-    ("/server", Pages.server),
-    ("/server/reset", Pages.confirm_reset),
-    ("/server/snapshot", Pages.confirm_load),
-    ("/<path:path>", Pages.missing),
-)
-_ACTIONS: Sequence[tuple[str, Callable[..., Notice | str]]] = (
-    (f"{_QUEUE}/add", Actions.add),
-    (f"{_QUEUE}/lease", Actions.lease),
-    (f"{_QUEUE}/pause", Actions.pause),
-    (f"{_QUEUE}/purge", Actions.purge),
-    (f"{_QUEUE}/resume", Actions.resume),
-    (f"{_TASK}/extend", Actions.extend),
-    (f"{_TASK}/release", Actions.release),
-    (f"{_TASK}/requeue", Actions.requeue),
-    (f"{_TASK}/run", Actions.run),
-    ("/change", Actions.change),
-    ("/requests/clear", Actions.clear_requests),
-    ("/faults", Actions.set_fault),
-    ("/faults/remove", Actions.remove_fault),
-    ("/clock", Actions.move_clock),
-    ("/cron", Actions.run_cron),
-    ("/server/reload", Actions.reload),
-    ("/server/reset", Actions.reset),
-    ("/server/snapshot", Actions.load_snapshot),
-    ("/server/snapshot/compare", Actions.compare_snapshot),
-)
 
 
 def blueprint() -> Blueprint:
@@ -93,14 +43,11 @@ def blueprint() -> Blueprint:
         template_folder="templates",
         static_folder="static",
     )
-    for path, page in _PAGES:
-        # More tasks can be selected than fit into an address, so they are sent as a form.
-        verbs = ["GET", "POST"] if page is Pages.confirm_change else ["GET"]
-        console.add_url_rule(path, page.__name__, _page_view(page), methods=verbs)
+    for path, method, verbs in PAGES:
+        console.add_url_rule(path, method.__name__, _page_view(method), methods=verbs)
     console.add_url_rule("/queues", view_func=lambda: redirect(url_for("console.queues")))
-    for path, action in _ACTIONS:
-        view = _action_view(action)
-        console.add_url_rule(path, f"do_{action.__name__}", view, methods=["POST"])
+    for path, method, verbs in ACTIONS:
+        console.add_url_rule(path, f"do_{method.__name__}", _action_view(method), methods=verbs)
     console.before_request(_go_to_project)
     console.register_error_handler(Exception, _page_view(Pages.error))
     console.after_request(_add_headers)

@@ -17,6 +17,7 @@ from werkzeug.exceptions import HTTPException
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.config.model import QueueMode
+from pullqueue.console.addresses import QUEUE, TASK, page
 from pullqueue.console.charts import CHART, RANGES, build_chart, build_overlay
 from pullqueue.console.downloads import curl, download, seed_line
 from pullqueue.console.figures import QUEUE_COLUMNS, select_figures, sort_key
@@ -84,6 +85,7 @@ _Q = TypeVar("_Q", bound=ListQuery)
 class Pages(Questions):
     """One method for each page, those that ask included."""
 
+    @page("/", in_menu=True)
     def queues(self) -> Response:
         """Return the page of all queues."""
         statistics = collect_statistics(self._state)
@@ -116,6 +118,7 @@ class Pages(Questions):
             chosen=chosen,
         )
 
+    @page(QUEUE, section="queues")
     def queue(self, queue: str) -> Response:
         """Return the page of a queue and its tasks."""
         shown = get_queue(self._state, queue)
@@ -145,6 +148,7 @@ class Pages(Questions):
             **self._tasks(asked, TaskQuery, partial(list_tasks, self._state, queue)),
         )
 
+    @page(TASK, section="queues")
     def task(self, queue: str, task: str) -> Response:
         """Return the page of a task and its history, which also exists after it is deleted."""
         found = get_history(self._state, queue, task, HistoryQuery())
@@ -169,11 +173,13 @@ class Pages(Questions):
             view=view if view in views else next(iter(views), ""),
         )
 
+    @page(f"{TASK}/payload")
     def payload(self, queue: str, task: str) -> Response:
         """Return a task's payload as a file, which browsers do not show as a page."""
         found = get_task(self._state, queue, task)
         return download(found.payload.data, quote(task))
 
+    @page("/failures", in_menu=True)
     def failures(self) -> Response:
         """Return the page of failed tasks: why they failed, and those that are exhausted."""
         chosen = _chosen(*_FAILURES_QUERY)
@@ -190,6 +196,7 @@ class Pages(Questions):
             ),
         )
 
+    @page("/exhausted.jsonl")
     def download_exhausted(self) -> Response:
         """Return the exhausted tasks that match, as a file for `pullqueue seed`."""
         chosen = _chosen(*_FAILURES_QUERY)
@@ -197,6 +204,7 @@ class Pages(Questions):
         tasks = list_exhausted(self._state, parse_query(query, ExhaustedQuery)).tasks
         return download(b"".join(map(seed_line, tasks)), "exhausted.jsonl")
 
+    @page("/tasks", section="queues")
     def found(self) -> Response:
         """Return the page of tasks of all queues with a text, or in a state, or of a client."""
         chosen = _chosen("search", "state", "client")
@@ -211,10 +219,12 @@ class Pages(Questions):
             total += exhausted.total
         return self._page("found", tasks=tasks, total=total, chosen=chosen)
 
+    @page("/workers", in_menu=True)
     def workers(self) -> Response:
         """Return the page of the clients and their leases."""
         return self._page("workers", workers=list_workers(self._state))
 
+    @page("/activity", in_menu=True)
     def activity(self) -> Response:
         """Return the page of what happened: actions of operators, and failures."""
         chosen = _chosen("since")
@@ -222,6 +232,7 @@ class Pages(Questions):
         links = list(map(_address_of, activity.failures))
         return self._page("activity", activity=activity, links=links, chosen=chosen)
 
+    @page("/requests", in_menu=True)
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
         chosen = _chosen(
@@ -239,6 +250,7 @@ class Pages(Questions):
             chosen=chosen,
         )
 
+    @page("/requests/<number>", section="requests")
     def request(self, number: str) -> Response:
         """Return the page of a request and its response."""
         found = get_request(self._state, number)
@@ -254,6 +266,7 @@ class Pages(Questions):
             queues=self._queue_names(),
         )
 
+    @page("/faults", in_menu=True)
     def faults(self) -> Response:
         """Return the page of the faults that are set, with the form for another."""
         return self._page(
@@ -266,18 +279,22 @@ class Pages(Questions):
             queues=self._queue_names(),
         )
 
+    @page("/clock", in_menu=True)
     def clock(self) -> Response:
         """Return the page of the clock."""
         return self._page("clock", clock=get_clock(self._state))
 
+    @page("/cron", in_menu=True)
     def cron(self) -> Response:
         """Return the page of the cron jobs."""
         return self._page("cron", jobs=to_builtins(list_cron_jobs(self._state)))
 
+    @page("/mails", in_menu=True)
     def mails(self) -> Response:
         """Return the page of the mails that apps have sent."""
         return self._page("mails", mails=to_builtins(list_mails(self._state, MailQuery())))
 
+    @page("/entities", in_menu=True)
     def entities(self) -> Response:
         """Return the page of the kinds of entities, and of the entities of one."""
         chosen = _chosen("kind", "app", "namespace")
@@ -286,15 +303,18 @@ class Pages(Questions):
             listed = list_entities(self._state, parse_query(chosen, EntityQuery))
         return self._page("entities", kinds=list_kinds(self._state), listed=listed)
 
+    @page("/mails/<number>", section="mails")
     def mail(self, number: str) -> Response:
         """Return the page of one mail."""
         return self._page("mail", mail=to_builtins(get_mail(self._state, number)))
 
+    @page("/server", in_menu=True)
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
         config = config_of(self._state, queues=[])  # they are not shown
         return self._page("server", config=config, server=get_server(self._state))
 
+    @page("/<path:path>")
     def missing(self, path: str) -> Response:
         """Return the page for an address that does not exist."""
         return self._page("error", text=f'there is no page "{path:.100}"', status=404)

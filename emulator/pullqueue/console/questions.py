@@ -12,6 +12,7 @@ from msgspec import UNSET
 from pullqueue.api.requests import served
 from pullqueue.clock import ManualClock, from_usec
 from pullqueue.console.actions import changes_of_form
+from pullqueue.console.addresses import MENU, QUEUE, SECTIONS, page
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.errors import PullQueueError
 from pullqueue.resources.models import EXHAUSTED, TaskResource
@@ -41,6 +42,7 @@ class Questions:
         self._state = state
         self._notices = notices
 
+    @page(f"{QUEUE}/purge")
     def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""
         tasks = get_queue(self._state, queue).tasks
@@ -51,6 +53,8 @@ class Questions:
             back=url_for("console.queue", queue=queue),
         )
 
+    # More tasks can be selected than fit into an address, so they are sent as a form.
+    @page("/change/confirm", verbs=("GET", "POST"))
     def confirm_change(self) -> Response:
         """Ask before a task, those that are selected, or all that match are deleted."""
         count = 0
@@ -84,6 +88,7 @@ class Questions:
             more=max(0, count - _MAX_LISTED),
         )
 
+    @page("/requests/clear")
     def confirm_clear(self) -> Response:
         """Ask before the record of the requests is deleted."""
         recorded = len(self._state.requests.latest())
@@ -94,6 +99,7 @@ class Questions:
             back=url_for("console.requests"),
         )
 
+    @page("/server/snapshot")
     def confirm_load(self) -> Response:
         """Ask for a snapshot, before it replaces what the queues contain."""
         return self._question(
@@ -104,6 +110,7 @@ class Questions:
             asks_for_file=True,
         )
 
+    @page("/server/reset")
     def confirm_reset(self) -> Response:
         """Ask before everything is deleted."""
         return self._question(
@@ -153,14 +160,16 @@ class Questions:
         # The page of an error may be shown because the store does not respond.
         if status == 200 and "summary" not in values:
             values["summary"] = get_summary(self._state)
+        absent = {
+            *([] if self._state.cron.states else ["cron"]),
+            *([] if self._state.mails.latest() else ["mails"]),
+            *([] if entities and entities.has_entities else ["entities"]),
+        }
         known = {
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},
             "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},
-            "absent": {
-                *([] if self._state.cron.states else ["cron"]),
-                *([] if self._state.mails.latest() else ["mails"]),
-                *([] if entities and entities.has_entities else ["entities"]),
-            },
+            "menu": [name for name in MENU if name not in absent],
+            "section": SECTIONS.get(template),
             "notice": notice,
             "form": notice or Notice(text=""),
             "here": f"{request.script_root}{request.path}?{kept}".rstrip("?"),
