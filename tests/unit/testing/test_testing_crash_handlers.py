@@ -146,14 +146,16 @@ def make_app(request: pytest.FixtureRequest) -> MakeApp:
     return made
 
 
-def test_a_handler_that_survives(emulator: Emulator, shop: Shop, make_app: MakeApp) -> None:
+def test_a_handler_survives_each_crash(emulator: Emulator, shop: Shop, make_app: MakeApp) -> None:
     where = make_app(shop, shop.charge)
 
     # One add, in three ways, and the responses of two attempts.
     assert crash_test(emulator, setup=shop.setup, check=shop.check, **where) == 5
 
 
-def test_a_handler_that_loses_an_order(emulator: Emulator, shop: Shop, make_app: MakeApp) -> None:
+def test_a_handler_that_loses_an_order_is_found(
+    emulator: Emulator, shop: Shop, make_app: MakeApp
+) -> None:
     where = make_app(shop, shop.charge_wrongly)
 
     with pytest.raises(CrashTestError) as caught:

@@ -29,7 +29,7 @@ from pullqueue.testing import (
 from pullqueue.testing.live_server import live_server
 
 
-def test_a_lease_that_expires_under_a_slow_worker(emulator: Emulator, ledger: Ledger) -> None:
+def test_a_lease_expires_under_a_slow_worker(emulator: Emulator, ledger: Ledger) -> None:
     """Two workers book the same task; no turn has to be taken from anyone for that."""
     run = partial_race(emulator, ledger)
 
@@ -93,7 +93,7 @@ def test_time_is_left_out_on_request(emulator: Emulator, ledger: Ledger) -> None
     assert partial_race(emulator, ledger)(clock=False) > 10
 
 
-def test_an_actor_that_raises(emulator: Emulator, queue: Queue) -> None:
+def test_an_actor_that_raises_fails_the_test(emulator: Emulator, queue: Queue) -> None:
     """Others are stopped then, and none of their threads is left."""
 
     def fail() -> None:

@@ -53,7 +53,7 @@ def counting(emulator: Emulator, count: int, calls: int, **options: Any) -> tupl
         (2, {"aabb", "bbaa", "abba", "baab", "abab", "baba"}),
     ],
 )
-def test_all_orders_up_to_a_number_of_preemptions(
+def test_all_orders_are_run_up_to_a_number_of_preemptions(
     emulator: Emulator, preemptions: int, expected: set[str]
 ) -> None:
     assert counting(emulator, 2, 2, preemptions=preemptions)[1] == expected

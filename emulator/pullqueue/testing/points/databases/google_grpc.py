@@ -39,7 +39,8 @@ def _describe(request: Any, fail: Callable[[], object]) -> DatabaseCall | None:
     if database is None:
         return None
     method = type_name.removesuffix("Request")
-    used = _USED.get(name, _everything)(message) or Footprint(writes=frozenset({(database,)}))
+    find_used = _USED.get(name)
+    used = (find_used and find_used(message)) or Footprint(writes=frozenset({(database,)}))
     kinds = dict.fromkeys(path[1] for path in sorted(used.reads | used.writes) if path[1:])
     return DatabaseCall(
         database=database,
@@ -48,10 +49,6 @@ def _describe(request: Any, fail: Callable[[], object]) -> DatabaseCall | None:
         fail=fail,
         undoes=method == "Rollback",
     )
-
-
-def _everything(_: Any) -> None:
-    """Return that nothing is known of a call."""
 
 
 def _reads(database: str, paths: Iterable[Path | None]) -> Footprint:
