@@ -158,6 +158,7 @@ def test_a_delivery_that_takes_long_can_be_continued(monkeypatch: pytest.MonkeyP
         [target] = re.findall('name="move_to" value="(.*?)"><input type="hidden" name="del', page)
         app.released.set()
         until(lambda: not emulator.queue("push").list_tasks())
+        monkeypatch.undo()
         page = console.send("/clock", move_to=target, deliver="true")
 
     assert "It is 2026-01-01 02:00:00 now." in page
