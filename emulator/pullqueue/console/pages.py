@@ -9,10 +9,11 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
-from flask import Response, request, url_for
+from flask import Response, redirect, request, url_for
 from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response as WerkzeugResponse
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
@@ -205,8 +206,10 @@ class Pages(Questions):
         return download(b"".join(map(seed_line, tasks)), "exhausted.jsonl")
 
     @page("/tasks", section="queues")
-    def found(self) -> Response:
-        """Return the page of tasks of all queues with a text, or in a state, or of a client."""
+    def found(self) -> Response | WerkzeugResponse:
+        """Return the page of tasks of all queues with a text, or in a state, or of a client; of the
+        only one with a name that page.
+        """
         chosen = _chosen("search", "state", "client")
         tasks: list[TaskResource] = []
         total = 0
@@ -217,6 +220,8 @@ class Pages(Questions):
             exhausted = list_exhausted(self._state, ExhaustedQuery(search=chosen["search"]))
             tasks = [*tasks, *exhausted.tasks]
             total += exhausted.total
+        if total == 1 and tasks[0].name == chosen.get("search"):
+            return redirect(url_for("console.task", queue=tasks[0].queue, task=tasks[0].name))
         return self._page("found", tasks=tasks, total=total, chosen=chosen)
 
     @page("/workers", in_menu=True)

@@ -143,6 +143,10 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
         tag=tag,
     )
     state.activity.count_tasks(EventKind.LEASED, queue, len(lease.tasks))
+    if lease.tasks:
+        names = _first_of([task.name for task in lease.tasks])
+        leased = count_tasks(len(lease.tasks))
+        state.activity.record(f"leased {leased} of queue {queue}: {names}")
     return models.LeasedTasks(
         build_task_resources(lease.tasks, found, state.push_to), lease.rate_limited
     )
@@ -200,20 +204,25 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
         changed, failed = _release(found, names)
     if changed:
         names = [name for name in names if name not in failed]
-        state.activity.record(_what_changed(queue, body, names[:_NAMED], changed))
+        state.activity.record(_what_changed(queue, body, names))
     return Changed(changed=changed, failed=dict(islice(failed.items(), MAX_FAILED)))
 
 
-def _what_changed(queue: str, body: Change, names: list[str], changed: int) -> str:
+def _what_changed(queue: str, body: Change, names: list[str]) -> str:
     """Return what an operator did to tasks: which, and by which filter."""
     done = {"delete": "deleted", "release": "released", "requeue": "requeued"}[body.action]
-    text = f"{done} {count_tasks(changed)} of queue {queue}"
+    text = f"{done} {count_tasks(len(names))} of queue {queue}"
     fields = [*([] if body.action == "requeue" else ["state"]), *TaskFilter.__struct_fields__]
     filters = {name: getattr(body, name) for name in fields}
+    filters["reason"] = filters.pop("pattern") or filters["reason"]
     if chosen := [f"{name}={value}" for name, value in filters.items() if value not in (UNSET, "")]:
         text += f" with {', '.join(chosen)}"
-    more = f" and {changed - len(names)} more" if changed > len(names) else ""
-    return f"{text}: {', '.join(names)}{more}"
+    return f"{text}: {_first_of(names)}"
+
+
+def _first_of(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 @operation("POST", f"{_TASK}/requeue", key="task")

@@ -567,12 +567,15 @@ def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
 
 
 def test_a_task_is_found_in_any_queue(console: ConsoleClient) -> None:
-    """By a part of its name or payload, which is marked, exhausted ones as well."""
+    """By a part of its name or payload, which is marked, exhausted ones as well; by its whole name
+    its page is opened.
+    """
     assert 'id="task-push-sent"' in console.page("/tasks?search=SEN")
-    assert 'id="task-pull-lost"' in console.page("/tasks?search=lost")
+    assert 'id="task-pull-lost"' in console.page("/tasks?search=los")
+    assert console.get("/tasks?search=lost").location == "/console/queues/pull/tasks/lost"
     assert "<mark><b></mark>" in console.page("/tasks?search=%3CB%3E")
     assert "No task has “nowhere”" in console.page("/tasks?search=nowhere")
-    assert 'href="/console/requests?task=lost"' in console.page("/tasks?search=lost")
+    assert 'href="/console/requests?task=los"' in console.page("/tasks?search=los")
 
 
 def test_the_tasks_of_a_worker_are_a_click_away(console: ConsoleClient) -> None:

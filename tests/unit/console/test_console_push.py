@@ -244,7 +244,7 @@ def test_what_a_form_cannot_keep_is_edited_as_base64_or_replaced_by_a_file(
 
     page = console.page("/queues/mail/tasks/a")
     found = re.search(r'<textarea id="payload"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
-    checked = re.search(r'value="(\w+)" checked', page)
+    checked = re.search(r'name="format" value="(\w+)" checked', page)
     fields = {} if found is None else {"payload": found[1], "format": str(format_)}
     console.send("/queues/mail/tasks/a/requeue", url="/status/500", method="POST", **fields)
 

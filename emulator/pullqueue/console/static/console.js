@@ -29,10 +29,10 @@
   const parse = (text) => new DOMParser().parseFromString(text, "text/html");
 
   const replace = (old, fresh) => {
-    for (const box of old.querySelectorAll("input:checked")) {
+    for (const box of old.querySelectorAll("[type=checkbox], [type=radio]")) {
       const same = fresh.querySelector(`#${CSS.escape(box.id)}`);
-      if (same) same.checked = true;
-      else if (box.name === "task") {
+      if (same) same.checked = box.checked;
+      else if (box.checked && box.name === "task") {
         // Its row is no longer on this page, but it stays selected.
         box.hidden = true;
         fresh.append(box);
@@ -293,6 +293,22 @@
   });
 
   // Shows only the fields of the kind of fault that is chosen.
+  // Whether to deliver while time passes stays as it was chosen.
+  const DELIVER = "pullqueue-deliver";
+  const deliver = document.getElementById("strip-deliver");
+  try {
+    if (deliver && localStorage.getItem(DELIVER) === "off") deliver.checked = false;
+  } catch {
+    // As above.
+  }
+  document.addEventListener("change", (event) => {
+    try {
+      if (event.target.id === "strip-deliver") localStorage.setItem(DELIVER, event.target.checked ? "on" : "off");
+    } catch {
+      // As above.
+    }
+  });
+
   const kind = document.querySelector("select[name=kind]");
   const showFields = () => {
     const fields = kind.selectedOptions[0].dataset.fields.split(" ");
