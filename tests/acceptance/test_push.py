@@ -455,7 +455,8 @@ def test_tasks_without_an_address_are_kept(
         [task] = control.tasks("web")
 
     advice = "run `pullqueue push-to http://localhost:8080`"
-    assert kept == (None if services else f"kept, not delivered: {advice}")
+    pasted = f"{advice.removesuffix('`')} --url {control.url}`"
+    assert kept == (None if services else f"kept, not delivered: {pasted}")
     assert (task["push"]["attempts"], task["state"]) == (0, "available")
     why = "there is no default address: " if services else ""
     assert task["push"]["kept"] == f"{why}{advice}"

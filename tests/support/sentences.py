@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from msgspec import to_builtins
 from scenes import LEASE, Scene
 
 from pullqueue.clock import to_usec
@@ -114,6 +115,20 @@ def _failed(scene: Scene, name: str, cause: Cause, found: Found) -> None:
         [only] = results
         assert only is not None
         assert found["why"] == only.reason
+        assert bool(found["address"]) is (only.reason or "").endswith(": connection refused")
+    if cause.reason == "no response" and found["address"]:
+        _check_listening(scene, name, found)
+
+
+def _check_listening(scene: Scene, name: str, found: Found) -> None:
+    """Check the address at which nothing listens, and whether retries end."""
+    assert found["why"] == f"{found['address']}: connection refused"
+    if found["limit"]:
+        address = scene.state.push_to.of((found["target"] or "").removesuffix("=") or None)
+        assert address is not None
+        assert address.netloc == found["address"]
+        retry = scene.queue(name).settings.retry_parameters
+        assert (found["limit"] == "no") is (retry is None or retry.task_retry_limit is None)
 
 
 def check_results(text: str, results: Counter[AttemptResult | None]) -> None:
@@ -146,6 +161,7 @@ def _slowed(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     rate = scene.delivery.enforced_rate(scene.queue(name))
     assert f"{rate:.3g}" == found["to"]
     assert rate < scene.queue(name).settings.effective_rate
+    assert int(found["bucket"]) == scene.queue(name).settings.effective_bucket_size
     statuses = {each.status for each in scene.queue(name).events() if each.result}
     assert any(is_overload(status, is_http_target=True) for status in statuses)
 
@@ -273,6 +289,18 @@ def _expire(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     assert int(found["expired"]) == cause.count == _expired(scene, name) > deleted
 
 
+def _faults(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    numbers = {int(each) for each in re.findall(r"fault (\d+)", found["faults"])}
+    active = {each.number: each for each in scene.state.faults.list(active=True)}
+    by_fault = {each.result.fault for each in failures(scene, name) if each.result}
+    assert numbers <= active.keys() - by_fault
+    for number in numbers:
+        fault = to_builtins(active[number])
+        assert fault["call"] == "attempt"
+        assert name in fault.get("queues", [name])
+        assert fault.get("url") != "/nothing"
+
+
 def _exhausted(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     assert int(found["exhausted"]) == cause.count == len(scene.queue(name).exhausted)
     assert cause.severity == "warning"
@@ -349,12 +377,19 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _due_wait,
     ),
     "no response": Statement(
-        rf"the app does not respond(?: \((?P<why>.*?)\))?: {_ATTEMPTS}(?:: {_RESULTS})?",
+        rf"the app does not respond(?: \((?P<why>.*?)\))?: {_ATTEMPTS}(?:: (?:start what "
+        r"listens at (?P<address>[^ ,]+)(?:, or `pullqueue push-to (?P<target>\S*=)?URL` \(retries "
+        rf"have (?P<limit>no|a) limit\))?|{_RESULTS}))?",
         _failed,
     ),
     "failing": Statement(rf"{_ATTEMPTS}: {_RESULTS}", _failed),
     "some failed": Statement(rf"{_ATTEMPTS}: {_RESULTS}", _failed),
-    "slowed": Statement(r"slowed from (?P<from>\S+)/\S+ to (?P<to>\S+)/s by overload", _slowed),
+    "slowed": Statement(
+        r"slowed from (?P<from>\S+)/\S+ to (?P<to>\S+)/s on average, with bursts of up to "
+        r"(?P<bucket>\d+), by responses that report overload: status 503, of HTTP targets also 429 "
+        r"and 5xx",
+        _slowed,
+    ),
     "concurrency": Statement(
         rf"{_WAIT} for (?:the running attempt|one of (?P<running>\d+) running attempts) to "
         rf"end: max_concurrent_requests is (?P<slots>\d+){_PACE}",
@@ -419,6 +454,10 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         r"(?P<exhausted>\d+) tasks? (?:is|are) exhausted: `pullqueue "
         r"tasks requeue (?P<queue>\S+) --all` adds (?:it|them) again",
         _exhausted,
+    ),
+    "faults": Statement(
+        r"(?P<faults>fault .+?)(?: and (?P<others>\d+) others?)? can trigger on the next attempts",
+        _faults,
     ),
 }
 """By cause, in the order in which they are shown."""

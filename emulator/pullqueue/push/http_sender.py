@@ -27,6 +27,8 @@ _IDLE_SECONDS = 1.0
 on its way while the server closes the connection.
 """
 _IDLE_CONNECTIONS = 64
+REFUSED = "connection refused"
+"""Why there was no response where nothing listens; the address is before it."""
 _REFUSED = 1_000
 """Addresses of which it is known that they refuse connections."""
 
@@ -70,7 +72,7 @@ class HttpSender:
         except TimeoutError:
             reason = request.late
         except ConnectionRefusedError:
-            reason = "connection refused"
+            reason = REFUSED
         except h11.RemoteProtocolError as error:
             reason = f"the response is not valid HTTP: {_shown(error)}"
         except Exception as error:  # noqa: BLE001 - the attempt has failed, whatever it is

@@ -67,6 +67,7 @@ def build_resource(
     age = None if due_usec is None or due_usec < 0 else due_usec / USEC_PER_SECOND
     is_running = queue.state is QueueState.RUNNING
     target = queue.settings.http_target
+    kept = state.push_to.kept(queue.settings) if queue.is_push else None
     return QueueResource(
         name=queue.name,
         mode=queue.mode,
@@ -75,7 +76,7 @@ def build_resource(
         oldest_eta=iso_usec(oldest_usec),
         oldest_age_seconds=age,
         paused=0 if is_running else statistics.available,
-        kept=state.push_to.kept(queue.settings) if queue.is_push else None,
+        kept=None if kept is None else state.address_commands(kept),
         http_target=None if target is None else describe_target(target),
         # `dataclasses.asdict` would take 20 us, several times as long as all of this.
         settings=_present(to_builtins(queue.settings)),

@@ -20,6 +20,7 @@ from pullqueue.runtime.failures import (
     kinds_of_faults,
     name_result,
     name_results,
+    next_faults,
     no_response,
     slowed,
     some_failed,
@@ -54,6 +55,7 @@ Reason = Literal[
     "not due",
     "due",
     "exhausted",
+    "faults",
 ]
 _MINUTE_SECONDS: Final = 60.0
 _LONG_SECONDS: Final = 600.0
@@ -77,7 +79,12 @@ def find_causes(now: Situation) -> list[Cause]:
     """Return the causes that apply to a queue, in their order."""
     found = ((reason, explain(now)) for reason, explain in CAUSES.items())
     return [
-        Cause(reason=reason, severity=each.severity, count=each.count, text=each.text)
+        Cause(
+            reason=reason,
+            severity=each.severity,
+            count=each.count,
+            text=now.state.address_commands(each.text),
+        )
         for reason, each in found
         if each is not None
     ]
@@ -417,6 +424,7 @@ CAUSES: Final[Mapping[Reason, Explain]] = {
     "not due": _not_due,
     "due": _due,
     "exhausted": _exhausted,
+    "faults": next_faults,
 }
 """The causes in the order in which they are shown."""
 

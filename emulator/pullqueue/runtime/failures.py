@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import date
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
+
+from msgspec import to_builtins
 
 from pullqueue.clock import from_usec
 from pullqueue.config.model import Rate
 from pullqueue.engine.events import MINUTE_USEC
 from pullqueue.observe.patterns import find_pattern
+from pullqueue.push.http_sender import REFUSED
+from pullqueue.push.request import build_path, effective_request, find_target
+from pullqueue.push.retry import find_retry, has_no_limit
+from pullqueue.runtime.fault_registry import FaultResource
 from pullqueue.runtime.situation import Found, Situation
 from pullqueue.runtime.state import ServerState
 from pullqueue.tasks import AttemptResult, result_text
@@ -32,8 +39,28 @@ def no_response(now: Situation) -> Found | None:
     text = f"{_attempts(now)}{_since(now)}"
     if len(now.failures) == 1:
         why = own[0].reason or "no reason is known"
-        return Found(now.failed, f"the app does not respond ({why}): {text}", "error")
+        text = f"the app does not respond ({why}): {text}{_how_to_listen(now, why)}"
+        return Found(now.failed, text, "error")
     return Found(now.failed, f"the app does not respond: {text}: {_results(now)}", "error")
+
+
+def _how_to_listen(now: Situation, why: str) -> str:
+    """Return what to do where nothing listens at an address, and whether retries end."""
+    address = why.removesuffix(f": {REFUSED}")
+    if address == why:
+        return ""
+    settings, targets, endless = now.queue.settings, dict[str, None](), False
+    for task in now.looked_at:
+        found = now.state.push_to.find(task, settings)
+        if not isinstance(found, str) and found.netloc == address:
+            target = find_target(effective_request(task, settings), settings)
+            targets[f"{target}=URL" if target else "URL"] = None
+            endless |= has_no_limit(find_retry(task, settings))
+    text = f": start what listens at {address}"
+    if targets:
+        text += f", or `pullqueue push-to {next(iter(targets))}`"
+        text += f" (retries have {'no' if endless else 'a'} limit)"
+    return text
 
 
 def failing(now: Situation) -> Found | None:
@@ -131,4 +158,38 @@ def slowed(now: Situation) -> Found | None:
     if not (now.queue.is_push and now.is_slowed):
         return None
     rate = now.queue.settings.rate or Rate(count=now.queue.settings.effective_rate)
-    return Found(now.due, f"slowed from {rate} to {now.rate_text} by overload", "warning")
+    text = (
+        f"slowed from {rate} to {now.rate_text} on average, with bursts of up to "
+        f"{now.queue.settings.effective_bucket_size}, by responses that report overload: status "
+        "503, of HTTP targets also 429 and 5xx"
+    )
+    return Found(now.due, text, "warning")
+
+
+def next_faults(now: Situation) -> Found | None:
+    """Return the faults that can trigger on the next attempts of a queue that has failures."""
+    has_failed = now.failed or now.numbers.retrying or now.is_slowed
+    if not (now.queue.is_push and now.numbers.tasks and has_failed):
+        return None
+    named = {each.fault for each in now.failures}
+    faults = [
+        each
+        for each in now.state.faults.list(active=True)
+        if each.number not in named and _can_trigger(now, each)
+    ]
+    if not faults:
+        return None
+    names = ", ".join(f"fault {each.number} ({each.kind})" for each in faults[:_RESULTS])
+    others = len(faults) - _RESULTS
+    more = f" and {counted(others, 'other')}" if others > 0 else ""
+    return Found(now.numbers.tasks, f"{names}{more} can trigger on the next attempts")
+
+
+def _can_trigger(now: Situation, fault: FaultResource) -> bool:
+    options = to_builtins(fault)
+    queues = options.get("queues", [now.queue.name])
+    if options.get("call") != "attempt" or now.queue.name not in queues:
+        return False
+    requests = [task.request for task in now.looked_at if task.request]
+    paths = [build_path(each.url).partition("?")[0] for each in requests]
+    return any(fnmatchcase(path, options.get("url", "*")) for path in paths)

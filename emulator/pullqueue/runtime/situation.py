@@ -52,9 +52,10 @@ class Found:
 def why_kept(state: ServerState, queue: Queue) -> str | None:
     """Return that tasks of a push queue are kept, and how to deliver them; None: it sends them."""
     tasks = queue.list_tasks(_FIRST)
+    why = next(_why_kept(state, queue, tasks), None)
     if not tasks:
-        return state.push_to.kept(queue.settings)
-    return next(_why_kept(state, queue, tasks), None)
+        why = state.push_to.kept(queue.settings)
+    return None if why is None else state.address_commands(why)
 
 
 def _why_kept(state: ServerState, queue: Queue, tasks: Iterable[Task]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from collections import Counter
@@ -10,7 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import perf_counter
+from urllib.parse import urlsplit
 
+from pullqueue.address import DEFAULT_PORT
 from pullqueue.api.tokens import Tokens
 from pullqueue.clock import SystemClock
 from pullqueue.cron.file import CronJob
@@ -39,6 +42,8 @@ NO_DELIVERY = (
     "this server does not deliver push tasks: use run_tasks() of pullqueue.testing in a test, or "
     "`pullqueue serve`"
 )
+_COMMAND = re.compile(r"`pullqueue (?:clock|push-to|tasks) [^`]*")
+"""A command of a message that calls a server."""
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
 
@@ -66,6 +71,8 @@ class ServerState:
     """The last move of the clock, if its time is not reached."""
     snapshot_loaded: datetime | None = None
     """When a snapshot was last loaded, by the emulator's clock; None: since a reset, none."""
+    project = ""
+    """Its name, of a project that is not the server's own."""
     data = ""
     """The folder of what App Engine's other services store; empty: it is in memory."""
 
@@ -128,6 +135,13 @@ class ServerState:
         """Called by `reset(services=True)`: deletes what App Engine's other services keep."""
         self.token = secrets.token_urlsafe(24)
         """What a browser must send with each change: only pages of this server know it."""
+
+    def address_commands(self, text: str) -> str:
+        """Return a text whose commands reach this server and project, wherever they are run."""
+        is_default = not self.url or urlsplit(self.url).port == DEFAULT_PORT
+        options = "" if is_default else f" --url {self.url}"
+        options += f" --project {self.project}" if self.project else ""
+        return _COMMAND.sub(rf"\g<0>{options}", text)
 
     @property
     def uptime_seconds(self) -> float:

@@ -67,7 +67,9 @@ def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:
     assert [shown[state] for state in states] == [0, 1, 1, 1]  # as the route has them
 
 
-def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) -> None:
+def test_what_changes_the_behaviour_of_a_server(
+    run: Run, emulator: Emulator, server: Server
+) -> None:
     """`queues` says it on one line; `pause` and `resume` show the queue as it is then."""
     assert run("queues").err == "manual clock at 2026-01-01 00:00:00\n"
     emulator.queue("pull").add(name="a")
@@ -81,7 +83,8 @@ def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) ->
     shown = run("queues")
     assert shown.err == (
         "pull: it is paused: 1 due task waits until it is resumed, then workers can lease it; 1 "
-        "task is exhausted: `pullqueue tasks requeue pull --all` adds it again\n"
+        f"task is exhausted: `pullqueue tasks requeue pull --all --url {server.url}` adds it "
+        "again\n"
         "other: it is paused\n"
         "manual clock at 2026-01-01 00:03:00; faults: fail purge; paused: pull, other; "
         "exhausted tasks: 1 in pull\n"

@@ -23,6 +23,7 @@ from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.request import PushResponse
 from pullqueue.resources.operations import parse_body
+from pullqueue.resources.overview import get_summary
 from pullqueue.resources.queues import get_queue
 from pullqueue.resources.service import set_fault
 from pullqueue.runtime.causes import Cause
@@ -92,6 +93,32 @@ def test_a_queue_without_tasks_waits_for_nothing(state: ServerState, name: str) 
     text = "its rate is 0" if name == "zero" else ""
     assert of(state, name).text == text
     assert of(state, name).next is None
+
+
+@pytest.mark.parametrize(
+    ("url", "project", "options"),
+    [
+        ("", "", ""),
+        ("http://127.0.0.1:8124", "", ""),
+        ("http://127.0.0.1:8125", "", " --url http://127.0.0.1:8125"),
+        ("http://127.0.0.1:8124", "other", " --project other"),
+        ("http://[::1]:8125", "other", " --url http://[::1]:8125 --project other"),
+    ],
+)
+def test_commands_have_the_address_of_the_server(
+    emulator: Emulator, url: str, project: str, options: str
+) -> None:
+    """Where it is not the default one, so that they can be pasted."""
+    state = ServerState(emulator, push_to=PushAddresses())
+    state.url, state.project = url, project
+    emulator.queue("push").add()
+
+    kept = f"kept, not delivered: run `pullqueue push-to http://localhost:8080{options}`"
+    assert get_queue(state, "push").kept == kept
+    assert of(state, "push").text == f"tasks are {kept}"
+    push = get_summary(state).push
+    assert push is not None
+    assert push.kept == {"push": kept}
 
 
 def test_a_queue_that_is_no_longer_listed_is_disabled(
@@ -535,5 +562,8 @@ def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState) 
     assert running is not None
     dispatcher.finish(running, PushResponse(503))
 
-    text = "1 of 4 attempts failed in the last minute: status 503; slowed from 5/s to 2.5/s by "
-    assert of(state, "push").text.startswith(f"{text}overload; 1 task waits for its next attempt")
+    assert of(state, "push").text.startswith(
+        "1 of 4 attempts failed in the last minute: status 503; slowed from 5/s to 2.5/s on "
+        "average, with bursts of up to 5, by responses that report overload: status 503, of HTTP "
+        "targets also 429 and 5xx; 1 task waits for its next attempt"
+    )

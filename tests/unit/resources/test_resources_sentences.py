@@ -181,6 +181,14 @@ SCENES: list[tuple[list[Step], str, list[str]]] = [
         "slow",
         ["rate", "exhausted"],
     ),
+    (
+        [
+            ("add", "fast", "busy", 1, 0),
+            *[("fault", {"kind": "fail", "call": "attempt", "url": url}) for url in ("/n", "/s*")],
+        ],
+        "fast",
+        ["failing", "slowed", "retrying", "faults"],
+    ),
     ([("add", "pull", "mail", 5, 0, None), ("lease", "pull", 5, 300)], "pull", ["leased"]),
     (
         [("add", "pull", "mail", 5, 0, None), ("add", "pull", "mail", 1, 30), ("pause", "pull")],
