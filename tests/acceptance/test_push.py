@@ -454,12 +454,11 @@ def test_tasks_without_an_address_are_kept(
         kept = control.queue("web")["kept"]
         [task] = control.tasks("web")
 
-    advice = "run `pullqueue push-to http://localhost:8080`"
-    pasted = f"{advice.removesuffix('`')} --url {control.url}`"
+    pasted = f"run `pullqueue push-to http://localhost:8080 --url {control.url}`"
     assert kept == (None if services else f"kept, not delivered: {pasted}")
     assert (task["push"]["attempts"], task["state"]) == (0, "available")
     why = "there is no default address: " if services else ""
-    assert task["push"]["kept"] == f"{why}{advice}"
+    assert task["push"]["kept"] == f"{why}{pasted}"
     assert "PUT /mail" in listed.stdout
     assert "PUT /mail" in shown.stdout
     for done in (queues, listed, shown):
@@ -569,7 +568,8 @@ def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
     assert (named.exit_code, named.stdout) == (0, where)
     assert (refused.exit_code, "its host is not valid" in refused.stderr) == (2, True)
     assert (kept.exit_code, kept.stdout) == (0, "push tasks are kept, not delivered\n")
-    assert task["push"]["kept"] == "run `pullqueue push-to http://localhost:8080`"
+    pasted = f"run `pullqueue push-to http://localhost:8080 --url {server.url}`"
+    assert task["push"]["kept"] == pasted
     assert len(app.received) == 301
     assert done == [
         "set the addresses of push tasks: none",

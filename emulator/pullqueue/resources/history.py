@@ -206,7 +206,7 @@ def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) 
             raise
         problem = str(error)
     else:
-        [found] = build_task_resources([stored], queue_of_task, state.push_to, exhausted=exhausted)
+        [found] = build_task_resources([stored], queue_of_task, state, exhausted=exhausted)
         response = stored.attempts.response
     if found and found.push and history and history[-1].kind is EventKind.ATTEMPT_STARTED:
         deadline = timedelta(seconds=found.push.deadline_seconds)

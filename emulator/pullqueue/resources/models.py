@@ -28,8 +28,8 @@ from pullqueue.errors import (
     PullQueueError,
 )
 from pullqueue.observe.activity import IN_PROCESS
-from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import find_retry
+from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Bytes, Count, Maybe, Model, Signed64, Time, iso_usec
 from pullqueue.tasks import HttpRequest, RetryParameters, Task, TaskState
 from pullqueue.text import format_span, quoted
@@ -92,12 +92,13 @@ class PushState(Model):
 
     @classmethod
     def of(
-        cls, task: Task, queue: engine.Queue, push_to: PushAddresses, state: ShownState
+        cls, task: Task, queue: engine.Queue, server: ServerState, state: ShownState
     ) -> PushState | None:
         """Return what a push task has, in a state; None: it is a pull task."""
         request, attempts = task.request, task.attempts
         if request is None:
             return None
+        kept = server.push_to.missing(task, queue.settings)
         return cls(
             request=SentRequest(
                 url=request.url,
@@ -111,7 +112,7 @@ class PushState(Model):
             last_reason=attempts.reason,
             last_ended=iso_usec(attempts.ended_usec),
             next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
-            kept=push_to.missing(task, queue.settings),
+            kept=None if kept is None else server.address_commands(kept),
             deadline_seconds=request.deadline_seconds,
             limits=_limits_text(find_retry(task, queue.settings), task.retry_count),
         )
@@ -208,7 +209,7 @@ class TaskResource(Model):
 def build_task_resources(
     tasks: Sequence[Task],
     queue: engine.Queue,
-    push_to: PushAddresses,
+    server: ServerState,
     *,
     payload_bytes: int | None = None,
     exhausted: bool = False,
@@ -241,7 +242,7 @@ def build_task_resources(
             else queue.retention.leases,
             bytes_stored=task.stored_bytes,
             payload=Bytes.of(task.payload, payload_bytes),
-            push=PushState.of(task, queue, push_to, state),
+            push=PushState.of(task, queue, server, state),
             match=Match.find(task, search),
         )
         shown.append(one)

@@ -126,7 +126,7 @@ def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.A
         name: "exists" if issubclass(kind, TaskAlreadyExistsError) else "tombstoned"
         for name, kind in insertion.refused.items()
     }
-    added = build_task_resources(insertion.added, found, state.push_to, payload_bytes=PREVIEW_BYTES)
+    added = build_task_resources(insertion.added, found, state, payload_bytes=PREVIEW_BYTES)
     return models.AddedTasks(tasks=added, refused=refused)
 
 
@@ -147,9 +147,7 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
         names = _first_of([task.name for task in lease.tasks])
         leased = count_tasks(len(lease.tasks))
         state.activity.record(f"leased {leased} of queue {queue}: {names}")
-    return models.LeasedTasks(
-        build_task_resources(lease.tasks, found, state.push_to), lease.rate_limited
-    )
+    return models.LeasedTasks(build_task_resources(lease.tasks, found, state), lease.rate_limited)
 
 
 @operation("GET", _TASK, key="task")
@@ -157,7 +155,7 @@ def get_task(state: ServerState, queue: str, task: str) -> models.TaskResource:
     """Return one task with its payload, also after it was exhausted."""
     found = state.emulator.queue(queue)
     shown, exhausted = find_task(found, task)
-    return build_task_resources([shown], found, state.push_to, exhausted=exhausted)[0]
+    return build_task_resources([shown], found, state, exhausted=exhausted)[0]
 
 
 @operation("POST", f"{_TASK}/lease", key="task")
@@ -171,7 +169,7 @@ def change_lease(
     end_usec = found.retention.end_usec(changed)
     is_past = end_usec is not None and end_usec <= changed.eta_usec
     exhausted = body.lease_seconds == 0 and is_past
-    return build_task_resources([changed], found, state.push_to, exhausted=exhausted)[0]
+    return build_task_resources([changed], found, state, exhausted=exhausted)[0]
 
 
 @operation("POST", f"{_QUEUE}/change")
@@ -248,7 +246,7 @@ def requeue_task(
         raise ApiError(f"task {quoted(task)} of queue {quoted(queue)} exists again")
     others = f" with another {', '.join(changed)}" if changed else ""
     state.activity.record(f"requeued task {task} of queue {queue}{others}")
-    return build_task_resources(result.added, found, state.push_to)[0]
+    return build_task_resources(result.added, found, state)[0]
 
 
 def _fields(request: models.ChangedRequest) -> dict[str, Any]:

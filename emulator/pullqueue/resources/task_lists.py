@@ -139,7 +139,7 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> Tasks:
     shown = build_task_resources(
         tasks,
         found,
-        state.push_to,
+        state,
         payload_bytes=PREVIEW_BYTES,
         exhausted=exhausted,
         search=query.search,
@@ -183,7 +183,7 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
         build_task_resources(
             [task],
             queue,
-            state.push_to,
+            state,
             payload_bytes=payload_bytes,
             exhausted=True,
             search=query.search,

@@ -141,7 +141,7 @@ def test_without_the_extra_tasks_with_tokens_stay(
         with refused("FAILED_PRECONDITION", needed):
             api("RunTask", name=f"{PUSH}/tasks/{task.name}")
         api.channel.close()
-        shown = PushState.of(task, queue, delivering.state.push_to, "available")
+        shown = PushState.of(task, queue, delivering.state, "available")
 
     assert shown is not None
     assert re.match(needed, shown.kept or "")
