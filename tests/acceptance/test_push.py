@@ -568,7 +568,7 @@ def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
     assert (named.exit_code, named.stdout) == (0, where)
     assert (refused.exit_code, "its host is not valid" in refused.stderr) == (2, True)
     assert (kept.exit_code, kept.stdout) == (0, "push tasks are kept, not delivered\n")
-    pasted = f"run `pullqueue push-to http://localhost:8080 --url {server.url}`"
+    pasted = f"run `pullqueue push-to http://localhost:8080 --url {url[1]}`"
     assert task["push"]["kept"] == pasted
     assert len(app.received) == 301
     assert done == [
