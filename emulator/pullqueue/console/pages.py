@@ -26,7 +26,15 @@ from pullqueue.console.formatting import build_views, fold_payload
 from pullqueue.console.questions import Questions
 from pullqueue.engine.events import RECORDED, Interface
 from pullqueue.errors import PullQueueError
-from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, build_schema, options_text
+from pullqueue.faults.declaration import (
+    CALLS,
+    KINDS,
+    METHODS,
+    OPTIONS,
+    WHEN,
+    build_schema,
+    options_text,
+)
 from pullqueue.observe.models import Failure
 from pullqueue.resources.activity import ActivityQuery, list_activity, list_workers
 from pullqueue.resources.clock import get_clock
@@ -279,6 +287,7 @@ class Pages(Questions):
             faults=to_builtins(list_faults(self._state)),
             kinds=KINDS.values(),
             options={name: build_schema(name) for name in OPTIONS},
+            calls=(*CALLS, *METHODS),
             when=WHEN,
             options_text=options_text,
             queues=self._queue_names(),

@@ -53,6 +53,14 @@ def test_the_page_of_an_empty_queue_shows_how_to_add_a_task(console: Console) ->
     assert command in console.page("/queues/mail")
 
 
+def test_commands_in_a_sentence_are_code_and_the_rest_is_text(console: Console) -> None:
+    console.emulator.queue("jobs").add(name="kept", request=HttpRequest("/<b>"))
+
+    for page in ("/queues/jobs", "/"):
+        assert "<code>pullqueue push-to" in console.page(page)
+        assert "`" not in console.text(page)
+
+
 def test_the_page_of_a_queue_shows_its_settings_and_statuses(console: Console) -> None:
     """Rate, bucket, concurrency, and the statuses of the latest attempts, with links."""
     queue = console.emulator.queue("mail")
