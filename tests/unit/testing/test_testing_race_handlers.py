@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import traceback
 from contextlib import closing, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,71 @@ def test_time_passes_a_handler_once_before_each_call_that_its_retry_can_change(
         f"all {int(few)} orders that can differ of calls to sqlite3, "
         "with at most 2 preemptions (time that passes an actor is one, a deadline two)"
     )
+
+
+def test_a_task_that_becomes_due_loses_the_update_of_a_slow_actor(
+    emulator: Emulator, pushed: Queue, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Time passes the actor before a call that does not depend on it, but on the task."""
+    path = tmp_path / "app.db"
+
+    def count(*_: object) -> int:
+        with closing(sqlite3.connect(path)) as connection:
+            (value,) = connection.execute("SELECT count FROM visit").fetchone()
+            connection.execute("UPDATE visit SET count = ?", (value + 1,))
+            connection.commit()
+        return 200
+
+    start = clock.now()
+
+    def setup() -> None:
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript("CREATE TABLE visit AS SELECT 0 AS count")
+        pushed.add(name="later", eta=start + timedelta(seconds=60))
+
+    def check() -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT count FROM visit").fetchone() == (2,)
+
+    def worker() -> None:
+        count()
+
+    with pytest.raises(RaceTestError, match=r"assert \(1,\) == \(2,\)") as caught:
+        race_test(emulator, worker, setup=setup, check=check, send=count, preemptions=1)
+    assert "time: moves 0:01:00" in "\n".join(caught.value.schedule)
+
+
+@pytest.mark.parametrize("preemptions", [2, 3])
+def test_another_task_that_begins_after_time_has_passed_a_handler_is_a_preemption(
+    emulator: Emulator, pushed: Queue, queue: Queue, clock: ManualClock, preemptions: int
+) -> None:
+    running: set[str] = set()
+    overlaps: set[str] = set()
+
+    def send(request: PushRequest) -> int:
+        if clock.now() > start and request.attempt == 1:
+            overlaps.update(running - {request.task_name})
+        running.add(request.task_name)
+        queue.purge()
+        running.discard(request.task_name)
+        return 200
+
+    def setup() -> None:
+        running.clear()
+        for name in ("one", "two"):
+            pushed.add(name=name)
+
+    start = clock.now()
+    race_test(
+        emulator,
+        setup=setup,
+        check=lambda: True,
+        send=send,
+        preemptions=preemptions,
+        instances=False,
+    )
+    assert bool(overlaps) is (preemptions == 3)
 
 
 def test_a_task_that_fails_forever_is_an_error(emulator: Emulator) -> None:

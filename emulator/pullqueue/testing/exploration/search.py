@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
 from random import Random
 from time import process_time
 from typing import NamedTuple, TypeVar
@@ -352,12 +351,6 @@ class Search:
 
     def _is_premature(self, plan: Plan) -> bool:
         """Return whether an actor goes on before anything was done for which it was stopped."""
-        choice = plan.earlier[plan.length - 1]
-        if choice.ready is not None and not choice.is_new(plan.last):
-            call = self.knowledge.of_call(choice.pending.get(plan.last))
-            moves = takewhile(lambda each: each.chosen == TIME, plan.earlier[plan.length - 2 :: -1])
-            if not any(call.conflicts_with(move.footprint) for move in moves):
-                return True
         stopped = next(
             (
                 index
