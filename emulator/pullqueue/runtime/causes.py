@@ -154,10 +154,10 @@ def _kept(now: Situation) -> Found | None:
     if not now.kept:
         return None
     kept, why = len(now.kept), now.kept[0]
-    if kept == len(now.looked_at):
-        return Found(kept, f"tasks are {why}", "warning")
     if not now.is_looked_through:
         return Found(kept, f"some tasks are {why}", "warning")
+    if kept == len(now.looked_at):
+        return Found(kept, f"tasks are {why}", "warning")
     some = f"{kept} of {counted(len(now.looked_at), 'task')} {'is' if kept == 1 else 'are'}"
     return Found(kept, f"{some} {why}", "warning")
 

@@ -87,6 +87,11 @@ SCENES: list[tuple[list[Step], str, list[str]]] = [
     ([("add", "zero", "mail", 2, 0)], "zero", ["rate 0"]),
     ([("add", "fast", "away", 2, 0)], "fast", ["no address"]),
     ([("add", "fast", "away", 2, 0), ("add", "fast", "hangs", 1, 0)], "fast", ["no address"]),
+    (
+        [("add", "fast", "away", 60, 30), ("add", "fast", "mail", 1, 30)],
+        "fast",
+        ["no address", "not due"],
+    ),
     ([("add", "fast", "mail", 3, 0), ("add", "fast", "cmyk", 1, 30)], "fast", ["not due"]),
     ([("add", "fast", "dead", 2, 0)], "fast", ["no response", "retrying"]),
     ([("add", "slow", "cmyk", 3, 0)], "slow", ["failing", "rate"]),
