@@ -238,7 +238,7 @@ def _redirected(request: PushRequest, response: PushResponse) -> PushRequest | N
     split = split_url(url)
     if split is None or why_not_callable(url) is not None:
         return None
-    dropped = {"host"} | ({"authorization"} if split.origin != request.target else set())
+    dropped = {"authorization"} if split.origin != request.target else set[str]()
     if response.status not in _REPEATING and request.method not in ("GET", "HEAD"):
         dropped |= {"content-length", "content-type"}
         request = request._replace(method="GET", body=b"")

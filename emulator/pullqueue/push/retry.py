@@ -170,7 +170,7 @@ def count_refused(
 def wanted_seconds(retry_after: str, now_usec: int) -> float:
     """Return the pause that a header Retry-After asks for, in seconds; 0: none, or it is not valid.
 
-    It is a number of seconds, or an HTTP date.
+    It is a number of seconds, or an HTTP date, which may be in the past: then it is negative.
     """
     if retry_after.isascii() and retry_after.isdecimal():
         return float(retry_after)
@@ -178,7 +178,7 @@ def wanted_seconds(retry_after: str, now_usec: int) -> float:
         usec = to_usec(parsedate_to_datetime(retry_after))
     except (ValueError, ClockError):
         return 0
-    return max(0, usec - now_usec) / USEC_PER_SECOND
+    return (usec - now_usec) / USEC_PER_SECOND
 
 
 def _first_usec(task: Task, at_usec: int) -> int:

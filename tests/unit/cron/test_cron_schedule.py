@@ -97,34 +97,71 @@ def test_times_of_the_day_are_those_of_the_time_zone(
         assert found.isoformat() == f"{text}:00+00:00"
 
 
+_FORMS = (
+    "write `every N minutes` or `every N hours` (`synchronized`, or `from 10:00 to 14:00`), "
+    "`every monday 09:00`, `1st,third mon of sep,oct 17:00` or `1,15 of month 09:00`"
+)
+
+
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ("*/5 * * * *", "this is the syntax of crontab: App Engine's is English"),
-        ("every \u0665 minutes", "write `every N minutes` or `every N hours`"),
+        (
+            "*/5 * * * *",
+            "this is the syntax of crontab: App Engine's is English, such as `every 5 minutes` "
+            "or `every monday 09:00`",
+        ),
+        ("every \u0665 minutes", _FORMS),
+        ("every minute", "the number is missing: write `every 1 minutes`"),
         ("every hour", "the number is missing: write `every 1 hours`"),
         ("every 1 hour", "`hour` is not a unit: write `hours`"),
         ("every 1 minute", "`minute` is not a unit: write `minutes`"),
         ("every 2 days", "`days` is not a unit: write `every 48 hours`"),
+        ("every 1 day", "`day` is not a unit: write `every 24 hours`"),
         ("every 5 seconds", "`seconds` is not a unit: write `minutes` or `hours`"),
         ("every 0 minutes", "the interval is 0 minutes: it must be 1 or more"),
-        ("every 7 hours synchronized", "7 hours do not divide 24 hours evenly"),
-        ("every 48 hours synchronized", "48 hours do not divide 24 hours evenly"),
-        ("every 5 minutes from 10:00", "write `every N minutes`"),
-        ("every 5 minutes from 25:00 to 26:00", "`25:00` is not a time of the day"),
-        ("every 5 minutes from 10:00 to 14:00 synchronized", "write `every N minutes`"),
-        ("every monday", "the time of the day is missing: write it at the end, as in `every mon"),
+        (
+            "every 7 hours synchronized",
+            "7 hours do not divide 24 hours evenly, as `synchronized` requires",
+        ),
+        (
+            "every 48 hours synchronized",
+            "48 hours do not divide 24 hours evenly, as `synchronized` requires",
+        ),
+        ("every 5 minutes from 10:00", _FORMS),
+        (
+            "every 5 minutes from 25:00 to 26:00",
+            "`25:00` is not a time of the day: use 00:00 to 23:59",
+        ),
+        ("every 5 minutes from 10:00 to 14:00 synchronized", _FORMS),
+        (
+            "every monday",
+            "the time of the day is missing: write it at the end, as in `every monday 09:00`",
+        ),
         ("every monday 24:00", "`24:00` is not a time of the day: use 00:00 to 23:59"),
-        ("every moonday 09:00", "`moonday` is not a day: use one of monday, mon, "),
-        ("6th monday of month 09:00", "`6th` is not an ordinal: use one of 1st, first, 2nd"),
-        ("1st monday of febuary 09:00", "`febuary` is not a month: use one of january, jan, "),
+        (
+            "every moonday 09:00",
+            "`moonday` is not a day: use one of monday, mon, tuesday, tue, wednesday, wed, "
+            "thursday, thu, friday, fri, saturday, sat, sunday, sun",
+        ),
+        (
+            "6th monday of month 09:00",
+            "`6th` is not an ordinal: use one of 1st, first, 2nd, second, 3rd, third, 4th, "
+            "fourth, 5th, fifth",
+        ),
+        (
+            "1st monday of febuary 09:00",
+            "`febuary` is not a month: use one of january, jan, february, feb, march, mar, "
+            "april, apr, may, june, jun, july, jul, august, aug, september, sep, october, oct, "
+            "november, nov, december, dec",
+        ),
         ("31 of february 09:00", "there is no day 31 in these months: 1 to 29"),
         ("0 of month 09:00", "there is no day 0 in these months: 1 to 31"),
         ("1 09:00", "the months are missing after the days: write `of month`"),
-        ("", "write `every N minutes`"),
+        ("", _FORMS),
     ],
 )
 def test_what_is_not_a_schedule_is_refused(schedule: str, message: str) -> None:
     """With what to write instead."""
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         parse_schedule(schedule)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pullqueue.observe.patterns import find_pattern
+from pullqueue.observe.patterns import find_pattern, pattern_of
+from pullqueue.tasks import AttemptRecord, Task
 
 WORDS = st.text(ascii_lowercase, min_size=1, max_size=7).filter(lambda word: word != "e")
 VARIABLE = st.one_of(
@@ -45,14 +46,33 @@ VARIABLE = st.one_of(
         ("unknown key 'abc", "unknown key …"),
         ('{"error": "not found", "id": 17}', '{"error": "not found", "id": …}'),
         ('{"error": "no user a1", "id": 8}', '{"error": "no user …", "id": …}'),
+        ('["no user a1", 8]', '["no user …", …]'),
         ("the name '' is empty", "the name … is empty"),
+        ("no order 17? 18! 19X.", "no order …? …! …."),
         ("x" * 120, "x" * 120),
+        (f"{'x' * 118} yyy", f"{'x' * 118}…"),
         ("x" * 121, f"{'x' * 119}…"),
         ("", ""),
     ],
 )
 def test_what_differs_is_replaced(reason: str, pattern: str) -> None:
     assert find_pattern(reason) == pattern
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "pattern"),
+    [
+        (None, None, "its last lease ended"),
+        (500, None, "no reason"),
+        (500, "", "no reason"),
+        (0, "order 17 is gone", "order … is gone"),
+    ],
+)
+def test_why_a_task_failed_last(status: int | None, reason: str | None, pattern: str) -> None:
+    """Only an attempt to send it has a status."""
+    record = AttemptRecord(status=status, reason=reason)
+
+    assert pattern_of(Task(0, 1, 1, "t", "web", b"", None, 0, 5, None, record)) == pattern
 
 
 @given(st.lists(st.tuples(WORDS, VARIABLE, VARIABLE), min_size=1, max_size=6))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pullqueue.config.model import QueueSettings
+from pullqueue.config.model import HttpTarget, QueueSettings
 from pullqueue.push.request import (
     PushRequest,
     PushResponse,
     Send,
+    list_targets,
     push_request,
     send_following,
 )
@@ -101,6 +102,39 @@ def test_the_length_of_a_body_is_among_the_headers() -> None:
     assert "Content-Length" not in headers_of(HttpRequest("/mail", "GET"))
 
 
+def test_a_token_replaces_the_header_of_the_user() -> None:
+    """In whatever case the name is."""
+    request = HttpRequest(URL, headers=(("authorization", "mine"), ("X-A", "1")))
+    task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, request)
+
+    headers = push_request(task, SETTINGS, authorization="Bearer a").headers
+
+    others = push_request(
+        task._replace(request=HttpRequest(URL, headers=(("X-A", "1"),))), SETTINGS
+    ).headers
+    assert headers == {**others, "Authorization": "Bearer a"}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("GET", None, b"x"),
+        ("POST", HttpTarget(host="a.example"), b"x"),
+        ("POST", HttpTarget(method="GET"), b""),
+        ("GET", HttpTarget(host="a.example"), b""),
+    ],
+)
+def test_a_queue_that_overrides_the_method_leaves_out_the_body(
+    method: str, target: HttpTarget | None, body: bytes
+) -> None:
+    task = Task(0, 1, 1, "t1", "web", b"x", None, 0, 5, HttpRequest(URL, method))
+
+    request = push_request(task, QueueSettings(name="web", http_target=target))
+
+    assert request.body == body
+    assert request.headers.get("Content-Length") == ("1" if body else None)
+
+
 @pytest.mark.parametrize(
     ("url", "status", "response", "reason"),
     [
@@ -115,16 +149,16 @@ def test_the_length_of_a_body_is_among_the_headers() -> None:
 def test_later_attempts_send_the_previous_response_and_reason(
     url: str, status: int, response: str, reason: str
 ) -> None:
-    attempts = AttemptRecord(finished=2, executions=1, schedule_usec=5 * SECOND, status=status)
+    attempts = AttemptRecord(finished=1, executions=1, schedule_usec=5 * SECOND, status=status)
     prefix = "X-AppEngine-" if url == "/mail" else "X-CloudTasks-"
 
-    found = service_headers(headers_of(HttpRequest(url), attempts, retry_count=3), prefix)
+    found = service_headers(headers_of(HttpRequest(url), attempts, retry_count=2), prefix)
 
     for name in FRONT_END:
         found.pop(name, None)
     assert found == {
         **FIRST,
-        "TaskRetryCount": "2",
+        "TaskRetryCount": "1",
         "TaskExecutionCount": "1",
         "TaskETA": "5.000000",
         "TaskPreviousResponse": response,
@@ -167,7 +201,10 @@ def test_after_an_attempt_that_a_crash_ended() -> None:
 @pytest.mark.parametrize("url", ["/mail", URL])
 def test_what_users_cannot_set(url: str, name: str) -> None:
     """Such headers of a task are dropped."""
-    assert headers_of(HttpRequest(url, headers=((name, "forged"),))) == headers_of(HttpRequest(url))
+    others = (("X-A", "1"),)
+    forged = headers_of(HttpRequest(url, headers=((name, "forged"), *others)))
+
+    assert forged == headers_of(HttpRequest(url, headers=others))
 
 
 @pytest.mark.parametrize(
@@ -268,12 +305,30 @@ def test_a_path_keeps_its_query_and_no_fragment(url: str, expected: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        (None, (None,)),
+        ("worker", ("worker", "worker")),
+        ("v1.worker", ("v1.worker", "worker")),
+        ("0.v1.worker", ("0.v1.worker", "worker")),
+        ("https://api.example.com", ("https://api.example.com",)),
+    ],
+)
+def test_a_version_is_also_known_by_its_service(
+    target: str | None, names: tuple[str | None, ...]
+) -> None:
+    """An origin is not."""
+    assert list_targets(target) == names
+
+
+@pytest.mark.parametrize(
     ("body", "summary"),
     [
         (b"", None),
         (b" \n\t", None),
         (b"template 'xmas' not found\nTraceback", "template 'xmas' not found"),
-        (b'{"error": "busy"}', "busy"),
+        (b'\n {"error": "busy"}', "busy"),
+        (b"5", "5"),
         (b'{\n  "error": {"code": 5, "message": "order 17 is gone"}\n}', "order 17 is gone"),
         (b'{"detail": "no\\ud800"}', r"no\ud800"),
         (b'{"error": 5}', '{"error": 5}'),
@@ -309,11 +364,16 @@ class TestRedirects:
     """What follows the response of an HTTP target that sends elsewhere."""
 
     def follow(
-        self, *responses: PushResponse, url: str = URL, unknown: str = "", method: str = "POST"
+        self,
+        *responses: PushResponse,
+        url: str = URL,
+        unknown: str = "",
+        method: str = "POST",
+        deadline_seconds: float = 600,
     ) -> tuple[PushResponse, list[PushRequest]]:
         """Send a task, and return its response and the requests that were sent."""
         token = (("Authorization", "Bearer secret"), ("Content-Type", "text/plain"))
-        request = HttpRequest(url, method, headers=token)
+        request = HttpRequest(url, method, headers=token, deadline_seconds=deadline_seconds)
         task = Task(0, 1, 1, "t1", "web", b"x" if method == "POST" else b"", None, 0, 5, request)
         sent: list[PushRequest] = []
 
@@ -339,6 +399,38 @@ class TestRedirects:
         assert {"Content-Length", "Content-Type"}.isdisjoint(second.headers)
         assert second.headers["Authorization"] == "Bearer secret"
         assert second.headers["X-CloudTasks-TaskName"] == "t1"
+
+    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    def test_a_request_without_a_body_keeps_its_method(self, method: str) -> None:
+        """And its headers, but for a token at another origin."""
+        moved = PushResponse(302, location="http://other.example:81/there")
+
+        _, [_, second] = self.follow(moved, PushResponse(204), method=method)
+
+        assert (second.method, second.headers["Content-Type"]) == (method, "text/plain")
+        assert "Authorization" not in second.headers
+
+    def test_a_get_at_another_origin_has_no_token(self) -> None:
+        moved = PushResponse(302, location="http://other.example:81/there")
+
+        _, [_, second] = self.follow(moved, PushResponse(204))
+
+        assert {"Authorization", "Content-Type"}.isdisjoint(second.headers)
+
+    def test_all_requests_share_one_deadline(self) -> None:
+        """After it nothing is left for the next one."""
+        moved = PushResponse(302, location="/there")
+
+        _, [_, second] = self.follow(moved, PushResponse(204))
+        _, [_, late] = self.follow(moved, PushResponse(204), deadline_seconds=0)
+
+        assert 0 < second.deadline_seconds <= 600
+        assert late.deadline_seconds == 0
+
+    def test_without_an_address_nothing_is_sent(self) -> None:
+        response, sent = self.follow(unknown="api.example.com")
+
+        assert (response, sent) == (PushResponse(None, reason="there is no address"), [])
 
     @pytest.mark.parametrize("status", [307, 308])
     def test_others_repeat_the_request(self, status: int) -> None:

@@ -163,9 +163,9 @@ def test_interrupted_attempts_permit_one_more_than_the_limits(
 ) -> None:
     retry = RetryParameters(task_retry_limit=limit, task_age_limit_seconds=age_limit)
     record = AttemptRecord(finished=finished, first_usec=0)
-    due = task(HttpRequest("/mail", retry=retry), record, retry_count=started)
+    settings = QueueSettings(name="web", retry_parameters=retry)
 
-    found = interrupted_for_good(due, SETTINGS, age * SECOND)
+    found = interrupted_for_good(task(attempts=record, retry_count=started), settings, age * SECOND)
 
     assert (found is None) is is_attempted
     if found is not None:
@@ -247,17 +247,14 @@ def test_what_counts_as_an_execution(
 @pytest.mark.parametrize(("seconds", "pause"), [(0, 10), (4, 6), (10, 0), (11, 0)])
 def test_the_pause_after_an_attempt_by_call_begins_at_the_call(seconds: int, pause: int) -> None:
     retry = RetryParameters(min_backoff_seconds=10)
-    begun = task(HttpRequest("/", retry=retry), AttemptRecord(dispatched_usec=0))
+    begun = task(HttpRequest("/", retry=retry), AttemptRecord(dispatched_usec=5 * SECOND))
 
-    for by_call, expected in ((True, pause), (False, 10)):
-        _, found = conclude(
-            begun,
-            PushResponse(500),
-            settings=SETTINGS,
-            now_usec=seconds * SECOND,
-            by_call=by_call,
-        )
-        assert found == expected
+    now_usec = (5 + seconds) * SECOND
+    _, found = conclude(
+        begun, PushResponse(500), settings=SETTINGS, now_usec=now_usec, by_call=True
+    )
+    _, other = conclude(begun, PushResponse(500), settings=SETTINGS, now_usec=now_usec)
+    assert (found, other) == (pause, 10)
 
 
 @pytest.mark.parametrize(
@@ -278,12 +275,18 @@ def test_an_http_target_can_ask_for_a_longer_pause(retry_after: str, pause: floa
     """In seconds or as a date, up to max_backoff; App Engine is not asked."""
     response = PushResponse(503, retry_after=retry_after)
 
-    (_, asked), (_, other) = (
-        conclude(task(HttpRequest(url)), response, settings=SETTINGS, now_usec=60 * SECOND)
-        for url in ("https://a.example", "/mail")
+    retry = RetryParameters(max_backoff_seconds=5)
+    (_, asked), (_, limited), (_, other) = (
+        conclude(task(request), response, settings=SETTINGS, now_usec=60 * SECOND)
+        for request in (
+            HttpRequest("https://a.example"),
+            HttpRequest("https://a.example", retry=retry),
+            HttpRequest("/mail"),
+        )
     )
 
     assert asked == pytest.approx(pause)
+    assert limited == pytest.approx(min(pause, 5))
     assert other == pytest.approx(0.1)
 
 
@@ -304,11 +307,13 @@ def test_a_failed_attempt_leaves_number_status_reason_and_end() -> None:
 @pytest.mark.parametrize(("status", "kept"), [(500, "no such template: xmas"), (200, None)])
 def test_the_first_line_of_a_failure_is_kept(status: int, kept: str | None) -> None:
     """With the task; of a success nothing is."""
-    response = PushResponse(status, b"\r\n  no such template: xmas \r\nTraceback")
+    body = b"\r\n  no such template: xmas \r\nTraceback".ljust(4097)
+    response = PushResponse(status, body, fault=3)
 
     attempts, _ = conclude(task(), response, settings=SETTINGS, now_usec=0)
 
-    assert attempts.reason == kept
+    assert (attempts.reason, attempts.fault) == (kept, 3)
+    assert attempts.response == (b"" if kept is None else body[:4096])
 
 
 def test_the_end_of_all_retries() -> None:
@@ -365,11 +370,22 @@ def test_attempts_that_are_counted_are_those_that_would_have_been_made(
 @pytest.mark.parametrize(("shortest", "count"), [(0, 601), (1, 601), (2, 301), (700, 1)])
 def test_attempts_that_are_counted_respect_the_rate(shortest: float, count: int) -> None:
     retry = RetryParameters(min_backoff_seconds=1, max_backoff_seconds=1)
-    due = task(HttpRequest("/mail", retry=retry), retry_count=0)
+    settings = QueueSettings(name="web", retry_parameters=retry)
+    due = task(attempts=AttemptRecord(fault=3, response=b"busy"), retry_count=0)
     now_usec = due.eta_usec + 600 * SECOND
 
     counted, record, pause = count_refused(
-        due, SETTINGS, reason="refused", now_usec=now_usec, shortest_seconds=shortest
+        due, settings, reason="refused", now_usec=now_usec, shortest_seconds=shortest
     )
     assert (counted, record.finished) == (count, count)
+    assert (record.fault, record.response) == (None, b"")
     assert pause == (100 if shortest == 700 else max(shortest, 1))
+
+
+def test_attempts_without_a_pause_are_one_microsecond_apart() -> None:
+    due = task(HttpRequest("/mail", retry=RetryParameters(min_backoff_seconds=0)), retry_count=0)
+
+    counted, _, pause = count_refused(
+        due, SETTINGS, reason="refused", now_usec=due.eta_usec + 2, shortest_seconds=0
+    )
+    assert (counted, pause) == (3, 1e-6)
