@@ -31,6 +31,10 @@ CASES = [
     ("every 1 hours from 22:00 to 2:00", "2026-01-01T23:30",
      ["2026-01-02T00:00", "2026-01-02T01:00", "2026-01-02T02:00", "2026-01-02T22:00"]),
     ("every 1 hours from 08:00 to 8:00", START, ["08:00", "2026-01-02T08:00"]),
+    ("every 10 mins from 10:15 to 10:35", "2026-01-01T10:20",
+     ["10:25", "10:35", "2026-01-02T10:15"]),
+    ("every 1 mins from 10:00 to 12:00", "2026-01-01T11:59", ["12:00", "2026-01-02T10:00"]),
+    ("every 30 mins synchronized", "2026-01-01T23:10", ["23:30", "2026-01-02T00:00"]),
     ("every 2 hours synchronized", "2026-01-01T01:17", ["02:00", "04:00"]),
     ("every 8 hours synchronized", "2026-01-01T16:00", ["2026-01-02T00:00", "2026-01-02T08:00"]),
     ("every 5 minutes synchronized", "2026-01-01T23:56", ["2026-01-02T00:00"]),
@@ -80,6 +84,8 @@ ZONES = [
     ("every day 01:30", "2026-10-31T20:00", ["2026-11-01T05:30", "2026-11-02T06:30"]),
     ("every 1 hours from 01:00 to 03:00", "2026-03-08T00:00",
      ["2026-03-08T06:00", "2026-03-08T07:00", "2026-03-09T05:00"]),
+    ("every 1 hours from 22:00 to 21:00", "2026-06-02T00:30",
+     ["2026-06-02T01:00", "2026-06-02T02:00"]),
     ("every 6 hours synchronized", "2026-06-01T00:00", ["2026-06-01T04:00", "2026-06-01T10:00"]),
     ("1 of month 00:00", "2026-06-01T00:00", ["2026-06-01T04:00"]),
     ("every 90 minutes", "2026-03-08T06:00", ["2026-03-08T07:30"]),
@@ -108,8 +114,10 @@ _FORMS = (
     [
         (
             "*/5 * * * *",
-            "this is the syntax of crontab: App Engine's is English, such as `every 5 minutes` "
-            "or `every monday 09:00`",
+            (
+                "this is the syntax of crontab: App Engine's is English, such as `every 5 minutes` "
+                "or `every monday 09:00`"
+            ),
         ),
         ("every \u0665 minutes", _FORMS),
         ("every minute", "the number is missing: write `every 1 minutes`"),
@@ -141,19 +149,25 @@ _FORMS = (
         ("every monday 24:00", "`24:00` is not a time of the day: use 00:00 to 23:59"),
         (
             "every moonday 09:00",
-            "`moonday` is not a day: use one of monday, mon, tuesday, tue, wednesday, wed, "
-            "thursday, thu, friday, fri, saturday, sat, sunday, sun",
+            (
+                "`moonday` is not a day: use one of monday, mon, tuesday, tue, wednesday, wed, "
+                "thursday, thu, friday, fri, saturday, sat, sunday, sun"
+            ),
         ),
         (
             "6th monday of month 09:00",
-            "`6th` is not an ordinal: use one of 1st, first, 2nd, second, 3rd, third, 4th, "
-            "fourth, 5th, fifth",
+            (
+                "`6th` is not an ordinal: use one of 1st, first, 2nd, second, 3rd, third, 4th, "
+                "fourth, 5th, fifth"
+            ),
         ),
         (
             "1st monday of febuary 09:00",
-            "`febuary` is not a month: use one of january, jan, february, feb, march, mar, "
-            "april, apr, may, june, jun, july, jul, august, aug, september, sep, october, oct, "
-            "november, nov, december, dec",
+            (
+                "`febuary` is not a month: use one of january, jan, february, feb, march, mar, "
+                "april, apr, may, june, jun, july, jul, august, aug, september, sep, october, oct, "
+                "november, nov, december, dec"
+            ),
         ),
         ("31 of february 09:00", "there is no day 31 in these months: 1 to 29"),
         ("0 of month 09:00", "there is no day 0 in these months: 1 to 31"),
