@@ -122,11 +122,13 @@ def call(tasks: str) -> None:
 
 
 def open_page(browser: Browser, address: str) -> str:
-    """Open a page, replace the durations, which differ from run to run, and return its text."""
+    """Open a page, replace what differs from run to run (durations, the port), return its text."""
     browser.get(address)
     script = (
         "document.querySelectorAll('[data-label=Took]')"
-        ".forEach((each, place) => { each.textContent = `1.${place} ms` })"
+        ".forEach((each, place) => { each.textContent = `1.${place} ms` });"
+        "document.querySelectorAll('code')"
+        ".forEach(each => { each.textContent = each.textContent.replace(/ --url \\S+/, '') })"
     )
     browser.execute_script(script)  # type: ignore[no-untyped-call]
     return browser.find_element(By.TAG_NAME, "body").text
