@@ -26,6 +26,7 @@ PULL_QUEUE = {
 }
 RATES = {"maxDispatchesPerSecond": 500.0, "maxBurstSize": 100, "maxConcurrentDispatches": 1000}
 RETRY = {"maxAttempts": 100, "minBackoff": "0.100s", "maxBackoff": "3600s", "maxDoublings": 16}
+RATE = r"RateLimits\.maxDispatchesPerSecond"
 V2_QUEUE = {"name": MADE, "rateLimits": RATES, "retryConfig": RETRY, "state": "RUNNING"}
 """What production shows of a queue of v2 that was created without any settings."""
 RATE_FIELDS = ("maxDispatchesPerSecond", "maxConcurrentDispatches")
@@ -212,7 +213,7 @@ class TestCreateQueue:
         ("fields", "shown"),
         [
             ({}, {}),
-            ({"retryConfig": {"maxAttempts": 3}}, {"retryConfig": {"maxAttempts": 3}}),
+            ({"retryConfig": {"maxAttempts": 1}}, {"retryConfig": {"maxAttempts": 1}}),
             ({"taskTtl": "60.9s", "tombstoneTtl": "0s"}, {"taskTtl": "60s", "tombstoneTtl": "0s"}),
             ({"taskTtl": "315576000000s"}, {"taskTtl": "315576000000.999999999s"}),
             ({"rateLimits": {"maxConcurrentTasks": 7}, "state": "PAUSED", "purgeTime": NOW}, {}),
@@ -239,11 +240,30 @@ class TestCreateQueue:
         created = create(call, appEngineHttpTarget=routing, rateLimits=limits, retryConfig=retry)
 
         assert (created["rateLimits"], created["retryConfig"]) == (limits, retry)
+        shown = created["appEngineHttpTarget"]["appEngineRoutingOverride"]
+        assert shown == {"service": "worker", "host": "worker.app.uc.r.appspot.com"}
         settings = emulator.queue("made").settings
         assert settings.target == "worker"
         # Of a push queue queue.yaml counts the retries, and Cloud Tasks the attempts.
         assert settings.retry_parameters is not None
         assert settings.retry_parameters.task_retry_limit == 4
+
+    @in_v2
+    @pytest.mark.parametrize(
+        ("routing", "host"),
+        [
+            ({"service": "worker"}, "worker"),
+            ({"service": "worker", "version": "v1"}, "v1.worker"),
+            ({"service": "worker", "version": "v1", "instance": "0"}, "0.v1.worker"),
+        ],
+    )
+    def test_a_routing_has_the_host_that_it_leads_to(
+        self, call: Call, routing: dict[str, str], host: str
+    ) -> None:
+        created = create(call, appEngineRoutingOverride=routing)
+
+        whole = routing | {"host": f"{host}.app.uc.r.appspot.com"}
+        assert created["appEngineRoutingOverride"] == whole
 
     @in_v2
     @pytest.mark.parametrize(
@@ -281,15 +301,15 @@ class TestCreateQueue:
         self, call: Call, emulator: Emulator
     ) -> None:
         """gcloud's `beta tasks queues create --type=pull` and `create-pull-task` send this."""
-        created = create(call, type="PULL", retryConfig={"maxAttempts": 3})
+        created = create(call, type="PULL", retryConfig={"maxAttempts": 1})
         message = {"payload": b64encode(b"work").decode(), "tag": "red"}
         task = call("CreateTask", parent=MADE, task={"pullMessage": message}, responseView="FULL")
 
-        assert (created["type"], created["retryConfig"]) == ("PULL", {"maxAttempts": 3})
+        assert (created["type"], created["retryConfig"]) == ("PULL", {"maxAttempts": 1})
         assert call("GetQueue", name=MADE) == created
         assert call("UpdateQueue", queue=created) == created
         assert "made" in ids(call("ListQueues", parent=LOCATION))
-        assert emulator.queue("made").retention.leases == 3
+        assert emulator.queue("made").retention.leases == 1
         assert task["pullMessage"] == message
         [leased] = emulator.queue("made").lease_tasks(60, 1)
         assert leased.payload == b"work"
@@ -373,8 +393,14 @@ class TestCreateQueue:
         [
             ({"name": f"{LOCATION}x/queues/made"}, "must begin with"),
             ({"name": f"{LOCATION}/queues/a_b"}, "letters, digits and hyphens"),
-            ({"rateLimits": {"maxDispatchesPerSecond": 501}}, "second is 501.0: use 0 to 500"),
-            ({"rateLimits": {"maxDispatchesPerSecond": -1}}, "use 0 or more"),
+            (
+                {"rateLimits": {"maxDispatchesPerSecond": 501}},
+                f"{RATE} must be less than or equal to 500\\. .*second is 501.0: use 0 to 500",
+            ),
+            (
+                {"rateLimits": {"maxDispatchesPerSecond": -1}},
+                f"{RATE} cannot be negative\\. .*use 0 or more",
+            ),
             ({"rateLimits": {"maxConcurrentDispatches": 5001}}, "use 0 to 5000"),
             ({"retryConfig": {"maxAttempts": -2}}, "max_attempts is -2: use -1 for no limit"),
             ({"retryConfig": {"maxDoublings": -1}}, "max_doublings is -1"),
