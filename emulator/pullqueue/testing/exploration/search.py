@@ -128,7 +128,7 @@ class Outcome(NamedTuple):
 _MORE = 20
 """How many more schedules are run after the first that fails, to find other failures: so many of
 the same kind, and so many in which time moves more often."""
-_MORE_SECONDS = 1.0
+_MORE_SECONDS = 3.0
 """How long these take at most, unless it has taken longer to find the first; of the processor, so
 that a machine that is busy reports the same."""
 
