@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from pullqueue import Emulator, Queue
 from pullqueue.testing import RaceTestError, race_test
+from pullqueue.testing.exploration.memory import Memory
 
 Load = Callable[[str], Any]
 
@@ -159,3 +161,26 @@ def test_locks_of_libraries_are_left_alone(emulator: Emulator, queue: Queue) -> 
 
     assert threading.Lock is before
     assert not any("pullqueue" in repr(condition) for condition in made)
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_modules_of_other_tests_are_compared_only_if_the_test_uses_them(
+    monkeypatch: pytest.MonkeyPatch, *, is_used: bool
+) -> None:
+    """A suite has many, and each would be compared in each schedule."""
+    other = ModuleType("test_elsewhere")
+    kept: list[int] = []
+    vars(other).update(__file__=__file__, kept=kept)
+    monkeypatch.setitem(sys.modules, other.__name__, other)
+    if is_used:
+        monkeypatch.setitem(globals(), "other", other)
+
+    def check() -> None:
+        """Be a function of this module."""
+
+    memory = Memory([], check)
+    memory.begin()
+    memory.begin()
+    kept.append(1)
+
+    assert memory.has_changed("turn") is is_used

@@ -35,6 +35,7 @@ class Memory:
     ) -> None:
         """`check` is a function whose module is not the app's."""
         self._functions = [*functions, check]
+        self._tests = self._used_by({getattr(each, "__module__", "") for each in self._functions})
         self._own = getattr(check, "__module__", "")
         self._places: list[_Place] = []
         self._size = -1
@@ -73,6 +74,24 @@ class Memory:
     def is_of_app(self, module: str) -> bool | None:
         """Return whether a module is the app's, and not the test's; None: neither."""
         return not self._is_own(module) if is_app_module(module) else None
+
+    @staticmethod
+    def _used_by(names: set[str]) -> set[str]:
+        """Return modules with those of the app and of tests that they use, by their globals."""
+        used: set[str] = set()
+        while left := {name for name in names - used if is_app_module(name)}:
+            used |= left
+            values = [value for name in left for value in vars(sys.modules[name]).values()]
+            names = {value.__name__ for value in values if type(value) is ModuleType}
+            names |= {value.__module__ for value in values if type(value) in (FunctionType, type)}
+        return used
+
+    def _is_other_test(self, module: str) -> bool:
+        """Return whether a module has tests, and nothing that the functions use.
+
+        In a large suite these are most modules, and would make each schedule slow.
+        """
+        return module.rpartition(".")[2].startswith("test_") and module not in self._tests
 
     def _is_own(self, module: str) -> bool:
         return module == self._own or is_test_module(module)
@@ -117,7 +136,11 @@ class Memory:
     def _roots(self) -> Iterator[tuple[str, object, bool]]:
         """Yield the modules of the app, and then those of the test, and its functions."""
         named = sorted(sys.modules.items())
-        modules = [(n, m) for n, m in named if type(m) is ModuleType and is_app_module(n)]
+        modules = [
+            (name, module)
+            for name, module in named
+            if type(module) is ModuleType and is_app_module(name) and not self._is_other_test(name)
+        ]
         yield from ((name, module, True) for name, module in modules if not self._is_own(name))
         yield from ((name, module, False) for name, module in modules if self._is_own(name))
         for number, function in enumerate(self._functions):
