@@ -98,7 +98,6 @@ class PushState(Model):
         request, attempts = task.request, task.attempts
         if request is None:
             return None
-        kept = server.push_to.missing(task, queue.settings)
         return cls(
             request=SentRequest(
                 url=request.url,
@@ -112,7 +111,7 @@ class PushState(Model):
             last_reason=attempts.reason,
             last_ended=iso_usec(attempts.ended_usec),
             next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
-            kept=None if kept is None else server.address_commands(kept),
+            kept=server.address_commands(server.push_to.missing(task, queue.settings)),
             deadline_seconds=request.deadline_seconds,
             limits=_limits_text(find_retry(task, queue.settings), task.retry_count),
         )

@@ -76,7 +76,7 @@ def build_resource(
         oldest_eta=iso_usec(oldest_usec),
         oldest_age_seconds=age,
         paused=0 if is_running else statistics.available,
-        kept=None if kept is None else state.address_commands(kept),
+        kept=state.address_commands(kept),
         http_target=None if target is None else describe_target(target),
         # `dataclasses.asdict` would take 20 us, several times as long as all of this.
         settings=_present(to_builtins(queue.settings)),

@@ -55,7 +55,7 @@ def why_kept(state: ServerState, queue: Queue) -> str | None:
     why = next(_why_kept(state, queue, tasks), None)
     if not tasks:
         why = state.push_to.kept(queue.settings)
-    return None if why is None else state.address_commands(why)
+    return state.address_commands(why)
 
 
 def _why_kept(state: ServerState, queue: Queue, tasks: Iterable[Task]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import perf_counter
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from pullqueue.address import DEFAULT_PORT
@@ -42,6 +43,7 @@ NO_DELIVERY = (
     "this server does not deliver push tasks: use run_tasks() of pullqueue.testing in a test, or "
     "`pullqueue serve`"
 )
+_Text = TypeVar("_Text", str, str | None)
 _COMMAND = re.compile(r"`pullqueue (?:clock|push-to|tasks) [^`]*")
 """A command of a message that calls a server."""
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
@@ -136,8 +138,10 @@ class ServerState:
         self.token = secrets.token_urlsafe(24)
         """What a browser must send with each change: only pages of this server know it."""
 
-    def address_commands(self, text: str) -> str:
+    def address_commands(self, text: _Text) -> _Text:
         """Return a text whose commands reach this server and project, wherever they are run."""
+        if text is None:
+            return text
         is_default = not self.url or urlsplit(self.url).port == DEFAULT_PORT
         options = "" if is_default else f" --url {self.url}"
         options += f" --project {self.project}" if self.project else ""
