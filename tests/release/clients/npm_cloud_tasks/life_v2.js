@@ -3,20 +3,8 @@
 'use strict';
 
 const {inspect} = require('util');
-const [, , packageName, transport, address] = process.argv;
-const {CloudTasksClient} = require(packageName).v2;
-const {grpc} = require(`${packageName}/../../google-gax`);
-const {PassThroughClient} = require(`${packageName}/../../google-auth-library`);
-const [host, port] = address.split(':');
-const transports = {
-  grpc: {sslCreds: grpc.credentials.createInsecure()},
-  rest: {fallback: true, protocol: 'http', authClient: new PassThroughClient()},
-};
-const client = new CloudTasksClient({
-  apiEndpoint: host,
-  port: Number(port),
-  ...transports[transport],
-});
+const {connect, transport} = require('./connection');
+const client = connect('v2');
 
 async function main() {
   const queue = `node-${transport}`;

@@ -2,20 +2,8 @@
 // Arguments: the client's package, "grpc" or "rest", and the server's address for that.
 'use strict';
 
-const [, , packageName, transport, address] = process.argv;
-const {v2beta2} = require(packageName);
-const {grpc} = require(`${packageName}/../../google-gax`);
-const {PassThroughClient} = require(`${packageName}/../../google-auth-library`);
-const [host, port] = address.split(':');
-const transports = {
-  grpc: {sslCreds: grpc.credentials.createInsecure()},
-  rest: {fallback: true, protocol: 'http', authClient: new PassThroughClient()},
-};
-const client = new v2beta2.CloudTasksClient({
-  apiEndpoint: host,
-  port: Number(port),
-  ...transports[transport],
-});
+const {connect} = require('./connection');
+const client = connect('v2beta2');
 
 async function call(method, request) {
   const [response] = await client[method](request);
