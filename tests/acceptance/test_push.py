@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -22,6 +23,7 @@ from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate
 from pullqueue.cron.file import parse_cron
 from pullqueue.engine import verbs
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.attempt import RunningAttempt
 from pullqueue.runtime import state
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
@@ -99,6 +101,27 @@ def test_a_task_is_sent_as_app_engine_sends_it(control: Control, app: PushApp) -
         ("attempt succeeded", "push", logged["number"]),
     ]
     assert history[1]["client"] == app.url
+
+
+def test_an_attempt_whose_lease_was_lost_is_neither_sent_nor_finished(
+    app: PushApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server that shares the store may have sent the task."""
+    asked = threading.Event()
+
+    def is_own(running: RunningAttempt, *, renewed_within: float) -> bool:
+        running.is_lost = renewed_within > 0
+        asked.set()
+        return False
+
+    monkeypatch.setattr(RunningAttempt, "is_own", is_own)
+    emulator = Emulator.from_text(QUEUE_YAML, clock=ManualClock())
+    with Server(emulator, push_to=PushAddresses([app.url])):
+        emulator.queue("web").add(name="lost", request=HttpRequest("/lost"))
+        assert asked.wait(60)
+
+    assert app.received == []
+    assert emulator.queue("web").get_task("lost").attempts.finished == 0
 
 
 def test_the_target_of_a_queue_picks_the_address(app: PushApp) -> None:

@@ -371,6 +371,20 @@ class TestOutcomes:
         assert dispatcher.finish(running, OK).outcome == "succeeded"
         assert not running.renew()
 
+    def test_a_lease_is_looked_at_again_once_it_is_older_than_that(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
+        """What was frozen meanwhile finds out that another attempt has started."""
+        add(other, "a")
+        running = started(Dispatcher(emulator), other, "a")
+
+        assert running.is_own(renewed_within=-1)
+        clock.advance(3600)
+        started(Dispatcher(emulator), other, "a")
+        assert running.is_own(renewed_within=3600)
+        assert not running.is_own(renewed_within=-1)
+        assert running.is_lost
+
     def test_a_lost_lease_is_not_renewed(self, emulator: Emulator, other: Queue) -> None:
         """The task was deleted meanwhile."""
         add(other, "a")

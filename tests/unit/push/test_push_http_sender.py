@@ -145,6 +145,18 @@ def test_the_next_request_uses_the_same_connection(sender: HttpSender) -> None:
     assert len({request.port for request in app.received}) == 1
 
 
+def test_a_request_that_is_no_longer_valid_is_not_sent(sender: HttpSender) -> None:
+    """It is asked once the connection is open."""
+    with push_app() as app:
+        address = split_url(app.url)
+        assert address is not None
+        address = address._replace(path="")
+        refused = sender.send(PUSH, address, is_valid=lambda: False)
+        sent = sender.send(PUSH, address, is_valid=lambda: True)
+
+    assert (refused.status, sent.status, app.paths()) == (None, 200, ["/mail?x=1"])
+
+
 def test_a_kept_connection_that_was_closed(sender: HttpSender) -> None:
     """A server may close a connection that it has kept: the next request opens another."""
     closed = threading.Event()
