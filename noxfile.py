@@ -203,7 +203,7 @@ def release(session: nox.Session) -> None:
     tags = session.posargs or [f"v{version}"]
     if tags != [f"v{version}"]:
         session.error(f"the tag {' '.join(tags)!r} is not 'v{version}', of pyproject.toml")
-    if "example.com" in str(PROJECT["project"]["urls"]):
+    if "example.com" in Path("pyproject.toml").read_text("utf-8"):
         session.error("the URLs in pyproject.toml are examples: name the repository")
     part = rf"^## {re.escape(version)} - \d{{4}}-\d\d-\d\d$"
     if not re.search(part, Path("CHANGELOG.md").read_text("utf-8"), re.MULTILINE):

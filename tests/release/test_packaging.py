@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -34,6 +35,17 @@ def test_the_wheel_holds_the_three_packages_and_nothing_else(built: Path) -> Non
     assert names == set().union(*map(tracked, SOURCES.values()))
     assert {f"{package}/py.typed" for package in SOURCES} <= names
     assert "pullqueue_schemas/queue.schema.json" in names
+
+
+def test_the_links_of_the_readme_work_where_it_is_published(built: Path) -> None:
+    """The page of a package index has no other files of the repository."""
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        [path] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        links = re.findall(r"\]\((.*?)\)", archive.read(path).decode())
+
+    assert "https://git.example.com/pullqueue/blob/main/docs/index.md" in links
+    assert [link for link in links if not link.startswith(("https:", "http:", "#"))] == []
 
 
 def test_the_sdist_can_be_tested(built: Path) -> None:
