@@ -24,7 +24,7 @@ from pullqueue.console.downloads import curl, download, seed_line
 from pullqueue.console.figures import QUEUE_COLUMNS, select_figures, sort_key
 from pullqueue.console.formatting import build_views, fold_payload
 from pullqueue.console.questions import Questions
-from pullqueue.engine.events import RECORDED, Interface
+from pullqueue.engine.events import RECORDED, EventKind, Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import (
     CALLS,
@@ -168,6 +168,13 @@ class Pages(Questions):
         if shown.mode is QueueMode.PUSH:
             sent = RequestQuery(queue=queue, task=task, interface=Interface.PUSH)
             attempts = list_requests(self._state, sent).requests
+        # Where the task was requeued, attempts from before it have the same numbers.
+        current: set[int | None] = set()
+        for event in found.events:
+            if event.kind is EventKind.ADDED:
+                current.clear()
+            current.add(event.request)
+        before = (each.number for each in attempts if each.number not in current)
         return self._page(
             "task",
             queue=shown,
@@ -177,6 +184,7 @@ class Pages(Questions):
             events=found.events,
             last_response=found.last_response,
             attempts=attempts,
+            latest_before=next(before, None),
             views=views,
             folded=fold_payload(found.task.payload) if found.task else None,
             view=view if view in views else next(iter(views), ""),

@@ -39,19 +39,25 @@ def renew_attempt(queue: QueueBase, task: Task, *, lease_seconds: float) -> Task
 
 
 def finish_attempt(
-    queue: QueueBase, task: Task, *, attempts: AttemptRecord, backoff_seconds: float | None
+    queue: QueueBase,
+    task: Task,
+    *,
+    attempts: AttemptRecord,
+    backoff_seconds: float | None,
+    count: int = 1,
 ) -> Task:
     """End an attempt, also after its lease; raise like `start_attempt`.
 
     `task` is what `start_attempt` or `renew_attempt` returned, `attempts` its new record. A task
     whose attempt has succeeded is deleted, and any other sent again after `backoff_seconds`; None:
-    it is kept among the exhausted tasks.
+    it is kept among the exhausted tasks. `count` is that of `start_attempt`.
     """
     queue.check_exists()
     return queue.store.finish_attempt(
         task,
         attempts=attempts,
         backoff_usec=None if backoff_seconds is None else _pause_usec(queue, backoff_seconds),
+        count=count,
     )
 
 

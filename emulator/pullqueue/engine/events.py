@@ -92,6 +92,9 @@ class Event(NamedTuple):
     """How an attempt that has ended did."""
     origin: Origin | None = None
     """The call that it was part of; None: time has passed, or it is not known."""
+    attempts: int = 1
+    """How many attempts it counts, of which `retry_count` is the last: more than 1 where only the
+    first of them was made, since nothing listened while a manual clock passed time."""
 
     @property
     def status(self) -> int | None:
@@ -130,6 +133,8 @@ class Operation(NamedTuple):
     until_usec: int | None = None
     result: AttemptResult | None = None
     origin: Origin | None = None
+    attempts: int = 1
+    """How many events each of its own counts."""
 
 
 Flow: TypeAlias = Mapping[int, Mapping[EventKind, int]]
@@ -174,16 +179,17 @@ class EventLog:
         *,
         result: AttemptResult | None = None,
         origin: Origin | None = None,
+        attempts: int = 1,
     ) -> None:
-        """Record that one operation did `kind` to `tasks`."""
+        """Record that one operation did `kind` to `tasks`, which counts as `attempts` of each."""
         # Names only, so that payloads are not kept alive.
         names = tuple(map(_name, tasks))
         retry_counts = tuple(map(_retry_count, tasks))
         # `Operation(...)` would take 0.2 us more, in each operation on tasks.
-        fields = (usec, kind, names, retry_counts, until_usec, result, origin)
+        fields = (usec, kind, names, retry_counts, until_usec, result, origin, attempts)
         self.operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
-        self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
+        self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names) * attempts
         recent_usec = usec - MINUTE_USEC
         while self._count > self._old_kept and len(self.operations) > 1:
             if self._count <= self._kept and self.operations[0].usec >= recent_usec:
@@ -207,7 +213,7 @@ class EventLog:
         """Return how many events of each kind there were after a time."""
         counts: Counter[EventKind] = Counter()
         for operation in self._since(usec):
-            counts[operation.kind] += len(operation.names)
+            counts[operation.kind] += len(operation.names) * operation.attempts
         return counts
 
     def count_failures(self, usec: int) -> Counter[AttemptResult]:
@@ -215,7 +221,7 @@ class EventLog:
         counts: Counter[AttemptResult] = Counter()
         for operation in self._since(usec):
             if operation.kind is EventKind.ATTEMPT_FAILED and operation.result is not None:
-                counts[operation.result] += len(operation.names)
+                counts[operation.result] += len(operation.names) * operation.attempts
         return counts
 
     def _since(self, usec: int) -> Iterator[Operation]:
@@ -306,10 +312,10 @@ def count_leases(
 
 
 def _recorded(operations: Iterable[Operation], task_name: str | None = None) -> Iterator[Event]:
-    for usec, kind, names, retry_counts, until_usec, result, origin in operations:
+    for usec, kind, names, retry_counts, until_usec, result, origin, attempts in operations:
         for name, retry_count in zip(names, retry_counts, strict=True):
             if task_name is None or name == task_name:
-                yield Event(usec, kind, name, retry_count, until_usec, result, origin)
+                yield Event(usec, kind, name, retry_count, until_usec, result, origin, attempts)
 
 
 def _expiry(lease: Event, by_usec: int) -> list[Event]:

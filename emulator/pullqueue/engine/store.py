@@ -239,9 +239,9 @@ class TaskStore(ABC):
 
     @abstractmethod
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, count: int = 1
     ) -> Task:
-        """End an attempt, and return the task as it is then, or as it was when it was deleted.
+        """End `count` attempts; return the task as it is then, or was when it was deleted.
 
         After a success the task is deleted; else its eta is `backoff_usec` from now, or with None
         it is exhausted. Raise like `start_attempt`, but not because the eta has passed.

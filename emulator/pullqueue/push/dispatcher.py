@@ -213,7 +213,7 @@ class Dispatcher:
             started = start_attempt(
                 queue, task, lease_seconds=0, attempts=task.attempts, count=count
             )
-            finish_attempt(queue, started, attempts=attempts, backoff_seconds=pause)
+            finish_attempt(queue, started, attempts=attempts, backoff_seconds=pause, count=count)
         except (TaskError, QueueError):
             return 0
         return count

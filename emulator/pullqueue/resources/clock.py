@@ -124,7 +124,7 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
     goes_on = earlier is not None and body.deliver and earlier.target_usec == to_usec(target)
     move = earlier if earlier and goes_on else _begin(state, start_usec, to_usec(target))
     if body.deliver:
-        move.refused += pass_time(state, clock, move.target_usec, seconds=body.seconds)
+        pass_time(state, clock, move.target_usec, seconds=body.seconds)
     else:
         clock.move_to_usec(move.target_usec)
     reached = clock.now_usec() >= move.target_usec
@@ -172,7 +172,7 @@ def _step(
     moved = timedelta(microseconds=state.emulator.now_usec() - move.start_usec)
     counts = queue.count_events(last=moved + _NOW) - counts_before
     after = queue.fetch_statistics()
-    failed = counts[EventKind.ATTEMPT_FAILED] + move.refused[queue.name]
+    failed = counts[EventKind.ATTEMPT_FAILED]
     waited = before.scheduled + before.retrying - after.scheduled - after.retrying
     if queue.is_push:  # each attempt was of a task that had become due, unless it was so before
         ended = counts[EventKind.ATTEMPT_SUCCEEDED] + failed

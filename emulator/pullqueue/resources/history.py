@@ -77,6 +77,14 @@ class Event(Model):
     requeued: Annotated[
         bool, Meta(description="Whether the exhausted task was added again, by an operator.")
     ] = False
+    attempts: Annotated[
+        Count,
+        Meta(
+            description="How many attempts it counts, of which `retry_count` is the last: more "
+            "than 1 where an address refused connections while a manual clock passed time, and "
+            "only the first attempt was made."
+        ),
+    ] = 1
 
     @classmethod
     def of(
@@ -92,6 +100,7 @@ class Event(Model):
             # Of an attempt it is the end of a lease, which is renewed until the deadline.
             until=None if event.kind is EventKind.ATTEMPT_STARTED else iso(event.until),
             retry_count=event.retry_count,
+            attempts=event.attempts,
             status=event.status,
             interface=None if origin is None else origin.interface,
             client="" if origin is None else origin.client,

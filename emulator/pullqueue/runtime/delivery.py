@@ -360,38 +360,31 @@ class Delivery:
         return is_refused and not queue.interceptors
 
     @contextmanager
-    def passing(self) -> Iterator[Counter[str]]:
+    def passing(self) -> Iterator[None]:
         """Deliver in the block, in which a manual clock passes time: nothing waits for the
         machine's, and an address that refuses a connection is not asked again.
 
-        At its end the attempts are counted that tasks for such addresses have had. The counter then
-        has how many these were of each queue, beside those in the history of its tasks.
+        At its end the attempts are counted that tasks for such addresses have had.
         """
-        counts = Counter[str]()
         self.attempts.refused.clear()
         self._is_passing = True
         try:
-            yield counts
+            yield
         finally:
             if self.attempts.refused:
                 for queue in filter(is_dispatched, self._emulator.queues):
-                    counts[queue.name] += self._count_refused(queue)
+                    self._count_refused(queue)
             self._is_passing = False
             self.look_again()
 
     @bypass_interceptors()
-    def _count_refused(self, queue: Queue) -> int:
-        """Count the attempts of the tasks of a queue that were passed over, but for the last one of
-        each task, which is in its history.
-        """
-        due, count = queue.fetch_statistics().available, 0
-        shortest_seconds = due / self.enforced_rate(queue)
+    def _count_refused(self, queue: Queue) -> None:
+        """Count the attempts of the tasks of a queue that were passed over."""
+        shortest_seconds = queue.fetch_statistics().available / self.enforced_rate(queue)
         for task in walk(queue, page=_PAGE, state=TaskState.AVAILABLE):
             address = self.addresses.find(task, queue.settings)
             if not isinstance(address, str) and self._is_passed_over(queue, address):
-                made = self.attempts.count_refused(task, address, shortest_seconds=shortest_seconds)
-                count += max(0, made - 1)
-        return count
+                self.attempts.count_refused(task, address, shortest_seconds=shortest_seconds)
 
     def _log_cap(self, queue: Queue) -> None:
         slots = queue.settings.max_concurrent_requests or 0

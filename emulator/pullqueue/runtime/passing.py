@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from time import perf_counter
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, ManualClock
@@ -15,23 +14,17 @@ _STEP_USEC = USEC_PER_SECOND
 """Time passes in steps of a second, or in shorter ones where a queue's rate needs them."""
 
 
-def pass_time(
-    state: ServerState, clock: ManualClock, target_usec: int, *, seconds: float
-) -> Counter[str]:
-    """Let time pass until then, and deliver push tasks meanwhile; end early if it takes longer.
-
-    Return how many attempts of each queue were only counted, since nobody listens.
-    """
+def pass_time(state: ServerState, clock: ManualClock, target_usec: int, *, seconds: float) -> None:
+    """Let time pass until then, and deliver push tasks meanwhile; end early if it takes longer."""
     delivery, end = state.delivery, perf_counter() + seconds
     if delivery is None:
         clock.move_to_usec(target_usec)
-        return Counter()
-    with state.delivering(), delivery.passing() as refused:
+        return
+    with state.delivering(), delivery.passing():
         while settle_delivery(state, delivery, end):
             if clock.now_usec() >= target_usec or perf_counter() >= end:
                 break
             clock.move_to_usec(min(next_delivery_usec(state, delivery), target_usec))
-    return refused
 
 
 def settle_delivery(state: ServerState, delivery: Delivery, end: float) -> bool:

@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from time import perf_counter
 from typing import TypeVar
@@ -58,8 +58,6 @@ class Move:
     target_usec: int
     before: list[tuple[Queue, QueueStatistics, Counter[EventKind]]]
     """The queues with their statistics, and their events at that time, before it."""
-    refused: Counter[str] = field(default_factory=Counter)
-    """Attempts that were only counted, since nobody listens, by queue."""
 
 
 class ServerState:

@@ -302,9 +302,9 @@ class PostgresStore(SqlStore[PostgresSession]):
         session.change("drop_queue", queue=queue_name)
 
     def _ended(
-        self, session: PostgresSession, task: Task, attempts: AttemptRecord, *, exhausted: bool
+        self, session: PostgresSession, task: Task, attempts: AttemptRecord, count: int
     ) -> Row | None:
-        kind = EventKind.ATTEMPT_FAILED if exhausted else EventKind.ATTEMPT_SUCCEEDED
+        kind = EventKind.ATTEMPT_SUCCEEDED if attempts.succeeded else EventKind.ATTEMPT_FAILED
         return session.row(
             "end_attempt",
             **attempted(task),
@@ -312,7 +312,8 @@ class PostgresStore(SqlStore[PostgresSession]):
             kind=kind.value,
             **result_values(attempts),
             attempts=encode(attempts),
-            exhausted=exhausted,
+            exhausted=not attempts.succeeded,
+            count=count,
             tombstone_usec=self._tombstone_usec,
             origin=encode(current_origin()),
         )

@@ -278,13 +278,14 @@ moved AS (
 recorded AS (
     INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin,
         status, reason, fault)
-    SELECT queue, {now_usec}, %(kind)s::text, eta_usec, 1, name, CAST(retry_count AS text),
-        %(origin)s::text, %(status)s::integer, %(reason)s::text, %(fault)s::integer
+    SELECT queue, {now_usec}, %(kind)s::text, eta_usec, %(count)s::integer, name,
+        CAST(retry_count AS text), %(origin)s::text, %(status)s::integer, %(reason)s::text, %(fault)s::integer
     FROM moved WHERE %(kind)s::text IS NOT NULL
 ),
 counted AS (
     INSERT INTO leased (queue, second, part, tasks)
-    SELECT queue, {now_usec} / 1000000, own_part(), 1 FROM moved WHERE %(started)s::integer = 1
+    SELECT queue, {now_usec} / 1000000, own_part(), %(started)s::integer FROM moved
+    WHERE %(started)s::integer > 0
     ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
 )
 SELECT {task} FROM moved
@@ -311,12 +312,13 @@ tombstoned AS (
 recorded AS (
     INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin,
         status, reason, fault)
-    SELECT queue, {now_usec}, kind, NULL, 1, name, CAST(retry_count AS text), %(origin)s::text,
+    SELECT queue, {now_usec}, kind, NULL, count, name, CAST(retry_count AS text), %(origin)s::text,
         status, reason, fault
     FROM ended CROSS JOIN (VALUES
-            (1, %(kind)s::text, %(status)s::integer, %(reason)s::text, %(fault)s::integer),
-            (2, 'exhausted', NULL, NULL, NULL))
-        AS happened (place, kind, status, reason, fault)
+            (1, %(kind)s::text, %(count)s::integer, %(status)s::integer, %(reason)s::text,
+                %(fault)s::integer),
+            (2, 'exhausted', 1, NULL, NULL, NULL))
+        AS happened (place, kind, count, status, reason, fault)
     WHERE place = 1 OR %(exhausted)s::boolean ORDER BY place
 ),
 counted AS (

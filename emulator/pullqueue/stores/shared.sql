@@ -52,15 +52,19 @@ DELETE FROM tasks WHERE queue = :queue AND {is_listed} AND +eta_usec IS NULL
 DELETE FROM tasks
 WHERE {project} = :project AND queue || '' = :queue AND free_usec IS NOT NULL
 
+-- fragment: recorded
+-- How many events an operation is, in one row: attempts that were counted together are one.
+CASE WHEN kind IN ('attempt started', 'attempt failed') THEN 1 ELSE size END
+
 -- name: recorded_events
 -- How many events of a queue are recorded.
-SELECT coalesce(sum(size), 0) FROM events WHERE queue = :queue
+SELECT coalesce(sum({recorded}), 0) FROM events WHERE queue = :queue
 
 -- name: trim_events
 -- Delete the oldest operations that have at least `excess` events; the latest operation stays.
 DELETE FROM events WHERE queue = :queue AND id <= (
     SELECT max(id) FROM (
-        SELECT id, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS before
+        SELECT id, sum({recorded}) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - {recorded} AS before
         FROM events WHERE queue = :queue ORDER BY id LIMIT :rows
     ) AS oldest
     WHERE before < :excess)
@@ -177,17 +181,17 @@ SELECT count(*) FROM exhausted WHERE queue = :queue
 SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 
 -- name: events
-SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events
+SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault, size FROM events
 WHERE queue = :queue ORDER BY id
 
 -- name: leases
 -- The operations that lease tasks or renew leases, the latest first.
-SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events
+SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault, size FROM events
 WHERE queue = :queue AND kind IN ('leased', 'extended') ORDER BY id DESC
 
 -- name: last_attempts
 -- The operations that start and end attempts, the latest first.
-SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events WHERE queue = :queue
+SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault, size FROM events WHERE queue = :queue
     AND kind IN ('attempt started', 'attempt succeeded', 'attempt failed')
 ORDER BY id DESC LIMIT :rows
 

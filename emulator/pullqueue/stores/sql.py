@@ -73,9 +73,14 @@ class SqlStore(SqlRecords[S]):
         """Store tasks with names and record it; return those whose names were free."""
 
     def _modified(
-        self, session: S, kind: EventKind, task: Task, ended: AttemptRecord | None = None
+        self,
+        session: S,
+        kind: EventKind,
+        task: Task,
+        ended: AttemptRecord | None = None,
+        count: int = 1,
     ) -> None:
-        """Record that a lease was changed, or an attempt started or failed.
+        """Record that a lease was changed, or that attempts started or failed.
 
         It does nothing if the statement does this.
         """
@@ -87,10 +92,8 @@ class SqlStore(SqlRecords[S]):
         """
 
     @abstractmethod
-    def _ended(
-        self, session: S, task: Task, attempts: AttemptRecord, *, exhausted: bool
-    ) -> Row | None:
-        """Delete a push task after its last attempt, record that, and keep it if it is exhausted.
+    def _ended(self, session: S, task: Task, attempts: AttemptRecord, count: int) -> Row | None:
+        """Delete a push task after its last attempts, record these, and keep it if it is exhausted.
 
         Return its row as it was before, or None if there is no such task.
         """
@@ -252,18 +255,15 @@ class SqlStore(SqlRecords[S]):
 
     @retried
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, count: int = 1
     ) -> Task:
         if not attempts.succeeded and backoff_usec is not None:
-            return self._move_attempt(task, backoff_usec, EventKind.ATTEMPT_FAILED, attempts)
+            return self._move_attempt(task, backoff_usec, EventKind.ATTEMPT_FAILED, attempts, count)
         with self._operation() as session:
-            exhausted = not attempts.succeeded
-            row = is_storable(task.name) and self._ended(
-                session, task, attempts, exhausted=exhausted
-            )
+            row = is_storable(task.name) and self._ended(session, task, attempts, count)
             if not row:
                 raise self._attempt_lost(session, task)
-            if exhausted:
+            if not attempts.succeeded:
                 self._trim_exhausted(session, task.queue_name)
         self._touch(task.queue_name, 1)
         return self._keys.decode_task(row)._replace(attempts=attempts)
@@ -275,11 +275,10 @@ class SqlStore(SqlRecords[S]):
         wait_usec: int,
         kind: EventKind | None,
         attempts: AttemptRecord | None,
-        started: int = 0,
+        count: int = 1,
     ) -> Task:
-        """Move the eta of a push task; `kind` is what has happened, None: its attempt goes on.
-
-        `started` attempts are counted.
+        """Move the eta of a push task; `kind` is what has happened to `count` attempts, None: its
+        attempt goes on.
         """
         ended = attempts if kind is EventKind.ATTEMPT_FAILED else None
         with self._operation() as session:
@@ -288,7 +287,8 @@ class SqlStore(SqlRecords[S]):
                 **attempted(task),
                 now_usec=session.clock_usec,
                 wait_usec=wait_usec,
-                started=started,
+                count=count,
+                started=count if kind is EventKind.ATTEMPT_STARTED else 0,
                 attempts=attempts and encode(attempts),
                 finished=None if attempts is None else attempts.finished,
                 kind=None if kind is None else kind.value,
@@ -299,7 +299,7 @@ class SqlStore(SqlRecords[S]):
                 raise self._attempt_lost(session, task)
             task = self._keys.decode_task(row)
             if kind is not None:
-                self._modified(session, kind, task, ended)
+                self._modified(session, kind, task, ended, count)
         self._touch(task.queue_name, 1)
         return task
 

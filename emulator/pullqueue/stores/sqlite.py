@@ -360,15 +360,16 @@ class SqliteStore(SqlStore[SqliteSession]):
         kind: EventKind,
         task: Task,
         ended: AttemptRecord | None = None,
+        count: int = 1,
     ) -> None:
         until_usec = None if kind is EventKind.RELEASED else task.eta_usec
         steps = [(task.name, task.retry_count)]
-        self._record(session, kind, task.queue_name, steps, until_usec, ended=ended)
+        self._record(session, kind, task.queue_name, steps, until_usec, ended=ended, count=count)
         if kind is EventKind.ATTEMPT_STARTED:
-            self._count_leased(session, task.queue_name, 1)
+            self._count_leased(session, task.queue_name, count)
 
     def _ended(
-        self, session: SqliteSession, task: Task, attempts: AttemptRecord, *, exhausted: bool
+        self, session: SqliteSession, task: Task, attempts: AttemptRecord, count: int
     ) -> Row | None:
         queue = {"queue": task.queue_name, "now_usec": session.now_usec}
         row = session.row("get", name=task.name, **queue)
@@ -376,12 +377,12 @@ class SqliteStore(SqlStore[SqliteSession]):
             return None
         names = session.listed([task.name])
         reserved = {"expected_eta_usec": None, "tombstone_usec": self._tombstone_usec}
-        gone = session.rows("delete", names=names, **queue, **reserved)
-        kind = EventKind.ATTEMPT_FAILED if exhausted else EventKind.ATTEMPT_SUCCEEDED
-        self._removed(session, kind, task.queue_name, gone, attempts)
-        if exhausted:
-            steps = [gone[0][:2]]
-            self._record(session, EventKind.EXHAUSTED, task.queue_name, steps)
+        [(*step, size)] = session.rows("delete", names=names, **queue, **reserved)
+        session.add_to_totals(task.queue_name, -1, -size)
+        kind = EventKind.ATTEMPT_SUCCEEDED if attempts.succeeded else EventKind.ATTEMPT_FAILED
+        self._record(session, kind, task.queue_name, [step], ended=attempts, count=count)
+        if not attempts.succeeded:
+            self._record(session, EventKind.EXHAUSTED, task.queue_name, [step])
             kept = self._keys.decode_task(row)._replace(attempts=attempts)
             session.change_many("restore_exhausted", [self._keys.encode_task(kept)])
         return row
@@ -392,11 +393,10 @@ class SqliteStore(SqlStore[SqliteSession]):
         kind: EventKind,
         queue_name: str,
         rows: Sequence[Row],
-        ended: AttemptRecord | None = None,
     ) -> None:
         if rows:
             session.add_to_totals(queue_name, -len(rows), -sum(row[2] for row in rows))
-            self._record(session, kind, queue_name, [row[:2] for row in rows], ended=ended)
+            self._record(session, kind, queue_name, [row[:2] for row in rows])
 
     def _record(
         self,
@@ -407,8 +407,9 @@ class SqliteStore(SqlStore[SqliteSession]):
         until_usec: int | None = None,
         *,
         ended: AttemptRecord | None = None,
+        count: int = 1,
     ) -> None:
-        """Record an operation on tasks, given as names and retry counts."""
+        """Record an operation on tasks, given as names and retry counts, as `count` of each."""
         recorded = steps[: max(1, self._limits.events_kept)]
         names, retry_counts = zip(*recorded, strict=True)
         self._last_event += 1
@@ -419,7 +420,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             usec=session.now_usec,
             kind=kind.value,
             until_usec=until_usec,
-            size=len(recorded),
+            size=len(recorded) * count,
             names=",".join(names),
             retry_counts=",".join(map(str, retry_counts)),
             **result_values(ended),

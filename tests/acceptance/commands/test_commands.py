@@ -67,6 +67,18 @@ def test_numbers_of_a_push_queue(run: Run, emulator: Emulator) -> None:
     assert [shown[state] for state in states] == [0, 1, 1, 1]  # as the route has them
 
 
+def test_attempts_that_were_only_counted_are_one_line_of_the_history(
+    run: Run, emulator: Emulator
+) -> None:
+    queue, record = emulator.queue("push"), AttemptRecord(7, status=0, reason="refused")
+    task = start_attempt(queue, queue.add(name="a"), lease_seconds=0, attempts=record, count=7)
+    finish_attempt(queue, task, attempts=record, backoff_seconds=9, count=7)
+
+    started, failed = run("tasks get push a").out.splitlines()[-2:]
+    assert started.endswith("  attempts 1 to 7 started  (Python)")
+    assert "  attempts 1 to 7 failed, no response (refused), next 2026" in failed
+
+
 def test_what_changes_the_behaviour_of_a_server(
     run: Run, emulator: Emulator, server: Server
 ) -> None:

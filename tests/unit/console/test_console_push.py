@@ -11,7 +11,7 @@ from console_client import ConsoleClient
 from push_app import PushApp, push_app, until
 
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock
-from pullqueue.engine.attempts import start_attempt
+from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.runtime.state import ServerState
 
@@ -176,6 +176,49 @@ def test_an_exhausted_task_is_listed_requeued_and_downloaded(console: Console) -
     assert '"request":{"url":"/status/500"' in console.page("/exhausted.jsonl")
     console.send("/change", action="requeue", state="exhausted", all="1")
     assert queue.get_task("a").request == HttpRequest("/status/500")
+
+
+def test_attempts_from_before_a_requeue_are_marked(console: Console) -> None:
+    """Their numbers begin again, so a line is above them, and none above those of an exhausted
+    task, which has no others.
+    """
+    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 1}}", 1)
+    console.emulator.reconfigure(Emulator.from_text(config).config)
+    queue = console.emulator.queue("mail")
+    queue.pause()  # only `run` sends
+    queue.add(name="a", request=HttpRequest("/status/500"))
+    console.run("a")
+    console.run("a")
+
+    def rows() -> list[str]:
+        page = console.page("/queues/mail/tasks/a")
+        found = re.findall('<th scope="row(?:group" colspan="5" class="quiet)?">(.*?)</th>', page)
+        return [*found]
+
+    assert rows() == ["2", "1"]
+    queue.requeue(["a"])
+    line = "Before the task was added again"
+    assert rows() == [line, "2", "1"]
+    console.run("a")
+    assert rows() == ["1", line, "2", "1"]
+    console.run("a")
+    assert rows() == ["2", "1", line, "2", "1"]
+
+
+def test_attempts_that_were_only_counted_are_one_step_of_the_history(console: Console) -> None:
+    queue = console.emulator.queue("mail")
+    task = queue.add(name="a")
+    for first, last in ((1, 1), (2, 10), (11, 12)):
+        count, record = last - first + 1, AttemptRecord(last, status=0, reason="connection refused")
+        task = start_attempt(queue, task, lease_seconds=0, attempts=record, count=count)
+        task = finish_attempt(queue, task, attempts=record, backoff_seconds=60, count=count)
+
+    text = console.text("/queues/mail/tasks/a")
+
+    for which in ("attempt 1", "attempts 2 to 10", "attempts 11 to 12"):
+        assert f"{which} started" in text
+        assert f"{which} failed no response connection refused next 2026" in text
+    assert "Its attempts are not among the latest requests; the history has them." in text
 
 
 def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console) -> None:

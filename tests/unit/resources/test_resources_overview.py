@@ -16,7 +16,10 @@ import pullqueue
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.resources.clock import ClockMove, move_clock
+from pullqueue.resources.history import HistoryQuery, get_history
 from pullqueue.resources.operations import parse_body
+from pullqueue.resources.overview import FlowQuery, get_flow
+from pullqueue.resources.queues import get_queue
 from pullqueue.resources.service import set_fault
 from pullqueue.runtime.fault_registry import NewFault
 from pullqueue.runtime.state import ServerState
@@ -225,6 +228,13 @@ class TestDelivery:
         assert f"601 attempts on queue dead failed: no response ({reason})" in activity
         assert dead.state.delivery is not None
         assert dead.state.delivery.attempts.counts["dead", 0] == 601
+        progress = get_queue(dead.state, "dead").progress
+        assert progress.failed == 600  # all but the first, which was made ten minutes before
+        assert "all 600 attempts failed in the last minute" in progress.text
+        minutes = get_flow(dead.state, FlowQuery(queue="dead"))["dead"]
+        assert [(each.leased, each.failed) for each in minutes] == [(1, 1), (600, 600)]
+        history = get_history(dead.state, "dead", "a", HistoryQuery()).events
+        assert sum(each.attempts for each in history if each.kind == "attempt failed") == 601
 
     def test_a_fault_answers_an_address_at_which_nobody_listens(self, dead: Server) -> None:
         """So each attempt is made."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -161,22 +162,53 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     assert (numbers.leased_last_minute, numbers.bytes_stored) == (2, 0)
 
 
-def test_attempts_that_were_not_made_are_counted(queue: Queue) -> None:
-    """The last of them is in the history."""
+@pytest.mark.parametrize("count", [1, 2, 200])
+@pytest.mark.parametrize("pause", [30, None], ids=["retrying", "exhausted"])
+def test_attempts_that_were_not_made_are_counted(
+    queue: Queue, count: int, pause: float | None
+) -> None:
+    """One event counts for all of them, wherever attempts are counted."""
     added = queue.add(name="one")
-    last = AttemptRecord(finished=7, status=0, reason="connection refused")
+    last = AttemptRecord(finished=count, status=0, reason="connection refused")
 
-    task = start_attempt(queue, added, lease_seconds=0, attempts=AttemptRecord(), count=7)
-    failed = finish_attempt(queue, task, attempts=last, backoff_seconds=30)
+    task = start_attempt(queue, added, lease_seconds=0, attempts=AttemptRecord(), count=count)
+    ended = finish_attempt(queue, task, attempts=last, backoff_seconds=pause, count=count)
 
-    assert (failed.retry_count, failed.attempts) == (7, last)
-    assert queue.get_task("one") == failed
-    assert states(queue) == {"retrying": 1}
-    assert [(each.kind.value, each.retry_count) for each in queue.history("one")] == [
-        ("added", 0),
-        ("attempt started", 7),
-        ("attempt failed", 7),
+    assert (ended.retry_count, ended.attempts) == (count, last)
+    assert states(queue) == ({} if pause is None else {"retrying": 1})
+    assert [
+        (each.kind.value, each.retry_count, each.attempts) for each in queue.history("one")
+    ] == [
+        ("added", 0, 1),
+        ("attempt started", count, count),
+        ("attempt failed", count, count),
+        *([("exhausted", count, 1)] if pause is None else []),
     ]
+    assert queue.count_failures(last=SECOND) == {last.result: count}
+    expected = {
+        EventKind.ADDED: 1,
+        EventKind.ATTEMPT_STARTED: count,
+        EventKind.ATTEMPT_FAILED: count,
+    } | ({EventKind.EXHAUSTED: 1} if pause is None else {})
+    assert queue.count_events(last=SECOND) == expected
+    assert [*queue.flow(since_usec=0).values()] == [expected]
+    assert queue.fetch_statistics().leased_last_minute == count
+
+
+def test_attempts_that_were_not_made_leave_other_events_recorded(start: Start) -> None:
+    """They are as many as 5,000 operations, after which a database deletes the oldest events."""
+    queue = start(replace(CONFIG, total_storage_limit_bytes=None)).queue("web")
+    for tasks in [100] * 49 + [97]:
+        queue.add_many([NewTask()] * tasks)
+    task = start_attempt(
+        queue, queue.add(name="one"), lease_seconds=0, attempts=AttemptRecord(), count=200
+    )
+    failed = AttemptRecord(finished=200, status=0)
+    finish_attempt(queue, task, attempts=failed, backoff_seconds=30, count=200)
+
+    assert [each.kind.value for each in queue.history("one")] == [
+        "added", "attempt started", "attempt failed",
+    ]  # fmt: skip
 
 
 def test_a_task_without_retries_left_is_exhausted_and_can_be_requeued(

@@ -168,7 +168,11 @@ def payload_lines(payload: Json) -> list[str]:
 
 def event_line(event: Json) -> str:
     """Return an event of a task, and which call it was part of."""
-    line = f"  {when(event['time'])}  {'requeued' if event['requeued'] else event['kind']}"
+    kind = "requeued" if event["requeued"] else event["kind"]
+    if event["attempts"] > 1:
+        last = event["retry_count"]
+        kind = kind.replace("attempt", f"attempts {last - event['attempts'] + 1} to {last}")
+    line = f"  {when(event['time'])}  {kind}"
     if event["status"] is not None:
         line += f", {result_text(event['status'], event['reason'])}"
     if event["until"]:

@@ -165,9 +165,11 @@ class MemoryStore(TaskStore):
                 attempts=attempts,
             )
             queue.replace([task], [started])
-            queue.leased.add(now_usec, 1)
+            queue.leased.add(now_usec, count)
             kind, origin = EventKind.ATTEMPT_STARTED, current_origin()
-            queue.events.record(kind, now_usec, [started], started.eta_usec, origin=origin)
+            queue.events.record(
+                kind, now_usec, [started], started.eta_usec, origin=origin, attempts=count
+            )
             return started
 
     def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:
@@ -179,7 +181,7 @@ class MemoryStore(TaskStore):
             return renewed
 
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, count: int = 1
     ) -> Task:
         kind, result, origin = EventKind.ATTEMPT_FAILED, attempts.result, current_origin()
         with self._lock:
@@ -189,15 +191,16 @@ class MemoryStore(TaskStore):
             if attempts.succeeded:
                 kind = EventKind.ATTEMPT_SUCCEEDED
                 queue.remove([task], kind, now_usec, result, origin=origin)
-            elif backoff_usec is not None:
-                finished = finished._replace(eta_usec=now_usec + backoff_usec)
+                return finished
+            until_usec = None
+            if backoff_usec is not None:
+                until_usec = now_usec + backoff_usec
+                finished = finished._replace(eta_usec=until_usec)
                 queue.replace([task], [finished])
-                until_usec = finished.eta_usec
-                queue.events.record(
-                    kind, now_usec, [finished], until_usec, result=result, origin=origin
-                )
-            else:
-                queue.events.record(kind, now_usec, [finished], result=result, origin=origin)
+            queue.events.record(
+                kind, now_usec, [finished], until_usec, result=result, origin=origin, attempts=count
+            )
+            if backoff_usec is None:
                 queue.remove([task], EventKind.EXHAUSTED, now_usec, origin=origin)
                 queue.exhausted.extend([finished])
             return finished
