@@ -31,7 +31,7 @@ class Scan:
         *,
         find_address: Callable[[Task], _A | None],
         is_running: Callable[[Task], bool],
-        sweeps: bool = True,
+        sweeps: bool,
     ) -> list[tuple[Task, _A]]:
         """Return up to `limit` tasks that can be sent, with their addresses.
 

@@ -11,6 +11,7 @@ import pytest
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.engine import verbs
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import TransientError
@@ -140,7 +141,7 @@ class TestWhatMayStart:
         assert names(dispatcher.startable(web, 9)) == ["c"]
         dispatcher.reserve(web.get_task("c"))
         dispatcher.release(web.get_task("c"))
-        assert Dispatcher(emulator).allowance(web) == 2  # one token of three is used
+        assert dispatcher.tokens(web) == 2  # one of three is used
 
     def test_a_dispatcher_without_rates_is_not_limited(
         self, emulator: Emulator, web: Queue
@@ -386,27 +387,58 @@ class TestOutcomes:
         assert running.is_lost
 
     def test_a_lost_lease_is_not_renewed(self, emulator: Emulator, other: Queue) -> None:
-        """The task was deleted meanwhile."""
+        """The task was deleted meanwhile, which is noticed when the lease is to be renewed."""
         add(other, "a")
         dispatcher = Dispatcher(emulator)
         running = started(dispatcher, other, "a")
+        assert not running.is_lost
+        assert running.is_own(renewed_within=-1)
         other.delete_tasks("a")
 
         assert not running.renew()
+        assert [running.is_own(renewed_within=age) for age in (3600, -1)] == [True, False]
+        assert running.is_lost
 
-    @pytest.mark.parametrize(("throttle", "rate"), [(True, 1), (False, 2)])
-    def test_status_503_slows_its_queue_down(
+    def test_a_result_that_cannot_be_stored_leaves_the_lease(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
+        """Which nobody renews; an attempt without a result returns the task at once."""
+        add(other, "lost", "abandoned")
+        dispatcher = Dispatcher(emulator, lease_seconds=30)
+        lost, abandoned = (started(dispatcher, other, each) for each in ("lost", "abandoned"))
+
+        dispatcher.lose(lost)
+        dispatcher.abandon(abandoned)
+
+        assert dispatcher.running == []
+        assert not lost.renew()
+        assert names(dispatcher.startable(other, 9)) == ["abandoned"]
+        clock.advance(30)
+        assert names(dispatcher.startable(other, 9)) == ["abandoned", "lost"]
+
+    @pytest.mark.parametrize(
+        ("throttle", "url", "status", "rate"),
+        [
+            (True, "/", 503, 1),
+            (False, "/", 503, 2),
+            (True, "/", 429, 2),
+            (True, "http://localhost/", 429, 1),
+        ],
+    )
+    def test_a_status_slows_its_queue_down(
         self,
         emulator: Emulator,
         web: Queue,
         throttle: bool,  # noqa: FBT001
+        url: str,
+        status: int,
         rate: float,
     ) -> None:
         """In a server."""
-        add(web, "a")
+        verbs.insert(web, [NewTask(name="a", request=HttpRequest(url))], absolute_urls=True)
         dispatcher = Dispatcher(emulator, throttle=throttle)
 
-        attempt(dispatcher, web, "a", PushResponse(503))
+        attempt(dispatcher, web, "a", PushResponse(status))
 
         assert dispatcher.enforced_rate(web) == rate
 
@@ -489,13 +521,18 @@ class TestTasksThatWait:
             ids = range(start, min(count, start + 100))
             add(queue, *(f"{prefix}{n}" for n in ids), request=HttpRequest("/", target=target), **o)
 
-    def test_they_do_not_block_others(self, emulator: Emulator, other: Queue) -> None:
+    def test_they_do_not_block_others(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
         """Tasks without an address wait, and use up no attempt; those behind them start."""
-        self.add(other, "waits", 500)
-        self.add(other, "goes", 3, "here")
+        self.add(other, "waits", 2)
+        self.add(other, "goes", 1, "here")
+        self.add(other, "waits-too", 500)
+        self.add(other, "goes-too", 1, "here")
+        self.add(other, "not-due", 1, "here", eta=clock.now() + timedelta(seconds=1))
         dispatcher = Dispatcher(emulator)
 
-        assert self.found(dispatcher, other, 2) == ["goes0", "goes1"]
+        assert self.found(dispatcher, other, 3) == ["goes0", "goes-too0"]
         assert other.get_task("waits0").retry_count == 0
 
     def test_they_are_not_read_each_time(self, emulator: Emulator, other: Queue) -> None:
@@ -533,6 +570,7 @@ class TestTasksThatWait:
         """Each time, though it is on the page of those that are looked at once more."""
         self.add(other, "waits", 3)
         self.add(other, "goes", 2, "here")
+        self.add(other, "waits-too", 1)
         dispatcher = Dispatcher(emulator)
 
         assert [self.found(dispatcher, other) for _ in range(3)] == [["goes0", "goes1"]] * 3
@@ -561,7 +599,10 @@ class TestFaults:
             return response
 
         dispatcher = Dispatcher(emulator)
-        return dispatcher.send(started(dispatcher, other, "a"), send), len(sent)
+        running = started(dispatcher, other, "a")
+        response = dispatcher.send(running, send)
+        assert sent in ([], [running.request])
+        return response, len(sent)
 
     @pytest.mark.parametrize(
         ("fault", "options", "response", "sent"),

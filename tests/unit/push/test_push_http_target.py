@@ -36,6 +36,10 @@ from pullqueue.tasks import RequestToken
             HttpTarget(token=RequestToken("oauth_token", "a@example.com")),
             "OAuth token of a@example.com",
         ),
+        (
+            HttpTarget(token=RequestToken("oauth_token", "a@example.com", "all")),
+            "OAuth token of a@example.com, scope all",
+        ),
     ],
 )
 def test_a_target_is_described_in_words(target: HttpTarget, text: str) -> None:

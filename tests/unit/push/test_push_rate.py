@@ -148,7 +148,7 @@ def test_what_slows_a_queue_depends_on_its_targets(
 ) -> None:
     """Documented of both: 503 of App Engine, 429 or 5xx of external targets."""
     for is_http_target, rate in ((False, app_engine_rate), (True, http_rate)):
-        events = [] if status is None else [event(0, EventKind.ATTEMPT_FAILED, status)]
+        events = [event(0, EventKind.ATTEMPT_FAILED, status)]
         bucket, restored = TokenBucket(settings(10), 0), TokenBucket(settings(10), 0)
         bucket.adapt(status, is_http_target=is_http_target)
         restored.replay(events, is_complete=True, is_http_target=is_http_target)
@@ -207,9 +207,10 @@ def test_more_attempts_than_tokens_wait_until_all_are_back() -> None:
 def test_a_token_that_was_not_used() -> None:
     bucket = TokenBucket(settings(1, bucket_size=2), 0)
     bucket.take()
+    bucket.take()
     bucket.refund()
 
-    assert bucket.count(0) == 2
+    assert bucket.count(0) == 1
 
 
 STEPS = st.lists(
