@@ -429,7 +429,8 @@ class TestOutcomes:
         self,
         emulator: Emulator,
         web: Queue,
-        throttle: bool,  # noqa: FBT001
+        *,
+        throttle: bool,
         url: str,
         status: int,
         rate: float,

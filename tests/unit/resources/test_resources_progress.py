@@ -90,9 +90,9 @@ def attempt(
 
 @pytest.mark.parametrize("name", ["pull", "push", "zero", "one"])
 def test_a_queue_without_tasks_waits_for_nothing(state: ServerState, name: str) -> None:
-    text = "its rate is 0" if name == "zero" else ""
-    assert of(state, name).text == text
-    assert of(state, name).next is None
+    text, severity = ("its rate is 0", "warning") if name == "zero" else ("", "info")
+    progress = of(state, name)
+    assert (progress.text, progress.severity, progress.next) == (text, severity, None)
 
 
 @pytest.mark.parametrize(
