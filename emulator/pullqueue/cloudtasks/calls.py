@@ -61,9 +61,9 @@ class ResourceName(NamedTuple):
             advice = f'{field} is "{text:.200}": it must begin with "{parent}", the parent'
             if not name.task:
                 other = texts.OTHER_PARENT.format(name=name, parent=parent)
-                raise invalid(other, field=field, advice=advice)
+                raise invalid(other, advice=advice)
             other = texts.TASK_OF_OTHER_QUEUE.format(parent=parent, queue=name._replace(task=""))
-            raise invalid(other, field=field, advice=advice)
+            raise invalid(other, advice=advice)
         return name
 
 
@@ -82,15 +82,15 @@ def _malformed(text: str, pattern: str, field: str) -> CloudTasksError:
     location, is_queue, queue_id = text.partition("/queues/")
     if pattern == TASK and is_task and _regex(QUEUE).fullmatch(queue):
         message = texts.TASK_ID.format(id=task_id[:_SHOWN_CHARACTERS])
-        return invalid(message, field=field, advice=advice, help_link=texts.TASK_ID_HELP)
+        return invalid(message, advice=advice, help_link=texts.TASK_ID_HELP)
     if pattern == TASK:
-        return invalid(texts.TASK_NAME, field=field, advice=advice)
+        return invalid(texts.TASK_NAME, advice=advice)
     if pattern == QUEUE and is_queue and _regex(LOCATION).fullmatch(location):
         message = texts.QUEUE_ID.format(id=queue_id[:_SHOWN_CHARACTERS])
-        return invalid(message, field=field, advice=advice)
+        return invalid(message, advice=advice)
     if pattern == QUEUE:
         help_link = texts.QUEUE_NAME_HELP
-        return invalid(texts.QUEUE_NAME, field=field, advice=advice, help_link=help_link)
+        return invalid(texts.QUEUE_NAME, advice=advice, help_link=help_link)
     return invalid(advice, field=field)
 
 

@@ -45,8 +45,8 @@ class CloudTasksError(ApiError):
     ) -> None:
         """Store what is sent.
 
-        `field` names the part of the request that is not valid; `advice` states what was wrong and
-        what to do, where `message` is a text of production; `details` are production's own.
+        `field` names the part of the request that is not valid; instead, where `message` is a text
+        of production, `advice` states what was wrong and what to do. `details` are production's.
         """
         super().__init__(
             message, rpc_code=rpc_code, location=field, explanation=advice, headers=headers

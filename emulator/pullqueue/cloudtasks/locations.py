@@ -68,7 +68,7 @@ def check_location(name: ResourceName, text: str, field: str, own: str | None) -
             f"use a region of Google Cloud such as {meant}; for another name start the server with "
             f"--location {given}"
         )
-    raise invalid(message.format(location=given, app=own), field=field, advice=advice)
+    raise invalid(message.format(location=given, app=own), advice=advice)
 
 
 def list_locations(call: Call) -> Message:

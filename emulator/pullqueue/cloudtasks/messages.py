@@ -108,7 +108,7 @@ def check_not_negative(value: float, shown: str, field: str, unit: str = "") -> 
     """
     if value < 0:
         advice = f"{field} is {value}{unit}: use 0 or more"
-        raise invalid(texts.NEGATIVE.format(field=shown), field=field, advice=advice)
+        raise invalid(texts.NEGATIVE.format(field=shown), advice=advice)
 
 
 def build_status(error: CloudTasksError) -> status_pb2.Status:

@@ -187,7 +187,7 @@ def _limit(limits: Message, name: str, most: int) -> float:
     check_not_negative(value, shown, field)
     if not value <= most:
         advice = f"{field} is {value}: use 0 to {most}"
-        raise invalid(texts.TOO_LARGE.format(field=shown, most=most), field=field, advice=advice)
+        raise invalid(texts.TOO_LARGE.format(field=shown, most=most), advice=advice)
     return value
 
 

@@ -79,7 +79,6 @@ def read_retry(message: Message, field: str) -> RetryParameters:
     if (shortest or 0) > (longest or 0):
         raise invalid(
             texts.BACKOFF_ORDER,
-            field=f"{field}.min_backoff",
             advice=f"{field}.min_backoff is {shortest} and max_backoff is {longest} seconds: the "
             "minimum must not exceed the maximum",
         )
@@ -93,7 +92,7 @@ def _attempts(message: Message, field: str) -> int | None:
         if attempts < _UNLIMITED:
             part = f"{field}.max_attempts"
             advice = f"{part} is {attempts}: use -1 for no limit, or 1 and more"
-            raise invalid(texts.ATTEMPTS, field=part, advice=advice)
+            raise invalid(texts.ATTEMPTS, advice=advice)
         return None if attempts == _UNLIMITED else attempts or _DEFAULT_ATTEMPTS
     given = message.WhichOneof("num_attempts")
     if given == "max_attempts":

@@ -139,7 +139,7 @@ def _check_size(
             f"the task has {size} bytes with its name, times and headers; the maximum is {most}: "
             "store the data elsewhere and put a reference in the task"
         )
-        raise invalid(texts.TASK_TOO_LARGE, field="task", advice=advice)
+        raise invalid(texts.TASK_TOO_LARGE, advice=advice)
 
 
 def _new_eta_usec(call: Call, queue: Queue, task: Message) -> int | None:
@@ -154,7 +154,6 @@ def _new_eta_usec(call: Call, queue: Queue, task: Message) -> int | None:
         eta, latest = from_usec(eta_usec), from_usec(now_usec + most * USEC_PER_SECOND)
         raise invalid(
             texts.TOO_FAR.format(time=texts.format_time(eta), most=f"{most // 3600}h"),
-            field="task.schedule_time",
             advice=f"task.schedule_time is {eta.isoformat()}; the latest is {latest.isoformat()}, "
             f"{most // 86_400} days from now",
         )
@@ -212,7 +211,6 @@ def _push_request(call: Call, queue: Queue, task: Message) -> tuple[bytes, HttpR
     if not any(task.HasField(field) for field in _PUSH_REQUESTS):
         raise invalid(
             texts.TASK_EMPTY,
-            field="task",
             advice=f'queue "{queue.name}" is a push queue: set app_engine_http_request or '
             "http_request in the task",
         )
@@ -250,7 +248,6 @@ def _http_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
         problem = f'is "{url:.200}"' if url else "is missing"
         raise invalid(
             texts.URL_SCHEME if url else texts.URL_MISSING,
-            field=f"{field}.url",
             advice=f"{field}.url {problem}: use an http:// or https:// URL",
         )
     method = _method(message, message.body, _HTTP_BODY_METHODS, f"{field}.body")
@@ -291,7 +288,7 @@ def _deadline_seconds(call: Call, task: Message, most: int) -> float:
     if not least <= seconds <= most:
         spans = {"least": texts.format_span(least), "most": texts.format_span(most)}
         advice = f"{field} is {seconds} seconds: use {least} to {most}"
-        raise invalid(texts.DEADLINE.format(**spans), field=field, advice=advice)
+        raise invalid(texts.DEADLINE.format(**spans), advice=advice)
     return float(seconds)
 
 
@@ -304,7 +301,6 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
     if url[:5].lower() == "http:" and call.state.push_to.find_url(url) is None:
         raise invalid(
             texts.AUTHORIZED_SCHEME,
-            field="task.http_request.url",
             advice=f'task.http_request.url is "{url:.200}": with {field} it must begin with '
             "https://, or name this machine or an origin of --push-to",
         )
