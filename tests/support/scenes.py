@@ -154,10 +154,10 @@ class Scene:
         return events, self.app.running.total(), self.delivery._dispatcher.counts.total()
 
     def recent(self, name: str, *kinds: EventKind) -> list[Event]:
-        """Return the events of some kinds in the last minute."""
+        """Return the events of some kinds in the last minute, each as often as it counts."""
         since_usec = self.clock.now_usec() - 60_000_000
         found = [each for each in self.queue(name).events() if each.usec > since_usec]
-        return [each for each in found if each.kind in kinds]
+        return [each for each in found if each.kind in kinds for _ in range(each.attempts)]
 
     def running(self, name: str) -> set[str]:
         """Return the names of the tasks whose attempts are under way, by their history."""

@@ -484,7 +484,10 @@ def check_queue(scene: Scene, name: str, queue: QueueResource) -> None:
     has_failed = bool(failures(scene, name))
     assert has_failed is bool({"no response", "failing", "some failed"} & set(reasons))
     assert ("exhausted" in reasons) is bool(scene.queue(name).exhausted)
-    if not scene.queue(name).is_push:
+    if scene.queue(name).is_push:
+        assert progress.done == len(scene.recent(name, EventKind.ATTEMPT_SUCCEEDED))
+    else:
+        assert progress.done == _by_workers(scene, name, EventKind.DELETED)
         assert progress.leased == queue.leased_last_minute
         if "in the last minute" in progress.text:
             named = re.findall(r"leased (\d+)", progress.text)

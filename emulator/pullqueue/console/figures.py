@@ -37,7 +37,7 @@ class Figures(NamedTuple):
 def sort_key(queue: QueueResource, column: str) -> tuple[bool, Any]:
     """Return by what queues are sorted; those without a value are the first ones."""
     progress = queue.progress
-    numbers = {"done": progress.leased + progress.delivered, "failed": progress.failed}
+    numbers = {"done": progress.done, "failed": progress.failed}
     value = numbers.get(column, getattr(queue, column, None))
     return value is not None, value
 

@@ -21,6 +21,13 @@ class Progress(Model):
     """What the tasks of a queue did in the last minute, and what they wait for."""
 
     leased: Annotated[Count, Meta(description="Tasks leased in the last minute.")]
+    done: Annotated[
+        Count,
+        Meta(
+            description="Tasks finished in the last minute: those that workers deleted, not "
+            "operators, or the attempts that succeeded."
+        ),
+    ]
     delivered: Annotated[Count, Meta(description="Attempts that succeeded in the last minute.")]
     failed: Annotated[Count, Meta(description="Attempts that failed in the last minute.")]
     failing_since: Annotated[
@@ -48,6 +55,7 @@ def find_progress(state: ServerState, queue: Queue, numbers: QueueStatistics) ->
     causes = find_causes(now)
     return Progress(
         leased=now.counts[EventKind.LEASED],
+        done=now.done,
         delivered=now.counts[EventKind.ATTEMPT_SUCCEEDED],
         failed=now.failed,
         failing_since=iso_usec(now.failing_usec),

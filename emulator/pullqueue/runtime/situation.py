@@ -100,6 +100,11 @@ class Situation:
         """Tasks that workers have deleted in the last minute: they have finished these."""
         return self._by_workers(EventKind.DELETED)
 
+    @property
+    def done(self) -> int:
+        """Tasks that were finished in the last minute: deleted by workers, or sent with success."""
+        return self.counts[EventKind.ATTEMPT_SUCCEEDED] if self.queue.is_push else self.deleted
+
     def _by_workers(self, kind: EventKind) -> int:
         return max(0, self.counts[kind] - self.by_operators[kind])
 

@@ -30,7 +30,7 @@ def test_queues_are_listed_as_a_table_or_as_json(run: Run, emulator: Emulator) -
 
     assert run("queues").out.splitlines() == [
         "QUEUE  TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  DONE  FAILED  LIMIT  NOTE",
-        "pull       1      0       1      0          0             1          3",
+        "pull       1      0       1      0          0             0          3",
         "other      0      0       0      0          0             0          none",
         "push       0      0       0      0          0             0       0  none   push",
     ]

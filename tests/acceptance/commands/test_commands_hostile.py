@@ -43,13 +43,14 @@ _QUEUE = {
     **dict.fromkeys(("tasks", "available", "leased", "scheduled", "exhausted", "paused"), 1),
     **dict.fromkeys(("running", "retrying"), 1),
     "oldest_age_seconds": 1.5,
-    "progress": {**evil("text severity"), "leased": 1, "delivered": 1, "failed": 1},
+    "progress": {**evil("text severity"), "leased": 1, "done": 1, "failed": 1},
     "settings": {"retry_parameters": evil("task_retry_limit")},
 }
 _EVENT = {
     "time": _TIME,
     "until": None,
     "requeued": False,
+    "attempts": 1,
     **evil("kind status reason interface client request"),
 }
 _REQUEST = {

@@ -135,6 +135,21 @@ def test_queues_are_filtered_and_sorted(console: ConsoleClient, query: str, queu
     assert re.findall('<a id="queue-(.*?)"', page) == queues.split()
 
 
+def test_done_is_what_workers_have_finished(console: ConsoleClient, state: ServerState) -> None:
+    """Neither what they have only leased, nor what operators have deleted."""
+    pull, again = (state.emulator.queue(name) for name in ("pull", "again"))
+    for queue in (pull, again):
+        queue.add_many([NewTask(name=f"work-{number}") for number in range(3)])
+        leased = queue.lease_tasks(60, 2)
+    again.delete_tasks(leased[0])
+    console.send("/change", action="delete", task=["pull/work-0", "pull/work-2"])
+
+    page = console.page("/?sort=done&order=desc")
+
+    assert re.findall('<a id="queue-(.*?)"', page) == ["again", "pull", "once"]
+    assert re.findall('"Done in 1 min" class="number">(.*?)<', page) == ["1", "0", "0"]
+
+
 def test_the_clock_is_moved(console: ConsoleClient, state: ServerState) -> None:
     """By a time span with its unit; the page says when something changes next."""
     assert "It is 2026-01-01 02:00:00 now." in console.send("/clock", by="2", unit="h")

@@ -43,9 +43,10 @@ def list_(*, names: tuple[str, ...], watch: bool, interval: float, client: Clien
 
     TASKS are available (AVAIL), leased, or scheduled (SCHED), which means that their eta is in the
     future. EXHAUSTED tasks have used up their leases. OLDEST: time since the first task became due.
-    DONE: tasks leased, or delivered, in the last minute. FAILED: attempts that failed in the last
-    minute. LIMIT: maximum number of leases of a task, the task_retry_limit of queue.yaml. A
-    terminal that is too narrow shows no LIMIT, then no SCHED, OLDEST and DONE.
+    DONE: tasks that workers deleted, or attempts that succeeded, in the last minute. FAILED:
+    attempts that failed in the last minute. LIMIT: maximum number of leases of a task, the
+    task_retry_limit of queue.yaml. A terminal that is too narrow shows no LIMIT, then no SCHED,
+    OLDEST and DONE.
 
     Of a push queue, LEASED counts the tasks that are being sent, and SCHED also those that wait
     for their next attempt. Below is a line for each queue whose tasks do not move: why, and when
@@ -183,7 +184,7 @@ def _row(queue: Json) -> list[object]:
         queue["scheduled"] + queue["retrying"],
         queue["exhausted"],
         None if oldest is None else format_span(oldest),
-        progress["delivered"] if queue["mode"] == "push" else progress["leased"],
+        progress["done"],
         progress["failed"] if queue["mode"] == "push" else None,
         retry.get("task_retry_limit", "none"),
         state,
