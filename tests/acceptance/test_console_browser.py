@@ -280,15 +280,31 @@ def test_what_the_page_on_the_console_asks_is_two_clicks_away(
     site.until(lambda: re.search(known, site.text("body")), known)
 
 
-@pytest.mark.parametrize("click", ["#latest-1", "#task-once-m11"])
+@pytest.mark.parametrize(
+    ("path", "search", "click", "name"),
+    [
+        ("/failures", "", "#latest-1", "m11"),
+        ("/failures", "", "#task-once-m11", "m11"),
+        ("/", "", "#exhausted-once-m9", "m9"),
+        ("/", "m7", "#do-filter", "m7"),
+    ],
+)
 def test_a_task_is_requeued_with_another_payload_in_two_clicks(
-    site: Site, emulator: Emulator, clock: ManualClock, click: str
+    site: Site,
+    emulator: Emulator,
+    clock: ManualClock,
+    *,
+    path: str,
+    search: str,
+    click: str,
+    name: str,
 ) -> None:
-    """From the page of failures: one opens its form, which is kept while it is filled in."""
+    """One opens its form, which is kept while it is filled in."""
     fail_mails(emulator, clock)
-    site.open("/failures")
+    site.open(path)
+    site.fill("#f-search", search)
     site.click(click)
-    name = site.text("h1")
+    site.wait_for(name, "h1")
     site.fill("#payload", "order 18")
     evaluate(site.browser, "document.activeElement.blur()")
     emulator.queue("push").resume()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -35,7 +35,7 @@ from pullqueue.faults.declaration import (
     build_schema,
     options_text,
 )
-from pullqueue.observe.models import Failure
+from pullqueue.observe.models import Failure, Request
 from pullqueue.resources.activity import ActivityQuery, list_activity, list_workers
 from pullqueue.resources.clock import get_clock
 from pullqueue.resources.cron import list_cron_jobs
@@ -44,6 +44,7 @@ from pullqueue.resources.failures import FailureQuery, list_failures
 from pullqueue.resources.history import (
     HistoryQuery,
     RequestQuery,
+    TaskHistory,
     get_history,
     get_request,
     get_throughput,
@@ -85,6 +86,8 @@ _STATES = {
 }
 """The states of tasks by which a queue's tasks can be filtered."""
 _ERROR_CHARACTERS = 200
+_LATEST = 3
+"""Exhausted tasks of a queue that the page of all queues names."""
 
 _log = logging.getLogger("pullqueue.console")
 
@@ -95,8 +98,8 @@ class Pages(Questions):
     """One method for each page, those that ask included."""
 
     @page("/", in_menu=True)
-    def queues(self) -> Response:
-        """Return the page of all queues."""
+    def queues(self) -> Response | WerkzeugResponse:
+        """Return the page of all queues; of a text that no queue has in its name, that of tasks."""
         statistics = collect_statistics(self._state)
         queues = [build_resource(self._state, *each) for each in statistics]
         flows = {queue.name: queue.flow(since_usec=0) for queue, _ in statistics}
@@ -104,6 +107,8 @@ class Pages(Questions):
         chosen = _chosen("search", "sort", "order", "range")
         text, key = chosen.get("search", "").lower(), chosen.get("sort", "")
         found = [queue for queue in queues if text in queue.name.lower()]
+        if text and not found:
+            return redirect(url_for("console.found", search=chosen["search"]))
         if key in QUEUE_COLUMNS:
             found.sort(
                 key=lambda queue: sort_key(queue, key), reverse=chosen.get("order") == "desc"
@@ -120,6 +125,11 @@ class Pages(Questions):
             figures=select_figures(queues),
             found=found,
             columns=QUEUE_COLUMNS,
+            latest_exhausted={
+                queue.name: [task.name for task in queue.exhausted[: -_LATEST - 1 : -1]]
+                for queue, numbers in statistics
+                if numbers.exhausted
+            },
             charts=charts,
             legend={queue.mode.value: charts[queue.name] for queue in queues},
             overlay=build_overlay(flows, now_usec, chosen.get("range", "")),
@@ -168,13 +178,6 @@ class Pages(Questions):
         if shown.mode is QueueMode.PUSH:
             sent = RequestQuery(queue=queue, task=task, interface=Interface.PUSH)
             attempts = list_requests(self._state, sent).requests
-        # Where the task was requeued, attempts from before it have the same numbers.
-        current: set[int | None] = set()
-        for event in found.events:
-            if event.kind is EventKind.ADDED:
-                current.clear()
-            current.add(event.request)
-        before = (each.number for each in attempts if each.number not in current)
         return self._page(
             "task",
             queue=shown,
@@ -184,7 +187,7 @@ class Pages(Questions):
             events=found.events,
             last_response=found.last_response,
             attempts=attempts,
-            latest_before=next(before, None),
+            latest_before=_latest_before(found, attempts),
             views=views,
             folded=fold_payload(found.task.payload) if found.task else None,
             view=view if view in views else next(iter(views), ""),
@@ -391,6 +394,22 @@ def _address_of(failure: Failure) -> str:
     return url_for(
         "console.failures", queue=failure.queue, since=failure.first, until=until.isoformat()
     )
+
+
+def _latest_before(history: TaskHistory, attempts: Sequence[Request]) -> int | None:
+    """Return the number of the latest attempt from before a task was requeued, if there is one.
+
+    Attempts are the latest first. From one to the next their count decreases, unless it has begun
+    again between them.
+    """
+    added = max((each.time for each in history.events if each.kind is EventKind.ADDED), default="")
+    left = (history.task or history.events[-1]).retry_count
+    for each in attempts:
+        count = int(each.method.removeprefix("attempt "))
+        if count > left or each.time < added:
+            return each.number
+        left = count - 1
+    return None
 
 
 def _chosen(*names: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from console_client import ConsoleClient
@@ -30,10 +31,10 @@ queue:
 
 
 @pytest.fixture
-def state() -> ServerState:
+def state(clock: ManualClock) -> ServerState:
     """Return the state of a server on which one lease a second is permitted."""
     limits = Limits(leases_per_second=1, tasks_in_memory=250)
-    return ServerState(Emulator.from_text(CONFIG, clock=ManualClock(), limits=limits))
+    return ServerState(Emulator.from_text(CONFIG, clock=clock, limits=limits))
 
 
 @pytest.fixture
@@ -133,6 +134,35 @@ def test_queues_are_filtered_and_sorted(console: ConsoleClient, query: str, queu
     page = console.page(f"/{query}")
 
     assert re.findall('<a id="queue-(.*?)"', page) == queues.split()
+    assert ("Tasks with “AGA”" in page) is ("AGA" in query)
+
+
+def test_a_text_that_no_queue_has_in_its_name_is_one_of_tasks(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """Other pages lead to the tasks with it, and from there to the only one of this name."""
+    state.emulator.queue("pull").add(name="task-again", payload="again & again")
+
+    assert 'id="find" href="/console/tasks?search=again"' in console.page("/?search=again")
+    for text in ("task-again", "again & again", "nowhere"):
+        found = console.get(f"/?{urlencode({'search': text})}")
+        assert found.location == f"/console/tasks?{urlencode({'search': text})}"
+    assert 'id="find"' not in console.page("/")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_the_latest_exhausted_tasks_are_links(
+    console: ConsoleClient, state: ServerState, clock: ManualClock, count: int
+) -> None:
+    queue = state.emulator.queue("once")
+    for number in range(count):
+        queue.add(name=f"t{number}")
+        queue.lease_tasks(1, 1)
+        clock.advance(2)
+
+    links = re.findall(r'id="exhausted-once-(t\d)" href="/console(.*?)"', console.page("/"))
+    assert [name for name, _ in links] == ["t3", "t2", "t1", "t0"][4 - count :][:3]
+    assert all("Requeue" in console.page(address) for _, address in links)
 
 
 def test_done_is_what_workers_have_finished(console: ConsoleClient, state: ServerState) -> None:

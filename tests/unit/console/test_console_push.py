@@ -190,19 +190,34 @@ def test_attempts_from_before_a_requeue_are_marked(console: Console) -> None:
     console.run("a")
     console.run("a")
 
-    def rows() -> list[str]:
-        page = console.page("/queues/mail/tasks/a")
-        found = re.findall('<th scope="row(?:group" colspan="5" class="quiet)?">(.*?)</th>', page)
-        return [*found]
-
-    assert rows() == ["2", "1"]
+    assert attempts(console) == ["2", "1"]
     queue.requeue(["a"])
     line = "Before the task was added again"
-    assert rows() == [line, "2", "1"]
+    assert attempts(console) == [line, "2", "1"]
     console.run("a")
-    assert rows() == ["1", line, "2", "1"]
+    assert attempts(console) == ["1", line, "2", "1"]
     console.run("a")
-    assert rows() == ["2", "1", line, "2", "1"]
+    assert attempts(console) == ["2", "1", line, "2", "1"]
+
+
+def attempts(console: ConsoleClient) -> list[str]:
+    """Return the heads of the rows of attempts on the page of a task."""
+    page = console.page("/queues/mail/tasks/a")
+    return re.findall('<th scope="row(?:group" colspan="5" class="quiet)?">(.*?)</th>', page)
+
+
+def test_attempts_without_a_response_are_one_row() -> None:
+    emulator = Emulator.from_text(CONFIG, clock=ManualClock())
+    console = ConsoleClient(ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"])))
+    queue = emulator.queue("mail")
+    queue.pause()
+    queue.add(name="a")
+    for _ in range(2):
+        console.send("/queues/mail/tasks/a/run")
+        until(lambda: queue.fetch_statistics().retrying)
+    console.state.stop()
+
+    assert attempts(console) == ["2"]
 
 
 def test_attempts_that_were_only_counted_are_one_step_of_the_history(console: Console) -> None:
