@@ -6,11 +6,10 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
-from types import ModuleType
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, movable_clock
@@ -22,7 +21,7 @@ from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import UnknownTaskError
 from pullqueue.tasks import Task, TaskState, TombstonedTaskError
 from pullqueue.testing.arguments import pull_queue, queue_of
-from pullqueue.testing.patching import Patches
+from pullqueue.testing.patching import Patches, replace_everywhere
 
 _LEASE_SECONDS = 60
 _DAY_SECONDS = 86_400
@@ -210,23 +209,8 @@ def _at_least_a_microsecond(seconds: float) -> float:
 
 def _replace_sleep(patches: Patches) -> None:
     _real.update(time=time.sleep, asyncio=asyncio.sleep)  # noqa: TID251 - to be replaced
-    replace_everywhere({id(_real["time"]): _time_sleep, id(_real["asyncio"]): _asyncio_sleep})
-    restored = {id(_time_sleep): _real["time"], id(_asyncio_sleep): _real["asyncio"]}
-    patches.at_end(replace_everywhere, restored)
+    made = {_real["time"]: _time_sleep, _real["asyncio"]: _asyncio_sleep}
+    patches.at_end(replace_everywhere(made))
 
 
 _sleep_replaced = Patches(_replace_sleep)
-
-
-def replace_everywhere(replacements: Mapping[int, object]) -> None:
-    """Replace objects, given by their ids, in all modules, whatever their names are there."""
-    loaded: list[object] = list(sys.modules.values())  # some put other things there
-    for module in loaded:
-        if not isinstance(module, ModuleType) or module.__name__ == __name__:
-            continue
-        known = vars(module)
-        # `map` halves the time that this takes, which is that of a call of `run_tasks`.
-        if not replacements.keys().isdisjoint(map(id, list(known.values()))):
-            for name, value in list(known.items()):
-                if id(value) in replacements:
-                    setattr(module, name, replacements[id(value)])

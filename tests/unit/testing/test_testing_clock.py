@@ -28,6 +28,9 @@ from pullqueue.testing import FixtureClock, ProcessClock, exhaust
 sleep = time.sleep  # noqa: TID251
 
 
+SOURCE = "from time import sleep as pause\nfrom asyncio import sleep as rest"
+
+
 @pytest.fixture
 def fixture_clock(emulator: Emulator, clock: ManualClock) -> FixtureClock:
     """The emulator's clock with all its verbs."""
@@ -37,7 +40,7 @@ def fixture_clock(emulator: Emulator, clock: ManualClock) -> FixtureClock:
 @pytest.fixture
 def app(make_module: Callable[[str], ModuleType]) -> ModuleType:
     """A module that has imported the sleeps by other names."""
-    return make_module("from time import sleep as pause\nfrom asyncio import sleep as rest")
+    return make_module(SOURCE)
 
 
 def test_the_clock_goes_to_the_next_event_or_past_leases(
@@ -117,7 +120,11 @@ def test_tasks_that_cannot_be_exhausted(
         exhaust(emulator.queue(name), "one")
 
 
-def test_sleeps_advance_the_clock(fixture_clock: FixtureClock, app: ModuleType) -> None:
+def test_sleeps_advance_the_clock(
+    fixture_clock: FixtureClock,
+    app: ModuleType,
+    make_module: Callable[..., ModuleType],
+) -> None:
     """Of both kinds, and by whatever name; afterwards everything is as it was."""
     start = fixture_clock.now()
     before = (time.sleep, asyncio.sleep)  # noqa: TID251
@@ -131,8 +138,12 @@ def test_sleeps_advance_the_clock(fixture_clock: FixtureClock, app: ModuleType) 
         with fixture_clock.auto_advance():
             sleep(10)
         sleep(10)
+        late = make_module(SOURCE, "late")
+        vars(app)["lazy"] = time.sleep  # noqa: TID251
 
     assert fixture_clock.now() == start + timedelta(seconds=60)
+    assert (vars(late)["pause"], vars(late)["rest"]) == before
+    assert (vars(app)["lazy"], vars(app)["rest"]) == before
     assert (vars(app)["pause"], vars(app)["rest"]) == before == (time.sleep, asyncio.sleep)  # noqa: TID251
 
 

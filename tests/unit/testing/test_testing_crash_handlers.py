@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import threading
@@ -254,6 +255,7 @@ class Dying:
         cycle: list[object] = [generator]
         cycle.append(cycle)
         next(generator)
+        cycle += ([] for _ in range(20_000))  # after so many the garbage collector runs
         self.call()
         list(generator)
 
@@ -298,6 +300,7 @@ def test_a_dead_handler_changes_nothing(
     def check() -> bool:
         for thread in dying.threads:
             thread.join()
+        gc.collect()  # closes generators that are left
         return not queue.list_tasks(10)
 
     assert crash_test(emulator, setup=pushed.add, check=check, send=send) == 4

@@ -14,14 +14,14 @@ from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from pullqueue.testing.clock import replace_everywhere
 from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.steps import RacingActor
+from pullqueue.testing.patching import replace_everywhere
 from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.points.footprint import Footprint
 
 _FACTORIES: tuple[Callable[[], Any], ...] = (threading.Lock, threading.RLock)
-"""Python's own; not names of this module, which are replaced as those of others."""
+"""Python's own, where `threading` has others."""
 _KINDS: tuple[Any, ...] = (*(type(make()) for make in _FACTORIES), threading.Semaphore)
 
 
@@ -138,12 +138,11 @@ def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLoc
         if id(lock) not in made:
             made[id(lock)] = raced(lock, of_app=reference.is_global, name=reference.path)
         reference.replace(made[id(lock)])
-    factories = {make: factory(make) for make in _FACTORIES}
-    replace_everywhere({id(make): raced for make, raced in factories.items()})
+    restore = replace_everywhere({make: factory(make) for make in _FACTORIES})
     try:
         yield of_instances
     finally:
-        replace_everywhere({id(raced): make for make, raced in factories.items()})
+        restore()
         for reference in found:
             reference.restore()
 

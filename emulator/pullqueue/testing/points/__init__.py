@@ -24,6 +24,7 @@ from pullqueue.testing.arguments import Unseen, refuse_lazy
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import interruptible
+from pullqueue.testing.patching import looking_once
 from pullqueue.testing.points.actors import (
     Actor,
     caller,
@@ -124,7 +125,12 @@ class Trial:
         clock, names, earlier = movable_clock(emulator), emulator.names, {*threads}
         self._start_usec = clock.now_usec()
         try:
-            with sleeping(clock, clock.advance), interruptible, ExitStack() as stack:
+            with (
+                looking_once(),
+                sleeping(clock, clock.advance),
+                interruptible,
+                ExitStack() as stack,
+            ):
                 stack.enter_context(following_actors)
                 stack.enter_context(emulator.interceptors.installed(self._intercept))
                 _trials.append(self)

@@ -18,8 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, NoReturn, Self, TypeVar, cast
 from weakref import WeakSet, ref
 
-from pullqueue.testing.clock import replace_everywhere
-from pullqueue.testing.patching import Patches
+from pullqueue.testing.patching import Patches, replace_everywhere
 from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, is_observed
 from pullqueue.testing.points.databases.sql import verb_of
@@ -34,8 +33,6 @@ _COMPILED = frozenset({"DELETE", "INSERT", "REPLACE", "SELECT", "UPDATE", "VALUE
 _USES = frozenset(
     {sqlite3.SQLITE_DELETE, sqlite3.SQLITE_INSERT, sqlite3.SQLITE_READ, sqlite3.SQLITE_UPDATE}
 )
-_CONNECT = (sqlite3.connect,)
-"""Python's own; not a name of this module, which is replaced as those of others."""
 _FACTORY = 5
 """Its argument that is the class of the connection."""
 _WAIT_SECONDS = 5.0
@@ -336,10 +333,7 @@ def release(actor: Actor) -> None:
 
 
 def _follow(patches: Patches) -> None:
-    observed = {id(connect): _connecting(connect) for connect in _CONNECT}
-    replace_everywhere(observed)
-    restored = {id(made): _CONNECT[0] for made in observed.values()}
-    patches.at_end(replace_everywhere, restored)
+    patches.at_end(replace_everywhere({sqlite3.connect: _connecting(sqlite3.connect)}))
 
 
 following = Patches(_follow)
