@@ -51,10 +51,7 @@ class Found:
 
 def why_kept(state: ServerState, queue: Queue) -> str | None:
     """Return that tasks of a push queue are kept, and how to deliver them; None: it sends them."""
-    tasks = queue.list_tasks(_FIRST)
-    why = next(_why_kept(state, queue, tasks), None)
-    if not tasks:
-        why = state.push_to.kept(queue.settings)
+    why = next(_why_kept(state, queue, queue.list_tasks(_FIRST)), None)
     return state.address_commands(why)
 
 

@@ -212,6 +212,18 @@ def test_tasks_without_an_address_are_kept(emulator: Emulator) -> None:
     assert text == "tasks are kept, not delivered: run `pullqueue push-to http://localhost:8080`"
 
 
+def test_the_address_of_a_queue_with_a_target_is_named(emulator: Emulator) -> None:
+    """With the port that the first service other than the default one often has."""
+    emulator.reconfigure(
+        Emulator.from_text("queue: [{name: push, rate: 5/s, target: worker}]").config
+    )
+    emulator.queue("push").add()
+
+    assert of(ServerState(emulator), "push").text == (
+        "tasks are kept, not delivered: run `pullqueue push-to worker=http://localhost:8081`"
+    )
+
+
 def test_a_default_address_is_added_to_those_of_services(emulator: Emulator) -> None:
     """The command that is shown leaves them alone."""
     emulator.queue("push").add()
@@ -535,11 +547,16 @@ def test_tasks_that_wait_for_their_next_attempt_say_why(state: ServerState) -> N
 
 def test_tasks_that_failed_long_ago_say_how(state: ServerState) -> None:
     """Where no cause of the last minute does."""
-    attempt(state.emulator.queue("push"), 500, "no mail", backoff_seconds=600)
+    queue = state.emulator.queue("push")
+    attempt(queue, 500, "no mail", backoff_seconds=600)
+    queue.add(eta=state.emulator.clock.now() + timedelta(seconds=300))
     state.emulator.clock.advance(60)  # type: ignore[attr-defined]
 
     text = "1 task waits for its next attempt in 9 min (`pullqueue clock advance 540s --deliver`)"
-    assert shown(state, "push") == ("retrying", f"{text} after status 500 (no mail)")
+    later = (
+        "nothing is due: its only task is due in 4 min (`pullqueue clock advance 240s --deliver`)"
+    )
+    assert shown(state, "push") == ("retrying", f"{text} after status 500 (no mail); {later}")
 
 
 def test_tasks_that_are_not_due_say_when_they_will_be() -> None:
