@@ -350,6 +350,26 @@ def test_a_fault_is_named_with_what_it_has_caused(
     assert of(state, "push").text.startswith(text)
 
 
+@pytest.mark.parametrize(
+    ("count", "more"), [(2, ""), (3, ", fault 3 (fail)"), (4, ", fault 3 (fail) and 1 other")]
+)
+def test_faults_that_can_trigger_on_the_next_attempts_are_named(
+    state: ServerState, count: int, more: str
+) -> None:
+    """Up to three, of those for this queue."""
+    for queues in [*[["push"]] * count, ["one"]]:
+        fault = {"kind": "fail", "call": "attempt", "queues": queues}
+        set_fault(state, parse_body(fault, NewFault))
+    attempt(state.emulator.queue("push"), 500)
+
+    assert of(state, "push").causes[-1] == Cause(
+        reason="faults",
+        severity="info",
+        count=1,
+        text=f"fault 1 (fail), fault 2 (fail){more} can trigger on the next attempts",
+    )
+
+
 def test_an_app_that_does_not_respond_is_an_error(state: ServerState) -> None:
     for _ in range(3):
         attempt(state.emulator.queue("push"), 0, "connection refused")
@@ -361,6 +381,23 @@ def test_an_app_that_does_not_respond_is_an_error(state: ServerState) -> None:
     assert progress.text == (
         f"{text}; 3 tasks wait for their next attempt, the first in 40 s (`pullqueue clock advance "
         "40s --deliver`)"
+    )
+    attempt(state.emulator.queue("push"), 0, "timed out")
+    text = (
+        "the app does not respond: all 4 attempts failed in the last minute: 3 x no response "
+        "(connection refused), 1 x no response (timed out)"
+    )
+    cause = of(state, "push").causes[0]
+    assert cause == Cause(reason="no response", severity="error", count=4, text=text)
+
+
+def test_an_address_at_which_nothing_listens_is_named(state: ServerState) -> None:
+    attempt(state.emulator.queue("push"), 0, "127.0.0.1:9: connection refused")
+
+    assert of(state, "push").causes[0].text == (
+        "the app does not respond (127.0.0.1:9: connection refused): its only attempt in the last "
+        "minute failed: start what listens at 127.0.0.1:9, or `pullqueue push-to URL` (retries "
+        "have no limit)"
     )
 
 
@@ -386,7 +423,8 @@ def test_attempts_that_all_fail_are_an_error_with_their_results(state: ServerSta
 def test_a_queue_says_since_when_its_attempts_fail(state: ServerState, clock: ManualClock) -> None:
     """A success in a minute in which others failed does not end that time."""
     queue = state.emulator.queue("push")
-    for statuses in ([500], [200], [500], [500, 200], [], [500]):
+    for statuses in ([500], [200], [500], [], [500, 200], [500]):
+        assert "since" not in of(state, "push").text
         clock.advance(60)
         for status in statuses:
             attempt(queue, status)
@@ -397,7 +435,7 @@ def test_a_queue_says_since_when_its_attempts_fail(state: ServerState, clock: Ma
 
     clock.advance(86_400 - 60)
     attempt(queue, 500)
-    assert "failing since 2026-01-01 00:06 UTC" in of(state, "push").text
+    assert "failing since 2026-01-01 00:05 UTC" in of(state, "push").text
 
 
 def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> None:
@@ -419,6 +457,7 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
         ([200, 200, 500], "some failed"),
         ([200, 500], "failing"),
         ([200, 500, 500], "failing"),
+        ([200, 0], "failing"),
     ],
 )
 def test_a_queue_fails_from_half_of_its_attempts_on(
@@ -568,8 +607,11 @@ def test_tasks_that_are_not_due_say_when_they_will_be() -> None:
     assert shown(ServerState(emulator), "pull") == ("not due", text)
 
 
-def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState) -> None:
-    queue = state.emulator.queue("push")
+@pytest.mark.parametrize("name", ["push", "created"])
+def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState, name: str) -> None:
+    """That of queue.yaml, or the default."""
+    state.emulator.create_queue(QueueSettings(name="created"))
+    queue = state.emulator.queue(name)
     dispatcher = Dispatcher(state.emulator, throttle=True)
     for _ in range(3):
         running = dispatcher.start(queue.add())
@@ -579,7 +621,7 @@ def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState) 
     assert running is not None
     dispatcher.finish(running, PushResponse(503))
 
-    assert of(state, "push").text.startswith(
+    assert of(state, name).text.startswith(
         "1 of 4 attempts failed in the last minute: status 503; slowed from 5/s to 2.5/s on "
         "average, with bursts of up to 5, by responses that report overload: status 503, of HTTP "
         "targets also 429 and 5xx; 1 task waits for its next attempt"
