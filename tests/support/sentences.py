@@ -200,7 +200,9 @@ def _running(scene: Scene, name: str, cause: Cause, found: Found) -> None:
         for task in scene.tasks(name)
         if task.name in scene.running(name)
     ]
-    assert found["span"] == format_span((now_usec - min(started)) / _SECOND)
+    longest_usec = now_usec - min(started)
+    assert found["span"] == format_span(longest_usec / _SECOND)
+    assert cause.severity == ("info" if longest_usec < _MINUTE else "warning")
 
 
 def _calls(scene: Scene, name: str) -> list[Any]:

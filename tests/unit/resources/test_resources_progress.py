@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from scenes import LEASE
+from werkzeug.test import Client
 
 from pullqueue import (
     AttemptRecord,
@@ -30,6 +32,7 @@ from pullqueue.runtime.causes import Cause
 from pullqueue.runtime.fault_registry import NewFault
 from pullqueue.runtime.progress import Progress
 from pullqueue.runtime.state import ServerState
+from pullqueue.server.app import create_app
 from pullqueue.tasks import RetryParameters
 from pullqueue.testing import run_tasks
 
@@ -194,6 +197,9 @@ def test_a_paused_queue_of_which_nothing_is_due_says_when_something_is(state: Se
     assert (
         of(state, "push").text == "it is paused; nothing is due: its only task is due in 3 min 59 s"
     )
+    queue.purge()
+    attempt(queue, 500, backoff_seconds=100)
+    assert of(state, "push").text.endswith("nothing is due: its only task is due in 1 min 40 s")
 
 
 def test_rate_0_waits_for_another_rate(state: ServerState) -> None:
@@ -203,13 +209,29 @@ def test_rate_0_waits_for_another_rate(state: ServerState) -> None:
     assert shown(state, "zero") == ("rate 0", text)
 
 
-def test_tasks_without_an_address_are_kept(emulator: Emulator) -> None:
-    emulator.queue("push").add()
+@pytest.mark.parametrize(
+    ("minutes", "when"), [(0, ""), (5, "; nothing is due: its only task is due in 5 min")]
+)
+def test_tasks_without_an_address_are_kept(emulator: Emulator, minutes: int, when: str) -> None:
+    emulator.queue("push").add(eta=emulator.clock.now() + timedelta(minutes=minutes))
 
-    reason, text = shown(ServerState(emulator), "push")
+    text = "tasks are kept, not delivered: run `pullqueue push-to http://localhost:8080`"
+    assert shown(ServerState(emulator), "push") == ("no address", text + when)
 
-    assert reason == "no address"
-    assert text == "tasks are kept, not delivered: run `pullqueue push-to http://localhost:8080`"
+
+def test_tasks_of_which_some_are_kept_are_counted(emulator: Emulator) -> None:
+    """The server knows where one goes that has an address of its own."""
+    queue = emulator.queue("push")
+    queue.add()
+    task = NewTask(request=HttpRequest("http://localhost:8390/mail"))
+    insert(queue, [task], absolute_urls=True)
+
+    for is_are in ("1 of 2 tasks is", "2 of 3 tasks are"):
+        text = of(ServerState(emulator, push_to=PushAddresses()), "push").text
+        assert text == (
+            f"{is_are} kept, not delivered: run `pullqueue push-to http://localhost:8080`"
+        )
+        queue.add()
 
 
 def test_the_address_of_a_queue_with_a_target_is_named(emulator: Emulator) -> None:
@@ -443,12 +465,15 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
     settings = emulator.queue("push").settings
     limited = replace(settings, retry_parameters=RetryParameters(task_retry_limit=0))
     emulator.reconfigure(replace(emulator.config, queues=(limited,)))
-    emulator.queue("push").add(request=HttpRequest("/mail"))
-    run_tasks(emulator, send=lambda _: 503)
+    for attempts, exhausted in (
+        ("its only attempt in the last minute failed", "1 task is exhausted: {} adds it again"),
+        ("all 2 attempts failed in the last minute", "2 tasks are exhausted: {} adds them again"),
+    ):
+        emulator.queue("push").add(request=HttpRequest("/mail"))
+        run_tasks(emulator, send=lambda _: 500)
 
-    assert of(state, "push").text.startswith(
-        "its only attempt in the last minute failed: status 503"
-    )
+        how = exhausted.format("`pullqueue tasks requeue push --all`")
+        assert of(state, "push").text == f"{attempts}: status 500; {how}"
 
 
 @pytest.mark.parametrize(
@@ -523,8 +548,12 @@ def test_one_task_waits_for_a_clock_that_stands_once_the_bucket_is_empty(
     for _ in range(5):
         dispatcher.reserve(task)
 
-    text = "1 due task waits for the rate of 5/s: `pullqueue clock advance 1s --deliver` sends it"
-    assert shown(state, "push") == ("rate", text)
+    waits = "1 due task waits"
+    sends = "`pullqueue clock advance 1s --deliver` sends it"
+    assert shown(state, "push") == ("rate", f"{waits} for the rate of 5/s: {sends}")
+    queue.pause()
+    text = f"it is paused: {waits} until it is resumed, then {sends}"
+    assert shown(state, "push") == ("paused", text)
 
 
 def test_tasks_wait_for_the_rate_as_long_as_it_takes() -> None:
@@ -558,6 +587,87 @@ def test_tasks_that_are_retried_later_are_not_in_the_time_of_those_that_wait(
         600,
         f"600 due tasks wait for the rate of 5/s, about 2 min for {text}",
     )
+
+
+def lease(state: ServerState, tag: str | None = None, **query: object) -> None:
+    """Lease a task as a worker does, over REST."""
+    by_tag = {} if tag is None else {"groupByTag": "true", "tag": tag}
+    given = {"numTasks": 1, "leaseSecs": 10} | by_tag | query
+    Client(create_app(state.emulator, state=state)).post(LEASE.format("pull"), query_string=given)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "tags", "asked"),
+    [
+        (1, ["red"], 'the tag "red", which the available task does not have'),
+        (2, ["red", "blue"], 'the tags "blue", "red", which none of 2 available has'),
+    ],
+)
+def test_workers_that_ask_for_other_tags(
+    state: ServerState, tasks: int, tags: list[str], asked: str
+) -> None:
+    state.emulator.queue("pull").add_many([NewTask()] * tasks)
+    for tag in tags:
+        lease(state, tag)
+
+    assert shown(state, "pull") == ("other tag", f"workers ask only for {asked}")
+
+
+def test_workers_whose_calls_fail(state: ServerState) -> None:
+    state.emulator.queue("pull").add()
+    lease(state, leaseSecs=-1)
+
+    reason, text = shown(state, "pull")
+    assert reason == "leases fail"
+    assert text.startswith(
+        "1 task is available, workers leased none in the last minute: 1 of 1 lease call got none: "
+        "status 400 ("
+    )
+
+
+@pytest.mark.parametrize(
+    ("due", "done", "span", "severity"),
+    [
+        (1, 1, "1 min for it", "info"),
+        (2, 2, "1 min for all", "info"),
+        (10, 1, "10 min for all", "info"),
+        (11, 1, "11 min for all", "warning"),
+    ],
+)
+def test_workers_that_are_slower_than_tasks_come(
+    state: ServerState, clock: ManualClock, *, due: int, done: int, span: str, severity: str
+) -> None:
+    queue = state.emulator.queue("pull")
+    queue.add_many([NewTask()] * due)
+    clock.advance(60)
+    queue.add_many([NewTask(tag="new")] * done)
+    queue.delete_tasks(queue.lease_tasks_by_tag(10, done, "new"))
+
+    progress = of(state, "pull")
+    assert (progress.reason, progress.severity, progress.causes[0].count) == (
+        "few leased",
+        severity,
+        due,
+    )
+    assert progress.text == (
+        f"{due} {'task is' if due == 1 else 'tasks are'} available, workers leased {done} in the "
+        f"last minute, {done} {'was' if done == 1 else 'were'} deleted: about {span} at this rate"
+    )
+
+
+@pytest.mark.parametrize(("tasks", "are"), [(1, "1 task is"), (2, "2 tasks are")])
+def test_tasks_that_are_due_for_a_minute_say_so_if_nothing_else_does(
+    state: ServerState, clock: ManualClock, tasks: int, are: str
+) -> None:
+    state.emulator.queue("push").add_many([NewTask()] * tasks)
+    clock.advance(59)
+    assert shown(state, "push") == (None, "")
+    clock.advance(1)
+
+    text = f"{are} due, the first for 1 min"
+    assert of(state, "push").causes == [
+        Cause(reason="due", severity="warning", count=tasks, text=text)
+    ]
 
 
 def test_a_pull_queue_of_which_all_is_leased_waits_for_a_lease_to_end(state: ServerState) -> None:
