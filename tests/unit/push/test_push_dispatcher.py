@@ -12,8 +12,10 @@ import pytest
 from pullqueue import Emulator, ManualClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.engine import verbs
-from pullqueue.engine.events import EventKind
+from pullqueue.engine.events import EventKind, Operation
+from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.store import Claim
 from pullqueue.errors import TransientError
 from pullqueue.faults.declaration import Faults
 from pullqueue.push.attempt import Attempt, RunningAttempt
@@ -463,6 +465,30 @@ class TestOutcomes:
 
         assert Dispatcher(emulator, throttle=True).enforced_rate(emulator.queue("web")) == 2
         emulator.close()
+
+    @pytest.mark.parametrize(("claim", "tokens"), [(Claim.NEW, 1), (Claim.KEPT, 3)])
+    def test_a_new_claim_counts_the_attempts_of_another_server(
+        self, clock: ManualClock, claim: Claim, tokens: int
+    ) -> None:
+        attempts: list[Operation] = []
+
+        class SharedStore(MemoryStore):
+            def claim_dispatch(self, queue_name: str) -> Claim:
+                assert queue_name == "web"
+                return claim
+
+            def last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:
+                assert queue_name == "web"
+                return attempts[:limit]
+
+        emulator = Emulator.from_text(CONFIG, clock=clock, store=SharedStore)
+        dispatcher, web = Dispatcher(emulator, throttle=True), emulator.queue("web")
+        assert dispatcher.tokens(web) == 3
+        started = Operation(clock.now_usec(), EventKind.ATTEMPT_STARTED, ("a",), (1,))
+        attempts += [started] * 2
+
+        assert dispatcher.claim(web) is claim
+        assert dispatcher.tokens(web) == tokens
 
 
 class TestRunNow:
