@@ -1,16 +1,18 @@
-"""A client of the control routes that holds every answer against the OpenAPI document."""
+"""A client of the control routes that checks every answer against the OpenAPI document."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from http.client import HTTPConnection
+from functools import cache
 from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
+from werkzeug.test import Client
 
 from pullqueue.error_codes import advice_in
+from pullqueue.resources.openapi import document
 from pullqueue.server.lifecycle import Server
 
 
@@ -28,17 +30,26 @@ class Reply(NamedTuple):
         return advice_in(error) or str(error["message"])
 
 
+@cache
+def validator(verb: str, path: str, status: int) -> Draft202012Validator | None:
+    """Return the schema that the document has for such an answer; None: it has no such route."""
+    for template, verbs in document()["paths"].items():
+        pattern = re.sub(r"\{[^}]+\}", "[^/]+", template)
+        if re.fullmatch(pattern, path) and verb.lower() in verbs:
+            responses = verbs[verb.lower()]["responses"]
+            answer = responses.get(str(status), responses["default"])
+            (content,) = answer["content"].values()
+            components = document()["components"]
+            return Draft202012Validator({**content["schema"], "components": components})
+    return None
+
+
 class ControlClient:
-    """Speaks HTTP to a running server."""
+    """Calls the application of a server, without a socket."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._document: dict[str, Any] = self.send("GET", "/_emulator/openapi.json").body
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """The OpenAPI document as it was served."""
-        return self._document
+        self._client = Client(server._app)
 
     def get(self, path: str) -> Reply:
         """Ask for something."""
@@ -57,21 +68,9 @@ class ControlClient:
     ) -> Reply:
         """Do something; the answer is as the document says."""
         reply = self.send(verb, f"/_emulator{path}", body, headers)
-        schema = self._schema(verb, path.partition("?")[0], reply.status)
-        if schema is not None:
-            whole = {**schema, "components": self._document["components"]}
-            Draft202012Validator(whole).validate(reply.body)
+        if schema := validator(verb, path.partition("?")[0], reply.status):
+            schema.validate(reply.body)
         return reply
-
-    def _schema(self, verb: str, path: str, status: int) -> dict[str, Any] | None:
-        for template, verbs in self._document["paths"].items():
-            pattern = re.sub(r"\{[^}]+\}", "[^/]+", template)
-            if re.fullmatch(pattern, path) and verb.lower() in verbs:
-                responses = verbs[verb.lower()]["responses"]
-                answer = responses.get(str(status), responses["default"])
-                (content,) = answer["content"].values()
-                return dict(content["schema"])
-        return None
 
     def send(
         self,
@@ -80,14 +79,17 @@ class ControlClient:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Send a request to any route of the server, exactly as it is written."""
-        connection = HTTPConnection(self._server.host, self._server.port, timeout=60)
-        try:
-            data = body if body is None or isinstance(body, bytes) else json.dumps(body)
-            connection.request(verb, path, data, dict(headers or {}))
-            answer = connection.getresponse()
-            text = answer.read().decode()
-        finally:
-            connection.close()
-        is_json = answer.headers.get_content_type() == "application/json"
-        return Reply(answer.status, json.loads(text) if is_json else text, dict(answer.headers))
+        """Send a request to any route of the server."""
+        answer = self._client.open(
+            path,
+            method=verb,
+            data=body if body is None or isinstance(body, bytes) else json.dumps(body),
+            headers=dict(headers or {}),
+            base_url=self._server.url,
+            environ_overrides={"REMOTE_ADDR": "127.0.0.1"},
+        )
+        is_json = answer.mimetype == "application/json"
+        text = answer.text
+        return Reply(
+            answer.status_code, json.loads(text) if is_json else text, dict(answer.headers)
+        )

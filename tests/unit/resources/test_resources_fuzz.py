@@ -8,7 +8,6 @@ from itertools import product
 
 import pytest
 from stores import LONG
-from werkzeug.routing import Rule
 from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock
@@ -58,18 +57,21 @@ BODIES = {
     "text/\0": (b"{}",),
 }
 SENT = [(kind, body) for kind, bodies in BODIES.items() for body in bodies]
+FEW = [SENT[index] for index in (1, 7, 15, len(TEXTS + JSON + TEXTS))]
+"""Sent to each route; two of each blueprint, which reads bodies in its own way, get all."""
 if LONG:
-    SENT = [*product(BODIES, sorted({body for _, body in SENT}))]
+    SENT = FEW = [*product(BODIES, sorted({body for _, body in SENT}))]
 
 
-@pytest.mark.parametrize("rule", ROUTES, ids=str)
-def test_no_body_is_an_error_of_the_server(rule: Rule) -> None:
+@pytest.mark.parametrize("blueprint", sorted({rule.endpoint.split(".")[0] for rule in ROUTES}))
+def test_no_body_is_an_error_of_the_server(blueprint: str) -> None:
     """JSON that is none, or deep, or has numbers that Python or C cannot represent; forms."""
-    url = re.sub("<(?:[^>]*:)?(.*?)>", lambda match: PATH.get(match[1], "x"), rule.rule)
     client = Client(APP)
-
-    for verb in VERBS & (rule.methods or set()):
-        for kind, body in SENT:
-            response = client.open(url, method=verb, data=body, content_type=kind)
-            is_error = response.status_code >= 500 and response.status_code != NOT_IMPLEMENTED
-            assert not is_error, (verb, kind, body[:50], response.text)
+    rules = [rule for rule in ROUTES if rule.endpoint.split(".")[0] == blueprint]
+    for rule in rules:
+        url = re.sub("<(?:[^>]*:)?(.*?)>", lambda match: PATH.get(match[1], "x"), rule.rule)
+        for verb in VERBS & (rule.methods or set()):
+            for kind, body in SENT if rule in (rules[0], rules[-1]) else FEW:
+                response = client.open(url, method=verb, data=body, content_type=kind)
+                is_error = response.status_code >= 500 and response.status_code != NOT_IMPLEMENTED
+                assert not is_error, (url, verb, kind, body[:50], response.text)
