@@ -469,13 +469,14 @@ def test_buttons_stay_where_they_are_when_their_forms_open(site: Site) -> None:
 def test_the_first_task_is_in_sight_on_a_phone(
     site: Site, emulator: Emulator, server: Server, clock: ManualClock
 ) -> None:
-    """With everything above it that a queue in trouble has, and all pages in the menu."""
+    """With all that a queue in trouble has above it, all pages in the menu, and the clock."""
     fill(emulator, server, clock)
     show(site.browser, width=390, height=844)
     site.open("/queues/pull")
 
     script = "return document.querySelector('#tasks tbody tr').getBoundingClientRect().top"
     assert evaluate(site.browser, script) < 800
+    assert site.find("#strip-60").is_displayed()
     right = evaluate(
         site.browser, "return document.getElementById('to-server').getBoundingClientRect().right"
     )

@@ -453,8 +453,8 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
     ),
     "due": Statement(rf"(?P<due>\d+) tasks? (?:is|are) due, the first for (?P<span>{_SPAN})", _due),
     "exhausted": Statement(
-        r"(?P<exhausted>\d+) tasks? (?:is|are) exhausted: `pullqueue "
-        r"tasks requeue (?P<queue>\S+) --all` adds (?:it|them) again",
+        r"(?P<exhausted>\d+) tasks? (?:is|are) exhausted, and not tried again until `pullqueue "
+        r"tasks requeue (?P<queue>\S+) --all` adds (?:it|them)",
         _exhausted,
     ),
     "faults": Statement(

@@ -391,9 +391,9 @@ def _exhausted(now: Situation) -> Found | None:
     if not exhausted:
         return None
     text = (
-        f"{count_tasks(exhausted)} {'is' if exhausted == 1 else 'are'} exhausted: "
-        f"`pullqueue tasks requeue {now.queue.name} --all` adds "
-        f"{'it' if exhausted == 1 else 'them'} again"
+        f"{count_tasks(exhausted)} {'is' if exhausted == 1 else 'are'} exhausted, and not tried "
+        f"again until `pullqueue tasks requeue {now.queue.name} --all` adds "
+        f"{'it' if exhausted == 1 else 'them'}"
     )
     return Found(exhausted, text, "warning")
 

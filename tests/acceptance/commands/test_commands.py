@@ -95,8 +95,8 @@ def test_what_changes_the_behaviour_of_a_server(
     shown = run("queues")
     assert shown.err == (
         "pull: it is paused: 1 due task waits until it is resumed, then workers can lease it; 1 "
-        f"task is exhausted: `pullqueue tasks requeue pull --all --url {server.url}` adds it "
-        "again\n"
+        "task is exhausted, and not tried again until "
+        f"`pullqueue tasks requeue pull --all --url {server.url}` adds it\n"
         "other: it is paused\n"
         "manual clock at 2026-01-01 00:03:00; faults: fail purge; paused: pull, other; "
         "exhausted tasks: 1 in pull\n"

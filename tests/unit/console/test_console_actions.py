@@ -150,6 +150,34 @@ def test_a_text_that_no_queue_has_in_its_name_is_one_of_tasks(
     assert 'id="find"' not in console.page("/")
 
 
+def test_tiles_say_which_tasks_they_count(
+    console: ConsoleClient, state: ServerState, clock: ManualClock
+) -> None:
+    """Paused tasks are among the available ones, exhausted ones not among the tasks."""
+    queues = [state.emulator.queue(name) for name in ("pull", "again", "once")]
+    for queue in queues:
+        queue.add_many([NewTask()] * 2)
+    queues[0].pause()
+    assert "Tasks 6 Available 6, 2 paused Leased 0 Scheduled 0 Exhausted 0" in console.text("/")
+    assert "Tasks 2 Available 2, all paused" in console.text("/queues/pull")
+    assert "Tasks 2 Available 2 Leased" in console.text("/queues/once")
+    queues[2].lease_tasks(0.001, 2)
+    clock.advance(1)
+
+    assert "Exhausted, not in tasks 2" in console.text("/")
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(1, "http://a"), (3, "http://a, b at http://b, c at http://c"), (4, "http://c and 1 more")],
+)
+def test_where_push_tasks_are_sent(clock: ManualClock, count: int, shown: str) -> None:
+    addresses = PushAddresses(["http://a", "b=http://b", "c=http://c", "d=http://d"][:count])
+    emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+
+    assert shown in ConsoleClient(ServerState(emulator, push_to=addresses)).text("/workers")
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_the_latest_exhausted_tasks_are_links(
     console: ConsoleClient, state: ServerState, clock: ManualClock, count: int
@@ -497,7 +525,7 @@ def test_a_queue_is_paused_and_resumed(console: ConsoleClient, state: ServerStat
 
     assert "Queue pull is paused." in page
     assert '<span class="state paused">paused</span>' in page
-    assert re.search(r'class="warning"><dt>Paused</dt><dd><a [^>]*>1</a>', page)
+    assert re.search(r'class="warning"><dt>Available</dt><dd><a [^>]*>1, all paused</a>', page)
     assert ">due " not in page
     assert 'action="/console/queues/pull/resume"' in console.page("/faults")
     assert "Queue pull is resumed." in console.send("/queues/pull/resume")
