@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
+
+from pullqueue.testing.place import is_of_app
 
 
 class Patches:
@@ -45,48 +45,82 @@ class Patches:
         self._stack.callback(callback, *args)
 
 
+class _Looked:
+    """The modules that were looked at."""
+
+    def __init__(self, earlier: _Looked | None = None) -> None:
+        self.sizes: dict[int, int] = earlier.sizes.copy() if earlier else {}
+        """How many names they have, by their ids."""
+        self.modules: list[ModuleType] = [*earlier.modules] if earlier else []
+        """Themselves, so that no others have their ids."""
+        self.places: list[tuple[ModuleType, str]] = [*earlier.places] if earlier else []
+        """Where they have what can be replaced."""
+
+    def add(self, module: ModuleType, names: Iterable[str]) -> None:
+        """Add a module, and the names of what can be replaced."""
+        self.sizes[id(module)] = len(vars(module))
+        self.modules.append(module)
+        self.places += ((module, name) for name in names)
+
+
 class _Names:
     """Where modules have some objects, whatever their names are there.
 
-    It takes 10 ms or more to look at all names of a program that has loaded the SDK. So that is
-    done once, and then only modules are looked at that are new, or have got more names.
+    It takes 10 ms or more to look at all names of a program that has loaded the SDK. So only
+    modules are looked at that are new, or have got more names, and those of the app in each block.
     """
 
     def __init__(self) -> None:
-        usual: list[Any] = [time.sleep, asyncio.sleep, threading.Lock, threading.RLock]  # noqa: TID251 - not called
-        if sqlite3 := sys.modules.get("sqlite3"):
-            usual.append(sqlite3.connect)
-        self._known = {*map(id, usual)}
-        self._sizes: dict[int, tuple[ModuleType, int]] = {}
-        self._places: list[tuple[ModuleType, str]] = []
+        self._known: set[int] = set()
+        self._looked = _Looked(_libraries)
 
     def replace(self, replacements: Mapping[int, object]) -> None:
         """Replace objects, given by their ids."""
-        self._known.update(replacements)
+        self._known.update(_usual(), replacements)
         self._look()
         self._known.update(map(id, replacements.values()))
-        for module, name in self._places:
+        for module, name in self._looked.places:
             value = vars(module).get(name)
             if id(value) in replacements:
                 setattr(module, name, replacements[id(value)])
 
     def _look(self) -> None:
         loaded: list[object] = list(sys.modules.values())  # some put other things there
-        for module in loaded:
-            if not isinstance(module, ModuleType) or module.__name__.startswith(_OWN):
-                continue
-            names = vars(module)
-            if self._sizes.get(id(module)) == (module, len(names)):
-                continue
-            self._sizes[id(module)] = module, len(names)
-            # `map` halves the time that this takes.
-            if not self._known.isdisjoint(map(id, list(names.values()))):
-                found = [name for name, value in list(names.items()) if id(value) in self._known]
-                self._places += ((module, name) for name in found)
+        sizes = self._looked.sizes
+        grown = [m for m in loaded if len(getattr(m, "__dict__", ())) != sizes.get(id(m))]
+        for module in grown:
+            if isinstance(module, ModuleType) and not module.__name__.startswith(_OWN):
+                names = [*self._names_in(vars(module).copy())]
+                self._looked.add(module, names)
+                file = vars(module).get("__file__")
+                if file and not is_of_app(str(file), module.__name__):
+                    _libraries.add(module, names)
+
+    def _names_in(self, known: dict[str, object]) -> Iterator[str]:
+        # Those of the usual names can be something else now, such as a fake of a test.
+        yield from _USUAL.intersection(known)
+        # `map` halves the time that this takes.
+        if not self._known.isdisjoint(map(id, known.values())):
+            yield from (name for name, value in known.items() if id(value) in self._known)
 
 
+def _usual() -> Iterator[int]:
+    """Yield the ids of what is usually replaced, so that one look finds all of it."""
+    for module, names in _REPLACED.items():
+        yield from (id(vars(sys.modules[module])[name]) for name in names if module in sys.modules)
+
+
+_REPLACED = {
+    "asyncio": ("sleep",),
+    "sqlite3": ("connect",),
+    "threading": ("Lock", "RLock"),
+    "time": ("sleep",),
+}
+_USUAL = frozenset(name for names in _REPLACED.values() for name in names)
 _OWN = "pullqueue.testing."
 """Beginning of the names of modules that keep what they replace."""
+_libraries = _Looked()
+"""Those whose names are the same in all tests."""
 _in_use: list[_Names] = []
 
 

@@ -147,6 +147,23 @@ def test_sleeps_advance_the_clock(
     assert (vars(app)["pause"], vars(app)["rest"]) == before == (time.sleep, asyncio.sleep)  # noqa: TID251
 
 
+def test_a_library_whose_sleep_a_test_has_replaced_sleeps_again(
+    fixture_clock: FixtureClock, make_module: Callable[..., ModuleType]
+) -> None:
+    """Its names are looked at once, while they are those of that test."""
+    library = make_module(
+        f"__file__ = {pytest.__file__!r}\n{SOURCE}\nfrom time import sleep", "library"
+    )
+    start = fixture_clock.now()
+    with mock.patch.object(library, "sleep"), fixture_clock.auto_advance():
+        vars(library)["sleep"](10)
+    with fixture_clock.auto_advance():
+        vars(library)["sleep"](10)
+        vars(library)["pause"](10)
+
+    assert fixture_clock.now() == start + timedelta(seconds=20)
+
+
 def test_a_sleep_shorter_than_a_microsecond_moves_the_clock(fixture_clock: FixtureClock) -> None:
     """A loop that sleeps until a time, as floats are rounded, would never end otherwise."""
     start = fixture_clock.now()

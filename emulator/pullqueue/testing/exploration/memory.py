@@ -17,7 +17,7 @@ from operator import is_
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from pullqueue.testing.points.place import is_app_module, is_test_module
+from pullqueue.testing.place import is_app_module, is_test_module
 
 _MOST_OBJECTS = 10_000
 _ITEMS = 100

@@ -25,6 +25,7 @@ from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import interruptible
 from pullqueue.testing.patching import looking_once
+from pullqueue.testing.place import Place, calling_place
 from pullqueue.testing.points.actors import (
     Actor,
     caller,
@@ -37,7 +38,6 @@ from pullqueue.testing.points.actors import (
 from pullqueue.testing.points.databases import DATABASES, Database, find_unseen
 from pullqueue.testing.points.databases.calls import DatabaseCall, passed_to
 from pullqueue.testing.points.footprint import EVERYTHING, Footprint, footprint_of_queue_call
-from pullqueue.testing.points.place import Place, calling_place
 from pullqueue.testing.points.services import ServiceFootprints
 from pullqueue.testing.record import records_of
 

@@ -14,8 +14,8 @@ from typing import Any, NoReturn, Protocol
 
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
 from pullqueue.testing.patching import Patches
+from pullqueue.testing.place import Place, calling_place
 from pullqueue.testing.points.footprint import Footprint
-from pullqueue.testing.points.place import Place, calling_place
 
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
 _inside: ContextVar[bool] = ContextVar("inside", default=False)

@@ -12,8 +12,8 @@ from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 from pullqueue.testing.patching import Patches
+from pullqueue.testing.place import is_app_module, is_test_module
 from pullqueue.testing.points.actors import Actor
-from pullqueue.testing.points.place import is_app_module, is_test_module
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
