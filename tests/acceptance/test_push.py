@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from executing import forked_exec, python
+from executing import forked_exec, on_sdk
 from linting import run_pullqueue
 from programs import running
 from push_app import Control, PushApp, Received, push_app, until
@@ -448,7 +448,7 @@ from google.appengine.api import taskqueue
 taskqueue.add(url="/mail", params={"to": "ada"}, queue_name="web", target="worker")
 input()
 """
-    order = (*forked_exec(), "--push-to", f"worker={app.url}", *python(program))
+    order = (*forked_exec(), "--push-to", f"worker={app.url}", *on_sdk(program))
     with running(*order, cwd=tmp_path) as process:
         until(lambda: app.received or process.poll() is not None)
         process.communicate("\n", timeout=60)
