@@ -466,6 +466,28 @@ class TestOutcomes:
         assert Dispatcher(emulator, throttle=True).enforced_rate(emulator.queue("web")) == 2
         emulator.close()
 
+    def test_attempts_that_would_have_been_refused_are_counted(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """As if they had been made while the clock went on, by backoff and rate."""
+        add(web, "a", "b")
+        tasks, dispatcher = web.list_tasks(), Dispatcher(emulator)
+        clock.advance(15)
+        found = []
+        for task, shortest in zip(tasks, (0, 30), strict=True):
+            count = dispatcher.count_refused(task, "refused", shortest_seconds=shortest)
+            after = web.get_task(task.name)
+            found.append((count, after.retry_count, after.attempts.reason, after.eta - clock.now()))
+
+        pause = timedelta(seconds=15)
+        assert found == [(2, 2, "refused", pause), (1, 1, "refused", pause)]
+        counts = web.count_events(last=timedelta(seconds=1))
+        assert counts[EventKind.ATTEMPT_FAILED] == 3
+        assert dispatcher.count_refused(tasks[0], "refused", shortest_seconds=0) == 0
+        clock.advance(15)
+        assert dispatcher.count_refused(web.get_task("a"), "refused", shortest_seconds=0) == 1
+        assert names(web.exhausted) == ["a"]
+
     @pytest.mark.parametrize(("claim", "tokens"), [(Claim.NEW, 1), (Claim.KEPT, 3)])
     def test_a_new_claim_counts_the_attempts_of_another_server(
         self, clock: ManualClock, claim: Claim, tokens: int
