@@ -488,6 +488,32 @@ class TestOutcomes:
         assert dispatcher.count_refused(web.get_task("a"), "refused", shortest_seconds=0) == 1
         assert names(web.exhausted) == ["a"]
 
+    def test_an_attempt_ends_though_the_store_does_not_respond(self, clock: ManualClock) -> None:
+        """Its lease is not renewed when the store is back."""
+        errors: list[TransientError] = []
+
+        class Store(MemoryStore):
+            def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:
+                for error in errors:
+                    raise error
+                return super().renew_attempt(task, lease_usec=lease_usec)
+
+            def finish_attempt(self, task: Task, **options: Any) -> Task:
+                raise TransientError("the store does not respond")
+
+        emulator = Emulator.from_text(CONFIG, clock=clock, store=Store)
+        web, dispatcher = emulator.queue("web"), Dispatcher(emulator)
+        add(web, "a", "b")
+        first, second = (started(dispatcher, web, name) for name in "ab")
+        errors.append(TransientError("the store does not respond"))
+        dispatcher.abandon(first)
+        with pytest.raises(TransientError):
+            dispatcher.finish(second, OK)
+        errors.clear()
+
+        assert [first.renew(), second.renew()] == [False, False]
+        assert dispatcher.running == [second]
+
     @pytest.mark.parametrize(("claim", "tokens"), [(Claim.NEW, 1), (Claim.KEPT, 3)])
     def test_a_new_claim_counts_the_attempts_of_another_server(
         self, clock: ManualClock, claim: Claim, tokens: int
