@@ -6,9 +6,10 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, refused
+from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, find_method, refused
 
 from pullqueue import Emulator, ManualClock
+from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.versions import V2, V2BETA2, V2BETA3
 
 LIMITED = f"{LOCATION}/queues/limited"
@@ -122,6 +123,22 @@ class TestGetQueue:
         self, call: Call, mask: str, fields: set[str]
     ) -> None:
         assert set(call("GetQueue", name=PULL, readMask=mask)) == fields
+
+    @pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
+    def test_a_mask_of_an_unknown_field_is_refused_with_all_fields(self, call: Call) -> None:
+        fields = "use fields of name, app_engine_http_queue, .*, type, stats$"
+        with refused("INVALID_ARGUMENT", f'read_mask is "color": {fields}'):
+            call("GetQueue", name=PUSH, readMask="color")
+
+    def test_a_mask_can_be_in_camel_case(self, grpc_api: GrpcApi) -> None:
+        """JSON has it so; in protocol buffers it is accepted as well."""
+        method = find_method(V2BETA2, "GetQueue")
+        request = message_class("v2beta2", method.request)(name=PULL)
+        request.read_mask.paths.append("retryConfig")
+
+        data = grpc_api.send(method, request.SerializeToString())
+
+        assert message_class("v2beta2", "Queue").FromString(data).HasField("retry_config")
 
     @pytest.mark.parametrize(
         "name",
@@ -399,7 +416,7 @@ class TestCreateQueue:
             ),
             (
                 {"rateLimits": {"maxDispatchesPerSecond": -1}},
-                f"{RATE} cannot be negative\\. .*use 0 or more",
+                f"{RATE} cannot be negative\\. .*second is -1.0: use 0 or more",
             ),
             ({"rateLimits": {"maxConcurrentDispatches": 5001}}, "use 0 to 5000"),
             ({"retryConfig": {"maxAttempts": -2}}, "max_attempts is -2: use -1 for no limit"),
