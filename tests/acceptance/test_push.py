@@ -523,7 +523,7 @@ def test_an_attempt_without_a_response() -> None:
     assert f"POST /, last: {why}" in row
     assert row.split()[-5:] == ["exhausted,", "no", "response", "1", "0"]
     by = f"(push, request {number}, http://127.0.0.1:9"
-    assert events[1].endswith(f"attempt started  {by}, run by control, pullqueue command)")
+    assert events[1].endswith(f"attempt started  {by}, run by control, pullqueue tasks run)")
     failed = f"attempt failed, {why}  {by})"
     assert events[2].endswith(failed)
     assert " none " in listed
