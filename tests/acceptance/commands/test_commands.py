@@ -744,7 +744,8 @@ def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator:
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks/lease"
     http.post(f"{url}?numTasks=1&leaseSecs=60", headers={"User-Agent": "worker/1"}, timeout=60)
 
-    assert run("workers").out.splitlines()[1].split()[:3] == ["worker/1", "1", "0"]
+    until = ["2026-01-01", "00:01:00"]
+    assert run("workers").out.splitlines()[1].split()[:5] == ["worker/1", "1", "0", "s", *until][:5]
     assert json.loads(run("workers --json").out)["workers"][0]["queues"] == ["pull"]
     listed = run("tasks list --client worker/1").out.splitlines()
     assert (listed[0].split()[-2:], listed[1].split()[-1]) == (["LEASED", "BY"], "worker/1")
