@@ -127,7 +127,9 @@ def imports_of(path: Path) -> set[str]:
     unused = {
         each
         for node in nodes_of(path)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
         for each in node.body
     }
     names = names_imported_by(node for node in nodes_of(path) if node not in unused)
