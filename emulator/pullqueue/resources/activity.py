@@ -76,7 +76,12 @@ def _exhausted(state: ServerState) -> Iterator[Failure]:
             found.last = from_usec(minute_usec).isoformat()
             found.count += exhausted
             found.recorded += kept[minute_usec // MINUTE_USEC]
-            found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted"
+            left = (
+                ""
+                if found.recorded == found.count
+                else f", {found.recorded or 'none'} of them still"
+            )
+            found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted{left}"
         if found is not None:
             yield found
 
