@@ -359,7 +359,6 @@ class Schedule:
                 if actor.is_patient:
                     self._limit_wait(actor)
         asleep = [a for a in waiting if a not in awake and a.wakes_usec is not None]
-        ready.sort(key=lambda actor: actor.wakes_usec is not None)  # a sleep lets others go on
         options: dict[int, RacingActor | None] = {actor.number: actor for actor in ready}
         event = self._next_event_usec(is_needed=not ready)
         if options:
