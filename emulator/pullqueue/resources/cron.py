@@ -54,7 +54,7 @@ class CronStarted(Model):
 @operation("GET", "/cron", key="jobs")
 def list_cron_jobs(state: ServerState) -> list[CronJobResource]:
     """List the jobs of cron.yaml, with their next and last runs."""
-    return [_resource(each, state) for each in state.cron.states]
+    return [_resource(each) for each in state.cron.states]
 
 
 @operation("POST", "/cron/run")
@@ -86,12 +86,11 @@ def _found(states: list[JobState], wanted: str) -> JobState:
     raise ApiError(message, status=404)
 
 
-def _resource(state: JobState, server: ServerState) -> CronJobResource:
+def _resource(state: JobState) -> CronJobResource:
     job, last = state.job, None
     if state.last is not None and not state.is_running:
         started = from_usec(state.last.started_usec).isoformat()
-        reason = server.address_commands(state.last.reason)
-        last = CronRun(started=started, status=state.last.status, reason=reason)
+        last = CronRun(started=started, status=state.last.status, reason=state.last.reason)
     return CronJobResource(
         number=job.number,
         name=job.name,

@@ -107,7 +107,7 @@ ANSWER = {
         {
             **evil("client leased expired calls failed last_method"),
             "longest_seconds": 1.5,
-            **dict.fromkeys(("last", "until"), _TIME),
+            "last": _TIME,
             "queues": [EVIL],
         }
     ],

@@ -118,7 +118,7 @@ LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 
 
 @given(programs, st.integers(1, 2))
-@settings(max_examples=3 if not LONG else 200)
+@settings(max_examples=1 if not LONG else 200)
 @example([["double a"], ["a in transaction"]], 2)
 @example([["get a", "get b"], ["b and c in transaction"]], 2)
 @example([["query"], ["set c"]], 1)

@@ -144,7 +144,8 @@ def test_a_worker_that_polls_and_calls_a_service_is_stopped(
         done.clear()
         queue.add(name="one")
 
-    race_test(emulator, worker, copies=2, setup=setup, check=lambda: done == ["one"], clock=False)
+    options: Any = {"setup": setup, "check": lambda: done == ["one"], "clock": False}
+    race_test(emulator, worker, copies=2, **options, preemptions=1)
 
 
 @pytest.mark.parametrize("services", [True, False])

@@ -473,7 +473,7 @@ class SqlProgram:
 
 @given(sql_programs, st.integers(1, 2), st.sampled_from(["DELETE", "WAL"]))
 @settings(
-    max_examples=5 if not LONG else 500,
+    max_examples=2 if not LONG else 500,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @example([["UPDATE a SET value = value + 1"], ["UPDATE a SET value = value * 3"]], 1, "DELETE")

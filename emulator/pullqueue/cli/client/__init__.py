@@ -43,8 +43,7 @@ class Client:
         seconds it may be silent.
         """
         self.url, self.project = url, project
-        context = click.get_current_context(silent=True)
-        headers = {"User-Agent": context.command_path if context else "pullqueue command"}
+        headers = {"User-Agent": "pullqueue command"}
         self._connection = Connection(url, timeout=timeout, headers=headers)
 
     def close(self) -> None:
