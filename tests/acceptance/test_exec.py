@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from executing import EXEC, QUEUE_YAML, SHOW_ENVIRONMENT, Execute, python
+from executing import EXEC, QUEUE_YAML, SHOW_ENVIRONMENT, Execute, on_sdk, python
 from linting import run_pullqueue
 from programs import completed, running
 from push_app import until
@@ -89,7 +89,7 @@ def test_cloud_tasks_is_served_over_grpc(execute: Execute) -> None:
         "print(made.state.name, os.environ.get('GRPC_VERBOSITY'))\n"
     )
 
-    status, output, errors = execute("--grpc-port", "0", *python(program))
+    status, output, errors = execute("--grpc-port", "0", *on_sdk(program))
 
     assert (status, output) == (0, "RUNNING None\n"), errors
     assert re.search(r"^gRPC listening on 127\.0\.0\.1:\d+$", errors, re.MULTILINE)
@@ -324,7 +324,7 @@ def test_the_server_knows_the_program_and_its_process(execute: Execute) -> None:
         "workers = json.load(urllib.request.urlopen(url))['workers']\n"
         "print(json.dumps([os.getpid(), [(w['client'], w['leased']) for w in workers]]))\n"
     )
-    _, output, _ = execute(*python(program))
+    _, output, _ = execute(*on_sdk(program))
 
     pid, workers = json.loads(output)
     assert workers == [[f"worker.py (pid {pid})", 1]]

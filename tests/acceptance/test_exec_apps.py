@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from datastore_server import serving_datastore
-from executing import USE_QUEUE, Execute, python
+from executing import USE_QUEUE, Execute, on_sdk, python
 from programs import completed
 
 WRAPPED = """
@@ -102,7 +102,7 @@ def test_a_thread_outside_any_request(execute: Execute) -> None:
 
 def test_threads_of_a_wrapped_app_find_the_server_in_all_modes(execute: Execute) -> None:
     """Though since Python 3.13 they have no environment."""
-    status, output, errors = execute("--no-lease-rate-limit", *python(WRAPPED))
+    status, output, errors = execute("--no-lease-rate-limit", *on_sdk(WRAPPED))
 
     assert (status, output) == (0, "1\n" * 4), errors
     assert [line for line in errors.splitlines() if not line.startswith("pullqueue")] == []
@@ -149,7 +149,7 @@ def test_tasks_are_added_when_their_transaction_commits(execute: Execute) -> Non
     """With a datastore behind the server."""
     with serving_datastore("app") as upstream:
         status, output, errors = execute(
-            *("--api-upstream", upstream, *python(TRANSACTIONS)), APPLICATION_ID="app"
+            *("--api-upstream", upstream, *on_sdk(TRANSACTIONS)), APPLICATION_ID="app"
         )
 
     assert status == 0, errors
@@ -163,7 +163,7 @@ def test_the_switch_to_cloud_tasks(execute: Execute) -> None:
     """The SDK's own code for it adds, defers, counts and deletes tasks on the server."""
     with serving_datastore("app") as upstream:
         status, reported, errors = execute(
-            *("--api-upstream", upstream, *python(CLOUD_TASKS)),
+            *("--api-upstream", upstream, *on_sdk(CLOUD_TASKS)),
             APPLICATION_ID="app",
             APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="True",
         )
@@ -224,7 +224,7 @@ def test_code_that_verifies_tokens_runs_unchanged(execute: Execute, app_folder: 
     """With google-auth; a wrong audience, a changed token and other certificates are refused."""
     (app_folder / "queue.yaml").write_text("queue: [{name: push, rate: 5/s}]\n")
 
-    status, output, errors = execute(*python(VERIFIES))
+    status, output, errors = execute(*on_sdk(VERIFIES))
 
     assert status == 0, errors
     first, second, issuer, other, *refused = output.splitlines()

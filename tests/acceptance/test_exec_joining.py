@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from executing import QUEUE_YAML, SHOW_ENVIRONMENT, USE_QUEUE, Execute, python
+from executing import QUEUE_YAML, SHOW_ENVIRONMENT, USE_QUEUE, Execute, on_sdk, python
 from linting import run_pullqueue
 from odd_servers import always_answering
 
@@ -67,7 +67,7 @@ class TestJoining:
         """With PULLQUEUE_EMULATOR_HOST set no server is started, and nothing is deleted."""
         address = server.url.removeprefix("http://")
 
-        assert execute(*python(USE_QUEUE), PULLQUEUE_EMULATOR_HOST=address) == (
+        assert execute(*on_sdk(USE_QUEUE), PULLQUEUE_EMULATOR_HOST=address) == (
             0,
             "['mine']\n",
             "",

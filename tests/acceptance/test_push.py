@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from executing import forked_exec, python
+from executing import forked_exec, on_sdk
 from linting import run_pullqueue
 from programs import running
 from push_app import Control, PushApp, Received, push_app, until
@@ -448,7 +448,7 @@ from google.appengine.api import taskqueue
 taskqueue.add(url="/mail", params={"to": "ada"}, queue_name="web", target="worker")
 input()
 """
-    order = (*forked_exec(), "--push-to", f"worker={app.url}", *python(program))
+    order = (*forked_exec(), "--push-to", f"worker={app.url}", *on_sdk(program))
     with running(*order, cwd=tmp_path) as process:
         until(lambda: app.received or process.poll() is not None)
         process.communicate("\n", timeout=60)
@@ -523,7 +523,7 @@ def test_an_attempt_without_a_response() -> None:
     assert f"POST /, last: {why}" in row
     assert row.split()[-5:] == ["exhausted,", "no", "response", "1", "0"]
     by = f"(push, request {number}, http://127.0.0.1:9"
-    assert events[1].endswith(f"attempt started  {by}, run by control, pullqueue command)")
+    assert events[1].endswith(f"attempt started  {by}, run by control, pullqueue tasks run)")
     failed = f"attempt failed, {why}  {by})"
     assert events[2].endswith(failed)
     assert " none " in listed

@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from documents import blocks_of
+from executing import forked_exec, forked_python
 from forking import forked
 from programs import completed, running
 from push_app import until
@@ -26,9 +27,6 @@ DOCUMENTED = (
     for name in ("tutorials/samples.md", "how-to/containers.md")
 )
 SHOWN = "\n".join(DOCUMENTED)
-SCRIPTS = Path(sys.executable).parent
-PYTHON = [sys.executable, "-W", "ignore"]
-EXEC = [sys.executable, "-m", "pullqueue", "exec"]
 
 
 @pytest.mark.parametrize("folder", sorted(path.name for path in SAMPLES.iterdir()))
@@ -78,11 +76,11 @@ def test_the_puller_runs_its_program_for_each_task(tmp_path: Path) -> None:
         port = results.stdout.readline().split()[-1]
         here = {**os.environ, "PULLQUEUE_EMULATOR_HOST": served.url.removeprefix("http://")}
         for name, text in (("hamlet", "to be or not to be"), ("lear", "nothing will come")):
-            add = ["tasks", "add", "texts", text, "--name", name]
-            subprocess.run([SCRIPTS / "pullqueue", *add], env=here, check=True, capture_output=True)
+            add = [forked("pullqueue"), "tasks", "add", "texts", text, "--name", name]
+            completed(add, env=here, check=True)
         subprocess.run(
             [
-                *(SCRIPTS / "gtaskqueue_puller", "--project=my-app", "--taskqueue_name=texts"),
+                *(forked("gtaskqueue_puller"), "--project=my-app", "--taskqueue_name=texts"),
                 *(f"--executable_binary={program}", "--num_tasks=1", "--exit_when_empty"),
                 "--sleep_before_next_poll_secs=0.05",
                 f"--output_url=http://127.0.0.1:{port}/done?name=",
@@ -126,16 +124,16 @@ def test_the_counter_and_its_workers_share_a_queue(tmp_path: Path) -> None:
     """As processes; one of them is a REST worker."""
     folder, port = Path(shutil.copytree(SAMPLES / "counter", tmp_path / "counter")), free_port()
     app = f"http://127.0.0.1:{port}"
-    with running(*EXEC, "--", *PYTHON, "main.py", cwd=folder, PORT=str(port)) as web:
+    command = (*forked_exec(), "--", *forked_python())
+    with running(*command, "main.py", cwd=folder, PORT=str(port)) as web:
         assert web.stderr is not None
         listening = next(line for line in web.stderr if "pullqueue listening on " in line)
         until(lambda: call(app) is not None)
         for worker in ("worker.py", "rest_worker.py"):
             for thing in ("tea", "coffee", "tea"):
                 call(f"{app}/votes/{thing}", "POST")
-            command = (*EXEC, "--", *PYTHON, worker)
             address = listening.strip().rpartition("/")[2]
-            with running(*command, cwd=folder, PULLQUEUE_EMULATOR_HOST=address) as working:
+            with running(*command, worker, cwd=folder, PULLQUEUE_EMULATOR_HOST=address) as working:
                 assert working.stdout is not None
                 counted = [working.stdout.readline().strip() for _ in range(2)]
             assert counted == ["tea: 2", "coffee: 1"]
@@ -147,7 +145,9 @@ def test_the_shop_mails_and_invoices_an_order(tmp_path: Path) -> None:
     folder, port = Path(shutil.copytree(SAMPLES / "shop", tmp_path / "shop")), free_port()
     start, order = [b.text for b in blocks_of(folder / "README.md") if b.language == "console"]
     command = start.removeprefix("$ ").replace("8124", "0").replace("8080", str(port))
-    app, path = f"http://127.0.0.1:{port}", f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
+    app = f"http://127.0.0.1:{port}"
+    folders = {str(Path(forked(name)).parent) for name in ("pullqueue", "python")}
+    path = os.pathsep.join([*folders, os.environ["PATH"]])
     with running(
         *shlex.split(command),
         cwd=folder,

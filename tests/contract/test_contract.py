@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from interfaces import PUSH, STORAGE_LIMIT_BYTES, URL, Interface, PushInterface, Shown
 
 from pullqueue import (
@@ -74,10 +73,10 @@ class TestAdd:
 
         assert interface.add(b"", name="once") == "once"
 
-    @pytest.mark.parametrize("name", ["a b", "é", "a.b"])
-    def test_a_name_with_other_characters_is_refused(self, interface: Interface, name: str) -> None:
-        with interface.refuses(ValueError):
-            interface.add(b"", name=name)
+    def test_a_name_with_other_characters_is_refused(self, interface: Interface) -> None:
+        for name in ("a b", "é", "a.b"):
+            with interface.refuses(ValueError):
+                interface.add(b"", name=name)
 
         assert interface.count() == 0
 

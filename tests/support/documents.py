@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO
 
 from ci_files import scripts_of
-from forking import PROGRAMS, command
+from forking import APP_PROGRAMS, PROGRAMS, write_script
 from programs import completed
 
 _QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml"
@@ -108,9 +108,8 @@ class DocumentRunner:
         self.ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
         self.programs = folder.parent / f"{folder.name}.bin"
         self.programs.mkdir()
-        for name, function in PROGRAMS.items():
-            (self.programs / name).write_text(command(function, port=self.ports[_PORTS[0]]))
-            (self.programs / name).chmod(0o755)
+        for name in (*PROGRAMS, *APP_PROGRAMS):
+            write_script(self.programs, name, port=self.ports[_PORTS[0]])
         self.processes: list[subprocess.Popen[str]] = []
         self.interpreter: subprocess.Popen[str] | None = None
         self.tests: list[str] = []

@@ -40,6 +40,11 @@ def forked_exec() -> tuple[str, str]:
     return forked("pullqueue"), "exec"
 
 
+def forked_python() -> tuple[str, str, str]:
+    """Return a Python without warnings, in which what the SDK imports has been imported."""
+    return forked("python"), "-W", "ignore"
+
+
 @contextmanager
 def app_under_exec(
     script: Path, folder: Path, *options: str, **variables: str
@@ -56,7 +61,7 @@ def app_under_exec(
     app, server = free_port(), free_port()
     url = f"http://localhost:{app}"
     command = (*forked_exec(), "--port", str(server), "--push-to", url, *options)
-    command = (*command, "--", sys.executable, "-W", "ignore", str(script))
+    command = (*command, "--", *forked_python(), str(script))
     with running(
         *command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(app), **variables
     ) as process:
@@ -67,3 +72,8 @@ def app_under_exec(
 def python(program: str) -> list[str]:
     """Return the command that runs a program of this interpreter's."""
     return ["--", sys.executable, "-W", "ignore", "-c", program]
+
+
+def on_sdk(program: str) -> list[str]:
+    """Return the command that runs a program; what the SDK imports has been imported."""
+    return ["--", *forked_python(), "-c", program]

@@ -1,38 +1,44 @@
-"""Runs Python programs in forks of one process, which has imported what takes them longest.
+"""Runs Python programs in forks of processes that have imported what takes them longest.
 
-`command` returns a script to use in place of a program. It sends its arguments, folder, environment
-and streams to that process, which forks, calls a function, and answers with the exit status. Run
-as a program, this module is that process.
+`write_script` writes a script to use in place of a program. It sends its arguments, folder,
+environment and streams to such a process, which forks, calls a function, and answers with the exit
+status. Run as a program, this module is two such processes.
 
-Most of pullqueue has been imported when a fork begins, so a command that is run in this way cannot
-show that a module lacks an import. Tests that start `python -m pullqueue` can: test_exec,
-test_serve, test_samples and, for the linter, test_lint_integrations.
+That of `APP_PROGRAMS` has imported packages which apps and App Engine's SDK import, not the SDK
+itself, and a fork runs `sitecustomize` first, as Python does at its start. That of `PROGRAMS` has
+imported the SDK and most of pullqueue, so a command that is run in this way cannot show that a
+module lacks an import. Tests that start `python -m pullqueue` can: test_exec, test_serve and, for
+the linter, test_lint_integrations.
 
-The first process ends when its fork has ended. SIGUSR1 kills the fork, since SIGKILL cannot be
-passed on.
+The first process ends when its fork has ended, and the fork when the first process is killed.
+SIGUSR1 kills the fork before the first process.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-import traceback
 import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name, walk_packages
+from runpy import run_module
 from selectors import EVENT_READ, DefaultSelector
 from tempfile import mkdtemp
-from typing import NoReturn
+from types import ModuleType
+from typing import Any, NoReturn, cast
 
 import pullqueue
 from pullqueue import address as defaults
@@ -46,19 +52,38 @@ PROGRAMS = {
     "python-blocks": "documents:run_blocks",
 }
 """The programs that are forked, and their functions."""
+APP_PROGRAMS = {
+    "python": "forking:run_python",
+    "flask": "flask.cli:main",
+    "uvicorn": "uvicorn:main",
+}
+"""Those that are forked from a process without the SDK."""
+_IMPORTED_BY_APPS = (
+    "fastapi",
+    "flask",
+    "frozendict",
+    "google.auth.transport.requests",
+    "google.cloud.tasks_v2",
+    "google.cloud.tasks_v2beta2",
+    "google.cloud.tasks_v2beta3",
+    "grpc",
+    "requests",
+    "ruamel.yaml",
+    "sqlalchemy.dialects.sqlite",
+    "uvicorn",
+    "webob",
+)
 _IMPORTED = (
     "click",
     "freezegun",
     "google.appengine.api.taskqueue",
     "google.appengine.ext.deferred",
-    "google.cloud.tasks_v2",
-    "google.cloud.tasks_v2beta2",
-    "grpc",
     "hypothesis",
     "pytest",
-    "requests",
     "responses",
 )
+_APPS, _OTHERS = "apps", "others"
+"""The sockets of the two processes."""
 _NOT_IMPORTED = ("__main__", "cli", "gtaskqueue", "sdk", "testing")
 """Modules that read the default port when they are imported, and those of pytest's plugin."""
 _COMMAND = """\
@@ -78,66 +103,109 @@ sys.exit(int(answers.readline()))
 """
 
 
-def command(function: str, *, port: str) -> str:
-    """Return a script that calls a function in a fork, in which another port is the default."""
-    return _COMMAND.format(
-        python=sys.executable, address=_address(), function=function, port=int(port)
-    )
-
-
 @cache
 def forked(name: str) -> str:
-    """Return the path of a script that runs one of `PROGRAMS` in a fork."""
-    path = Path(_address()).with_name(name)
-    path.write_text(command(PROGRAMS[name], port=str(defaults.DEFAULT_PORT)))
+    """Return the path of a script that runs a program in a fork."""
+    return str(write_script(_folder(), name, port=str(defaults.DEFAULT_PORT)))
+
+
+def write_script(folder: Path, name: str, *, port: str) -> Path:
+    """Write a script that runs a program in a fork, in which another port is the default."""
+    functions, kind = (APP_PROGRAMS, _APPS) if name in APP_PROGRAMS else (PROGRAMS, _OTHERS)
+    path = folder / name
+    path.write_text(
+        _COMMAND.format(
+            python=sys.executable,
+            address=str(_folder() / kind),
+            function=functions[name],
+            port=int(port),
+        )
+    )
     path.chmod(0o755)
-    return str(path)
+    return path
 
 
 @cache
-def _address() -> str:
-    """Start the process that forks, once, and return the address of its socket."""
-    folder = mkdtemp(prefix="forking-")
-    address = f"{folder}/socket"
+def _folder() -> Path:
+    """Start the processes that fork, once, and return the folder of their sockets."""
+    folder = Path(mkdtemp(prefix="forking-"))
     process = subprocess.Popen(
-        [sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, __file__, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
+    assert process.stdout is not None
 
     def stop() -> None:
-        process.kill()
-        process.wait()
+        with process:  # with their standard input they end, also if this process is killed
+            pass
         shutil.rmtree(folder)
 
-    # If this process is killed, the other one ends with its standard input.
     atexit.register(stop)
-    assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    return address
+    return folder
 
 
 def run_python() -> None:
-    """Run the program that follows `-c`, as python does without warnings; the SDK is imported."""
-    program = sys.argv[2]
-    del sys.argv[1:3]
-    warnings.simplefilter("ignore")
-    exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102
+    """Run a program, `-c` or `-m`, as python does."""
+    arguments = sys.argv[1:]
+    while arguments[0] in ("-u", "-W"):
+        if arguments.pop(0) == "-W":
+            warnings.simplefilter(cast("Any", arguments.pop(0)))
+    option = arguments.pop(0) if arguments[0] in ("-c", "-m") else ""
+    sys.argv[:] = [option, *arguments[1:]] if option else arguments
+    if option == "-m":
+        sys.path.insert(0, str(Path.cwd()))
+        run_module(arguments[0], run_name="__main__", alter_sys=True)
+        return
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    if option:
+        sys.path.insert(0, "")
+        text, name = arguments[0], "<string>"
+    else:
+        text, name = Path(arguments[0]).read_text("utf-8"), arguments[0]
+        sys.path.insert(0, str(Path(name).resolve().parent))
+        main.__file__ = name
+    exec(compile(text, name, "exec"), vars(main))  # noqa: S102
 
 
-def _serve(address: str) -> None:
-    """Import what programs need, then run one for each connection until the input ends."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name in _IMPORTED:
-            import_module(name)
-        for module in walk_packages(pullqueue.__path__, "pullqueue."):
-            if module.name.split(".")[1] not in _NOT_IMPORTED:
-                import_module(module.name)
-    gc.freeze()  # or each fork would copy what it collects
-    with socket.socket(socket.AF_UNIX) as listener, DefaultSelector() as selector:
-        listener.bind(address)
-        listener.listen(64)
+def _serve(folder: Path) -> None:
+    """Import what programs need, then run those of both kinds until the input ends."""
+    _import(_IMPORTED_BY_APPS)
+    with _listening(folder / _APPS) as apps, _listening(folder / _OTHERS) as others:
+        process = os.fork()
+        if process == 0:
+            others.close()
+            _answer(apps, _start_app)
+            return
+        apps.close()
+        modules = [module.name for module in walk_packages(pullqueue.__path__, "pullqueue.")]
+        _import(_IMPORTED)
+        _import(name for name in modules if name.split(".")[1] not in _NOT_IMPORTED)
+        sys.path.append(str(Path(__file__).parent))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
+        _answer(others, _start_other)
+        os.waitpid(process, 0)
+
+
+def _import(names: Iterable[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in names:
+            import_module(name)
+
+
+@contextmanager
+def _listening(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(64)
+        yield listener
+
+
+def _answer(listener: socket.socket, start: Callable[[], None]) -> None:
+    """Run a program for each connection until the input ends."""
+    gc.freeze()  # or each fork would copy what it collects
+    with DefaultSelector() as selector:
         selector.register(listener, EVENT_READ)
         selector.register(sys.stdin, EVENT_READ)
         while [key.fileobj for key, _ in selector.select()] == [listener]:
@@ -145,14 +213,14 @@ def _serve(address: str) -> None:
             if os.fork() == 0:
                 selector.close()
                 listener.close()
-                _run_program(connection)
+                _run_program(connection, start)
             connection.close()
-            with contextlib.suppress(ChildProcessError):  # so that their time counts as the tests'
+            with suppress(ChildProcessError):  # so that their time counts as the tests'
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
 
 
-def _run_program(connection: socket.socket) -> NoReturn:
+def _run_program(connection: socket.socket, start: Callable[[], None]) -> NoReturn:
     """Read a request, run its program in a fork, answer with its process id and exit status."""
     data, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
     while not data.endswith(b"\n"):
@@ -163,24 +231,31 @@ def _run_program(connection: socket.socket) -> NoReturn:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
-        status = _status(*json.loads(data))
+        status = _status(start, data)
         sys.stdout.flush()
         sys.stderr.flush()
         # Python would take longer to take down all the modules than most programs to run.
         os._exit(status)
     for stream in streams:
         os.close(stream)
-    with contextlib.suppress(OSError):
+
+    def end_with_client() -> None:
+        with suppress(ConnectionError):
+            connection.recv(1)
+        with suppress(ProcessLookupError):
+            os.kill(fork, signal.SIGKILL)
+
+    threading.Thread(target=end_with_client, daemon=True).start()
+    with suppress(OSError):
         connection.sendall(f"{fork}\n".encode())
         status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
         connection.sendall(f"{status if status >= 0 else 128 - status}\n".encode())
     os._exit(0)
 
 
-def _status(
-    function: str, port: int, arguments: list[str], folder: str, environment: dict[str, str]
-) -> int:
+def _status(start: Callable[[], None], request: bytes) -> int:
     """Call a function as the main program of this process, and return the exit status."""
+    function, port, arguments, folder, environment = json.loads(request)
     defaults.DEFAULT_PORT = port
     defaults.DEFAULT_ADDRESS = f"{defaults.DEFAULT_HOST}:{port}"
     os.chdir(folder)
@@ -188,19 +263,37 @@ def _status(
     os.environ.update(environment)
     time.tzset()
     sys.argv[:] = arguments
-    sys.path[0] = folder
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it stays open
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     try:
+        start()
         return int(str(resolve_name(function)() or 0))
     except SystemExit as ended:
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+            return 1
         return int(ended.code or 0)
-    except BaseException:  # noqa: BLE001 - as Python does
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001 - as Python does
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
         return 1
 
 
+def _start_other() -> None:
+    sys.path[0] = str(Path.cwd())
+
+
+def _start_app() -> None:
+    """Do what Python does with its environment at its start."""
+    sys.path[:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.modules.pop("sitecustomize", None)
+    with suppress(ModuleNotFoundError):
+        import_module("sitecustomize")
+
+
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent))
-    _serve(sys.argv[1])
+    sys.modules["forking"] = sys.modules["__main__"]
+    _serve(Path(sys.argv[1]))

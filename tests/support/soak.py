@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from forking import forked
 from interfaces import Interface, PythonInterface
 from push_app import push_app
 from sdk_interface import SdkInterface
@@ -158,7 +159,7 @@ class Soak:
         script = Path(__file__).with_name("soak_workers.py")
         seed = self._random.randrange(1 << 30)
         return subprocess.Popen(
-            [sys.executable, script, kind, server.url, self._journal(kind), str(seed)],
+            [forked("python"), script, kind, server.url, self._journal(kind), str(seed)],
             env=os.environ | {"HTTP_HOST": "localhost"},  # or the SDK's client warns at each task
             stderr=subprocess.DEVNULL,
         )
@@ -192,5 +193,5 @@ class Soak:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """Kill a worker wherever it is."""
-    process.kill()
+    process.send_signal(signal.SIGUSR1)  # which ends its fork first
     process.wait()

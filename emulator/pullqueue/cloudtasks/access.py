@@ -18,7 +18,7 @@ from pullqueue.api.auth import Right, grants
 from pullqueue.api.tokens import CLOUD_PLATFORM
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.calls import Call
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid_field
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.config.model import AclEntry, IamBinding, QueueConfig, QueueSettings
 from pullqueue.engine.emulator import Emulator
@@ -146,7 +146,7 @@ def set_iam_policy(call: Call) -> Message:
     """SetIamPolicy: replace the acl of a queue, one of queue.yaml until it is reloaded."""
     queue, policy = call.queue, call.request.policy
     if not call.request.HasField("policy"):
-        raise invalid("policy is missing: send an empty one to remove the acl", field="policy")
+        raise invalid_field("policy", "is missing: send an empty one to remove the acl")
     if policy.etag and policy.etag != get_iam_policy(call).etag:
         raise CloudTasksError(
             "the policy has changed since it was read: read it again, then set it",
@@ -173,13 +173,14 @@ def set_iam_policy(call: Call) -> Message:
 def _read_binding(message: Message) -> IamBinding:
     field = "policy.bindings"
     if not _is_role(message.role):
-        raise invalid(
-            f'role is "{message.role:.100}": use one such as {_ENQUEUE_ROLE}', field=field
+        raise invalid_field(
+            field, f'have the role "{message.role:.100}": use one such as {_ENQUEUE_ROLE}'
         )
     for member in message.members:
         if member not in _EVERYBODY and not _is_member(member):
-            text = f'member is "{member:.100}": use user:EMAIL, serviceAccount:EMAIL or allUsers'
-            raise invalid(text, field=field)
+            problem = f'have the member "{member:.100}"'
+            allowed = "use user:EMAIL, serviceAccount:EMAIL or allUsers"
+            raise invalid_field(field, f"{problem}: {allowed}")
     given = message.condition
     condition = (given.expression, given.title, given.description)
     return IamBinding(

@@ -9,7 +9,7 @@ from uuid import uuid4
 from google.rpc import code_pb2
 
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import CloudTasksError, as_service_error, invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, as_service_error, invalid_field
 from pullqueue.cloudtasks.messages import Empty, Message, build_status, check_range, write_time
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.task_messages import insert_tasks, read_new_task, write_tasks
@@ -32,10 +32,10 @@ def batch_create_tasks(call: Call) -> Message:
     for index, request in enumerate(requests):
         try:
             if request.parent not in ("", call.request.parent):
-                raise invalid(
-                    f'requests.parent is "{request.parent:.200}": it must be the parent of the '
-                    f'batch, "{call.request.parent:.200}"',
-                    field="requests.parent",
+                raise invalid_field(
+                    "requests.parent",
+                    f'is "{request.parent:.200}": it must be the parent of the batch, '
+                    f'"{call.request.parent:.200}"',
                 )
             new[index] = read_new_task(call, queue, request.task)
         except CloudTasksError as error:

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pullqueue.cloudtasks import texts
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid, permission_denied
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid, invalid_field, permission_denied
 from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.cloudtasks.methods import LOCATION, QUEUE, TASK, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
@@ -54,7 +54,8 @@ class ResourceName(NamedTuple):
         if match is None:
             if parent is None and not text.startswith("projects/"):
                 project = text.partition("/")[0][:_SHOWN_CHARACTERS]
-                raise permission_denied(project, advice=_advice(text, pattern, field))
+                advice = f"{field} {_problem(text, pattern)}"
+                raise permission_denied(project, advice=advice)
             raise _malformed(text, pattern, field)
         name = cls(**match.groupdict())
         if parent is not None and not text.startswith(f"{parent}/"):
@@ -67,17 +68,18 @@ class ResourceName(NamedTuple):
         return name
 
 
-def _advice(text: str, pattern: str, field: str) -> str:
+def _problem(text: str, pattern: str) -> str:
     form = re.sub("<(.*?)>", lambda part: part[1].upper(), pattern)
     allowed = "letters, digits and hyphens"
     if pattern == TASK:
         allowed += " (TASK: underscores as well, 500 characters at most)"
-    return f'{field} is "{text:.200}": use {form} with {allowed}'
+    return f'is "{text:.200}": use {form} with {allowed}'
 
 
 def _malformed(text: str, pattern: str, field: str) -> CloudTasksError:
     """Return the error for a text that is not a name of a pattern."""
-    advice = _advice(text, pattern, field)
+    problem = _problem(text, pattern)
+    advice = f"{field} {problem}"
     queue, is_task, task_id = text.partition("/tasks/")
     location, is_queue, queue_id = text.partition("/queues/")
     if pattern == TASK and is_task and _regex(QUEUE).fullmatch(queue):
@@ -91,7 +93,7 @@ def _malformed(text: str, pattern: str, field: str) -> CloudTasksError:
     if pattern == QUEUE:
         help_link = texts.QUEUE_NAME_HELP
         return invalid(texts.QUEUE_NAME, advice=advice, help_link=help_link)
-    return invalid(advice, field=field)
+    return invalid_field(field, problem)
 
 
 @cache

@@ -66,15 +66,16 @@ class CloudTasksError(ApiError):
 
 
 def invalid(
-    message: str,
-    *,
-    field: str | None = None,
-    advice: str | None = None,
-    help_link: tuple[str, str] | None = None,
+    message: str, *, advice: str | None = None, help_link: tuple[str, str] | None = None
 ) -> CloudTasksError:
     """Return an INVALID_ARGUMENT error; `help_link` is a description and a URL."""
     details = [] if help_link is None else [help_detail(help_link)]
-    return CloudTasksError(message, field=field, advice=advice, details=details)
+    return CloudTasksError(message, advice=advice, details=details)
+
+
+def invalid_field(field: str, problem: str) -> CloudTasksError:
+    """Return an INVALID_ARGUMENT error for a field, whose message is its name and the problem."""
+    return CloudTasksError(f"{field} {problem}", field=field)
 
 
 def permission_denied(project: str, *, advice: str) -> CloudTasksError:

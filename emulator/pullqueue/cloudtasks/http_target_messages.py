@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pullqueue.address import LARGEST_PORT
 from pullqueue.api.tokens import CLOUD_PLATFORM
-from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.errors import invalid_field
 from pullqueue.cloudtasks.messages import Message, check_range, read_method, write_method
 from pullqueue.config.model import HttpTarget
 from pullqueue.tasks import RequestToken
@@ -33,7 +33,7 @@ def read_http_target(message: Message, *, headers_bytes: int) -> HttpTarget | No
     method = read_method(message, f"{_FIELD}.http_method") or None
     if uri.HasField("host") and not _is_host(uri.host):
         field = f"{_FIELD}.uri_override.host"
-        raise invalid(f"{field} is {quoted(uri.host)}: use the name of a host", field=field)
+        raise invalid_field(field, f"is {quoted(uri.host)}: use the name of a host")
     if uri.HasField("port"):
         check_range(uri.port, 0, LARGEST_PORT, f"{_FIELD}.uri_override.port")
     scheme = "http" if uri.scheme == uri.Scheme.Value("HTTP") else "https"
@@ -93,7 +93,7 @@ def read_token(message: Message, field: str) -> RequestToken | None:
     email, email_field = given.service_account_email, f"{field}.{kind}.service_account_email"
     if not is_email(email):
         problem = f"is {quoted(email)}: use an e-mail address" if email else "is missing"
-        raise invalid(f"{email_field} {problem}", field=email_field)
+        raise invalid_field(email_field, problem)
     detail = given.scope or CLOUD_PLATFORM if kind == "oauth_token" else given.audience
     return RequestToken(kind, email, detail)
 
@@ -116,9 +116,9 @@ def _check_headers(headers: tuple[tuple[str, str], ...], most: int) -> None:
     field = f"{_FIELD}.header_overrides"
     size = sum(len(name.encode()) + len(value.encode()) for name, value in headers)
     if size >= most:
-        raise invalid(f"{field} have {size} bytes: they must have less than {most}", field=field)
+        raise invalid_field(field, f"have {size} bytes: they must have less than {most}")
     for name, value in headers:
         if not name or not all(33 <= ord(character) < 127 for character in name) or ":" in name:
-            raise invalid(f"{field} has the name {quoted(name)}: use ASCII letters", field=field)
+            raise invalid_field(field, f"have the name {quoted(name)}: use ASCII letters")
         if any(character in "\r\n\0" for character in value):
-            raise invalid(f"{field} has control characters in {quoted(name)}", field=field)
+            raise invalid_field(field, f"have control characters in {quoted(name)}")

@@ -7,7 +7,7 @@ to write instead of 9, which shows in a lease of a thousand.
 from __future__ import annotations
 
 import re
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode, b64encode
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias
@@ -23,7 +23,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cloudtasks import texts
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid, invalid_field
 
 Message: TypeAlias = Any
 """A message or a class of messages: they are created at run time, without types."""
@@ -97,7 +97,7 @@ def check_range(value: float, least: int, most: int, field: str, unit: str = "")
         CloudTasksError: INVALID_ARGUMENT: it is not.
     """
     if not least <= value <= most:
-        raise invalid(f"{field} is {value}{unit}: use {least} to {most}", field=field)
+        raise invalid_field(field, f"is {value}{unit}: use {least} to {most}")
 
 
 def check_not_negative(value: float, shown: str, field: str, unit: str = "") -> None:
@@ -127,7 +127,7 @@ def read_method(message: Message, field: str) -> str:
     number = message.http_method
     values = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_number
     if number not in values:
-        raise invalid(f"{field} is {number}: use a name of HttpMethod", field=field)
+        raise invalid_field(field, f"is {number}: use a name of HttpMethod")
     return str(values[number].name) if number else ""
 
 
@@ -164,7 +164,7 @@ def parse_mask(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
     paths = ["type_" if path == "type" else path for path in paths]
     if not FieldMask(paths=paths).IsValidForDescriptor(descriptor):
         names = ", ".join(one.name.rstrip("_") for one in descriptor.fields)
-        raise invalid(f'{field} is "{",".join(mask.paths)}": use fields of {names}', field=field)
+        raise invalid_field(field, f'is "{",".join(mask.paths)}": use fields of {names}')
     return paths
 
 
@@ -184,17 +184,16 @@ def parse_page(
     if not token:
         return size, None
     try:
-        start = position.fullmatch(b64decode(token, altchars=b"-_", validate=True).decode("ascii"))
+        start = position.fullmatch(b64decode(token, validate=True).decode("ascii"))
     except ValueError:
         start = None
     if start is None:
-        raise invalid(
-            f'page_token is "{token:.60}": use the next_page_token of the previous response',
-            field="page_token",
+        raise invalid_field(
+            "page_token", f'is "{token:.60}": use the next_page_token of the previous response'
         )
     return size, start
 
 
 def encode_page_token(position: str) -> str:
     """Return the token of the page that begins after a position."""
-    return urlsafe_b64encode(position.encode()).decode()
+    return b64encode(position.encode()).decode()

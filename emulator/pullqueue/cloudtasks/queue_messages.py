@@ -13,7 +13,7 @@ from pullqueue.api.resources import Project
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.access import check_service_account
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.errors import invalid, invalid_field
 from pullqueue.cloudtasks.http_target_messages import read_http_target, write_http_target
 from pullqueue.cloudtasks.locations import REGION_IDS
 from pullqueue.cloudtasks.messages import (
@@ -83,9 +83,8 @@ def read_queue_settings(
         changes["retry_parameters"] = read(message.retry_config, "queue.retry_config")
     if before.is_pull:
         if "http_target" in fields and message.http_target.ByteSize():
-            raise invalid(
-                "queue.http_target is set, and the queue is a pull queue: leave it out",
-                field="queue.http_target",
+            raise invalid_field(
+                "queue.http_target", "is set, and the queue is a pull queue: leave it out"
             )
     else:
         changes |= _push_changes(message, fields, call.version, call.emulator.limits)
@@ -100,10 +99,10 @@ def _check_mode(message: Message, before: QueueSettings) -> None:
     values = message.Type.DESCRIPTOR.values_by_number
     name = values[message.type_].name if message.type_ in values else str(message.type_)
     if message.type_ and name.lower() != before.mode.value:
-        raise invalid(
-            f"queue.type is {name}, and the queue is a {before.mode.value} queue: leave it out, or "
-            "create another queue",
-            field="queue.type",
+        raise invalid_field(
+            "queue.type",
+            f"is {name}, and the queue is a {before.mode.value} queue: leave it out, or create "
+            "another queue",
         )
 
 

@@ -13,7 +13,7 @@ from pullqueue import config as queue_yaml
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.access import check_permission, find_changed_queues
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid, invalid_field
 from pullqueue.cloudtasks.messages import (
     Empty,
     Message,
@@ -178,9 +178,8 @@ def _read_mode(message: Message) -> QueueMode:
         return QueueMode.PUSH
     mode = _TARGETS.get(message.WhichOneof("target_type"))
     if mode is None:
-        raise invalid(
-            "the queue has no pull_target, app_engine_http_target or http_target: set one",
-            field="queue",
+        raise invalid_field(
+            "queue", "has no pull_target, app_engine_http_target or http_target: set one"
         )
     return mode
 
@@ -204,8 +203,8 @@ def _queue_filter(text: str) -> Callable[[Queue], bool]:
         return lambda queue: queue.state.name == value
     if field in _TARGETS and (operator, value) == (":", "*"):
         return lambda queue: queue.mode is _TARGETS[field]
-    raise invalid(
-        f'filter is "{text:.200}": use name:TEXT, state=RUNNING (or PAUSED, DISABLED), '
-        "pull_target:* or app_engine_http_target:*",
-        field="filter",
+    raise invalid_field(
+        "filter",
+        f'is "{text:.200}": use name:TEXT, state=RUNNING (or PAUSED, DISABLED), pull_target:* or '
+        "app_engine_http_target:*",
     )

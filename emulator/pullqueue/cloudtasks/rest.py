@@ -19,7 +19,7 @@ from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import read_body, served
 from pullqueue.cloudtasks import firebase
-from pullqueue.cloudtasks.errors import as_service_error, envelope, invalid
+from pullqueue.cloudtasks.errors import as_service_error, envelope, invalid_field
 from pullqueue.cloudtasks.methods import BUFFER_TASK, LOCATIONS_SERVICE, NAME, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.interceptors import amend_origin
@@ -251,8 +251,7 @@ def _query(method: Method, fields: set[str]) -> dict[str, Any]:
         if _snake(name) not in fields:
             raise rest_fields.unknown_parameter(name)
         if method.body in ("*", name):
-            message = f"query parameter {quoted(name)} is a field of the body: send it there"
-            raise invalid(message, field=name)
+            raise invalid_field(name, "is a query parameter: send it in the body")
         if name.lower().endswith("mask"):
             # Both spellings of a field's name are accepted.
             given[name] = re.sub("_([a-z])", lambda match: match[1].upper(), value)
@@ -274,7 +273,7 @@ def _numbers_for_enums() -> bool:
     """Check the format that is asked for, and return whether enums are numbers in it."""
     format_ = request.args.get("$alt", request.args.get("alt", ""))
     if format_ not in _FORMATS:
-        raise invalid(f"alt is {quoted(format_)}: only json is supported", field="alt")
+        raise invalid_field("alt", f"is {quoted(format_)}: only json is supported")
     return format_.endswith("int")
 
 

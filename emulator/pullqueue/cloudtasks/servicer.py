@@ -15,7 +15,7 @@ from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import (
     CloudTasksError,
     as_service_error,
-    invalid,
+    invalid_field,
     permission_denied,
 )
 from pullqueue.cloudtasks.messages import Message
@@ -142,7 +142,7 @@ class Servicer:
     def _resource(self, method: Method, request: Message) -> ResourceName:
         text = method.read_resource(request)
         if not text:
-            raise invalid(f"{method.field} is missing", field=method.field)
+            raise invalid_field(method.field, "is missing")
         name = ResourceName.parse(text, method.resource or "<project>", field=method.field)
         served, location = self._state.emulator.project, self._state.emulator.location
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:

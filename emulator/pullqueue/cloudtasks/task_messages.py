@@ -17,7 +17,7 @@ from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.access import check_service_account
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid, invalid_field
 from pullqueue.cloudtasks.http_target_messages import read_token, write_token
 from pullqueue.cloudtasks.messages import (
     BASIC,
@@ -69,9 +69,7 @@ def read_time_usec(message: Message, field: str) -> int:
     """Return the microseconds since the epoch in a field; what is finer is cut off."""
     time = getattr(message, field)
     if time.seconds not in _SECONDS or not 0 <= time.nanos < 10**9:
-        raise invalid(
-            f"{field} is not a valid time: it must be in the years 1 to 9999", field=field
-        )
+        raise invalid_field(field, "is not a valid time: it must be in the years 1 to 9999")
     return int(time.ToMicroseconds())
 
 
@@ -88,9 +86,8 @@ def read_new_task(call: Call, queue: Queue, task: Message) -> NewTask:
     eta_usec = _new_eta_usec(call, queue, task)
     if not queue.is_push:
         if any(task.HasField(field) for field in _PUSH_REQUESTS):
-            raise invalid(
-                f'queue "{queue.name}" is a pull queue: set pull_message, no other payload',
-                field="task",
+            raise invalid_field(
+                "task", f'is for queue "{queue.name}", a pull queue: set pull_message alone'
             )
         message = task.pull_message
         return NewTask(message.payload, name, message.tag or None, eta_usec=eta_usec)
@@ -227,7 +224,7 @@ def _app_engine_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
     url = getattr(message, version.relative_url) or "/"
     if not url.startswith("/"):
         name = f"{field}.{version.relative_url}"
-        raise invalid(f'{name} is "{url:.200}": it must begin with /', field=name)
+        raise invalid_field(name, f'is "{url:.200}": it must begin with /')
     body: bytes = getattr(message, version.payload)
     method = _method(message, body, _APP_ENGINE_BODY_METHODS, f"{field}.{version.payload}")
     most = call.emulator.limits.max_deadline_seconds
@@ -253,10 +250,9 @@ def _http_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
     method = _method(message, message.body, _HTTP_BODY_METHODS, f"{field}.body")
     size = sum(len(name.encode()) + len(text.encode()) for name, text in message.headers.items())
     if size >= limits.http_headers_bytes:
-        raise invalid(
-            f"{field}.headers have {size} bytes: they must have less than "
-            f"{limits.http_headers_bytes}",
-            field=f"{field}.headers",
+        raise invalid_field(
+            f"{field}.headers",
+            f"have {size} bytes: they must have less than {limits.http_headers_bytes}",
         )
     request = HttpRequest(
         url,
@@ -272,7 +268,7 @@ def _method(message: Message, body: bytes, with_body: tuple[str, ...], field: st
     method = read_method(message, "http_method") or "POST"
     if body and method not in with_body:
         allowed = ", ".join(with_body)
-        raise invalid(f"{field} is set, and http_method is {method}: use {allowed}", field=field)
+        raise invalid_field(field, f"is set, and http_method is {method}: use {allowed}")
     return method
 
 

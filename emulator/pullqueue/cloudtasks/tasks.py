@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from pullqueue.cloudtasks.calls import Call
-from pullqueue.cloudtasks.errors import CloudTasksError, invalid
+from pullqueue.cloudtasks.errors import CloudTasksError, invalid_field
 from pullqueue.cloudtasks.messages import (
     FULL,
     Empty,
@@ -67,7 +67,7 @@ def get_task(call: Call) -> Message:
 def create_task(call: Call) -> Message:
     """CreateTask: add a task."""
     if not call.request.HasField("task"):
-        raise invalid("task is missing: send the task to add", field="task")
+        raise invalid_field("task", "is missing: send the task to add")
     return _task_message(_insert(call, call.request.task), call)
 
 
@@ -151,7 +151,7 @@ def run_task(call: Call) -> Message:
     queue, name = call.queue, call.name.task
     task = queue.get_task(name)
     if not queue.is_push:
-        raise invalid(f'task "{name}" is a pull task: lease it instead', field="name")
+        raise invalid_field("name", f'is "{name}", a pull task: lease it instead')
     if call.state.delivery is None:
         make_due(queue, task)
     else:
@@ -181,10 +181,9 @@ def _modify(call: Call, lease_seconds: int) -> Message:
 
 def _lease_end_usec(call: Call) -> int:
     if not call.request.HasField("schedule_time"):
-        raise invalid(
-            "schedule_time is missing: use that of the lease, as LeaseTasks or RenewLease "
-            "returned it",
-            field="schedule_time",
+        raise invalid_field(
+            "schedule_time",
+            "is missing: use that of the lease, as LeaseTasks or RenewLease returned it",
         )
     return read_time_usec(call.request, "schedule_time")
 
@@ -192,7 +191,7 @@ def _lease_end_usec(call: Call) -> int:
 def _lease_seconds(call: Call) -> int:
     request, field = call.request, "lease_duration"
     if not request.HasField(field):
-        raise invalid(f'{field} is missing: use one such as "60s"', field=field)
+        raise invalid_field(field, 'is missing: use one such as "60s"')
     return read_seconds(request.lease_duration, field, most=call.emulator.limits.lease_seconds)
 
 
@@ -205,16 +204,15 @@ def _tag_filter(text: str) -> tuple[bool, str | None]:
         return True, None
     match = _TAG.fullmatch(stripped)
     if match is None:
-        raise invalid(
-            f'filter is "{text:.200}": use tag=TAG, tag="TAG" or tag_function=oldest_tag()',
-            field="filter",
+        raise invalid_field(
+            "filter", f'is "{text:.200}": use tag=TAG, tag="TAG" or tag_function=oldest_tag()'
         )
     if match["plain"] is not None:
         if _CALL.fullmatch(match["plain"]):
-            raise invalid(
-                f'filter is "{text:.200}", which looks like a function: use '
-                f'tag_function=oldest_tag(), or tag="{match["plain"]:.100}" for a tag of that name',
-                field="filter",
+            raise invalid_field(
+                "filter",
+                f'is "{text:.200}", which looks like a function: use tag_function=oldest_tag(), or '
+                f'tag="{match["plain"]:.100}" for a tag of that name',
             )
         return True, match["plain"]
     return True, re.sub(r"\\(.)", r"\1", match["quoted"], flags=re.DOTALL)

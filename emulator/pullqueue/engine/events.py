@@ -121,6 +121,8 @@ class ClientLeases(NamedTuple):
     """Tasks that are available since its lease has expired."""
     first_usec: int | None = None
     """When it leased or renewed the first of those that it has leased; None: not known."""
+    until_usec: int | None = None
+    """When the last of these leases ends; None: not known."""
 
 
 class Operation(NamedTuple):
@@ -292,7 +294,8 @@ def count_leases(
 
     Those whose leases are recorded are removed from `etas`; one that was released is not counted.
     """
-    leased, expired, first_usec = Counter[str](), Counter[str](), dict[str, int]()
+    leased, expired = Counter[str](), Counter[str]()
+    first_usec, until_usec = dict[str, int](), dict[str, int]()
     take = etas.pop
     for usec, kind, names, origin in latest_first:
         if not etas:
@@ -304,9 +307,12 @@ def count_leases(
         if current := sum(eta > now_usec for eta in found):
             leased[client] += current
             first_usec[client] = min(usec, first_usec.get(client, usec))
+            until_usec[client] = max(*found, until_usec.get(client, 0))
         expired[client] += len(found) - current
     return {
-        client: ClientLeases(leased[client], expired[client], first_usec.get(client))
+        client: ClientLeases(
+            leased[client], expired[client], first_usec.get(client), until_usec.get(client)
+        )
         for client in leased | expired
     }
 

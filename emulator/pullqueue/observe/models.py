@@ -172,6 +172,9 @@ class Worker(Model):
         float | None,
         Meta(description="How long ago it leased, or renewed, the first of those tasks."),
     ] = None
+    until: Annotated[
+        Time | None, Meta(description="When the last of its leases ends; null if not known.")
+    ] = None
 
 
 def is_failure(status: int) -> bool:

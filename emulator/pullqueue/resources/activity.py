@@ -15,7 +15,7 @@ from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import shown_queues
 from pullqueue.resources.task_lists import Limit, failed_usec
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Model
+from pullqueue.structs import Model, iso_usec
 from pullqueue.tasks import count_tasks
 
 _MINUTE = timedelta(minutes=1)
@@ -76,7 +76,12 @@ def _exhausted(state: ServerState) -> Iterator[Failure]:
             found.last = from_usec(minute_usec).isoformat()
             found.count += exhausted
             found.recorded += kept[minute_usec // MINUTE_USEC]
-            found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted"
+            left = (
+                ""
+                if found.recorded == found.count
+                else f", {found.recorded or 'none'} of them still"
+            )
+            found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted{left}"
         if found is not None:
             yield found
 
@@ -105,6 +110,8 @@ def list_workers(state: ServerState) -> list[Worker]:
                 worker.leased += each.leased
                 seconds = (now_usec - each.first_usec) / USEC_PER_SECOND
                 worker.longest_seconds = max(seconds, worker.longest_seconds or 0)
+                # Times of one clock are in the order of their texts.
+                worker.until = max(iso_usec(each.until_usec) or "", worker.until or "") or None
             expired[name] += each.expired
         missing = queue.fetch_statistics().leased - sum(each.leased for each in counts.values())
         if missing > 0:

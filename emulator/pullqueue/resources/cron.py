@@ -54,7 +54,7 @@ class CronStarted(Model):
 @operation("GET", "/cron", key="jobs")
 def list_cron_jobs(state: ServerState) -> list[CronJobResource]:
     """List the jobs of cron.yaml, with their next and last runs."""
-    return [_resource(each) for each in state.cron.states]
+    return [_resource(each, state) for each in state.cron.states]
 
 
 @operation("POST", "/cron/run")
@@ -86,11 +86,12 @@ def _found(states: list[JobState], wanted: str) -> JobState:
     raise ApiError(message, status=404)
 
 
-def _resource(state: JobState) -> CronJobResource:
+def _resource(state: JobState, server: ServerState) -> CronJobResource:
     job, last = state.job, None
     if state.last is not None and not state.is_running:
         started = from_usec(state.last.started_usec).isoformat()
-        last = CronRun(started=started, status=state.last.status, reason=state.last.reason)
+        reason = server.address_commands(state.last.reason)
+        last = CronRun(started=started, status=state.last.status, reason=reason)
     return CronJobResource(
         number=job.number,
         name=job.name,

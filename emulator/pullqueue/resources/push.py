@@ -75,7 +75,7 @@ def get_delivery(state: ServerState, queue: str) -> QueueDelivery:
 @operation("POST", "/queues/{queue}/tasks/{task}/run")
 def run_task(state: ServerState, queue: str, task: str) -> Started:
     """Start an attempt of a push task now, past its eta, the queue's rate and a pause."""
-    found = current_task(state.emulator.queue(queue), task)
+    found = current_task(state, queue, task)
     try:
         started = state.run_now(found)
     except InvalidTaskError as error:  # nothing in the request is wrong

@@ -257,18 +257,20 @@ def _fields(request: models.ChangedRequest) -> dict[str, Any]:
     return fields
 
 
-def current_task(found: Queue, task: str) -> Task:
+def current_task(state: ServerState, queue: str, task: str) -> Task:
     """Return a task of a queue that is not exhausted.
 
     Raises:
         TombstonedTaskError: it is gone; the message says what became of it.
         UnknownTaskError: the queue does not have it.
     """
+    found = state.emulator.queue(queue)
     current, exhausted = find_task(found, task)
     if exhausted:
+        command = f"`pullqueue tasks requeue {found.name} {task}`"
+        again = f"add it again with {state.address_commands(command)}"
         raise TombstonedTaskError(
-            f'task {quoted(task)} of queue "{found.name}" is exhausted: add it again with '
-            f"`pullqueue tasks requeue {found.name} {task}`",
+            f'task {quoted(task)} of queue "{found.name}" is exhausted: {again}',
             queue_name=found.name,
             task_name=task,
         )

@@ -160,9 +160,8 @@ class ServerState:
         if self.delivery is None:
             address = NO_DELIVERY
         if self.delivery is None or isinstance(address, str):
-            raise InvalidTaskError(
-                f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {address}'
-            )
+            text = f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {address}'
+            raise InvalidTaskError(self.address_commands(text))
         return self.delivery.attempts.run_now(task, address)
 
     def deliver_to(self, addresses: Iterable[str], *, keep_others: bool = False) -> None:

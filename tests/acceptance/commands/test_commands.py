@@ -225,12 +225,12 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
     assert "available" in run("tasks release pull a").out
     *shown, empty, payload = run("tasks get pull a").out.splitlines()
     assert (empty, payload) == ("", "hello")
-    by = "  (control, pullqueue command)"
+    by = "  (control, pullqueue tasks"
     assert shown[2:] == [
-        f"  2026-01-01 00:00:00  added{by}",
-        f"  2026-01-01 00:00:05  leased, until 2026-01-01 00:01:35{by}",
-        f"  2026-01-01 00:00:05  extended, until 2026-01-01 02:00:05{by}",
-        f"  2026-01-01 00:00:05  released{by}",
+        f"  2026-01-01 00:00:00  added{by} add)",
+        f"  2026-01-01 00:00:05  leased, until 2026-01-01 00:01:35{by} lease)",
+        f"  2026-01-01 00:00:05  extended, until 2026-01-01 02:00:05{by} renew)",
+        f"  2026-01-01 00:00:05  released{by} release)",
     ]
     assert run("tasks get pull a --payload").out == "hello"
     assert json.loads(run("tasks get pull a --json").out)["task"]["tag"] == "t"
@@ -243,7 +243,7 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
     assert gone.status == 0
     assert gone.out.splitlines() == [
         *shown[2:],
-        "  2026-01-01 00:00:05  deleted  (control, pullqueue command)",
+        "  2026-01-01 00:00:05  deleted  (control, pullqueue tasks delete)",
     ]
     assert gone.err == 'task "a" of queue "pull" was deleted: its payload is not stored any more\n'
     assert run("tasks get pull a --payload").out == ""
@@ -598,7 +598,7 @@ def test_exhausted_tasks_are_listed_and_requeued(run: Run, emulator: Emulator) -
     assert run("tasks get pull n0 --payload").out == "work"
     assert run("tasks requeue pull n0").out == "1 requeued\n"
     assert run("tasks get pull n0").out.splitlines()[-3] == (
-        "  2026-01-01 00:00:00  requeued  (control, pullqueue command)"
+        "  2026-01-01 00:00:00  requeued  (control, pullqueue tasks requeue)"
     )
     refused = run("tasks requeue pull n0")
     assert (refused.status, refused.out, refused.err) == (
@@ -744,7 +744,8 @@ def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator:
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks/lease"
     http.post(f"{url}?numTasks=1&leaseSecs=60", headers={"User-Agent": "worker/1"}, timeout=60)
 
-    assert run("workers").out.splitlines()[1].split()[:3] == ["worker/1", "1", "0"]
+    until = ["2026-01-01", "00:01:00"]
+    assert run("workers").out.splitlines()[1].split()[:5] == ["worker/1", "1", "0", "s", *until][:5]
     assert json.loads(run("workers --json").out)["workers"][0]["queues"] == ["pull"]
     listed = run("tasks list --client worker/1").out.splitlines()
     assert (listed[0].split()[-2:], listed[1].split()[-1]) == (["LEASED", "BY"], "worker/1")
@@ -763,7 +764,8 @@ def test_activity_outlives_a_reset(run: Run) -> None:
     shown = run("activity").out.splitlines()
     done = ["reset the server: 0 tasks deleted", "paused queue pull"]
     assert [line.split("  ")[1] for line in shown[1:]] == done
-    assert json.loads(run("activity --json").out)["actions"][0]["client"] == "pullqueue command"
+    actions = json.loads(run("activity --json").out)["actions"]
+    assert [each["client"] for each in actions] == ["pullqueue reset", "pullqueue queues pause"]
 
 
 def test_the_status_of_exhausted_tasks_is_beside_their_state(run: Run, emulator: Emulator) -> None:

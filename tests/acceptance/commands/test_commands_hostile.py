@@ -107,7 +107,7 @@ ANSWER = {
         {
             **evil("client leased expired calls failed last_method"),
             "longest_seconds": 1.5,
-            "last": _TIME,
+            **dict.fromkeys(("last", "until"), _TIME),
             "queues": [EVIL],
         }
     ],

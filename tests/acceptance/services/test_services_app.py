@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
@@ -14,7 +13,8 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from executing import forked_exec
+from executing import forked_exec, forked_python, on_sdk
+from forking import forked
 from programs import completed, running
 from push_app import until
 from served import SERVE, free_port, serving
@@ -23,7 +23,7 @@ from stores import LONG
 
 from pullqueue.services.journal import Journal
 
-APP = (sys.executable, "-W", "ignore", str(Path(__file__).parent / "orders.py"))
+APP = str(Path(__file__).parent / "orders.py")
 QUEUE_YAML = "queue:\n- {name: default, rate: 100/s}\n- {name: pull, mode: pull}\n"
 KILLS = 30 if LONG else 1
 
@@ -49,7 +49,7 @@ def web_app(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
     """Run the app with its push tasks; yield the process and the app's address."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = (*forked_exec(), "--push-to", url, *options, "--", *APP)
+    command = (*forked_exec(), "--push-to", url, *options, "--", *forked_python(), APP)
     with running(*command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(port)) as process:
         until(lambda: call(url) is not None or process.poll() is not None)
         yield process, url
@@ -89,7 +89,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(folder: Path) -> None:
     for turn in range(KILLS):
         with serving("--data", "data", folder=folder) as served:
             address = served.url.removeprefix("http://")
-            under_exec = (*forked_exec(), "--url", address, "--", *APP)
+            under_exec = (*forked_exec(), "--url", address, "--", *forked_python(), APP)
             with running(
                 *under_exec, "write", f"{turn}", cwd=folder, stderr=subprocess.DEVNULL
             ) as app:
@@ -100,7 +100,14 @@ def test_kill_9_loses_nothing_that_was_acknowledged(folder: Path) -> None:
                 acknowledged += app.stdout.read().split()
 
     with serving("--data", "data", folder=folder) as served:
-        under_exec = (*forked_exec(), "--url", served.url.removeprefix("http://"), "--", *APP)
+        under_exec = (
+            *forked_exec(),
+            "--url",
+            served.url.removeprefix("http://"),
+            "--",
+            *forked_python(),
+            APP,
+        )
         checked = completed([*under_exec, "check"], cwd=folder)
     orders, tasks = (line.split() for line in checked.stdout.splitlines())
 
@@ -114,7 +121,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(folder: Path) -> None:
 def test_a_command_deletes_the_data(folder: Path) -> None:
     """A reset with `--services`, and no other one; the banner names the folder."""
     with serving("--data", "data", folder=folder) as served:
-        client, command = Client(served.url), (sys.executable, "-m", "pullqueue", "reset", "--yes")
+        client, command = Client(served.url), (forked("pullqueue"), "reset", "--yes")
         client.put("a", 1)
         completed([*command, "--url", served.url], cwd=folder, check=True)
         assert client.get("a") == 1
@@ -138,12 +145,12 @@ def test_python_and_the_server_agree_on_the_project(folder: Path) -> None:
         "print(get_current_module_name(), get_current_version_name(), get_current_instance_id()); "
         "print(ndb.Model(id=1).put())"
     )
-    python = (sys.executable, "-W", "ignore", "-c", show)
-    mine = completed([*forked_exec(), "--project", "mine", "--", *python], cwd=folder)
+    python = on_sdk(show)
+    mine = completed([*forked_exec(), "--project", "mine", *python], cwd=folder)
     assert (mine.returncode, mine.stdout) == (0, "default 1 0\nKey('Model', 1)\n"), mine.stderr
     with serving("--project", "theirs", "--strict-project", folder=folder) as served:
         url = served.url.removeprefix("http://")
-        refused = completed([*forked_exec(), "--url", url, "--", *python], cwd=folder)
+        refused = completed([*forked_exec(), "--url", url, *python], cwd=folder)
 
     assert refused.returncode == 1
     assert "my-app" in refused.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import requests
 from browser import started
 from executing import app_under_exec
+from forking import forked
 from programs import completed
 
 photo_app = partial(app_under_exec, Path(__file__).parent / "photos.py")
@@ -87,7 +87,7 @@ def test_an_upload_is_refused_with_the_reason(app: tuple[str, str]) -> None:
 def test_mails_are_listed_until_services_are_reset(app: tuple[str, str]) -> None:
     """By the command."""
     upload(requests.get(app[0], timeout=60).text)
-    command = (sys.executable, "-m", "pullqueue")
+    command = (forked("pullqueue"),)
     where = ("--url", app[1])
 
     listed = completed([*command, "mails", *where], check=True).stdout

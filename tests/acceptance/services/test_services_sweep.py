@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from executing import forked_exec
+from executing import forked_exec, on_sdk
 from programs import completed
 from served import serving
 
@@ -69,19 +68,9 @@ def test_a_task_whose_process_died_after_the_commit_is_swept(tmp_path: Path) -> 
     with serving("--data", "data", folder=tmp_path) as served:
         address = served.url.removeprefix("http://")
         switch = ("env", "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE=true")
-        python = (
-            *switch,
-            *forked_exec(),
-            "--url",
-            address,
-            "--",
-            sys.executable,
-            "-W",
-            "ignore",
-            "-c",
-        )
-        died = completed([*python, COMMIT_AND_DIE], cwd=tmp_path)
-        swept = completed([*python, SWEEP], cwd=tmp_path)
+        exec_ = (*switch, *forked_exec(), "--url", address)
+        died = completed([*exec_, *on_sdk(COMMIT_AND_DIE)], cwd=tmp_path)
+        swept = completed([*exec_, *on_sdk(SWEEP)], cwd=tmp_path)
 
     assert died.returncode == 128 + 9, died.stderr
     assert swept.stdout.splitlines() == [

@@ -13,12 +13,12 @@ from pullqueue.api.encoding import encode, zipped
 
 values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=4,
 )
 
 
-@given(st.dictionaries(st.text(), values))
+@given(st.dictionaries(st.text(), values, max_size=3))
 @example({"\x7f": None})
 @example({"items": [{"id": '},\n   {"'}, {"tag": "\u2028\ud800", "id": "x"}]})
 def test_what_the_library_writes(value: dict[str, Any]) -> None:

@@ -303,9 +303,18 @@ class TestPolicies:
         [
             # A request without a policy does not remove the acl.
             (None, "policy is missing"),
-            ({"role": "owner", "members": [f"user:{OTHER}"]}, 'role is "owner": use one such'),
-            ({"role": "roles/", "members": [f"user:{OTHER}"]}, 'role is "roles/": use one such'),
-            ({"role": ADMIN, "members": ["everybody"]}, 'member is "everybody": use user:EMAIL'),
+            (
+                {"role": "owner", "members": [f"user:{OTHER}"]},
+                'policy.bindings have the role "owner": use one such',
+            ),
+            (
+                {"role": "roles/", "members": [f"user:{OTHER}"]},
+                'policy.bindings have the role "roles/": use one such',
+            ),
+            (
+                {"role": ADMIN, "members": ["everybody"]},
+                'policy.bindings have the member "everybody": use user:EMAIL',
+            ),
             ({"role": ADMIN, "members": ["user:"]}, "use user:EMAIL, serviceAccount:EMAIL or"),
         ],
     )

@@ -388,4 +388,7 @@ def test_a_buffered_task_is_routed_by_name_or_queue(
 
     text = 'must contain "name=projects/[projectname]/locations/[location]/queues/[name]"'
     assert (text in caught.value.details()) == refused
-    assert ("has no URL for its tasks" in caught.value.details()) != refused
+    advice = (
+        "has no URL for its tasks: set http_target.uri_override.host, by CreateQueue or UpdateQ"
+    )
+    assert (advice in caught.value.details()) != refused

@@ -107,7 +107,7 @@ class TestSettings:
             ({"uriOverride": {"port": "-1"}}, "uri_override.port is -1: use 0 to 65535"),
             ({"httpMethod": 99}, "http_method is 99"),
             ({"oidcToken": {"audience": "me"}}, "service_account_email is missing"),
-            ({"headerOverrides": [{"header": {"key": "a b"}}]}, 'has the name "a b"'),
+            ({"headerOverrides": [{"header": {"key": "a b"}}]}, 'have the name "a b"'),
             ({"headerOverrides": [{"header": {"key": "a", "value": "\n"}}]}, "control characters"),
             ({"headerOverrides": [{"header": {"key": "a", "value": "b" * 81_920}}]}, "81921 bytes"),
         ],

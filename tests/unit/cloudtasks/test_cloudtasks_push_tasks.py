@@ -35,6 +35,8 @@ BODY = b64encode(b"work").decode()
 WORKER = "worker@app.iam.gserviceaccount.com"
 EMAIL = {"serviceAccountEmail": WORKER}
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+APP_ENGINE, HTTP = "task.app_engine_http_request", "task.http_request"
+"""The fields of a request, as messages name them."""
 
 
 every_version = pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
@@ -188,30 +190,49 @@ class TestCreateTask:
     @pytest.mark.parametrize(
         ("task", "text"),
         [
-            ({}, "push queue: set app_engine_http_request or http_request"),
-            (app_engine("mail"), '"mail": it must begin with /'),
+            (
+                {},
+                r"\(queue .* is a push queue: set app_engine_http_request or http_request in the",
+            ),
+            (app_engine("mail"), f'{APP_ENGINE}.relative_uri is "mail": it must begin with /'),
             (app_engine("//host"), "must begin with one /"),
-            (app_engine(body=BODY, httpMethod="PATCH"), "http_method is PATCH: use POST, PUT"),
+            (
+                app_engine(body=BODY, httpMethod="PATCH"),
+                f"{APP_ENGINE}.body is set, and http_method is PATCH: use POST, PUT$",
+            ),
             (http(httpMethod=99), "http_method is 99: use a name of HttpMethod"),
-            (http(""), "url is missing"),
-            (http("/work"), "use an http:// or https:// URL"),
+            (http(""), rf"\({HTTP}.url is missing: use an http:// or https:// URL"),
+            (http("/work"), rf'\({HTTP}.url is "/work": use an http:// or https:// URL'),
             (http("ftp://example.com"), "use an http:// or https:// URL"),
             (http("http://127.0.0.1:99999/a"), "its port must be 1 to 65535"),
             (http("http://localhost:80:80"), "its port must be 1 to 65535"),
             (http("http://a..b/x"), "its host is not valid"),
             (http("http://[::1/x"), "its host is not valid"),
-            (http(headers={"X-A": "b" * 81_917}), "headers have 81920 bytes"),
-            (http(oidcToken={}), "service_account_email is missing"),
+            (
+                http(headers={"X-A": "b" * 81_917}),
+                f"{HTTP}.headers have 81920 bytes: they must have less than 81920",
+            ),
+            (http(oidcToken={}), f"{HTTP}.oidc_token.service_account_email is missing"),
             (
                 http(oauthToken={"serviceAccountEmail": "nomail"}),
-                'oauth_token.service_account_email is "nomail": use an e-mail address',
+                f'{HTTP}.oauth_token.service_account_email is "nomail": use an e-mail address',
             ),
-            (http("http://example.com", oidcToken=EMAIL), "begin with https://"),
+            (
+                http("http://example.com", oidcToken=EMAIL),
+                rf'\({HTTP}.url is "http://example.com": with {HTTP}.oidc_token it must begin with',
+            ),
             *(
-                (http() | {"dispatchDeadline": text}, "deadline is .* seconds: use 15 to 1800")
+                (
+                    http() | {"dispatchDeadline": text},
+                    "task.dispatch_deadline is .* seconds: use 15 to 1800",
+                )
                 for text in ("0s", "14.9s", "1800.001s")
             ),
             (app_engine() | {"dispatchDeadline": "86416s"}, "seconds: use 15 to 86415"),
+            (
+                http() | {"scheduleTime": "2026-01-31T00:00:01Z"},
+                r".*schedule_time is 2026-01-31T00:00:01.*; the latest is 2026-01-31T.*, 30 days",
+            ),
             (http() | {"retryConfig": {"maxAttempts": -2}}, "task.retry_config.max_attempts is -2"),
         ],
     )

@@ -107,19 +107,30 @@ class TestOtherMethods:
         """Google's definition of their service of locations names v1."""
         listed = call("ListLocations", name="projects/app")
 
-        assert [location["name"] for location in listed["locations"]] == [LOCATION]
+        labels = {"cloud.googleapis.com/region": "us-central1"}
+        location = {"name": LOCATION, "locationId": "us-central1", "labels": labels}
+        assert listed == {"locations": [location]}
         assert client.get("/v1/projects/app/locations").get_json() == listed
         other = "projects/app/locations/me-west1"
         assert call("GetLocation", name=other)["locationId"] == "me-west1"
         name = f"{other}/queues/pull"
         assert call("GetQueue", name=name)["name"] == name
 
-    @pytest.mark.parametrize("location", ["us-central", "us-centra1", "europe-west11", "US-EAST1"])
-    def test_what_is_not_a_region_is_refused(self, call: Call, location: str) -> None:
+    @pytest.mark.parametrize(
+        ("location", "meant"),
+        [
+            ("us-centra1", "us-central1"),
+            ("europe-west11", "europe-west1"),
+            ("here", "us-central1"),
+            ("US-EAST1", ""),
+        ],
+    )
+    def test_what_is_not_a_region_is_refused(self, call: Call, location: str, meant: str) -> None:
         text = rf"Location '{location}' is not a valid location\. Use ListLocations to list valid"
         for method, field, below in LOCATED:
             name = f"projects/app/locations/{location}{below}"
-            with refused("INVALID_ARGUMENT", f"{text} locations.*use a region of Google Cloud"):
+            advice = f'{field} is "{name}": use a region of Google Cloud such as {meant}'
+            with refused("INVALID_ARGUMENT", rf"{text} locations.*\({advice}"):
                 call(method, **{field: name})
 
 
@@ -146,7 +157,8 @@ class TestProjectAndLocation:
         text = r"Location 'us-centra1' is not a valid location\. Use ListLocations to list valid "
         for method, field, below in LOCATED:
             name = f"projects/app/locations/us-centra1{below}"
-            with refused("INVALID_ARGUMENT", f"{text}locations.*use the location us-central1"):
+            advice = f'{field} is "{name}": use the location us-central1'
+            with refused("INVALID_ARGUMENT", rf"{text}locations.*\({advice}"):
                 call(method, **{field: name})
 
 

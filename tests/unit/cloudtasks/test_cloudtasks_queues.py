@@ -6,9 +6,10 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, refused
+from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, find_method, refused
 
 from pullqueue import Emulator, ManualClock
+from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.versions import V2, V2BETA2, V2BETA3
 
 LIMITED = f"{LOCATION}/queues/limited"
@@ -122,6 +123,22 @@ class TestGetQueue:
         self, call: Call, mask: str, fields: set[str]
     ) -> None:
         assert set(call("GetQueue", name=PULL, readMask=mask)) == fields
+
+    @pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
+    def test_a_mask_of_an_unknown_field_is_refused_with_all_fields(self, call: Call) -> None:
+        fields = "use fields of name, app_engine_http_queue, .*, type, stats$"
+        with refused("INVALID_ARGUMENT", f'read_mask is "color": {fields}'):
+            call("GetQueue", name=PUSH, readMask="color")
+
+    def test_a_mask_can_be_in_camel_case(self, grpc_api: GrpcApi) -> None:
+        """JSON has it so; in protocol buffers it is accepted as well."""
+        method = find_method(V2BETA2, "GetQueue")
+        request = message_class("v2beta2", method.request)(name=PULL)
+        request.read_mask.paths.append("retryConfig")
+
+        data = grpc_api.send(method, request.SerializeToString())
+
+        assert message_class("v2beta2", "Queue").FromString(data).HasField("retry_config")
 
     @pytest.mark.parametrize(
         "name",
@@ -326,7 +343,9 @@ class TestCreateQueue:
     ) -> None:
         create(call, type=before)
 
-        with refused("INVALID_ARGUMENT", f"is {after}, and the queue is a {before.lower()} queue"):
+        with refused(
+            "INVALID_ARGUMENT", f"queue.type is {after}, and the queue is a {before.lower()} queue"
+        ):
             call("UpdateQueue", queue={"name": MADE, "type": after}, updateMask="type")
         assert call("UpdateQueue", queue={"name": MADE})["type"] == before
 
@@ -357,6 +376,15 @@ class TestCreateQueue:
         assert created["appEngineRoutingOverride"] == override
 
     @in_v2
+    def test_a_host_names_no_region_that_app_engine_does_not_have(self, call: Call) -> None:
+        parent = "projects/app/locations/me-west1"
+        queue = {"name": f"{parent}/queues/q", "appEngineRoutingOverride": {"service": "worker"}}
+
+        created = call("CreateQueue", parent=parent, queue=queue)
+
+        assert created["appEngineRoutingOverride"]["host"] == "worker.app.appspot.com"
+
+    @in_v2
     def test_names_of_tasks_of_v2_are_reserved_for_a_day(
         self, call: Call, emulator: Emulator
     ) -> None:
@@ -367,14 +395,29 @@ class TestCreateQueue:
         ("fields", "text"),
         [
             ({"name": ""}, 'queue.name is ""'),
-            ({"retryConfig": {"maxAttempts": 0}}, "max_attempts is 0"),
-            ({"taskTtl": "0s"}, "task_ttl is 0 seconds"),
-            ({"tombstoneTtl": "777601s"}, "use 0 to 777600"),
-            ({"tombstoneTtl": "-1s"}, "tombstone_ttl is -1 seconds"),
-            ({"pullTarget": None}, "no pull_target, app_engine_http_target or http_target"),
-            (TARGET | {"retryConfig": {"maxAttempts": -1}}, "max_attempts is -1"),
-            (TARGET | {"rateLimits": {"maxBurstSize": 501}}, "501: use 0 to 500"),
-            (TARGET | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}}, "is nan: use 0 to"),
+            (
+                {"retryConfig": {"maxAttempts": 0}},
+                "queue.retry_config.max_attempts is 0: use 1 to 2147483647",
+            ),
+            ({"taskTtl": "0s"}, "queue.task_ttl is 0 seconds: use 1 to 315576000000"),
+            ({"tombstoneTtl": "777601s"}, "queue.tombstone_ttl is 777601 seconds: use 0 to 777600"),
+            ({"tombstoneTtl": "-1s"}, "queue.tombstone_ttl is -1 seconds"),
+            (
+                {"pullTarget": None},
+                "queue has no pull_target, app_engine_http_target or http_target: set one",
+            ),
+            (
+                TARGET | {"retryConfig": {"maxAttempts": -1}},
+                "queue.retry_config.max_attempts is -1",
+            ),
+            (
+                TARGET | {"rateLimits": {"maxBurstSize": 501}},
+                "queue.rate_limits.max_burst_size is 501: use 0 to 500",
+            ),
+            (
+                TARGET | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}},
+                "queue.rate_limits.max_tasks_dispatched_per_second is nan: use 0 to 500",
+            ),
         ],
     )
     def test_what_is_not_valid_is_refused_and_not_created(
@@ -399,14 +442,32 @@ class TestCreateQueue:
             ),
             (
                 {"rateLimits": {"maxDispatchesPerSecond": -1}},
-                f"{RATE} cannot be negative\\. .*use 0 or more",
+                f"{RATE} cannot be negative\\. .*second is -1.0: use 0 or more",
             ),
-            ({"rateLimits": {"maxConcurrentDispatches": 5001}}, "use 0 to 5000"),
-            ({"retryConfig": {"maxAttempts": -2}}, "max_attempts is -2: use -1 for no limit"),
-            ({"retryConfig": {"maxDoublings": -1}}, "max_doublings is -1"),
-            ({"retryConfig": {"minBackoff": "-1s"}}, "min_backoff is -1 seconds"),
-            ({"retryConfig": {"minBackoff": "4000s"}}, "the minimum must not exceed the maximum"),
-            ({"stackdriverLoggingConfig": {"samplingRatio": 1.5}}, "ratio is 1.5: use 0 to 1"),
+            (
+                {"rateLimits": {"maxConcurrentDispatches": 5001}},
+                "queue.rate_limits.max_concurrent_dispatches is 5001.*: use 0 to 5000",
+            ),
+            (
+                {"retryConfig": {"maxAttempts": -2}},
+                "queue.retry_config.max_attempts is -2: use -1 for no limit, or 1 and more",
+            ),
+            (
+                {"retryConfig": {"maxDoublings": -1}},
+                r"RetryConfig.maxDoublings .*\(queue.retry_config.max_doublings is -1: use 0 or",
+            ),
+            (
+                {"retryConfig": {"minBackoff": "-1s"}},
+                r"RetryConfig.minBackoff .*\(queue.retry_config.min_backoff is -1 seconds",
+            ),
+            (
+                {"retryConfig": {"minBackoff": "4000s"}},
+                r"\(queue.retry_config.min_backoff is 4000.* and max_backoff is 3600.* seconds:",
+            ),
+            (
+                {"stackdriverLoggingConfig": {"samplingRatio": 1.5}},
+                "queue.stackdriver_logging_config.sampling_ratio is 1.5: use 0 to 1",
+            ),
         ],
     )
     def test_what_is_not_valid_in_v2_is_refused_and_not_created(

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, PULL, RestApi, refused
+from cloudtasks_api import LOCATION, PULL, PUSH, RestApi, refused
 from programs import completed
 from werkzeug.test import Client
 
@@ -122,6 +122,40 @@ def test_a_query_that_is_not_valid_is_refused_before_the_call(
     with refused("INVALID_ARGUMENT"):
         call.send(verb, path, LEASE if verb == "POST" else None)
     assert emulator.queue("pull").fetch_statistics().leased == 0
+
+
+def test_firebase_calls_two_methods_without_a_version(client: Client, emulator: Emulator) -> None:
+    """A task has the URL of its function, unless it has one; the response has a leading slash."""
+    path = f"/{PUSH}/tasks"
+    urls = ("http://localhost/own", "https://us-central1-app.cloudfunctions.net/push")
+    for name, url in zip("ab", urls, strict=True):
+        request = {"url": url} if name == "a" else {"httpMethod": "POST"}
+        task = {"name": f"{PUSH}/tasks/{name}", "httpRequest": request}
+        created = client.post(path, json={"task": task}).get_json()
+
+        assert list(created) == ["task"]
+        assert created["task"]["name"] == f"{path}/{name}"
+        assert created["task"]["httpRequest"]["url"] == url
+    app_engine: dict[str, Any] = {"task": {"appEngineHttpRequest": {}}}
+    assert "appEngineHttpRequest" in client.post(path, json=app_engine).get_json()["task"]
+    assert client.delete(f"{path}/a").get_json() == {}
+    assert emulator.queue("push").fetch_statistics().tasks == 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (3599, "59m59s"),
+        (3600, "1h"),
+        (86_415, "24h15s"),
+        (2_592_000, "720h"),
+    ],
+)
+def test_spans_are_written_as_in_production(seconds: int, text: str) -> None:
+    assert texts.format_span(seconds) == text
 
 
 def test_parameters_of_every_api_are_accepted(call: RestApi) -> None:

@@ -76,8 +76,8 @@ class TestCreateTask:
         ("task", "text"),
         [
             (None, "task is missing"),
-            ({"httpRequest": {"url": "http://localhost/"}}, "is a pull queue: set pull_message"),
-            ({"appEngineHttpRequest": {}}, "is a pull queue: set pull_message"),
+            ({"httpRequest": {"url": "http://localhost/"}}, "a pull queue: set pull_message alone"),
+            ({"appEngineHttpRequest": {}}, "a pull queue: set pull_message alone"),
             ({"name": "one"}, "task.name is"),
             ({"name": f"{LOCATION}/queues/limited/tasks/one"}, "task.name is .* the parent"),
             ({"name": f"{PULL}/tasks/a.b"}, "task.name is"),
@@ -246,7 +246,11 @@ class TestHeldLeases:
     @pytest.mark.parametrize(
         ("name", "time", "code"),
         [
-            (ONE, None, "INVALID_ARGUMENT: schedule_time is missing"),
+            (
+                ONE,
+                None,
+                "INVALID_ARGUMENT: schedule_time is .* LeaseTasks or RenewLease returned it",
+            ),
             (ONE, "2026-01-01T00:01:00.000001Z", "FAILED_PRECONDITION"),
             (f"{PULL}/tasks/unknown", NOW, "NOT_FOUND"),
             (f"{PUSH}/tasks/one", NOW, "FAILED_PRECONDITION"),
@@ -267,7 +271,7 @@ class TestHeldLeases:
 class TestOtherMethods:
     def test_a_pull_task_cannot_be_run(self, call: Call) -> None:
         create(call, "one")
-        with refused("INVALID_ARGUMENT", "is a pull task"):
+        with refused("INVALID_ARGUMENT", 'name is "one", a pull task: lease it instead'):
             call("RunTask", name=ONE)
 
     def test_pages_lead_through_all_tasks_leased_ones_included(self, call: Call) -> None:

@@ -245,7 +245,11 @@ def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console
         console.run(name)
 
     page = console.text("/failures")
-    assert re.search(r"2 exhausted 500 no … .* mail c now Requeue these 1 exhausted 404", page)
+    assert re.search(
+        r"2 exhausted 500 no /status/500 and the like: no … .* mail c now Requeue these 1 exhausted"
+        " 404",
+        page,
+    )
     shown = console.send(
         "/change",
         all="1",

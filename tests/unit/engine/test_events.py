@@ -128,11 +128,11 @@ def test_leases_are_counted_by_the_client_that_made_or_renewed_them_last() -> No
         (4, EventKind.LEASED, ["g"], None),
         (3, EventKind.LEASED, ["h"], two),
     ]
-    etas = dict.fromkeys("abdfgh", 11) | dict.fromkeys("cer", 10) | {"z": 99}
+    etas = dict.fromkeys("abdfgh", 11) | dict.fromkeys("cer", 10) | {"z": 99, "d": 15}
 
     assert count_leases(steps, etas, now_usec=10) == {
-        "two": ClientLeases(leased=2, expired=0, first_usec=3),
-        "one": ClientLeases(leased=3, expired=2, first_usec=5),
-        "": ClientLeases(leased=1, expired=0, first_usec=4),
+        "two": ClientLeases(leased=2, expired=0, first_usec=3, until_usec=11),
+        "one": ClientLeases(leased=3, expired=2, first_usec=5, until_usec=15),
+        "": ClientLeases(leased=1, expired=0, first_usec=4, until_usec=11),
     }
     assert etas == {"z": 99}

@@ -466,6 +466,54 @@ class TestOutcomes:
         assert Dispatcher(emulator, throttle=True).enforced_rate(emulator.queue("web")) == 2
         emulator.close()
 
+    def test_attempts_that_would_have_been_refused_are_counted(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """As if they had been made while the clock went on, by backoff and rate."""
+        add(web, "a", "b")
+        tasks, dispatcher = web.list_tasks(), Dispatcher(emulator)
+        clock.advance(15)
+        found = []
+        for task, shortest in zip(tasks, (0, 30), strict=True):
+            count = dispatcher.count_refused(task, "refused", shortest_seconds=shortest)
+            after = web.get_task(task.name)
+            found.append((count, after.retry_count, after.attempts.reason, after.eta - clock.now()))
+
+        pause = timedelta(seconds=15)
+        assert found == [(2, 2, "refused", pause), (1, 1, "refused", pause)]
+        counts = web.count_events(last=timedelta(seconds=1))
+        assert counts[EventKind.ATTEMPT_FAILED] == 3
+        assert dispatcher.count_refused(tasks[0], "refused", shortest_seconds=0) == 0
+        clock.advance(15)
+        assert dispatcher.count_refused(web.get_task("a"), "refused", shortest_seconds=0) == 1
+        assert names(web.exhausted) == ["a"]
+
+    def test_an_attempt_ends_though_the_store_does_not_respond(self, clock: ManualClock) -> None:
+        """Its lease is not renewed when the store is back."""
+        errors: list[TransientError] = []
+
+        class Store(MemoryStore):
+            def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:
+                for error in errors:
+                    raise error
+                return super().renew_attempt(task, lease_usec=lease_usec)
+
+            def finish_attempt(self, task: Task, **options: Any) -> Task:
+                raise TransientError("the store does not respond")
+
+        emulator = Emulator.from_text(CONFIG, clock=clock, store=Store)
+        web, dispatcher = emulator.queue("web"), Dispatcher(emulator)
+        add(web, "a", "b")
+        first, second = (started(dispatcher, web, name) for name in "ab")
+        errors.append(TransientError("the store does not respond"))
+        dispatcher.abandon(first)
+        with pytest.raises(TransientError):
+            dispatcher.finish(second, OK)
+        errors.clear()
+
+        assert [first.renew(), second.renew()] == [False, False]
+        assert dispatcher.running == [second]
+
     @pytest.mark.parametrize(("claim", "tokens"), [(Claim.NEW, 1), (Claim.KEPT, 3)])
     def test_a_new_claim_counts_the_attempts_of_another_server(
         self, clock: ManualClock, claim: Claim, tokens: int

@@ -223,7 +223,8 @@ def test_a_job_without_an_address_says_what_is_missing(app: PushApp, clock: Manu
 
         [job] = cron.jobs()
         assert job["last"]["reason"] == (
-            "no address: run `pullqueue push-to worker=http://localhost:8080`"
+            "no address: run `pullqueue push-to worker=http://localhost:8080 "
+            f"--url {cron.server.url}`"
         )
         assert app.received == []
 

@@ -41,7 +41,7 @@ def test_queues_with_their_numbers(control: ControlClient, emulator: Emulator) -
     assert control.get("/queues/pul").message.startswith('queue "pul" is not in')
 
 
-def test_tasks_that_are_gone(control: ControlClient, emulator: Emulator) -> None:
+def test_tasks_that_are_gone(control: ControlClient, server: Server, emulator: Emulator) -> None:
     """The error for a task that succeeded, or is exhausted, says so, and how to add it again."""
     for name, status in (("done", 200), ("lost", 500)):
         task = emulator.queue("push").add(name=name)
@@ -55,7 +55,7 @@ def test_tasks_that_are_gone(control: ControlClient, emulator: Emulator) -> None
     assert control.get("/queues/push/tasks/done/history").body["problem"] == done.message
     assert lost.message == (
         'task "lost" of queue "push" is exhausted: add it again with `pullqueue tasks requeue '
-        "push lost`"
+        f"push lost --url {server.url}`"
     )
 
 

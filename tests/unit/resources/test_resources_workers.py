@@ -37,7 +37,10 @@ def test_each_client_has_its_leases_and_its_last_call(
     assert list(found) == ["alive/2.0", "dead/1.0"]
     dead, alive = found["dead/1.0"], found["alive/2.0"]
     assert (dead["leased"], dead["longest_seconds"], dead["queues"]) == (2, 100, ["pull"])
-    assert dead["last"] == "2026-01-01T00:00:00+00:00"
+    assert (dead["last"], dead["until"]) == (
+        "2026-01-01T00:00:00+00:00",
+        "2026-01-01T00:10:00+00:00",
+    )
     assert (alive["leased"], alive["calls"], alive["failed"]) == (1, 2, 1)
     assert (alive["address"], alive["interfaces"]) == (
         "127.0.0.1",
@@ -55,7 +58,7 @@ def test_a_lease_that_has_expired_is_counted(
     clock.advance(11)
 
     slow = workers(control)["slow"]
-    assert (slow["leased"], slow["expired"], slow["longest_seconds"]) == (0, 1, None)
+    assert (slow["leased"], slow["expired"], slow["until"]) == (0, 1, None)
 
 
 def test_clients_outlive_their_requests_but_no_reset(

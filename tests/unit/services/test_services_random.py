@@ -22,7 +22,7 @@ from pullqueue.services.stubs import find_messages, make_stub
 
 pytestmark = pytest.mark.slow
 
-COUNT = 50_000 if LONG else 500
+COUNT = 50_000 if LONG else 200
 
 
 def calls(services: Services) -> list[tuple[str, str, type[Any]]]:

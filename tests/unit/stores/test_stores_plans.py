@@ -98,26 +98,24 @@ def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Co
     writer.close()
 
 
-@pytest.mark.parametrize("name", sorted(SQLITE.keys() - WHOLE))
-def test_no_statement_of_sqlite_reads_a_whole_table(
-    sqlite_file: sqlite3.Connection, name: str
-) -> None:
-    statement = SQLITE[name]
-    arguments: object = arguments_of(statement) or [0] * statement.count("?")
-    if isinstance(arguments, dict) and "names" in arguments and "json_each" in statement:
-        arguments["names"] = '["n5", "n6"]'
-    elif isinstance(arguments, dict) and "sequences" in arguments:
-        arguments["sequences"] = "[5, 6]"
-    elif isinstance(arguments, dict) and "names" in arguments:
-        arguments["names"] = "n5"
-    steps = sqlite_file.execute(f"EXPLAIN QUERY PLAN {statement}", arguments)  # type: ignore[arg-type]
-    plan = [str(step[3]) for step in steps]
+def test_no_statement_of_sqlite_reads_a_whole_table(sqlite_file: sqlite3.Connection) -> None:
+    whole = re.compile(r"SCAN (tasks|events|exhausted|leased)$|.*tasks USING .*\(queue=\?\)$")
+    for name in SQLITE.keys() - WHOLE:
+        statement = SQLITE[name]
+        arguments: object = arguments_of(statement) or [0] * statement.count("?")
+        if isinstance(arguments, dict) and "names" in arguments and "json_each" in statement:
+            arguments["names"] = '["n5", "n6"]'
+        elif isinstance(arguments, dict) and "sequences" in arguments:
+            arguments["sequences"] = "[5, 6]"
+        elif isinstance(arguments, dict) and "names" in arguments:
+            arguments["names"] = "n5"
+        steps = sqlite_file.execute(f"EXPLAIN QUERY PLAN {statement}", arguments)  # type: ignore[arg-type]
+        plan = [str(step[3]) for step in steps]
 
-    assert not [step for step in plan if re.match(r"SCAN (tasks|events|exhausted|leased)$", step)]
-    assert not [step for step in plan if re.search(r"tasks USING .*\(queue=\?\)$", step)]
-    # Of the exhausted, a thousand are kept for each queue.
-    if name != "remove_exhausted" and re.search(r"name = :name|json_each\(:names\)", statement):
-        assert any("tasks_name (queue=? AND name=?)" in step for step in plan)
+        assert not [step for step in plan if whole.match(step)], name
+        # Of the exhausted, a thousand are kept for each queue.
+        if name != "remove_exhausted" and re.search(r"name = :name|json_each\(:names\)", statement):
+            assert any("tasks_name (queue=? AND name=?)" in step for step in plan), name
 
 
 @pytest.fixture(scope="module")

@@ -282,9 +282,16 @@ def test_leases_are_counted_by_client(queue: Queue, clock: ManualClock) -> None:
         queue.lease_tasks(60, 3)  # c, g and h
 
     assert queue.count_leases() == {
-        "first": ClientLeases(leased=0, expired=3, first_usec=None),
-        "third": ClientLeases(leased=1, expired=0, first_usec=start_usec),
-        "second": ClientLeases(leased=3, expired=0, first_usec=start_usec + 10_000_000),
+        "first": ClientLeases(leased=0, expired=3, first_usec=None, until_usec=None),
+        "third": ClientLeases(
+            leased=1, expired=0, first_usec=start_usec, until_usec=start_usec + 100_000_000
+        ),
+        "second": ClientLeases(
+            leased=3,
+            expired=0,
+            first_usec=start_usec + 10_000_000,
+            until_usec=start_usec + 70_000_000,
+        ),
     }
 
 

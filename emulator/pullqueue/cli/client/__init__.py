@@ -43,7 +43,8 @@ class Client:
         seconds it may be silent.
         """
         self.url, self.project = url, project
-        headers = {"User-Agent": "pullqueue command"}
+        context = click.get_current_context(silent=True)
+        headers = {"User-Agent": context.command_path if context else "pullqueue command"}
         self._connection = Connection(url, timeout=timeout, headers=headers)
 
     def close(self) -> None:

@@ -15,7 +15,17 @@ _FAILURES = ("NUMBER", "FIRST (UTC)", "LAST (UTC)", "WHAT", "CLIENT")
 _TIMES = ("first", "last")
 _MINUTE = len("2026-01-01 14:05")
 _WORKERS = (
-    *("CLIENT", "LEASED", "LONGEST", "EXPIRED", "CALLS", "FAILED", "LAST CALL (UTC)", "METHOD"),
+    *(
+        "CLIENT",
+        "LEASED",
+        "LONGEST",
+        "UNTIL (UTC)",
+        "EXPIRED",
+        "CALLS",
+        "FAILED",
+        "LAST CALL (UTC)",
+        "METHOD",
+    ),
     "QUEUES",
 )
 
@@ -68,10 +78,10 @@ def workers(*, client: Client) -> None:
 
     CLIENT is the e-mail address of its credentials, or its User-Agent; of an app under `pullqueue
     exec`, the program and its process id. LEASED: tasks that it leased, or renewed, last. LONGEST:
-    how long ago it leased or renewed the first of them. EXPIRED: tasks that are available again
-    because its lease has expired. The client that called last is listed first; a worker that is
-    dead has leases, and no new calls. The leases of `not recorded` came with a snapshot, or are
-    too old: it is not known who has them.
+    how long ago it leased or renewed the first of them. UNTIL: when the last of its leases ends.
+    EXPIRED: tasks that are available again because its lease has expired. The client that called
+    last is listed first; a worker that is dead has leases, and no new calls. The leases of `not
+    recorded` came with a snapshot, or are too old: it is not known who has them.
     """
     answer = client.get("/workers")
     rows = [_worker_row(worker) for worker in answer["workers"]]
@@ -85,6 +95,7 @@ def _worker_row(worker: Json) -> list[object]:
         worker["client"],
         worker["leased"],
         None if longest is None else format_span(longest),
+        None if worker["until"] is None else when(worker["until"]),
         worker["expired"],
         worker["calls"],
         worker["failed"],
