@@ -73,6 +73,18 @@ class TestSettings:
         assert call("GetQueue", name=MADE)["httpTarget"] == TARGET
         assert call("UpdateQueue", queue=created) == created
 
+    @pytest.mark.parametrize(
+        "target",
+        [
+            *({"uriOverride": {key: value}} for key, value in (URI | {"scheme": "HTTPS"}).items()),
+            {"httpMethod": "GET"},
+            {"headerOverrides": [{"header": {"key": "!~", "value": "b" * 81_917}}]},
+            {"oauthToken": {"serviceAccountEmail": EMAIL, "scope": "a"}},
+        ],
+    )
+    def test_each_can_be_set_alone(self, call: Call, target: dict[str, Any]) -> None:
+        assert create(call, **target)["httpTarget"] == target
+
     def test_one_part_can_be_changed_and_all_removed(self, call: Call) -> None:
         create(call, **TARGET)
         queue = {"name": MADE, "httpTarget": {"uriOverride": {"host": "b.example.com"}}}
@@ -105,11 +117,23 @@ class TestSettings:
                 for host in ("", "a b", "a/b", "a?b", "x@y", "a\r\nb", "a:b")
             ),
             ({"uriOverride": {"port": "-1"}}, "uri_override.port is -1: use 0 to 65535"),
-            ({"httpMethod": 99}, "http_method is 99"),
-            ({"oidcToken": {"audience": "me"}}, "service_account_email is missing"),
-            ({"headerOverrides": [{"header": {"key": "a b"}}]}, 'have the name "a b"'),
+            ({"httpMethod": 99}, "queue.http_target.http_method is 99: use a name of HttpMethod"),
+            (
+                {"oidcToken": {"audience": "me"}},
+                "queue.http_target.oidc_token.service_account_email is missing",
+            ),
+            *(
+                (
+                    {"headerOverrides": [{"header": {"key": key}}]},
+                    f'http_target.header_overrides have the name "{shown}": use ASCII letters',
+                )
+                for key, shown in (("a b", "a b"), ("", ""), ("a:", "a:"), ("\x7f", r"\\x7f"))
+            ),
             ({"headerOverrides": [{"header": {"key": "a", "value": "\n"}}]}, "control characters"),
-            ({"headerOverrides": [{"header": {"key": "a", "value": "b" * 81_920}}]}, "81921 bytes"),
+            (
+                {"headerOverrides": [{"header": {"key": "a", "value": "b" * 81_919}}]},
+                "header_overrides have 81920 bytes: they must have less than 81920",
+            ),
         ],
     )
     def test_what_is_not_valid_is_refused(

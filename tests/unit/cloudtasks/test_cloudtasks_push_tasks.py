@@ -363,17 +363,26 @@ class TestAttempts:
         number = int(code.partition("(")[2][:-1])
         assert shown == {"code": number, "message": f"{code}: HTTP status code {status}"}
 
-    def test_a_refused_connection_is_shown_as_status_0_with_its_reason(
-        self, call: Call, emulator: Emulator
+    @pytest.mark.parametrize(
+        ("why", "shown", "code", "text"),
+        [
+            ("connection refused", "connection refused", 2, "UNKNOWN(2): HTTP status code 0"),
+            (
+                None,
+                "no response before the deadline",
+                4,
+                "DEADLINE_EXCEEDED(4): HTTP status code 504",
+            ),
+        ],
+    )
+    def test_an_attempt_without_a_response_is_shown_with_its_reason(
+        self, call: Call, emulator: Emulator, *, why: str | None, shown: str, code: int, text: str
     ) -> None:
         create(call, http())
-        attempt(emulator, None, "connection refused")
+        attempt(emulator, None, why)
 
-        assert call("GetTask", name=ONE)["lastAttempt"]["responseStatus"] == {
-            "code": 2,
-            "message": "UNKNOWN(2): HTTP status code 0",
-            "details": [reason("connection refused")],
-        }
+        status = call("GetTask", name=ONE)["lastAttempt"]["responseStatus"]
+        assert status == {"code": code, "message": text, "details": [reason(shown)]}
 
     def test_a_running_task_keeps_its_schedule_time_and_can_be_deleted(
         self, call: Call, emulator: Emulator, clock: ManualClock

@@ -250,7 +250,7 @@ class TestCreateQueue:
         self, call: Call, emulator: Emulator
     ) -> None:
         limits = {"maxTasksDispatchedPerSecond": 2.5, "maxBurstSize": 4, "maxConcurrentTasks": 6}
-        retry = {"maxAttempts": 5, "maxRetryDuration": "60s", "minBackoff": "1s", "maxDoublings": 2}
+        retry = {"maxAttempts": 1, "maxRetryDuration": "60s", "minBackoff": "1s", "maxDoublings": 2}
         retry["maxBackoff"] = "120s"
         routing = {"appEngineRoutingOverride": {"service": "worker"}}
 
@@ -263,7 +263,7 @@ class TestCreateQueue:
         assert settings.target == "worker"
         # Of a push queue queue.yaml counts the retries, and Cloud Tasks the attempts.
         assert settings.retry_parameters is not None
-        assert settings.retry_parameters.task_retry_limit == 4
+        assert settings.retry_parameters.task_retry_limit == 0
 
     @in_v2
     @pytest.mark.parametrize(
@@ -457,7 +457,7 @@ class TestCreateQueue:
                 r"RetryConfig.maxDoublings .*\(queue.retry_config.max_doublings is -1: use 0 or",
             ),
             (
-                {"retryConfig": {"minBackoff": "-1s"}},
+                {"retryConfig": {"minBackoff": "-0.5s"}},
                 r"RetryConfig.minBackoff .*\(queue.retry_config.min_backoff is -1 seconds",
             ),
             (
