@@ -81,6 +81,8 @@ class TestTokens:
             with refused("UNAUTHENTICATED", "Login Required") as caught:
                 RestApi(client).send("GET", path)
             assert caught.value.advice.startswith("the request has no access token: send one in")
+            challenge = client.get(f"/v2beta2/{path}").headers["WWW-Authenticate"]
+            assert challenge.startswith("Bearer realm=")
 
     def test_tokens_for_the_platform_and_for_cloud_tasks_are_accepted(
         self, client: Client, tokens: Tokens
