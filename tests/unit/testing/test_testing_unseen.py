@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -10,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from executing import forked_python
 
 from pullqueue import Emulator, Queue
 from pullqueue.testing import crash_test, race_test
@@ -174,3 +176,24 @@ def test_another_value_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r'^unseen is "no": use "error", "warn" or "ignore"$'):
         run(emulator, queue, unseen="no")
+
+
+def test_django_without_settings_has_no_connection() -> None:
+    """Libraries import its database package wherever it is installed."""
+    program = """
+import django.db
+from pullqueue import Emulator, ManualClock
+from pullqueue.testing import crash_test
+
+emulator = Emulator.from_text("queue: [{name: pull, mode: pull}]", clock=ManualClock())
+queue = emulator.queue("pull")
+
+def work():
+    queue.delete_tasks(queue.lease_tasks(60, 1))
+
+print(crash_test(emulator, work, setup=lambda: queue.add(b"x"), check=lambda: None) > 0)
+"""
+    command = [*forked_python(), "-c", program]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+
+    assert done.stdout == "True\n"

@@ -12,6 +12,7 @@ from functools import partial, wraps
 from typing import Any, NoReturn
 from weakref import WeakSet
 
+from django.conf import settings
 from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -84,8 +85,9 @@ def _ending(statement: str) -> Callable[[Callable[..., object]], Callable[..., o
 
 
 def _follow(patches: Patches) -> None:
-    for connection in connections.all(initialized_only=True):
-        _wrap(connection)
+    if settings.configured:  # otherwise there is no connection, and Django would refuse to look
+        for connection in connections.all(initialized_only=True):
+            _wrap(connection)
     connection_created.connect(_wrap)
     patches.at_end(_unwrap)
     patches.at_end(connection_created.disconnect, _wrap)
