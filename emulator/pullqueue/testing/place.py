@@ -6,7 +6,7 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import NamedTuple
 
 _OF_TESTS = ("test_", "tests", "conftest")
@@ -65,6 +65,22 @@ def is_app_module(name: str) -> bool:
     """Return whether a module that was imported is neither of a library nor of Python."""
     file = getattr(sys.modules.get(name), "__file__", None)
     return bool(file) and is_of_app(str(file), name)
+
+
+def app_modules() -> dict[str, ModuleType]:
+    """Return the loaded modules of the app and of tests, by name, sorted."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if _others.get(name) is not module:  # it has not been looked at
+            if type(module) is ModuleType and is_app_module(name):
+                found[name] = module
+            else:
+                _others[name] = module
+    return dict(sorted(found.items()))
+
+
+_others: dict[str, ModuleType] = {}
+"""The modules of libraries and of Python, which are most in a large program."""
 
 
 @cache

@@ -17,7 +17,7 @@ from operator import is_
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from pullqueue.testing.place import is_app_module, is_test_module
+from pullqueue.testing.place import app_modules, is_app_module, is_test_module
 
 _MOST_OBJECTS = 10_000
 _ITEMS = 100
@@ -135,12 +135,7 @@ class Memory:
 
     def _roots(self) -> Iterator[tuple[str, object, bool]]:
         """Yield the modules of the app, and then those of the test, and its functions."""
-        named = sorted(sys.modules.items())
-        modules = [
-            (name, module)
-            for name, module in named
-            if type(module) is ModuleType and is_app_module(name) and not self._is_other_test(name)
-        ]
+        modules = [each for each in app_modules().items() if not self._is_other_test(each[0])]
         yield from ((name, module, True) for name, module in modules if not self._is_own(name))
         yield from ((name, module, False) for name, module in modules if self._is_own(name))
         for number, function in enumerate(self._functions):

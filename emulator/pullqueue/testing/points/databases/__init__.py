@@ -12,7 +12,7 @@ from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 from pullqueue.testing.patching import Patches
-from pullqueue.testing.place import is_app_module, is_test_module
+from pullqueue.testing.place import app_modules, is_test_module
 from pullqueue.testing.points.actors import Actor
 
 
@@ -110,8 +110,8 @@ def find_unseen(seen: Collection[str], own: str) -> dict[Database, str]:
     """
     left = [each for each in DATABASES if not {each.name, *each.used_by} & {*seen}]
     found: dict[Database, str] = {}
-    for name, module in sorted(sys.modules.items()):
-        if name == own or not is_app_module(name) or is_test_module(name):
+    for name, module in app_modules().items():
+        if name == own or is_test_module(name):
             continue
         origins = {*map(_origin, vars(module).values())}
         found |= {
