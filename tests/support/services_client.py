@@ -35,10 +35,16 @@ class RefusedError(Exception):
 class Client:
     """Calls the services of a server for an app."""
 
-    def __init__(self, url: str, app: str = APP, ticket: str = "any ticket") -> None:
+    def __init__(
+        self,
+        url: str,
+        app: str = APP,
+        ticket: str = "any ticket",
+        send: Callable[..., Any] | None = None,
+    ) -> None:
         self.app, self._ticket = app, ticket
         self._url = f"{url}/rpc_http"
-        self._send: Callable[..., Any] = PoolManager(retries=False).request
+        self._send: Callable[..., Any] = send or PoolManager(retries=False).request
 
     def call(
         self, service: str, method: str, request: Any, response: Any, deadline: str = ""

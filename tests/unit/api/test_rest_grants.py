@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from functools import cache
 from typing import Any
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from rest_app import CONFIG, ROOT, refusal
 from werkzeug.test import Client, TestResponse
 
@@ -54,6 +56,10 @@ def claims(key: dict[str, Any], **changes: object) -> dict[str, Any]:
     return {**made, "scope": SCOPE, **changes}
 
 
+private_key_of = cache(load_pem_private_key)
+"""PyJWT would check the primes of a key for each assertion."""
+
+
 def ask(
     client: Client,
     key: dict[str, Any],
@@ -64,7 +70,8 @@ def ask(
 ) -> TestResponse:
     """Send a signed assertion, which names its key unless `kid` is None."""
     named = {} if kid is None else {"kid": kid or key["private_key_id"]}
-    assertion = jwt.encode(claims, key["private_key"], algorithm="RS256", headers=named)
+    private_key = private_key_of(key["private_key"].encode(), None)
+    assertion = jwt.encode(claims, private_key, algorithm="RS256", headers=named)  # type: ignore[arg-type]
     body = {"grant_type": JWT_BEARER, "assertion": assertion, "extra": 5}
     return client.post("/token", **{encoding: body})
 

@@ -10,10 +10,11 @@ from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.cloudtasks.versions import V2BETA2, Version
+from pullqueue.config import loads
 from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
 
-QUEUE_YAML = """
+CONFIG = loads("""
 queue:
 - name: pull
   mode: pull
@@ -29,7 +30,7 @@ queue:
   retry_parameters:
     min_backoff_seconds: 0.5
     max_doublings: 4
-"""
+""")
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def limits() -> Limits:
 @pytest.fixture
 def emulator(clock: ManualClock, limits: Limits) -> Emulator:
     """Return the emulator that is served."""
-    return Emulator.from_text(QUEUE_YAML, clock=clock, limits=limits)
+    return Emulator(CONFIG, clock=clock, limits=limits)
 
 
 @pytest.fixture

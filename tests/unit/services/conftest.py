@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from services_client import Client
+from werkzeug.test import Client as WebClient
+from werkzeug.test import TestResponse
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.server.lifecycle import Server
@@ -38,5 +40,10 @@ def serve(emulator: Emulator) -> Iterator[Serve]:
 
 @pytest.fixture
 def client(serve: Serve) -> Client:
-    """A client of a server whose data are in memory."""
-    return Client(serve().url)
+    """A client of a server whose data are in memory, without a socket."""
+    web = WebClient(serve()._app)
+
+    def send(verb: str, url: str, *, body: bytes, headers: dict[str, str]) -> TestResponse:
+        return web.open(url, method=verb, data=body, headers=headers)
+
+    return Client("", send=send)
