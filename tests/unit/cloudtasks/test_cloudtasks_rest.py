@@ -100,26 +100,28 @@ def test_masks_in_a_query_have_either_spelling(call: RestApi, query: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("verb", "path"),
+    ("verb", "path", "text"),
     [
-        *(("GET", f"{PULL}?readMask={mask}") for mask in ("color", "stats.", ",", "retry__config")),
-        ("GET", f"{PULL}?pageSize=1"),
-        ("GET", f"{PULL}/tasks?pageSize=x"),
-        ("POST", f"{PULL}/tasks:lease?maxTasks=1"),
-        ("PATCH", f"{PULL}?queue=x"),
         *(
-            ("POST", f"{PULL}/tasks:lease?{query}")
-            for query in ("alt=media", "$alt=proto", "fields=colors", "$fields=tasks/x")
+            ("GET", f"{PULL}?readMask={mask}", "read_mask")
+            for mask in ("color", "stats.", ",", "retry__config")
         ),
+        ("GET", f"{PULL}?pageSize=1", "pageSize"),
+        ("GET", f"{PULL}/tasks?pageSize=x", "page_size"),
+        ("POST", f"{PULL}/tasks:lease?maxTasks=1", "maxTasks is a query parameter: send it in the"),
+        ("PATCH", f"{PULL}?queue=x", "queue is a query parameter: send it in the body"),
+        ("POST", f"{PULL}/tasks:lease?alt=media", 'alt is "media": only json is supported'),
+        ("POST", f"{PULL}/tasks:lease?$alt=proto", 'alt is "proto": only json is supported'),
+        *(("POST", f"{PULL}/tasks:lease?{each}", "") for each in ("fields=colors", "$fields=t/x")),
     ],
 )
 def test_a_query_that_is_not_valid_is_refused_before_the_call(
-    call: RestApi, emulator: Emulator, verb: str, path: str
+    call: RestApi, emulator: Emulator, verb: str, path: str, text: str
 ) -> None:
     """Unknown parameters and values are refused before the call: no task is leased."""
     emulator.queue("pull").add(b"1")
 
-    with refused("INVALID_ARGUMENT"):
+    with refused("INVALID_ARGUMENT", text):
         call.send(verb, path, LEASE if verb == "POST" else None)
     assert emulator.queue("pull").fetch_statistics().leased == 0
 

@@ -197,8 +197,9 @@ def test_each_job_has_a_key_of_its_own() -> None:
     """Two that are the same do not share the record of their last runs."""
     jobs = parse_cron("cron:\n" + "- {url: /a, schedule: every 1 hours}\n" * 3)
 
-    assert len(keyed(jobs)) == 3
-    assert list(keyed(jobs)) == list(keyed(jobs[:1])) + list(keyed(jobs))[1:]
+    key = "every 1 hours, UTC: default /a"
+    assert list(keyed(jobs)) == [key, f"{key} again", f"{key} again again"]
+    assert list(keyed(jobs).values()) == list(jobs)
 
 
 def test_times_are_those_of_the_day_when_clocks_change() -> None:

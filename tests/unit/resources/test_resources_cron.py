@@ -16,10 +16,11 @@ from push_app import PushApp, push_app, until
 from stores import store_url
 
 from pullqueue import Emulator, ManualClock, TransientError
+from pullqueue.address import SplitUrl
 from pullqueue.cli import _process
 from pullqueue.cron.file import parse_cron
 from pullqueue.engine.memory.store import MemoryStore
-from pullqueue.engine.store import StoreFactory
+from pullqueue.engine.store import CronRun, StoreFactory
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
@@ -68,6 +69,11 @@ def serving(
     push_to, cron = PushAddresses(addresses or [app.url]), parse_cron(f"cron:\n{jobs}")
     with closing(emulator), Server(emulator, push_to=push_to, cron=cron) as server:
         yield Cron(server, clock)
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the jobs have logged."""
+    return [each.getMessage() for each in caplog.records if each.name == "pullqueue.cron"]
 
 
 HOURLY = "- {url: /hourly, schedule: every 1 hours synchronized}\n"
@@ -179,8 +185,7 @@ def test_a_run_ends_while_the_store_does_not_respond(
         cron.advance(600)
 
     assert app.paths() == ["/slow", "/slow"]
-    lines = [each.getMessage() for each in caplog.records if each.name == "pullqueue.cron"]
-    assert lines == ["cron jobs cannot be started: the store does not respond"]
+    assert logged(caplog) == ["cron jobs cannot be started: the store does not respond"]
 
 
 def test_a_signal_closes_the_store_when_runs_have_ended(
@@ -316,13 +321,13 @@ def test_a_job_that_cannot_begin_is_not_running(
         cron.settle()
 
         assert app.paths() == ["/hourly"]
-    assert [each.message for each in caplog.records if each.name == "pullqueue.cron"] == [
-        "cron jobs cannot be started: can't start new thread"
-    ]
+    assert logged(caplog) == ["cron jobs cannot be started: can't start new thread"]
 
 
 class TestFailures:
-    def test_a_failed_job_is_not_repeated(self, app: PushApp, clock: ManualClock) -> None:
+    def test_a_failed_job_is_not_repeated(
+        self, app: PushApp, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Unless it has retry_parameters."""
         with serving(app, clock, "- {url: /status/503, schedule: every 1 hours}") as cron:
             cron.advance(3600)
@@ -332,6 +337,46 @@ class TestFailures:
             assert len(app.received) == 1
             assert (job["last"]["status"], job["last"]["reason"]) == (503, "no /status/503")
             assert job["retries"] == 0
+        text = "cron job /status/503 failed: status 503 (no /status/503)"
+        assert logged(caplog) == [text]
+
+    def test_what_goes_wrong_in_a_run_is_logged_and_ends_it(
+        self, app: PushApp, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Its record cannot be stored, or it is a bug; then the job goes on."""
+
+        class Store(MemoryStore):
+            def record_cron_run(self, key: str, run: CronRun) -> None:
+                if run.status == 200:
+                    raise TransientError("the store does not respond")
+
+        class Addresses(PushAddresses):
+            def of(self, target: str | None) -> SplitUrl | None:
+                if threading.current_thread().name.startswith("pullqueue cron "):
+                    broken.append(target)
+                    if len(broken) == 1:
+                        raise RuntimeError("a bug")
+                return super().of(target)
+
+        broken: list[str | None] = []
+        emulator = Emulator.from_text("queue: []", clock=clock, store=Store)
+        jobs = parse_cron(f"cron:\n{HOURLY}")
+        with (
+            closing(emulator),
+            Server(emulator, push_to=Addresses([app.url]), cron=jobs) as server,
+        ):
+            cron = Cron(server, clock)
+            cron.advance(3600)
+            assert cron.jobs()[0]["last"]["reason"] == "the request failed because of a bug"
+            cron.advance(3600)
+            assert cron.jobs()[0]["last"]["status"] == 200
+
+        key = "every 1 hours synchronized, UTC: default /hourly"
+        assert logged(caplog) == [
+            "/hourly cannot be requested",
+            "cron job /hourly failed: no response (the request failed because of a bug)",
+            f"the last run of a cron job is not recorded ({key}): the store does not respond",
+        ]
 
     def test_retry_parameters_apply(self, app: PushApp, clock: ManualClock) -> None:
         """With the documented backoff, until the limit; then the schedule goes on."""
