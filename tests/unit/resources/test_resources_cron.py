@@ -72,8 +72,12 @@ def serving(
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what the jobs have logged."""
-    return [each.getMessage() for each in caplog.records if each.name == "pullqueue.cron"]
+    """Return what the jobs have logged, and whether with a traceback."""
+    return [
+        each.getMessage() + (" (traceback)" if each.exc_info else "")
+        for each in caplog.records
+        if each.name == "pullqueue.cron"
+    ]
 
 
 HOURLY = "- {url: /hourly, schedule: every 1 hours synchronized}\n"
@@ -321,7 +325,7 @@ def test_a_job_that_cannot_begin_is_not_running(
         cron.settle()
 
         assert app.paths() == ["/hourly"]
-    assert logged(caplog) == ["cron jobs cannot be started: can't start new thread"]
+    assert logged(caplog) == ["cron jobs cannot be started: can't start new thread (traceback)"]
 
 
 class TestFailures:
@@ -373,7 +377,7 @@ class TestFailures:
 
         key = "every 1 hours synchronized, UTC: default /hourly"
         assert logged(caplog) == [
-            "/hourly cannot be requested",
+            "/hourly cannot be requested (traceback)",
             "cron job /hourly failed: no response (the request failed because of a bug)",
             f"the last run of a cron job is not recorded ({key}): the store does not respond",
         ]
