@@ -78,14 +78,17 @@ _IMPORTED = (
     "freezegun",
     "google.appengine.api.taskqueue",
     "google.appengine.ext.deferred",
+    "google.appengine.ext.ndb",
+    "google.appengine.ext.testbed",
     "hypothesis",
     "pytest",
     "responses",
+    "time_machine",
 )
 _APPS, _OTHERS = "apps", "others"
 """The sockets of the two processes."""
-_NOT_IMPORTED = ("__main__", "cli", "gtaskqueue", "sdk", "testing")
-"""Modules that read the default port when they are imported, and those of pytest's plugin."""
+_NOT_IMPORTED = {"__main__", "cli", "databases", "gtaskqueue"}
+"""Parts of names of modules that read the default port, or import what few apps use."""
 _COMMAND = """\
 #!{python} -IS
 import json, os, signal, socket, sys
@@ -179,7 +182,10 @@ def _serve(folder: Path) -> None:
         apps.close()
         modules = [module.name for module in walk_packages(pullqueue.__path__, "pullqueue.")]
         _import(_IMPORTED)
-        _import(name for name in modules if name.split(".")[1] not in _NOT_IMPORTED)
+        _import(name for name in modules if _NOT_IMPORTED.isdisjoint(name.split(".")))
+        settings = import_module("hypothesis").settings
+        settings.register_profile("forks", max_examples=10)
+        settings.load_profile("forks")
         sys.path.append(str(Path(__file__).parent))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
