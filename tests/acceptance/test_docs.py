@@ -12,14 +12,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
-from documents import blocks_of, is_foreign, run_document
+from documents import DOCS, PAGES, README, RUN, blocks_of, name_of, run_document
 from markdown_it import MarkdownIt
 
 from pullqueue.api.auth import ACCEPTED_SCOPES
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 SHOWN = {
     "python",
     "console",
@@ -34,8 +31,7 @@ SHOWN = {
     "xml",
     "http",
 }
-README = ROOT / "README.md"
-DOCUMENTS = [*PAGES, README, ROOT / "CONTRIBUTING.md"]
+DOCUMENTS = [*PAGES, README, README.with_name("CONTRIBUTING.md")]
 INSTALLING = re.compile(r"(python -m )?pip install|git clone|cd |docker |sudo |pre-commit install")
 FROM_AN_INDEX = re.compile(
     r"pipx run (?!--spec )"
@@ -48,20 +44,11 @@ ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue", "pullqueue 
 """The first words of commands and files for other machines."""
 
 
-def name_of(page: Path) -> str:
-    """Return a page's path below the folder of documents."""
-    return page.relative_to(page.parent if page == README else DOCS).as_posix()
-
-
-@pytest.mark.parametrize(
-    "page",
-    [page for page in [*PAGES, README] if blocks_of(page) and not is_foreign(page)],
-    ids=name_of,
-)
+@pytest.mark.parametrize("page", [p for p in RUN if "how-to" not in p.parts], ids=name_of)
 def test_every_block_of_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     """Files, Python, tests and commands, in the order of the page.
 
-    Pages with other languages: `tests/release/clients/test_docs_languages.py`.
+    The guides: test_docs_guides.py; pages with other languages: `tests/release/clients`.
     """
     run_document(page, tmp_path)
 
@@ -141,7 +128,7 @@ def test_each_extra_is_listed(project: dict[str, dict[str, list[str]]]) -> None:
 @pytest.fixture
 def project() -> dict[str, dict[str, list[str]]]:
     """Return the table `project` of pyproject.toml."""
-    return dict(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"])
+    return dict(tomllib.loads(README.with_name("pyproject.toml").read_text("utf-8"))["project"])
 
 
 def test_each_scope_is_listed() -> None:

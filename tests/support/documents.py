@@ -36,7 +36,10 @@ from ci_files import scripts_of
 from forking import APP_PROGRAMS, PROGRAMS, write_script
 from programs import completed
 
-_QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml"
+README = Path(__file__).parents[2] / "README.md"
+DOCS = README.parent / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+_QUEUE_YAML = README.parent / "samples" / "quickstart" / "queue.yaml"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?$")
 _READY = "pullqueue listening on "
@@ -82,6 +85,15 @@ def blocks_of(document: Path) -> list[Block]:
 def is_foreign(document: Path) -> bool:
     """Return whether a document has blocks in other languages than Python."""
     return not {block.language for block in blocks_of(document)}.isdisjoint({"js", "go", "java"})
+
+
+RUN = [page for page in [*PAGES, README] if blocks_of(page) and not is_foreign(page)]
+"""The pages whose blocks can be run here."""
+
+
+def name_of(page: Path) -> str:
+    """Return a page's path below the folder of documents."""
+    return page.relative_to(page.parent if page == README else DOCS).as_posix()
 
 
 def run_document(document: Path, folder: Path, **variables: str) -> None:

@@ -183,6 +183,7 @@ def _serve(folder: Path) -> None:
         modules = [module.name for module in walk_packages(pullqueue.__path__, "pullqueue.")]
         _import(_IMPORTED)
         _import(name for name in modules if _NOT_IMPORTED.isdisjoint(name.split(".")))
+        import_module("pullqueue.server.app").flask_app()  # it is cached
         settings = import_module("hypothesis").settings
         settings.register_profile("forks", max_examples=10)
         settings.load_profile("forks")
@@ -197,7 +198,8 @@ def _import(names: Iterable[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in names:
-            import_module(name)
+            with suppress(ModuleNotFoundError):  # the oldest SDK needs fewer
+                import_module(name)
 
 
 @contextmanager

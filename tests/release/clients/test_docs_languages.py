@@ -6,15 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from documents import is_foreign, run_document
+from documents import PAGES, is_foreign, run_document
 from programs import go_libraries, java_libraries, npm_packages, program
 
-DOCS = Path(__file__).parents[3] / "docs"
-PAGES = [p for p in DOCS.rglob("*.md") if "_build" not in p.parts and is_foreign(p)]
 NPM = Path(__file__).parent / "npm_cloud_tasks"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if is_foreign(p)], ids=lambda page: page.name)
 def test_every_block_of_a_page_does_what_it_shows(
     page: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
