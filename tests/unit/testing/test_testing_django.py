@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import django
@@ -101,9 +102,8 @@ def race(emulator: Emulator, alias: str, count: Callable[[str], None]) -> RaceRe
     def check() -> None:
         assert visits(alias) == 2
 
-    return race_test(
-        emulator, actor, copies=2, setup=lambda: reset(alias), check=check, clock=False
-    )
+    options: Any = {"copies": 2, "setup": lambda: reset(alias), "check": check}
+    return race_test(emulator, actor, **options, clock=False, preemptions=1)
 
 
 def by_save(alias: str) -> None:

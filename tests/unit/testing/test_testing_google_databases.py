@@ -188,7 +188,8 @@ def race(
     def check() -> None:
         assert client.read() == 2
 
-    return race_test(emulator, count, copies=2, setup=setup, check=check, clock=False)
+    options: Any = {"copies": 2, "setup": setup, "check": check}
+    return race_test(emulator, count, **options, clock=False, preemptions=1)
 
 
 def test_a_lost_update_is_found(emulator: Emulator, client: Client, records: Records) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import time_machine
@@ -23,23 +23,17 @@ from pullqueue.testing import (
     record_calls,
 )
 
-pytestmark = pytest.mark.slow
-
 EVENING = datetime(2026, 1, 1, 23, 50, tzinfo=UTC)
 
 
-@pytest.fixture(params=["manual", "freezegun", "time-machine"])
+@pytest.fixture
 def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
     """A clock that can be moved, ten minutes before midnight."""
-    if request.param == "manual":
+    freeze: Callable[..., Any] | None = getattr(request, "param", None)
+    if freeze is None:
         yield ManualClock(EVENING)
     else:
-        frozen = (
-            freeze_time(EVENING)
-            if request.param == "freezegun"
-            else time_machine.travel(EVENING, tick=False)
-        )
-        with frozen:
+        with freeze(EVENING, tick=False):
             yield ProcessClock()
 
 
@@ -82,6 +76,7 @@ def race(emulator: Emulator, diary: Diary, **options: object) -> int:
     return run(emulator, diary.work, setup=diary.setup, check=diary.check, copies=2, **options)
 
 
+@pytest.mark.parametrize("clock", [None, freeze_time, time_machine.travel], indirect=True)
 def test_each_schedule_begins_at_the_same_time(emulator: Emulator, diary: Diary) -> None:
     """A lease expires in most of them, so that all together end after midnight."""
     assert race(emulator, diary, schedules=30) == 30

@@ -25,8 +25,6 @@ from pullqueue.testing import (
     race_test,
 )
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from failing import assert_hidden_errors_are_found
@@ -79,9 +80,8 @@ def race(emulator: Emulator, engine: Engine, count: Callable[[Engine], None]) ->
     def check() -> None:
         assert visits(engine) == 2
 
-    return race_test(
-        emulator, actor, copies=2, setup=lambda: reset(engine), check=check, clock=False
-    )
+    options: Any = {"copies": 2, "setup": lambda: reset(engine), "check": check}
+    return race_test(emulator, actor, **options, clock=False, preemptions=1)
 
 
 def by_session(engine: Engine) -> None:

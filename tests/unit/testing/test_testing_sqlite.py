@@ -67,7 +67,8 @@ def race(emulator: Emulator, database: Database, count: Callable[[], None]) -> R
     def check() -> None:
         assert database.value == 2
 
-    return race_test(emulator, count, copies=2, setup=database.reset, check=check, clock=False)
+    options: Any = {"copies": 2, "setup": database.reset, "check": check}
+    return race_test(emulator, count, **options, clock=False, preemptions=1)
 
 
 class Logged(sqlite3.Connection):
