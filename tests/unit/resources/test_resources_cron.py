@@ -245,6 +245,8 @@ def test_a_jump_of_the_clock_runs_a_job_once(app: PushApp, clock: ManualClock) -
 
         assert app.paths() == ["/hourly"]
         assert cron.jobs()[0]["next"] == "2026-01-01T11:00:00+00:00"
+        [logged] = cron.client.get("/requests?method=cron").body["requests"]
+        assert logged["method"] == "cron /hourly"
 
 
 def test_time_that_passes_with_delivery_runs_each(app: PushApp, clock: ManualClock) -> None:
@@ -351,6 +353,7 @@ class TestFailures:
 
         class Store(MemoryStore):
             def record_cron_run(self, key: str, run: CronRun) -> None:
+                reasons.append(run.reason)
                 if run.status == 200:
                     raise TransientError("the store does not respond")
 
@@ -363,6 +366,7 @@ class TestFailures:
                 return super().of(target)
 
         broken: list[str | None] = []
+        reasons: list[str | None] = []
         emulator = Emulator.from_text("queue: []", clock=clock, store=Store)
         jobs = parse_cron(f"cron:\n{HOURLY}")
         with (
@@ -371,9 +375,13 @@ class TestFailures:
         ):
             cron = Cron(server, clock)
             cron.advance(3600)
-            assert cron.jobs()[0]["last"]["reason"] == "the request failed because of a bug"
+            bug = "the request failed because of a bug"
+            assert cron.jobs()[0]["last"]["reason"] == bug
             cron.advance(3600)
             assert cron.jobs()[0]["last"]["status"] == 200
+        # As it would be after the end of the process.
+        interrupted = "it was interrupted"
+        assert reasons == [None, interrupted, bug, interrupted, None]
 
         key = "every 1 hours synchronized, UTC: default /hourly"
         assert logged(caplog) == [
