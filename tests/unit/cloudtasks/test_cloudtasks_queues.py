@@ -9,6 +9,7 @@ import pytest
 from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, find_method, refused
 
 from pullqueue import Emulator, ManualClock
+from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.versions import V2, V2BETA2, V2BETA3
 
@@ -141,18 +142,36 @@ class TestGetQueue:
         assert message_class("v2beta2", "Queue").FromString(data).HasField("retry_config")
 
     @pytest.mark.parametrize(
-        "name",
+        ("name", "text"),
         [
-            "projects/app/queues/pull",
-            "projects/app/locations/europe-west1/queues/a_b",
-            f"projects/app/locations/europe-west1/queues/{'a' * 101}",
-            "projects/a b/locations/europe-west1/queues/pull",
-            "projects/app/locations/europe-west1/queue/pull",
+            ("projects/app/queues/pull", texts.QUEUE_NAME),
+            ("projects/a b/locations/europe-west1/queues/pull", texts.QUEUE_NAME),
+            ("projects/app/locations/europe-west1/queue/pull", texts.QUEUE_NAME),
+            (f"{LOCATION}/queues/a_b", texts.QUEUE_ID.format(id="a_b")),
+            (f"{LOCATION}/queues/{'a' * 101}", texts.QUEUE_ID.format(id="a" * 101)),
+            (f"{LOCATION}/queues/{'_' * 201}", texts.QUEUE_ID.format(id="_" * 200)),
+            (f"{PULL}/tasks/a.b", texts.TASK_ID.format(id="a.b")),
+            (f"{PULL}/tasks/{'.' * 201}", texts.TASK_ID.format(id="." * 200)),
+            (f"{LOCATION}/tasks/a", texts.TASK_NAME),
+            ("projects/app/location/us-central1", ""),
         ],
     )
-    def test_a_malformed_name_is_refused(self, grpc_api: GrpcApi, name: str) -> None:
-        with refused("INVALID_ARGUMENT", 'name is ".*": use projects/PROJECT/locations/LOCATION'):
-            grpc_api("GetQueue", name=name)
+    def test_a_malformed_name_is_refused(self, grpc_api: GrpcApi, name: str, text: str) -> None:
+        """With the text of production, where it is known, and with the form."""
+        form, allowed = "projects/PROJECT/locations/LOCATION", "letters, digits and hyphens"
+        method, field = ("GetQueue", "name") if text else ("ListQueues", "parent")
+        if text:
+            form += "/queues/QUEUE"
+        if "/tasks/" in name:
+            method, form = "GetTask", f"{form}/tasks/TASK"
+            allowed += " (TASK: underscores as well, 500 characters at most)"
+        advice = f'{field} is "{name:.200}": use {form} with {allowed}'
+
+        with refused("INVALID_ARGUMENT") as caught:
+            grpc_api(method, **{field: name})
+
+        found = (caught.value.message, caught.value.advice)
+        assert found == ((text, advice) if text else (advice, ""))
 
     @pytest.mark.parametrize(
         ("method", "field"),
