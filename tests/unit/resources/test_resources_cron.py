@@ -304,6 +304,21 @@ def test_a_clock_that_goes_back_stops_no_job(app: PushApp) -> None:
                 until(lambda: app.received)
 
 
+def test_a_clock_that_goes_back_a_minute_was_set(app: PushApp, clock: ManualClock) -> None:
+    """An interval is as long as it was."""
+    back_usec = 0
+
+    class Store(MemoryStore):
+        def now_usec(self) -> int:
+            return super().now_usec() - back_usec
+
+    with serving(app, clock, "- {url: /a, schedule: every 1 hours}", store=Store) as cron:
+        cron.settle()
+        back_usec = 60_000_000
+
+        until(lambda: cron.jobs()[0]["next"] == "2026-01-01T00:59:00+00:00")
+
+
 def test_a_job_that_cannot_begin_is_not_running(
     app: PushApp,
     clock: ManualClock,
