@@ -120,9 +120,9 @@ class TestTokens:
                 call(**changes)
 
     def test_rest_takes_the_token_in_the_query_too(self, client: Client, tokens: Tokens) -> None:
-        query = f"access_token={tokens.issue(WORKER, PLATFORM).text}"
-
-        assert RestApi(client).send("GET", f"{PULL}?{query}")["name"] == PULL
+        for name in ("access_token", "oauth_token"):
+            query = f"{name}={tokens.issue(WORKER, PLATFORM).text}"
+            assert RestApi(client).send("GET", f"{PULL}?{query}")["name"] == PULL
 
 
 class TestAccess:

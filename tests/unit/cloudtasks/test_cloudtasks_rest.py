@@ -160,6 +160,13 @@ def test_spans_are_written_as_in_production(seconds: int, text: str) -> None:
     assert texts.format_span(seconds) == text
 
 
+def test_an_unknown_path_is_refused_with_the_document_of_all_methods(client: Client) -> None:
+    for path in ("", "/", "/x/y"):
+        error = client.get(f"/v2{path}").get_json()["error"]
+        document = "see /$discovery/rest?version=v2"
+        assert error["message"] == f"no method has GET /v2/{path.strip('/')}: {document}"
+
+
 def test_parameters_of_every_api_are_accepted(call: RestApi) -> None:
     enums = "$alt=json;enum-encoding=string"
     for query in ("key=x", "quotaUser=x", "$.xgafv=1", "alt=json", enums, "uploadType="):
