@@ -11,13 +11,13 @@ __tracebackhide__ = is_expected_error
 
 
 def start_attempt(
-    queue: QueueBase, task: Task, *, lease_seconds: float, attempts: AttemptRecord, count: int = 1
+    queue: QueueBase, task: Task, *, lease_seconds: float, attempts: AttemptRecord, counted: int = 0
 ) -> Task:
     """Start an attempt to send a push task, due or not, and return the task as it is then.
 
     Nobody else can start an attempt within `lease_seconds`; `attempts` replaces the record of
-    attempts. With a `count` it is the last of so many, of which the others are only counted.
-    Interceptors are not called for this function and the two after it.
+    attempts. With `counted` it is the last of so many, none of which is made, and `count_failed`
+    of the store counts them. Interceptors are not called for this function and the two after it.
 
     Raises:
         TaskLeaseExpiredError: the task has changed since.
@@ -28,7 +28,9 @@ def start_attempt(
     queue.check_usable()
     task.require_request()
     lease_usec = _pause_usec(queue, lease_seconds)
-    return queue.store.start_attempt(task, lease_usec=lease_usec, attempts=attempts, count=count)
+    return queue.store.start_attempt(
+        task, lease_usec=lease_usec, attempts=attempts, counted=counted
+    )
 
 
 def renew_attempt(queue: QueueBase, task: Task, *, lease_seconds: float) -> Task:
@@ -44,20 +46,20 @@ def finish_attempt(
     *,
     attempts: AttemptRecord,
     backoff_seconds: float | None,
-    count: int = 1,
+    counted: int = 0,
 ) -> Task:
     """End an attempt, also after its lease; raise like `start_attempt`.
 
     `task` is what `start_attempt` or `renew_attempt` returned, `attempts` its new record. A task
     whose attempt has succeeded is deleted, and any other sent again after `backoff_seconds`; None:
-    it is kept among the exhausted tasks. `count` is that of `start_attempt`.
+    it is kept among the exhausted tasks. `counted` is that of `start_attempt`.
     """
     queue.check_exists()
     return queue.store.finish_attempt(
         task,
         attempts=attempts,
         backoff_usec=None if backoff_seconds is None else _pause_usec(queue, backoff_seconds),
-        count=count,
+        counted=counted,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -93,8 +94,8 @@ class Event(NamedTuple):
     origin: Origin | None = None
     """The call that it was part of; None: time has passed, or it is not known."""
     attempts: int = 1
-    """How many attempts it counts, of which `retry_count` is the last: more than 1 where only the
-    first of them was made, since nothing listened while a manual clock passed time."""
+    """Of how many attempts, of which `retry_count` is the last, it is the start or end: more than 1
+    where they were only counted, since nothing listened while a manual clock passed time."""
 
     @property
     def status(self) -> int | None:
@@ -135,8 +136,13 @@ class Operation(NamedTuple):
     until_usec: int | None = None
     result: AttemptResult | None = None
     origin: Origin | None = None
-    attempts: int = 1
-    """How many events each of its own counts."""
+    size: int | None = None
+    """How many events it counts as; None: one for each task. 0: they are counted by others."""
+
+    @property
+    def counted(self) -> int:
+        """How many events it counts as."""
+        return len(self.names) if self.size is None else self.size
 
 
 Flow: TypeAlias = Mapping[int, Mapping[EventKind, int]]
@@ -181,17 +187,18 @@ class EventLog:
         *,
         result: AttemptResult | None = None,
         origin: Origin | None = None,
-        attempts: int = 1,
+        size: int | None = None,
     ) -> None:
-        """Record that one operation did `kind` to `tasks`, which counts as `attempts` of each."""
+        """Record that one operation did `kind` to `tasks`; with a `size` of 0 it does not count."""
         # Names only, so that payloads are not kept alive.
         names = tuple(map(_name, tasks))
         retry_counts = tuple(map(_retry_count, tasks))
         # `Operation(...)` would take 0.2 us more, in each operation on tasks.
-        fields = (usec, kind, names, retry_counts, until_usec, result, origin, attempts)
+        fields = (usec, kind, names, retry_counts, until_usec, result, origin, size)
         self.operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
-        self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names) * attempts
+        if size != 0:
+            self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
         recent_usec = usec - MINUTE_USEC
         while self._count > self._old_kept and len(self.operations) > 1:
             if self._count <= self._kept and self.operations[0].usec >= recent_usec:
@@ -201,6 +208,14 @@ class EventLog:
             first = next(iter(self._flow))
             if first + MINUTE_USEC <= self.operations[0].usec:
                 del self._flow[first]
+
+    def count_failed(self, counts: Counter[int], result: AttemptResult) -> None:
+        """Count attempts that have failed, by their times: they are in the history of no task."""
+        for usec, size in counts.items():
+            for kind in (EventKind.ATTEMPT_STARTED, EventKind.ATTEMPT_FAILED):
+                operation = Operation(usec, kind, (), (), result=result, size=size)
+                insort(self.operations, operation, key=attrgetter("usec"))
+                self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += size
 
     def count_leases(self, etas: dict[str, int], now_usec: int) -> dict[str, ClientLeases]:
         """Count by client the tasks of some etas, by name; those that are found are removed."""
@@ -215,7 +230,7 @@ class EventLog:
         """Return how many events of each kind there were after a time."""
         counts: Counter[EventKind] = Counter()
         for operation in self._since(usec):
-            counts[operation.kind] += len(operation.names) * operation.attempts
+            counts[operation.kind] += operation.counted
         return counts
 
     def count_failures(self, usec: int) -> Counter[AttemptResult]:
@@ -223,11 +238,12 @@ class EventLog:
         counts: Counter[AttemptResult] = Counter()
         for operation in self._since(usec):
             if operation.kind is EventKind.ATTEMPT_FAILED and operation.result is not None:
-                counts[operation.result] += len(operation.names) * operation.attempts
+                counts[operation.result] += operation.counted
         return counts
 
     def _since(self, usec: int) -> Iterator[Operation]:
-        return takewhile(lambda each: each.usec > usec, reversed(self.operations))
+        recent = takewhile(lambda each: each.usec > usec, reversed(self.operations))
+        return (each for each in recent if each.size != 0)
 
     def flow(self, since_usec: int) -> Flow:
         """Return the events since a time, in the minutes in which there were any, in order."""
@@ -246,19 +262,24 @@ def collect_events(
     attempt that was interrupted: it follows from the start of the next one.
     """
     events: list[Event] = []
+    retry_counts: dict[str, int] = {}
     attempts: dict[str, Event] = {}
     leases: dict[str, Event] = {}
     for event in _recorded(operations, task_name):
         lease = leases.pop(event.task_name, None)
         if lease is not None:
             events += _expiry(lease, event.usec)
-        attempt = attempts.pop(event.task_name, None)
+        attempt, happened = attempts.pop(event.task_name, None), event
         if event.kind is EventKind.ATTEMPT_STARTED:
             if attempt is not None:
                 kind = EventKind.ATTEMPT_INTERRUPTED
                 events.append(Event(event.usec, kind, attempt.task_name, attempt.retry_count))
-            attempts[event.task_name] = event
-        events.append(event)
+            counted = event.retry_count - retry_counts.get(event.task_name, event.retry_count - 1)
+            attempts[event.task_name] = happened = event._replace(attempts=counted)
+        elif event.kind is EventKind.ATTEMPT_FAILED and attempt is not None:
+            happened = event._replace(attempts=attempt.attempts)
+        retry_counts[event.task_name] = event.retry_count
+        events.append(happened)
         if event.kind in (EventKind.LEASED, EventKind.EXTENDED):
             leases[event.task_name] = event
     for lease in leases.values():
@@ -318,10 +339,10 @@ def count_leases(
 
 
 def _recorded(operations: Iterable[Operation], task_name: str | None = None) -> Iterator[Event]:
-    for usec, kind, names, retry_counts, until_usec, result, origin, attempts in operations:
+    for usec, kind, names, retry_counts, until_usec, result, origin, _ in operations:
         for name, retry_count in zip(names, retry_counts, strict=True):
             if task_name is None or name == task_name:
-                yield Event(usec, kind, name, retry_count, until_usec, result, origin, attempts)
+                yield Event(usec, kind, name, retry_count, until_usec, result, origin)
 
 
 def _expiry(lease: Event, by_usec: int) -> list[Event]:

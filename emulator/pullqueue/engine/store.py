@@ -97,9 +97,9 @@ class QueueStatistics(NamedTuple):
     oldest_eta_usec: int | None
     """The first eta among all tasks, leased ones included; None in an empty queue."""
     leased_last_minute: int
-    """Tasks leased, or attempts started, in the last minute."""
+    """Tasks leased, or attempts made, in the last minute."""
     leased_last_hour: int
-    """Tasks leased, or attempts started, in the last hour."""
+    """Tasks leased, or attempts made, in the last hour."""
     bytes_stored: int
     """Payloads, names, tags, urls and headers, in bytes of UTF-8."""
 
@@ -225,12 +225,12 @@ class TaskStore(ABC):
 
     @abstractmethod
     def start_attempt(
-        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, count: int = 1
+        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int = 0
     ) -> Task:
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
-        It is counted as `count` retries, and nobody else starts one until `lease_usec` from now.
-        Raise like `modify_lease`; TaskLeaseExpiredError: the eta of the task is another one.
+        Nobody else starts one until `lease_usec` from now. With `counted` it is the last of so many
+        that are not made. Raise like `modify_lease`; TaskLeaseExpiredError: its eta is another one.
         """
 
     @abstractmethod
@@ -239,26 +239,27 @@ class TaskStore(ABC):
 
     @abstractmethod
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, count: int = 1
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
     ) -> Task:
-        """End `count` attempts; return the task as it is then, or was when it was deleted.
+        """End an attempt; return the task as it is then, or was when it was deleted.
 
         After a success the task is deleted; else its eta is `backoff_usec` from now, or with None
         it is exhausted. Raise like `start_attempt`, but not because the eta has passed.
         """
 
-    def claim_dispatch(self, queue_name: str) -> Claim:  # noqa: ARG002 - of stores that are shared
-        """Return whether this process is the one that sends the tasks of a queue.
+    @abstractmethod
+    def count_failed(self, queue_name: str, counts: Counter[int], result: AttemptResult) -> None:
+        """Count attempts that were not made and have failed, by times until now in microseconds."""
 
-        Of those that share the store it is the first that asks, as long as it asks again within
-        seconds: a claim expires when its holder is frozen or gone.
+    def claim_dispatch(self, queue_name: str) -> Claim:  # noqa: ARG002 - of stores that are shared
+        """Return whether this process is the one that sends the tasks of a queue: of those that
+        share the store the first that asks, as long as it asks again within seconds.
         """
         return Claim.KEPT
 
     def last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:  # noqa: ARG002 - see below
-        """Return the latest starts and ends of attempts, also of other processes, oldest first.
-
-        A store that ends with its process returns none: whoever sends its tasks knows them.
+        """Return the latest starts and ends of attempts, also of other processes, oldest first;
+        none where the store ends with its process: whoever sends its tasks knows them.
         """
         return []
 

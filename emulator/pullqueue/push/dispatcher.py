@@ -197,12 +197,12 @@ class Dispatcher:
             running.by_call = True
         return running
 
-    def count_refused(self, task: Task, reason: str, *, shortest_seconds: float) -> int:
-        """Count the attempts that a due task has had by now if none got a response, and apply the
-        last one; return their number, 0 if the task has changed meanwhile.
+    def count_refused(self, task: Task, reason: str, *, shortest_seconds: float) -> Counter[int]:
+        """Apply the last of the attempts that a due task has had by now if none got a response;
+        return what the store has to count, nothing if the task has changed meanwhile.
         """
         queue, now_usec = self._emulator.queue(task.queue_name), self._emulator.now_usec()
-        count, attempts, pause = count_refused(
+        counts, attempts, pause = count_refused(
             task,
             queue.settings,
             reason=reason,
@@ -211,12 +211,14 @@ class Dispatcher:
         )
         try:
             started = start_attempt(
-                queue, task, lease_seconds=0, attempts=task.attempts, count=count
+                queue, task, lease_seconds=0, attempts=task.attempts, counted=counts.total()
             )
-            finish_attempt(queue, started, attempts=attempts, backoff_seconds=pause, count=count)
+            finish_attempt(
+                queue, started, attempts=attempts, backoff_seconds=pause, counted=counts.total()
+            )
         except (TaskError, QueueError):
-            return 0
-        return count
+            return Counter()
+        return counts
 
     def send(self, running: RunningAttempt, send: Send) -> PushResponse:
         """Send the request of an attempt, through the interceptors of its queue."""

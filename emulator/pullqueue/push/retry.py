@@ -5,6 +5,7 @@ Nothing here asks the time or changes a queue.
 
 from __future__ import annotations
 
+from collections import Counter
 from email.utils import parsedate_to_datetime
 
 from pullqueue.clock import USEC_PER_SECOND, to_usec
@@ -14,6 +15,7 @@ from pullqueue.config.model import (
     DEFAULT_MIN_BACKOFF_SECONDS,
     QueueSettings,
 )
+from pullqueue.engine.events import MINUTE_USEC
 from pullqueue.errors import ClockError
 from pullqueue.push.request import BODY_KEPT, PushResponse, counts_as_execution
 from pullqueue.tasks import AttemptRecord, RetryParameters, Task, is_success
@@ -133,18 +135,21 @@ def conclude(
 
 def count_refused(
     task: Task, settings: QueueSettings, *, reason: str, now_usec: int, shortest_seconds: float
-) -> tuple[int, AttemptRecord, float | None]:
-    """Return how many attempts of a due task have failed by now if none got a response, what they
-    have left behind, and the pause before the next one; None: the task is exhausted.
+) -> tuple[Counter[int], AttemptRecord, float | None]:
+    """Return how many attempts of a due task have failed by now if none got a response, by the
+    last time of each minute before now in microseconds, what they have left behind, and the pause
+    before the next one; None: the task is exhausted.
 
     The first is at its eta, and the others follow by its backoff, but no sooner than the rate of
     its queue permits (`shortest_seconds`).
     """
+    counts: Counter[int] = Counter()
     retry, failures, at_usec = find_retry(task, settings), task.retry_count, task.eta_usec
     first_usec = _first_usec(task, at_usec)
     pause: float | None = None
     while True:
         failures += 1
+        counts[at_usec + (now_usec - at_usec) % MINUTE_USEC] += 1
         if not may_retry(failures, (at_usec - first_usec) / USEC_PER_SECOND, retry):
             break
         seconds = max(backoff_seconds(failures, retry), shortest_seconds)
@@ -164,7 +169,7 @@ def count_refused(
         fault=None,
         response=b"",
     )
-    return failures - task.retry_count, attempts, pause
+    return counts, attempts, pause
 
 
 def wanted_seconds(retry_after: str, now_usec: int) -> float:

@@ -120,15 +120,18 @@ class Attempts:
         """By origin, why there was no connection; whoever uses it clears it before."""
         return self._sender.refused
 
-    def count_refused(self, task: Task, address: SplitUrl, *, shortest_seconds: float) -> None:
-        """Count the attempts that a due task has had by now, and that were not made, since its
-        address refuses connections.
+    def count_refused(
+        self, task: Task, address: SplitUrl, *, shortest_seconds: float
+    ) -> Counter[int]:
+        """Apply the last of the attempts that a due task has had by now, and that were not made,
+        since its address refuses connections; return what the store has to count.
         """
         reason = self.refused[address.origin]
         with called_by(Caller(Origin(Interface.PUSH, str(address)))):
-            count = self._dispatcher.count_refused(task, reason, shortest_seconds=shortest_seconds)
-        self.counts[task.queue_name, 0] += count
-        self._requests.count_unanswered(task.queue_name, str(address), count)
+            counts = self._dispatcher.count_refused(task, reason, shortest_seconds=shortest_seconds)
+        self.counts[task.queue_name, 0] += counts.total()
+        self._requests.count_unanswered(task.queue_name, str(address), counts.total())
+        return counts
 
     def stop_starting(self) -> None:
         """Start no more attempts."""

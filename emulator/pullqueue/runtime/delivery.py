@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from pullqueue.push.dispatcher import Dispatcher, is_dispatched
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.runtime.attempts import RENEWAL_SECONDS, Attempts, Problems
 from pullqueue.runtime.sender_threads import THREADS, SenderThreads
-from pullqueue.tasks import Task, TaskState
+from pullqueue.tasks import AttemptResult, Task, TaskState
 
 _INTERVAL_SECONDS = 0.002
 """Between two looks for due tasks: no queue sends more than 500 tasks a second."""
@@ -380,11 +380,16 @@ class Delivery:
     @bypass_interceptors()
     def _count_refused(self, queue: Queue) -> None:
         """Count the attempts of the tasks of a queue that were passed over."""
+        counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
         shortest_seconds = queue.fetch_statistics().available / self.enforced_rate(queue)
         for task in walk(queue, page=_PAGE, state=TaskState.AVAILABLE):
             address = self.addresses.find(task, queue.settings)
             if not isinstance(address, str) and self._is_passed_over(queue, address):
-                self.attempts.count_refused(task, address, shortest_seconds=shortest_seconds)
+                counts[self.attempts.refused[address.origin]] += self.attempts.count_refused(
+                    task, address, shortest_seconds=shortest_seconds
+                )
+        for reason, found in counts.items():
+            queue.store.count_failed(queue.name, found, AttemptResult(0, reason))
 
     def _log_cap(self, queue: Queue) -> None:
         slots = queue.settings.max_concurrent_requests or 0

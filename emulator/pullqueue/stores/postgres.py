@@ -301,8 +301,11 @@ class PostgresStore(SqlStore[PostgresSession]):
         session.change("lock_tasks")
         session.change("drop_queue", queue=queue_name)
 
+    def _count(self, session: PostgresSession, happened: Mapping[str, object]) -> None:
+        session.change("count_failed", **happened)
+
     def _ended(
-        self, session: PostgresSession, task: Task, attempts: AttemptRecord, count: int
+        self, session: PostgresSession, task: Task, attempts: AttemptRecord, size: int
     ) -> Row | None:
         kind = EventKind.ATTEMPT_SUCCEEDED if attempts.succeeded else EventKind.ATTEMPT_FAILED
         return session.row(
@@ -313,7 +316,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             **result_values(attempts),
             attempts=encode(attempts),
             exhausted=not attempts.succeeded,
-            count=count,
+            size=size,
             tombstone_usec=self._tombstone_usec,
             origin=encode(current_origin()),
         )

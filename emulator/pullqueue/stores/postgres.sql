@@ -278,17 +278,21 @@ moved AS (
 recorded AS (
     INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin,
         status, reason, fault)
-    SELECT queue, {now_usec}, %(kind)s::text, eta_usec, %(count)s::integer, name,
+    SELECT queue, {now_usec}, %(kind)s::text, eta_usec, %(size)s::integer, name,
         CAST(retry_count AS text), %(origin)s::text, %(status)s::integer, %(reason)s::text, %(fault)s::integer
     FROM moved WHERE %(kind)s::text IS NOT NULL
 ),
 counted AS (
     INSERT INTO leased (queue, second, part, tasks)
-    SELECT queue, {now_usec} / 1000000, own_part(), %(started)s::integer FROM moved
+    SELECT queue, {now_usec} / 1000000, own_part(), %(size)s::integer FROM moved
     WHERE %(started)s::integer > 0
     ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
 )
 SELECT {task} FROM moved
+
+-- name: count_failed
+INSERT INTO events (queue, usec, kind, size, names, retry_counts, status, reason, fault)
+VALUES (%(queue)s, %(usec)s, %(kind)s, %(size)s, '', '', %(status)s, %(reason)s, %(fault)s)
 
 -- name: end_attempt
 -- Make a tombstone of a push task after its last attempt, and keep it if it is exhausted.
@@ -312,13 +316,13 @@ tombstoned AS (
 recorded AS (
     INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin,
         status, reason, fault)
-    SELECT queue, {now_usec}, kind, NULL, count, name, CAST(retry_count AS text), %(origin)s::text,
+    SELECT queue, {now_usec}, kind, NULL, size, name, CAST(retry_count AS text), %(origin)s::text,
         status, reason, fault
     FROM ended CROSS JOIN (VALUES
-            (1, %(kind)s::text, %(count)s::integer, %(status)s::integer, %(reason)s::text,
+            (1, %(kind)s::text, %(size)s::integer, %(status)s::integer, %(reason)s::text,
                 %(fault)s::integer),
             (2, 'exhausted', 1, NULL, NULL, NULL))
-        AS happened (place, kind, count, status, reason, fault)
+        AS happened (place, kind, size, status, reason, fault)
     WHERE place = 1 OR %(exhausted)s::boolean ORDER BY place
 ),
 counted AS (

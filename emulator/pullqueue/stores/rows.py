@@ -144,7 +144,7 @@ def decode_kind(row: Row) -> EventKind:
 @_decoding
 def decode_operation(row: Row) -> Operation:
     """Return the operation of a row with its fields, in their order."""
-    usec, kind, names, retry_counts, until_usec, origin, status, reason, fault, size = row
+    usec, kind, names, retry_counts, until_usec, origin, status, reason, fault = row
     steps = list(zip(names.split(","), map(int, retry_counts.split(",")), strict=True))
     return Operation(
         usec=usec,
@@ -154,7 +154,6 @@ def decode_operation(row: Row) -> Operation:
         until_usec=until_usec,
         result=None if status is None else AttemptResult(status, reason, fault),
         origin=None if origin is None else _decode_origin(origin),
-        attempts=size // len(steps),
     )
 
 

@@ -53,7 +53,7 @@ DELETE FROM tasks
 WHERE {project} = :project AND queue || '' = :queue AND free_usec IS NOT NULL
 
 -- fragment: recorded
--- How many events an operation is, in one row: attempts that were counted together are one.
+-- How many events an operation is: attempts that are only counted are one.
 CASE WHEN kind IN ('attempt started', 'attempt failed') THEN 1 ELSE size END
 
 -- name: recorded_events
@@ -181,17 +181,17 @@ SELECT count(*) FROM exhausted WHERE queue = :queue
 SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 
 -- name: events
-SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault, size FROM events
-WHERE queue = :queue ORDER BY id
+SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events
+WHERE queue = :queue AND names <> '' ORDER BY id
 
 -- name: leases
 -- The operations that lease tasks or renew leases, the latest first.
-SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault, size FROM events
+SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events
 WHERE queue = :queue AND kind IN ('leased', 'extended') ORDER BY id DESC
 
 -- name: last_attempts
 -- The operations that start and end attempts, the latest first.
-SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault, size FROM events WHERE queue = :queue
+SELECT usec, kind, names, retry_counts, until_usec, origin, status, reason, fault FROM events WHERE queue = :queue AND names <> ''
     AND kind IN ('attempt started', 'attempt succeeded', 'attempt failed')
 ORDER BY id DESC LIMIT :rows
 
@@ -221,16 +221,18 @@ WHERE queue = :queue AND kind IN ('leased', 'extended', 'released') ORDER BY id 
 
 -- name: count_events
 -- How many events of each kind there were after a time.
-SELECT kind, sum(size) FROM events WHERE queue = :queue AND usec > :since_usec GROUP BY kind
+SELECT kind, sum(size) FROM events
+WHERE queue = :queue AND usec > :since_usec AND size > 0 GROUP BY kind
 
 -- name: count_failures
 -- How many attempts failed after a time, by their results.
 SELECT status, reason, fault, sum(size) FROM events
-WHERE queue = :queue AND usec > :since_usec AND kind = 'attempt failed' GROUP BY 1, 2, 3
+WHERE queue = :queue AND usec > :since_usec AND kind = 'attempt failed' AND size > 0 GROUP BY 1, 2, 3
 
 -- name: flow
 -- How many events of each kind there were in each minute from a time on.
-SELECT kind, usec / CAST(:minute_usec AS bigint), sum(size) FROM events WHERE queue = :queue AND usec >= :first_usec GROUP BY 1, 2
+SELECT kind, usec / CAST(:minute_usec AS bigint), sum(size) FROM events
+WHERE queue = :queue AND usec >= :first_usec AND size > 0 GROUP BY 1, 2
 
 -- name: all_tasks
 SELECT {task} FROM tasks WHERE {of_project} AND eta_usec IS NOT NULL

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from uuid import uuid4
@@ -35,6 +36,7 @@ from pullqueue.stores.sql_reading import HOUR_SECONDS, S
 from pullqueue.stores.sql_records import SqlRecords
 from pullqueue.tasks import (
     AttemptRecord,
+    AttemptResult,
     DeleteResult,
     NameInUseError,
     NewTask,
@@ -78,9 +80,9 @@ class SqlStore(SqlRecords[S]):
         kind: EventKind,
         task: Task,
         ended: AttemptRecord | None = None,
-        count: int = 1,
+        size: int = 1,
     ) -> None:
-        """Record that a lease was changed, or that attempts started or failed.
+        """Record that a lease was changed, or an attempt started or failed, as `size` events.
 
         It does nothing if the statement does this.
         """
@@ -92,8 +94,12 @@ class SqlStore(SqlRecords[S]):
         """
 
     @abstractmethod
-    def _ended(self, session: S, task: Task, attempts: AttemptRecord, count: int) -> Row | None:
-        """Delete a push task after its last attempts, record these, and keep it if it is exhausted.
+    def _count(self, session: S, happened: Mapping[str, object]) -> None:
+        """Record attempts that were only counted."""
+
+    @abstractmethod
+    def _ended(self, session: S, task: Task, attempts: AttemptRecord, size: int) -> Row | None:
+        """Delete a push task after its last attempt, record that, and keep it if it is exhausted.
 
         Return its row as it was before, or None if there is no such task.
         """
@@ -246,21 +252,23 @@ class SqlStore(SqlRecords[S]):
     # -- attempts --------------------------------------------------------------------------------
 
     def start_attempt(
-        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, count: int = 1
+        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int = 0
     ) -> Task:
-        return self._move_attempt(task, lease_usec, EventKind.ATTEMPT_STARTED, attempts, count)
+        return self._move_attempt(task, lease_usec, EventKind.ATTEMPT_STARTED, attempts, counted)
 
     def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:
         return self._move_attempt(task, lease_usec, None, None)
 
     @retried
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, count: int = 1
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
     ) -> Task:
         if not attempts.succeeded and backoff_usec is not None:
-            return self._move_attempt(task, backoff_usec, EventKind.ATTEMPT_FAILED, attempts, count)
+            kind = EventKind.ATTEMPT_FAILED
+            return self._move_attempt(task, backoff_usec, kind, attempts, counted)
         with self._operation() as session:
-            row = is_storable(task.name) and self._ended(session, task, attempts, count)
+            size = 0 if counted else 1
+            row = is_storable(task.name) and self._ended(session, task, attempts, size)
             if not row:
                 raise self._attempt_lost(session, task)
             if not attempts.succeeded:
@@ -275,20 +283,18 @@ class SqlStore(SqlRecords[S]):
         wait_usec: int,
         kind: EventKind | None,
         attempts: AttemptRecord | None,
-        count: int = 1,
+        counted: int = 0,
     ) -> Task:
-        """Move the eta of a push task; `kind` is what has happened to `count` attempts, None: its
-        attempt goes on.
-        """
-        ended = attempts if kind is EventKind.ATTEMPT_FAILED else None
+        """Move the eta of a push task; `kind` is what has happened, None: its attempt goes on."""
+        ended, size = attempts if kind is EventKind.ATTEMPT_FAILED else None, 0 if counted else 1
         with self._operation() as session:
             row = is_storable(task.name) and session.row(
                 "move_attempt",
                 **attempted(task),
                 now_usec=session.clock_usec,
                 wait_usec=wait_usec,
-                count=count,
-                started=count if kind is EventKind.ATTEMPT_STARTED else 0,
+                size=size,
+                started=(counted or 1) if kind is EventKind.ATTEMPT_STARTED else 0,
                 attempts=attempts and encode(attempts),
                 finished=None if attempts is None else attempts.finished,
                 kind=None if kind is None else kind.value,
@@ -299,9 +305,17 @@ class SqlStore(SqlRecords[S]):
                 raise self._attempt_lost(session, task)
             task = self._keys.decode_task(row)
             if kind is not None:
-                self._modified(session, kind, task, ended, count)
+                self._modified(session, kind, task, ended, size)
         self._touch(task.queue_name, 1)
         return task
+
+    @retried
+    def count_failed(self, queue_name: str, counts: Counter[int], result: AttemptResult) -> None:
+        with self._operation() as session:
+            for usec, size in counts.items():
+                for kind in (EventKind.ATTEMPT_STARTED, EventKind.ATTEMPT_FAILED):
+                    happened = {"queue": queue_name, "usec": usec, "kind": kind.value, "size": size}
+                    self._count(session, happened | result._asdict())
 
     def _attempt_lost(self, session: S, task: Task) -> PullQueueError:
         self._catch_up(session)

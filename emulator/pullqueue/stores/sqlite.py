@@ -317,6 +317,10 @@ class SqliteStore(SqlStore[SqliteSession]):
         second = session.now_usec // USEC_PER_SECOND
         session.change("count_leased", queue=queue_name, second=second, tasks=tasks)
 
+    def _count(self, session: SqliteSession, happened: Mapping[str, object]) -> None:
+        self._last_event += 1
+        session.change("count_failed", id=self._last_event, **happened)
+
     def _of_project(self, keys: Keys) -> StoreFactory:
         return partial(SqliteStore, lambda: self._file, keys)
 
@@ -360,16 +364,16 @@ class SqliteStore(SqlStore[SqliteSession]):
         kind: EventKind,
         task: Task,
         ended: AttemptRecord | None = None,
-        count: int = 1,
+        size: int = 1,
     ) -> None:
         until_usec = None if kind is EventKind.RELEASED else task.eta_usec
         steps = [(task.name, task.retry_count)]
-        self._record(session, kind, task.queue_name, steps, until_usec, ended=ended, count=count)
+        self._record(session, kind, task.queue_name, steps, until_usec, ended=ended, size=size)
         if kind is EventKind.ATTEMPT_STARTED:
-            self._count_leased(session, task.queue_name, count)
+            self._count_leased(session, task.queue_name, size)
 
     def _ended(
-        self, session: SqliteSession, task: Task, attempts: AttemptRecord, count: int
+        self, session: SqliteSession, task: Task, attempts: AttemptRecord, size: int
     ) -> Row | None:
         queue = {"queue": task.queue_name, "now_usec": session.now_usec}
         row = session.row("get", name=task.name, **queue)
@@ -377,10 +381,10 @@ class SqliteStore(SqlStore[SqliteSession]):
             return None
         names = session.listed([task.name])
         reserved = {"expected_eta_usec": None, "tombstone_usec": self._tombstone_usec}
-        [(*step, size)] = session.rows("delete", names=names, **queue, **reserved)
-        session.add_to_totals(task.queue_name, -1, -size)
+        [(*step, stored_bytes)] = session.rows("delete", names=names, **queue, **reserved)
+        session.add_to_totals(task.queue_name, -1, -stored_bytes)
         kind = EventKind.ATTEMPT_SUCCEEDED if attempts.succeeded else EventKind.ATTEMPT_FAILED
-        self._record(session, kind, task.queue_name, [step], ended=attempts, count=count)
+        self._record(session, kind, task.queue_name, [step], ended=attempts, size=size)
         if not attempts.succeeded:
             self._record(session, EventKind.EXHAUSTED, task.queue_name, [step])
             kept = self._keys.decode_task(row)._replace(attempts=attempts)
@@ -407,9 +411,9 @@ class SqliteStore(SqlStore[SqliteSession]):
         until_usec: int | None = None,
         *,
         ended: AttemptRecord | None = None,
-        count: int = 1,
+        size: int = 1,
     ) -> None:
-        """Record an operation on tasks, given as names and retry counts, as `count` of each."""
+        """Record an operation on tasks, given as names and retry counts, as `size` of each."""
         recorded = steps[: max(1, self._limits.events_kept)]
         names, retry_counts = zip(*recorded, strict=True)
         self._last_event += 1
@@ -420,7 +424,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             usec=session.now_usec,
             kind=kind.value,
             until_usec=until_usec,
-            size=len(recorded) * count,
+            size=len(recorded) * size,
             names=",".join(names),
             retry_counts=",".join(map(str, retry_counts)),
             **result_values(ended),

@@ -134,6 +134,10 @@ INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts
 VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts, :origin,
     :status, :reason, :fault)
 
+-- name: count_failed
+INSERT INTO events (queue, id, usec, kind, size, names, retry_counts, status, reason, fault)
+VALUES (:queue, :id, :usec, :kind, :size, '', '', :status, :reason, :fault)
+
 -- name: last_event
 SELECT coalesce(max(id), 0) FROM events WHERE {of_project}
 

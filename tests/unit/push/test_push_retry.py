@@ -362,9 +362,11 @@ def test_attempts_that_are_counted_are_those_that_would_have_been_made(
         each = each._replace(attempts=record)
         next_usec = at_usec + round((pause or 0) * SECOND)
 
-    assert count_refused(
+    counts, *rest = count_refused(
         first, SETTINGS, reason="connection refused", now_usec=now_usec, shortest_seconds=0
-    ) == (made, record, None if pause is None else (next_usec - now_usec) / SECOND)
+    )
+    assert counts.total() == made
+    assert rest == [record, None if pause is None else (next_usec - now_usec) / SECOND]
 
 
 @pytest.mark.parametrize(("shortest", "count"), [(0, 601), (1, 601), (2, 301), (700, 1)])
@@ -377,7 +379,7 @@ def test_attempts_that_are_counted_respect_the_rate(shortest: float, count: int)
     counted, record, pause = count_refused(
         due, settings, reason="refused", now_usec=now_usec, shortest_seconds=shortest
     )
-    assert (counted, record.finished) == (count, count)
+    assert (counted.total(), record.finished) == (count, count)
     assert (record.fault, record.response) == (None, b"")
     assert pause == (100 if shortest == 700 else max(shortest, 1))
 
@@ -388,4 +390,17 @@ def test_attempts_without_a_pause_are_one_microsecond_apart() -> None:
     counted, _, pause = count_refused(
         due, SETTINGS, reason="refused", now_usec=due.eta_usec + 2, shortest_seconds=0
     )
-    assert (counted, pause) == (3, 1e-6)
+    assert (counted, pause) == ({due.eta_usec + 2: 3}, 1e-6)
+
+
+def test_attempts_are_counted_in_the_minutes_before_now() -> None:
+    """One exactly a minute ago is not of the last minute."""
+    retry = RetryParameters(min_backoff_seconds=30, max_backoff_seconds=30)
+    due = task(HttpRequest("/mail", retry=retry), retry_count=0)
+    now_usec = due.eta_usec + 120 * SECOND
+
+    counts, *_ = count_refused(
+        due, SETTINGS, reason="refused", now_usec=now_usec, shortest_seconds=0
+    )
+
+    assert counts == {now_usec - 120 * SECOND: 1, now_usec - 60 * SECOND: 2, now_usec: 2}

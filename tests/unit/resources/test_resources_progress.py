@@ -466,13 +466,13 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
     limited = replace(settings, retry_parameters=RetryParameters(task_retry_limit=0))
     emulator.reconfigure(replace(emulator.config, queues=(limited,)))
     for attempts, exhausted in (
-        ("its only attempt in the last minute failed", "1 task is exhausted: {} adds it again"),
-        ("all 2 attempts failed in the last minute", "2 tasks are exhausted: {} adds them again"),
+        ("its only attempt in the last minute failed", "1 task is exhausted, {} adds it"),
+        ("all 2 attempts failed in the last minute", "2 tasks are exhausted, {} adds them"),
     ):
         emulator.queue("push").add(request=HttpRequest("/mail"))
         run_tasks(emulator, send=lambda _: 500)
 
-        how = exhausted.format("`pullqueue tasks requeue push --all`")
+        how = exhausted.format("and not tried again until `pullqueue tasks requeue push --all`")
         assert of(state, "push").text == f"{attempts}: status 500; {how}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -164,15 +165,14 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 200])
 @pytest.mark.parametrize("pause", [30, None], ids=["retrying", "exhausted"])
-def test_attempts_that_were_not_made_are_counted(
+def test_attempts_that_are_not_made_are_one_event_of_their_task(
     queue: Queue, count: int, pause: float | None
 ) -> None:
-    """One event counts for all of them, wherever attempts are counted."""
     added = queue.add(name="one")
     last = AttemptRecord(finished=count, status=0, reason="connection refused")
 
-    task = start_attempt(queue, added, lease_seconds=0, attempts=AttemptRecord(), count=count)
-    ended = finish_attempt(queue, task, attempts=last, backoff_seconds=pause, count=count)
+    task = start_attempt(queue, added, lease_seconds=0, attempts=AttemptRecord(), counted=count)
+    ended = finish_attempt(queue, task, attempts=last, backoff_seconds=pause, counted=count)
 
     assert (ended.retry_count, ended.attempts) == (count, last)
     assert states(queue) == ({} if pause is None else {"retrying": 1})
@@ -184,15 +184,40 @@ def test_attempts_that_were_not_made_are_counted(
         ("attempt failed", count, count),
         *([("exhausted", count, 1)] if pause is None else []),
     ]
-    assert queue.count_failures(last=SECOND) == {last.result: count}
-    expected = {
-        EventKind.ADDED: 1,
-        EventKind.ATTEMPT_STARTED: count,
-        EventKind.ATTEMPT_FAILED: count,
-    } | ({EventKind.EXHAUSTED: 1} if pause is None else {})
+    expected = {EventKind.ADDED: 1} | ({EventKind.EXHAUSTED: 1} if pause is None else {})
+    assert queue.count_failures(last=SECOND) == {}
     assert queue.count_events(last=SECOND) == expected
     assert [*queue.flow(since_usec=0).values()] == [expected]
-    assert queue.fetch_statistics().leased_last_minute == count
+    assert queue.fetch_statistics().leased_last_minute == 0
+
+
+def test_attempts_that_are_not_made_are_counted_when_they_would_have_been(
+    queue: Queue, clock: ManualClock
+) -> None:
+    """At their own times, in no history, also where other events were later."""
+    start_usec = clock.now_usec()
+    clock.advance(300)
+    queue.add(name="one")
+    result, minute = AttemptResult(0, "connection refused"), timedelta(minutes=1)
+    now_usec = clock.now_usec()
+
+    queue.store.count_failed("web", Counter({now_usec - 60_000_000: 7, now_usec: 2}), result)
+    queue.store.count_failed("web", Counter({start_usec: 5, now_usec - 60_000_000: 1}), result)
+
+    def failed(last: timedelta) -> tuple[int, int]:
+        counts = queue.count_events(last=last)
+        assert queue.count_failures(last=last) == {result: counts[EventKind.ATTEMPT_FAILED]}
+        return counts[EventKind.ATTEMPT_STARTED], counts[EventKind.ATTEMPT_FAILED]
+
+    assert [failed(last) for last in (minute, minute + SECOND, timedelta(hours=1))] == [
+        (2, 2), (10, 10), (15, 15),
+    ]  # fmt: skip
+    assert queue.count_events(last=minute)[EventKind.ADDED] == 1
+    flow = queue.flow(since_usec=0)
+    found = [counts[EventKind.ATTEMPT_FAILED] for counts in flow.values()]
+    assert (found, sorted(flow) == [*flow]) == ([5, 8, 2], True)
+    assert [each.kind.value for each in queue.events()] == ["added"]
+    assert queue.store.last_attempts("web", limit=9) == []
 
 
 def test_attempts_that_were_not_made_leave_other_events_recorded(start: Start) -> None:
@@ -201,10 +226,10 @@ def test_attempts_that_were_not_made_leave_other_events_recorded(start: Start) -
     for tasks in [100] * 49 + [97]:
         queue.add_many([NewTask()] * tasks)
     task = start_attempt(
-        queue, queue.add(name="one"), lease_seconds=0, attempts=AttemptRecord(), count=200
+        queue, queue.add(name="one"), lease_seconds=0, attempts=AttemptRecord(), counted=200
     )
     failed = AttemptRecord(finished=200, status=0)
-    finish_attempt(queue, task, attempts=failed, backoff_seconds=30, count=200)
+    finish_attempt(queue, task, attempts=failed, backoff_seconds=30, counted=200)
 
     assert [each.kind.value for each in queue.history("one")] == [
         "added", "attempt started", "attempt failed",

@@ -154,21 +154,22 @@ class MemoryStore(TaskStore):
             queue.remove([task], EventKind.DELETED, now_usec, origin=current_origin())
 
     def start_attempt(
-        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, count: int = 1
+        self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int = 0
     ) -> Task:
         with self._lock:
             queue, now_usec = self._now(task.queue_name)
             task = queue.get_attempted(task.name, task.eta_usec)
             started = task._replace(
                 eta_usec=now_usec + lease_usec,
-                retry_count=task.retry_count + count,
+                retry_count=task.retry_count + (counted or 1),
                 attempts=attempts,
             )
             queue.replace([task], [started])
-            queue.leased.add(now_usec, count)
+            size = 0 if counted else None
+            queue.leased.add(now_usec, 0 if counted else 1)
             kind, origin = EventKind.ATTEMPT_STARTED, current_origin()
             queue.events.record(
-                kind, now_usec, [started], started.eta_usec, origin=origin, attempts=count
+                kind, now_usec, [started], started.eta_usec, origin=origin, size=size
             )
             return started
 
@@ -181,7 +182,7 @@ class MemoryStore(TaskStore):
             return renewed
 
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, count: int = 1
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
     ) -> Task:
         kind, result, origin = EventKind.ATTEMPT_FAILED, attempts.result, current_origin()
         with self._lock:
@@ -197,13 +198,18 @@ class MemoryStore(TaskStore):
                 until_usec = now_usec + backoff_usec
                 finished = finished._replace(eta_usec=until_usec)
                 queue.replace([task], [finished])
+            size = 0 if counted else None
             queue.events.record(
-                kind, now_usec, [finished], until_usec, result=result, origin=origin, attempts=count
+                kind, now_usec, [finished], until_usec, result=result, origin=origin, size=size
             )
             if backoff_usec is None:
                 queue.remove([task], EventKind.EXHAUSTED, now_usec, origin=origin)
                 queue.exhausted.extend([finished])
             return finished
+
+    def count_failed(self, queue_name: str, counts: Counter[int], result: AttemptResult) -> None:
+        with self._lock:
+            self._now(queue_name)[0].events.count_failed(counts, result)
 
     def purge(self, queue_name: str) -> int:
         with self._lock:
