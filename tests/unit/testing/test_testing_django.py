@@ -62,7 +62,10 @@ class Visits(models.Model):  # type: ignore[misc]  # Django has no types
         app_label = "races"
 
 
-@pytest.fixture(params=["default", "postgresql", "default, connected before"])
+ALIASES = ["default", "postgresql", "default, connected before"]
+
+
+@pytest.fixture(params=ALIASES)
 def alias(request: pytest.FixtureRequest) -> Iterator[str]:
     """A database with an empty table, and a connection of this thread, or none."""
     name: str = request.param
@@ -119,7 +122,11 @@ def by_cursor(alias: str) -> None:
         cursor.execute("UPDATE races_visits SET value = %s", [value + 1])
 
 
-@pytest.mark.parametrize("count", [by_save, by_cursor])
+@pytest.mark.parametrize(
+    ("alias", "count"),
+    [*((each, by_save) for each in ALIASES), ("default, connected before", by_cursor)],
+    indirect=["alias"],
+)
 def test_a_lost_update_is_found(
     emulator: Emulator, alias: str, count: Callable[[str], None]
 ) -> None:
@@ -155,7 +162,11 @@ def with_a_lock(alias: str) -> None:
         row.save()
 
 
-@pytest.mark.parametrize("count", [by_expression, with_a_lock])
+@pytest.mark.parametrize(
+    ("alias", "count"),
+    [*((each, with_a_lock) for each in ALIASES), ("default, connected before", by_expression)],
+    indirect=["alias"],
+)
 def test_a_correct_transaction_is_correct(
     emulator: Emulator, alias: str, count: Callable[[str], None]
 ) -> None:

@@ -188,7 +188,9 @@ ADD = [[Operation("add", "b", "read")]]
 
 
 @given(
-    st.lists(st.lists(operations, min_size=1, max_size=2), min_size=1, max_size=2),
+    st.lists(st.lists(operations, min_size=1, max_size=2), min_size=1, max_size=2).filter(
+        lambda program: LONG or sum(map(len, program)) <= 3
+    ),
     st.integers(0, 2 if LONG else 1),
 )
 @settings(max_examples=2 if not LONG else 100)

@@ -40,7 +40,10 @@ class Visits(Base):
     value: Mapped[int]
 
 
-@pytest.fixture(params=["sqlite", "sqlite with a pool", "postgresql"])
+ENGINES = ["sqlite", "sqlite with a pool", "postgresql"]
+
+
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """An engine with an empty table, and, with a pool, a connection that was made before."""
     if request.param == "postgresql":
@@ -104,7 +107,15 @@ def by_text(engine: Engine) -> None:
         connection.commit()
 
 
-@pytest.mark.parametrize("count", [by_session, by_connection, by_text])
+@pytest.mark.parametrize(
+    ("engine", "count"),
+    [
+        *((each, by_session) for each in ENGINES),
+        ("sqlite with a pool", by_connection),
+        ("sqlite with a pool", by_text),
+    ],
+    indirect=["engine"],
+)
 def test_a_lost_update_is_found(
     emulator: Emulator, engine: Engine, count: Callable[[Engine], None]
 ) -> None:
@@ -131,7 +142,11 @@ def with_a_lock(engine: Engine) -> None:
         row.value += 1
 
 
-@pytest.mark.parametrize("count", [in_the_database, with_a_lock])
+@pytest.mark.parametrize(
+    ("engine", "count"),
+    [*((each, with_a_lock) for each in ENGINES), ("sqlite with a pool", in_the_database)],
+    indirect=["engine"],
+)
 def test_a_correct_transaction_is_correct(
     emulator: Emulator, engine: Engine, count: Callable[[Engine], None]
 ) -> None:
