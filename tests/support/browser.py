@@ -32,12 +32,12 @@ WCAG = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']"
 
 
 @contextmanager
-def started(profile: Path, *flags: str) -> Iterator[Browser]:
+def started(profile: Path) -> Iterator[Browser]:
     """Yield a browser with a new profile; the test is skipped where none is installed."""
     chromium = program("chromium", package="chromium")
     driver = program("chromedriver", package="chromium-driver")
     options = Options()
-    for flag in (*_FLAGS, *flags):
+    for flag in _FLAGS:
         options.add_argument(flag)
     options.add_argument(f"--user-data-dir={profile}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

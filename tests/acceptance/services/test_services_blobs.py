@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from browser import started
+from browser import Browser
 from executing import app_under_exec
 from forking import forked
 from programs import completed
@@ -125,14 +125,13 @@ document.title = ask('POST', '/_emulator/push_to', headers, '{"push_to": []}');
 """A page that, of the console's origin, would stop the delivery of push tasks."""
 
 
-def test_a_script_in_a_blob_cannot_use_the_server(app: tuple[str, str], tmp_path: Path) -> None:
+def test_a_script_in_a_blob_cannot_use_the_server(app: tuple[str, str], browser: Browser) -> None:
     """In a browser, an uploaded page neither reads the console nor calls a route."""
     sent = {"photo": ("page.html", PAGE, "text/html")}
     stored = requests.post(requests.get(app[0], timeout=60).text, files=sent, timeout=60)
     key = stored.json()["photos"][0][0]
 
-    with started(tmp_path) as browser:
-        browser.get(f"http://{app[1]}/_ah/blobs/{key}")
+    browser.get(f"http://{app[1]}/_ah/blobs/{key}")
 
     push_to = requests.get(f"http://{app[1]}/_emulator/server", timeout=60).json()["push_to"]
     assert push_to == [app[0]]

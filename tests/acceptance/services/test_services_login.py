@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from browser import started
+from browser import Browser
 from executing import app_under_exec, forked_exec
 from programs import completed
 from push_app import until
@@ -18,9 +18,9 @@ accounts = partial(app_under_exec, Path(__file__).parent / "accounts.py")
 ID = "185804764220139124118"
 
 
-def test_a_user_signs_in_and_out_in_a_browser(tmp_path: Path) -> None:
+def test_a_user_signs_in_and_out_in_a_browser(tmp_path: Path, browser: Browser) -> None:
     """On the page of `create_login_url`, from which the browser goes on to the app's."""
-    with accounts(tmp_path) as (url, server), started(tmp_path / "profile") as browser:
+    with accounts(tmp_path) as (url, server):
 
         def shows(text: str) -> None:
             script = "return document.body ? document.body.innerText : ''"
