@@ -14,6 +14,12 @@ from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
 
 OURS = {"extraLocationTypes"}
 """Parameters that Google's document leaves out."""
+FIXED = (
+    *("kind", "discoveryVersion", "id", "name", "version", "title", "protocol"),
+    *("servicePath", "basePath", "batchPath", "fullyEncodeReservedExpansion"),
+)
+SHAPE = ("type", "format", "$ref", "items", "additionalProperties")
+"""What a field is; the values of enums become more with time."""
 
 
 pytestmark = pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
@@ -26,6 +32,15 @@ def google(version: Version) -> dict[str, Any]:
     return dict(json.loads((documents / f"cloudtasks.{version.name}.json").read_text("utf-8")))
 
 
+def shape(value: dict[str, Any]) -> dict[str, Any]:
+    """Return what a field is, without its description."""
+    return {
+        key: shape(each) if isinstance(each, dict) else each
+        for key, each in value.items()
+        if key in SHAPE
+    }
+
+
 @pytest.mark.parametrize("path", ["$discovery/rest?version=", "discovery/v1/apis/cloudtasks/"])
 def test_paths_parameters_and_messages_are_those_of_google(
     client: Client, google: dict[str, Any], version: Version, path: str
@@ -33,12 +48,17 @@ def test_paths_parameters_and_messages_are_those_of_google(
     document = client.get(f"/{path}{version.name}" + ("" if "$" in path else "/rest")).get_json()
     ours, theirs = ({one["id"]: one for one in methods_of(each)} for each in (document, google))
 
-    assert document["rootUrl"] == "http://localhost/"
+    assert {key: document[key] for key in FIXED} == {key: google[key] for key in FIXED}
+    urls = [document[key] for key in ("rootUrl", "baseUrl", "documentationLink")]
+    assert urls == ["http://localhost/"] * 3
+    [scope] = document["auth"]["oauth2"]["scopes"]
+    assert scope in google["auth"]["oauth2"]["scopes"]
     assert len(ours) == len(version.methods)
     left_out = {identifier.rpartition(".")[2] for identifier in set(theirs) - set(ours)}
     assert left_out == {name.rpartition(".")[2] for name, _, _ in version.unimplemented}
 
     for identifier, method in ours.items():
+        assert method["scopes"] == [scope]
         for key in ("path", "flatPath", "httpMethod", "request", "response", "parameterOrder"):
             assert method.get(key) == theirs[identifier].get(key), identifier
         assert set(theirs[identifier]["parameters"]) - set(method["parameters"]) <= OURS
@@ -58,6 +78,12 @@ def test_fields_of_messages_are_those_of_google(
         for name, schema in document["schemas"].items()
         if name in google["schemas"] and "properties" in google["schemas"][name]
     }
+
+    for name, schema in document["schemas"].items():
+        assert (schema["id"], schema["type"]) == (name, "object")
+        known = google["schemas"].get(name, {}).get("properties", {})
+        for field, value in schema["properties"].items():
+            assert shape(value) == shape(known.get(field, value)), (name, field)
 
     newer = {"Task": {"retryConfig"}} if version is V2BETA2 else {}
     in_path = {"CreateTaskRequest": {"parent"}}
