@@ -523,6 +523,8 @@ class TestCreateQueue:
         for method in ("GetQueue", "PauseQueue", "ResumeQueue", "PurgeQueue"):
             with refused("NOT_FOUND", r'Queue does not exist\. If you just.*\. \(queue "made"'):
                 call(method, name=MADE)
+        with refused("NOT_FOUND", r'Requested entity was not found\. \(queue "made"'):
+            call("DeleteQueue", name=MADE)
 
 
 class TestUpdateQueue:
