@@ -2,21 +2,18 @@
 
 The app is one of Flask whose handler does nothing. Costs of `run_tasks` are seconds of the
 processor; those of a server, and of the loop of http.client beside it, are seconds on the wall.
-Run as a module with a port it is a worker that leases tasks over REST.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from http.client import HTTPConnection
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
@@ -199,7 +196,7 @@ def beside_workers(app_port: int, tasks: int) -> Iterator[tuple[Turn, Turn]]:
 
             def busy() -> Mapping[str, float]:
                 with ExitStack() as stack:
-                    work = ["-m", "benchmarks.push", str(port)]
+                    work = ["-m", "benchmarks.rest_worker", str(port)]
                     workers = [
                         stack.enter_context(running(work, stdout=subprocess.PIPE))
                         for _ in range(WORKERS)
@@ -240,24 +237,6 @@ def deliver_over_http(port: int, tasks: int) -> float:
     return seconds
 
 
-def work(port: int) -> None:
-    """Add, lease and delete tasks over REST until the process is ended."""
-    connection = HTTPConnection(HOST, port)
-    tasks = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
-
-    def call(verb: str, path: str, body: str | None = None) -> bytes:
-        connection.request(verb, path, body, {"Content-Type": "application/json"})
-        return connection.getresponse().read()
-
-    for number in count():
-        call("POST", tasks, '{"payloadBase64": "eA=="}')
-        leased = json.loads(call("POST", f"{tasks}/lease?numTasks=1&leaseSecs=60"))
-        for task in leased.get("items", ()):
-            call("DELETE", f"{tasks}/{task['id']}")
-        if number == 0:
-            print("busy", flush=True)
-
-
 def bare_loop(port: int, tasks: int) -> Mapping[str, float]:
     """Send the same requests one after the other."""
     connection = HTTPConnection(HOST, port)
@@ -269,7 +248,3 @@ def bare_loop(port: int, tasks: int) -> Mapping[str, float]:
     costs = timed({"task": (tasks, send)})
     connection.close()
     return costs
-
-
-if __name__ == "__main__":
-    work(int(sys.argv[1]))

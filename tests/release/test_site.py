@@ -196,6 +196,10 @@ def test_a_page_can_be_read_by_all(browser: Browser, address: str, page: str, wi
     browser.set_script_timeout(300)
     show(browser, width=width)
     browser.get(f"{address}/{page}.html")
+    # Hundreds of rows are made alike, and take most of the time of all pages.
+    evaluate(
+        browser, "document.querySelectorAll('tr:nth-child(n+8)').forEach((row) => row.remove())"
+    )
 
     assert violations(browser) == []
     assert evaluate(browser, "return document.documentElement.scrollWidth") <= width
