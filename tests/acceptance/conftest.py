@@ -58,9 +58,9 @@ def pytester(
 ) -> pytest.Pytester:
     """Leave plugins that change every run out of users' suites, unless a test names them with -p.
 
-    Importing hypothesis would take as long as the rest of such a run.
+    Importing hypothesis would take as long as the rest of such a run, schemathesis longer.
     """
-    blocked = "-p no:asyncio -p no:hypothesispytest -p no:randomly"
+    blocked = "-p no:asyncio -p no:hypothesispytest -p no:randomly -p no:schemathesis"
     monkeypatch.setenv("PYTEST_ADDOPTS", blocked)
     return pytester
 

@@ -20,6 +20,7 @@ import pytest
 import yaml
 from commands import PROGRAM
 from documents import blocks_of
+from forking import forked
 from programs import running
 from push_app import Control, push_app, until
 from served import Served, free_port, serving
@@ -167,7 +168,7 @@ def test_tasks_for_the_name_of_a_service_are_sent_there(tmp_path: Path) -> None:
     (block,) = (b for b in blocks_of(CONTAINERS) if b.file_name == "cloudtasks/compose.yaml")
     services = yaml.safe_load(block.text)["services"]
     (tmp_path / "app.py").write_text(APP)
-    resolving = (sys.executable, "-c", RESOLVING)
+    resolving = (forked("python"), "-c", RESOLVING)
     port = free_port()
     where = services["app"]["environment"]["PULLQUEUE_EMULATOR_HOST"].replace("8124", str(port))
     with running(*resolving, "app.py", cwd=tmp_path, PULLQUEUE_EMULATOR_HOST=where) as app:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import pytest
 import requests
+from forking import forked
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import RefreshError, TransportError
 from google.auth.transport.requests import AuthorizedSession, Request
@@ -97,7 +98,7 @@ def test_a_missing_sdk_is_reported_with_the_extra_to_install(pytester: pytest.Py
     """)
 
     pytester.makepyfile("def test_sdk(pullqueue_sdk): pass")
-    result = pytester.runpytest_subprocess()
+    result = pytester.run(forked("python"), "-m", "pytest")
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*pip install *[[]appengine]*"])

@@ -6,11 +6,12 @@ Python tells an audit hook of each program that is started, and sockets say when
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forking import forked
 from programs import completed
 from served import SERVE, serving
 
@@ -74,7 +75,17 @@ def folder(tmp_path: Path) -> Path:
 
 def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
     """Run a program in a folder, and return what was noted."""
-    done = completed([sys.executable, "-c", f"{NOTING}{program}{TELLING}"], check=True, cwd=folder)
+    # Loading all plugins would take longer than all that is looked at.
+    fixtures = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "pytest_pullqueue.plugin",
+    }
+    done = completed(
+        [forked("python"), "-c", f"{NOTING}{program}{TELLING}"],
+        check=True,
+        cwd=folder,
+        env={**os.environ, **fixtures},
+    )
     return [(event, arguments) for event, arguments in json.loads(done.stdout.splitlines()[-1])]
 
 

@@ -82,11 +82,11 @@ class Soak:
             server = stack.enter_context(Server(self.emulator, push_to=push_to))
             stack.enter_context(install(self.emulator))
             push = PushSoak(app, self.emulator, seed=self._random.randrange(1000))
-            stack.enter_context(self._thread("python", PythonInterface(self.emulator)))
-            stack.enter_context(self._thread("sdk", SdkInterface(self.emulator)))
             processes = [self._process(kind, server) for kind in PROCESSES]
             try:
                 self._await_workers()
+                stack.enter_context(self._thread("python", PythonInterface(self.emulator)))
+                stack.enter_context(self._thread("sdk", SdkInterface(self.emulator)))
                 ends = time.monotonic() + seconds
                 while time.monotonic() < ends:
                     self._make_trouble(processes, server)
