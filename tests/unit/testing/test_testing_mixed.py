@@ -1,4 +1,4 @@
-"""Workers and handlers that feed each other: `drain` and `crash_test` with push tasks."""
+"""Workers and handlers that feed each other: `drain` with push tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest, NameInUseError
-from pullqueue.testing import CrashTestError, assert_empty, crash_test, drain
+from pullqueue.testing import assert_empty, drain
 
 
 def work_once(queue: Queue, pushed: Queue) -> int:
@@ -134,53 +134,3 @@ def test_handlers_that_never_end_reach_max_calls(emulator: Emulator, pushed: Que
 
     with pytest.raises(AssertionError, match=r"3 attempts were made .* pass a higher max_calls"):
         drain(emulator, lambda: None, send=send, max_calls=3)
-
-
-class TestCrashes:
-    def test_a_worker_that_adds_before_it_deletes_survives_every_crash(
-        self, emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
-    ) -> None:
-        """It adds a named push task. The mail can be sent twice, if the response of its handler is
-        lost.
-        """
-
-        def setup() -> None:
-            handler.mails.clear()
-            queue.add(b"one", name="one")
-
-        points = crash_test(
-            emulator,
-            lambda: work_once(queue, pushed),
-            setup=setup,
-            check=lambda: set(handler.mails) == {b"one"},
-            send=handler,
-        )
-
-        assert points == 10  # lease, add and delete, in three ways, and a lost response
-
-    def test_a_worker_that_deletes_before_it_adds_loses_a_mail(
-        self, emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
-    ) -> None:
-        """An add of a push task is a crash point."""
-
-        def worker() -> None:
-            for task in queue.lease_tasks(60, 10):
-                queue.delete_tasks(task)
-                pushed.add(task.payload, request=HttpRequest("/mail"))
-
-        def setup() -> None:
-            handler.mails.clear()
-            queue.add(b"one")
-
-        with pytest.raises(CrashTestError) as caught:
-            crash_test(
-                emulator,
-                worker,
-                setup=setup,
-                check=lambda: set(handler.mails) == {b"one"},
-                send=handler,
-            )
-
-        crashes = [(f.crash.value, f.calls[-1]) for f in caught.value.failures]
-        assert crashes[-1][0] == "killed before call"
-        assert crashes[-1][1].startswith("add(")
