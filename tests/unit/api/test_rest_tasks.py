@@ -205,12 +205,3 @@ class TestLease:
         assert refusal(response) == (400, reason, message)
         detail = response.get_json()["error"]["errors"][0]
         assert (detail["locationType"], detail["location"]) == ("parameter", name)
-
-    def test_payloads_of_one_lease_are_bounded(self, call: Call) -> None:
-        """One lease carries at most 1 MB of payload, less than others', and the rest stays."""
-        for name in ("a", "b", "c"):
-            call("POST", "pull/tasks", json={"payloadBase64": "QUFB" * 150_000, "id": name})
-
-        leased = answer(call("POST", "pull/tasks/lease?numTasks=9&leaseSecs=9"))
-
-        assert [item["id"] for item in leased["items"]] == ["a", "b"]

@@ -84,13 +84,6 @@ class TestAddMany:
         assert [task.tag for task in added] == [None, None, ""]
         assert queue.list_tasks() == [added[1], added[2], added[0]]
 
-    def test_nothing_is_added_when_one_is_invalid(self, queue: Queue) -> None:
-        """One bad task refuses the whole batch."""
-        with pytest.raises(InvalidTagError):
-            queue.add_many([NewTask(), NewTask(tag="x" * 501)])
-
-        assert queue.list_tasks() == []
-
     def test_an_add_that_stores_nothing_is_not_an_event(self, clock: ManualClock) -> None:
         queue = emulator_of(pull("pull"), limits=Limits(events_kept=1)).queue("pull")
         queue.add_many([NewTask(name="one"), NewTask(name="two")])
@@ -119,19 +112,6 @@ class TestLease:
         """A tag without group_by_tag is refused, as in the API."""
         with pytest.raises(InvalidTagError, match='tag "red" requires group_by_tag'):
             verbs.lease(queue, 60, 1, tag="red")
-
-    def test_by_a_tag_that_is_not_valid(self, queue: Queue) -> None:
-        """A tag to lease by has up to 500 characters, however many bytes these are."""
-        assert queue.lease_tasks_by_tag(60, 1, "ä" * 500) == []
-        with pytest.raises(InvalidTagError, match="has 501 characters"):
-            queue.lease_tasks_by_tag(60, 1, "x" * 501)
-
-    def test_payload_bytes_replaces_the_limit(self, queue: Queue) -> None:
-        """A caller such as REST has a limit of its own."""
-        for _ in range(3):
-            queue.add(b"x" * 10)
-
-        assert len(verbs.lease(queue, 60, 10, payload_bytes=20).tasks) == 2
 
     def test_leases_beyond_the_rate_are_logged_once_a_minute(
         self, caplog: pytest.LogCaptureFixture, clock: ManualClock

@@ -94,25 +94,26 @@ def test_names_in_use_and_exhausted_tasks_take_no_space(start: Start, clock: Man
     assert emulator.bytes_stored == 15 + 5
 
 
-@pytest.mark.parametrize("name", ["a\0b", "ü", "\ud800", "x" * 600, ""])
-def test_a_name_that_no_task_can_have_is_unknown(queue: Queue, name: str) -> None:
-    assert queue.delete_tasks([name, "b"]) == [DeleteResult.UNKNOWN] * 2
-    assert queue.delete_tasks(name) == [DeleteResult.UNKNOWN]
-    with pytest.raises(UnknownTaskError):
-        queue.get_task(name)
-    with pytest.raises(UnknownTaskError):
-        verbs.modify_lease(queue, name, 10)
-    queue.free_names([name])
+def test_a_name_that_no_task_can_have_is_unknown(queue: Queue) -> None:
+    for name in ("a\0b", "ü", "\ud800", "x" * 600, ""):
+        assert queue.delete_tasks([name, "b"]) == [DeleteResult.UNKNOWN] * 2
+        assert queue.delete_tasks(name) == [DeleteResult.UNKNOWN]
+        with pytest.raises(UnknownTaskError):
+            queue.get_task(name)
+        with pytest.raises(UnknownTaskError):
+            verbs.modify_lease(queue, name, 10)
+        queue.free_names([name])
 
 
-@pytest.mark.parametrize("tag", ["", "\0", "=", "é" * 500, "'; --"])
-def test_a_tag_of_any_text_comes_back_as_it_was(queue: Queue, tag: str) -> None:
-    queue.add(tag=tag)
-    queue.add()
+def test_a_tag_of_any_text_comes_back_as_it_was(queue: Queue) -> None:
+    for tag in ("", "\0", "=", "é" * 500, "'; --"):
+        queue.add(tag=tag)
+        queue.add()
 
-    assert queue.count_tags() == {tag: 1}
-    assert [task.tag for task in queue.lease_tasks_by_tag(10, 10, tag)] == [tag]
-    assert [task.tag for task in queue.lease_tasks_by_tag(10, 10)] == [None]
+        assert queue.count_tags() == {tag: 1}
+        assert [task.tag for task in queue.lease_tasks_by_tag(10, 10, tag)] == [tag]
+        assert [task.tag for task in queue.lease_tasks_by_tag(10, 10)] == [None]
+        queue.purge()
 
 
 def test_an_add_that_is_refused_changes_nothing(start: Start) -> None:

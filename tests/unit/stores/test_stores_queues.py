@@ -164,11 +164,11 @@ class TestCreatedQueue:
             with pytest.raises(QueueNameInUseError, match=f'queue "{name}" exists: choose another'):
                 emulator.create_queue(replace(MADE, name=name))
 
-    @pytest.mark.parametrize("name", ["", "a_b", "a b", "x" * 101, "é"])
-    def test_a_name_that_is_not_valid(self, emulator: Emulator, name: str) -> None:
+    def test_a_name_that_is_not_valid(self, emulator: Emulator) -> None:
         """Names are those of queue.yaml."""
-        with pytest.raises(InvalidQueueNameError, match="letters, digits and hyphens"):
-            emulator.create_queue(replace(MADE, name=name))
+        for name in ("", "a_b", "a b", "x" * 101, "é"):
+            with pytest.raises(InvalidQueueNameError, match="letters, digits and hyphens"):
+                emulator.create_queue(replace(MADE, name=name))
 
     def test_names_are_free_after_an_hour(self, made: Queue, clock: ManualClock) -> None:
         """Tombstones last an hour, of deleted, acknowledged, purged and exhausted tasks."""
