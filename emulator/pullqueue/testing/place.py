@@ -13,6 +13,9 @@ _OF_TESTS = ("test_", "tests", "conftest")
 """Beginnings of the names of modules and folders that are not the app's."""
 
 
+_STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
+
+
 class Place(NamedTuple):
     """Where the app's code makes a call."""
 
@@ -53,11 +56,10 @@ def is_of_app(file: str, module: str) -> bool:
     """Return whether a module is neither of a library nor of Python, by its file and its name."""
     if file.startswith("<"):  # it is generated, for example by SQLAlchemy, which names itself
         file = str(getattr(sys.modules.get(module), "__file__", file))
-    path = Path(file)
     return bool(module) and not (  # what a library generates has no name
         module.partition(".")[0] in ("google", "pullqueue", "pytest_pullqueue")
-        or path.is_relative_to(Path(os.__file__).parent)  # the standard library
-        or {"site-packages", "dist-packages"} & {*path.parts}
+        or file.startswith(_STANDARD_LIBRARY)
+        or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
     )
 
 
