@@ -219,7 +219,7 @@ def test_a_bug_of_the_emulator_is_internal_with_its_details_in_the_log(
 
     with pytest.raises(ApiRefused, match=r"^INTERNAL: the emulator failed: see its log$"):
         grpc_api("PurgeQueue", name=PULL)
-    assert "PurgeQueue failed because of a bug in the emulator" in caplog.text
+    assert "PurgeQueue failed because of a bug in the emulator" in caplog.messages
     assert "ZeroDivisionError: secret detail" in caplog.text
 
 
