@@ -60,6 +60,10 @@ class TestBatches:
         metadata = operation["metadata"]
         assert (metadata["state"], metadata["startTime"]) == ("PARTIALLY_SUCCEEDED", NOW)
         assert failures(operation) == {"1": 6, "2": 3, "3": 3, "4": 3}
+        parent = (
+            f'requests.parent is "{LOCATION}/queues/default": it must be the parent of the batch'
+        )
+        assert metadata["failedRequests"]["3"]["message"] == f'{parent}, "{PUSH}"'
         exists = metadata["failedRequests"]["1"]
         assert exists["message"] == "Requested entity already exists"
         assert exists["details"][0]["message"].startswith('task "one" of queue "push" exists:')
@@ -86,6 +90,12 @@ class TestBatches:
 
         assert operation["error"]["code"] == 10
         assert failures(operation) == {"0": 5, "1": 3}
+        failed = operation["metadata"]["failedRequests"]
+        advice = [failed[place]["details"][-1]["message"] for place in "01"]
+        assert advice == [
+            'queue "push" has no task "one"',
+            f'names is "{names[1]}": it must begin with "{PUSH}", the parent',
+        ]
 
     @pytest.mark.parametrize(
         ("method", "fields", "text"),

@@ -185,8 +185,9 @@ class TestGetQueue:
         self, grpc_api: GrpcApi, method: str, field: str
     ) -> None:
         """Which the caller cannot use, as production answers."""
-        with refused("PERMISSION_DENIED", "Permission denied on resource project 87ec33c5-38"):
-            grpc_api(method, **{field: "87ec33c5-38/x"})
+        denied, name = r"Permission denied on resource project 87ec33c5-38\.", "87ec33c5-38/x/y"
+        with refused("PERMISSION_DENIED", rf'{denied} \({field} is "{name}": use projects/PROJECT'):
+            grpc_api(method, **{field: name})
 
     def test_an_unknown_queue_is_not_found_and_another_suggested(self, call: Call) -> None:
         with refused("NOT_FOUND", 'did you mean "pull"'):
@@ -453,7 +454,10 @@ class TestCreateQueue:
     @pytest.mark.parametrize(
         ("fields", "text"),
         [
-            ({"name": f"{LOCATION}x/queues/made"}, "must begin with"),
+            (
+                {"name": f"{LOCATION}x/queues/made"},
+                rf"{LOCATION}x/queues/made must begin with {LOCATION}\. \(queue.name is .*: it",
+            ),
             ({"name": f"{LOCATION}/queues/a_b"}, "letters, digits and hyphens"),
             (
                 {"rateLimits": {"maxDispatchesPerSecond": 501}},

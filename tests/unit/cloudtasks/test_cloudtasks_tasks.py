@@ -79,7 +79,10 @@ class TestCreateTask:
             ({"httpRequest": {"url": "http://localhost/"}}, "a pull queue: set pull_message alone"),
             ({"appEngineHttpRequest": {}}, "a pull queue: set pull_message alone"),
             ({"name": "one"}, "task.name is"),
-            ({"name": f"{LOCATION}/queues/limited/tasks/one"}, "task.name is .* the parent"),
+            (
+                {"name": f"{LOCATION}/queues/limited/tasks/one"},
+                rf'{PULL}.*{LOCATION}/queues/limited[^/].*\(task.name is ".*": it .* "{PULL}"',
+            ),
             ({"name": f"{PULL}/tasks/a.b"}, "task.name is"),
         ],
     )
