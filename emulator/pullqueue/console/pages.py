@@ -260,7 +260,8 @@ class Pages(Questions):
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
         chosen = _chosen(
-            *("queue", "task", "client", "interface", "status", "since", "failure", "search")
+            *("queue", "task", "client", "interface", "status", "since"),
+            *("failure", "fault", "search"),
         )
         query = parse_query({"limit": "50", **chosen, **_chosen("before")}, RequestQuery)
         listed = list_requests(self._state, query)

@@ -188,11 +188,17 @@ class RequestQuery(Model):
     ] = ""
     search: Annotated[
         str,
-        Meta(description="Only requests with this text in method, verb, path, query or bodies."),
+        Meta(
+            description="Only requests with this text in method, verb, path, query or bodies, or "
+            "in the reason why they failed."
+        ),
     ] = ""
     since: Since = ""
     failure: Annotated[
         Maybe[Count], Meta(description="Only requests of this failure in `/activity`.")
+    ] = UNSET
+    fault: Annotated[
+        Maybe[Count], Meta(description="Only requests on which the fault of this number triggered.")
     ] = UNSET
 
 
@@ -273,11 +279,12 @@ def list_requests(state: ServerState, query: RequestQuery) -> Requests:
 def _matches(query: RequestQuery, logged: Request) -> bool:
     if query.before is not UNSET and logged.number >= query.before:
         return False
-    # The first four leave few of 10,000 requests for the page of a push task.
+    # The first five leave few of 10,000 requests for the page of a push task.
     if (
         query.queue not in ("", logged.queue)
         or query.interface not in (UNSET, logged.interface)
         or query.failure not in (UNSET, logged.failure)
+        or query.fault not in (UNSET, logged.fault)
         or (query.task and query.task not in logged.tasks)
     ):
         return False
@@ -304,7 +311,8 @@ def _methods(text: str) -> list[str]:
 def _contains(logged: Request, text: str) -> bool:
     if not text:
         return True
-    shown = f"{logged.interface} {logged.method} {logged.verb} {logged.path}?{logged.query}"
+    call = f"{logged.interface} {logged.method} {logged.verb} {logged.path}?{logged.query}"
+    shown = f"{call} {logged.reason}"
     return (
         text in shown.casefold()
         or text.encode() in logged.body.data.lower()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from console_client import ConsoleClient
@@ -59,6 +60,25 @@ def test_commands_in_a_sentence_are_code_and_the_rest_is_text(console: Console) 
     for page in ("/queues/jobs", "/"):
         assert "<code>pullqueue push-to" in console.page(page)
         assert "`" not in console.text(page)
+    later = console.emulator.clock.now() + timedelta(seconds=30)
+    console.emulator.queue("jobs").add(eta=later)
+    [line] = re.findall("<li>(jobs: .*)</li>", console.send("/clock", by="1", unit="min"))
+    assert "run <code>pullqueue push-to" in line
+    assert "`" not in line
+
+
+def test_a_fault_links_to_the_requests_on_which_it_triggered(console: Console) -> None:
+    """To these and no others; a search for their reason finds them, too."""
+    for name in ("fine", "faulty"):
+        console.emulator.queue("mail").add(name=name)
+    console.run("fine")
+    console.send("/faults", kind="fail", call="attempt", status="503")
+    console.run("faulty")
+
+    [path] = re.findall(r'href="/console([^"]+)">1 of 1 calls', console.page("/faults"))
+
+    for found in (path, "/requests?search=answered by fault 1"):
+        assert re.findall('id="task-of-.*?>(.*?)</a>', console.page(found)) == ["faulty"]
 
 
 def test_the_page_of_a_queue_shows_its_settings_and_statuses(console: Console) -> None:

@@ -52,9 +52,12 @@ _STATUS = re.compile("failed|[1-5](xx|[0-9]{2})")
     callback=checked(_STATUS.fullmatch, "status: use one such as 404, 4xx or failed"),
     help="Only this status, such as 404 or 4xx, or failed (400 or above, or none).",
 )
-@click.option("--search", help="Only requests with this text in path, body or response.")
+@click.option("--search", help="Only requests with this text in path, body, response or REASON.")
 @click.option(
     "--failure", type=click.IntRange(1), help="Only those of a failure that `activity` lists."
+)
+@click.option(
+    "--fault", type=click.IntRange(1), help="Only those on which a fault of `faults` triggered."
 )
 @since_option
 @click.option(
