@@ -31,7 +31,7 @@ from pullqueue.error_codes import RPC_CODES
 from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
 
-REQUESTS = 10_000 if LONG else 150
+REQUESTS = 10_000 if LONG else 100
 FORM = "application/x-www-form-urlencoded"
 REQUESTS_OF_A_ROUND = 10
 """After so many requests everything is as it was at first."""

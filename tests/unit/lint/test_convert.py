@@ -172,7 +172,7 @@ def attempts_of(emulator: Emulator, name: str) -> list[tuple[float, int]]:
         return 500
 
     run_tasks(
-        emulator, send=fail, queues=[name], rates=True, until=timedelta(hours=3), max_attempts=5000
+        emulator, send=fail, queues=[name], rates=True, until=timedelta(hours=2), max_attempts=5000
     )
     return sent
 

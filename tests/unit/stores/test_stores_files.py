@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from stores import LONG
 
 from pullqueue import Emulator, InternalError, ManualClock, NewTask, PullQueueError, StoreError
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
@@ -356,7 +357,7 @@ def test_what_only_a_reader_finds_is_an_error_of_its_call(
         assert reason in error
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(40 if LONG else 2))
 def test_bytes_that_change_in_a_file_cause_errors_of_the_store_only(used: Path, seed: int) -> None:
     content, random = used.read_bytes(), Random(seed)  # noqa: S311
     for _ in range(15):
