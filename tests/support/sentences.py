@@ -526,11 +526,16 @@ def check_advice(scene: Scene, name: str, cause: Cause) -> None:
         scene.resume(name)
         scene.settle()
     if queue.is_push:
+        if cause.reason == "rate" and seconds > 1:  # a second less is not enough
+            scene.deliver(seconds - 1)
+            moved, seconds = scene.attempted_since(name, started), 1
+            is_faster = scene.delivery.enforced_rate(queue) > slower
+            assert is_faster or not {task.name for task in due} <= moved
         scene.deliver(seconds)
     else:
         scene.jump(seconds)
     scene.settle()
-    if scene.clock.now_usec() < started + seconds * _SECOND:
+    if scene.clock.now_usec() < started + int(found["advance"]) * _SECOND:
         return  # an attempt that is held stops the clock
     if cause.reason in ("paused", "rate"):
         if scene.delivery.enforced_rate(queue) >= slower:

@@ -150,10 +150,7 @@ class Dispatcher:
         """Return when time alone permits more tasks of a queue to start; None: never."""
         if not is_dispatched(queue):
             return None
-        token_usec = now_usec = self._emulator.now_usec()
-        if self._rates is not None:
-            token_usec = self._rates.next_usec(queue)
-        times = []
+        now_usec, token_usec, times = self._emulator.now_usec(), self.token_usec(queue), []
         if token_usec > now_usec and queue.list_tasks(1, state=TaskState.AVAILABLE):
             times.append(token_usec)
         change_usec = queue.next_change_usec()
@@ -320,6 +317,12 @@ class Dispatcher:
     def tokens(self, queue: Queue) -> int:
         """Return how many attempts the rate of a queue permits to start now."""
         return sys.maxsize if self._rates is None else self._rates.count(queue)
+
+    def token_usec(self, queue: Queue, attempts: int = 1) -> int:
+        """Return when the rate permits the next attempt, or the last of several; it may be now."""
+        if self._rates is None:
+            return self._emulator.now_usec()
+        return self._rates.next_usec(queue, attempts)
 
 
 def _without_response(fault: Exception, lost: PushResponse | None = None) -> PushResponse:

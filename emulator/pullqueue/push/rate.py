@@ -58,7 +58,8 @@ class TokenBucket:
         until then, though it does not hold that much.
         """
         elapsed_seconds = max(0, now_usec - self._now_usec) / USEC_PER_SECOND
-        most = float(self._size)
+        # Who asks as soon as the bucket is full is late by a part of a microsecond, not more.
+        most = self._size + self.rate / USEC_PER_SECOND
         if self._tokens < _ALMOST_ONE:
             most = max(most, late_seconds * self.rate)
         self._tokens = min(self._tokens + elapsed_seconds * self.rate, most)
@@ -73,11 +74,12 @@ class TokenBucket:
         """Put a token back that was not used."""
         self._tokens += 1
 
-    def next_usec(self, now_usec: int) -> int:
-        """Return when the next attempt may start, which may be now."""
-        if self.count(now_usec):
+    def next_usec(self, now_usec: int, attempts: int = 1) -> int:
+        """Return when the next attempt may start, or the last of several; it may be now."""
+        if self.count(now_usec) >= attempts:
             return now_usec
-        return now_usec + ceil((1 - self._tokens) / self.rate * USEC_PER_SECOND)
+        missing = attempts * _ALMOST_ONE - self._tokens
+        return now_usec + ceil(missing / self.rate * USEC_PER_SECOND)
 
     def replay(
         self, events: Sequence[Operation], *, is_complete: bool, is_http_target: bool
@@ -132,11 +134,11 @@ class Rates:
         with self._lock:
             return self._bucket(queue).count(now_usec, late_seconds=self._late_seconds)
 
-    def next_usec(self, queue: Queue) -> int:
-        """Return when the next attempt of a queue may start, which may be now."""
+    def next_usec(self, queue: Queue, attempts: int = 1) -> int:
+        """Return when a queue may start its next attempt, or the last of several; it may be now."""
         now_usec = self._emulator.now_usec()
         with self._lock:
-            return self._bucket(queue).next_usec(now_usec)
+            return self._bucket(queue).next_usec(now_usec, attempts)
 
     def per_second(self, queue: Queue) -> float:
         """Return how many attempts of a queue may start in a second, on average."""

@@ -224,7 +224,7 @@ def _rate(now: Situation) -> Found | None:
 
 
 def _span_for_all(now: Situation) -> str:
-    return f"about {format_span(now.rate_seconds)}"
+    return f"about {format_span(round(now.rate_seconds))}"
 
 
 def _running(now: Situation) -> Found | None:

@@ -184,6 +184,10 @@ class Delivery:
         """Return how many attempts the rate of a queue permits to start now."""
         return self._dispatcher.tokens(queue)
 
+    def token_usec(self, queue: Queue, attempts: int = 1) -> int:
+        """Return when the rate permits the next attempt, or the last of several; it may be now."""
+        return self._dispatcher.token_usec(queue, attempts)
+
     @property
     def threads(self) -> int:
         """How many attempts may be made at the same time, of all queues."""

@@ -11,7 +11,7 @@ from pullqueue.runtime.state import ServerState
 from pullqueue.tasks import TaskState
 
 _STEP_USEC = USEC_PER_SECOND
-"""Time passes in steps of a second, or in shorter ones where a queue's rate needs them."""
+"""Time passes in steps of a second, or in shorter ones where a bucket is full before."""
 
 
 def pass_time(state: ServerState, clock: ManualClock, target_usec: int, *, seconds: float) -> None:
@@ -42,8 +42,8 @@ def next_delivery_usec(state: ServerState, delivery: Delivery) -> int:
     for queue in filter(is_dispatched, state.emulator.queues):
         # With tokens left, tasks that are due wait for something else, such as an address.
         if delivery.tokens(queue) <= 0 and queue.list_tasks(1, state=TaskState.AVAILABLE):
-            full_seconds = queue.settings.effective_bucket_size / delivery.enforced_rate(queue)
-            times.append(now_usec + max(1, int(full_seconds * USEC_PER_SECOND)))
+            full_usec = delivery.token_usec(queue, queue.settings.effective_bucket_size)
+            times.append(max(delivery.token_usec(queue), min(full_usec, now_usec + _STEP_USEC)))
         change_usec = queue.next_change_usec()
         if change_usec is not None:
             times.append(max(change_usec, now_usec + _STEP_USEC))

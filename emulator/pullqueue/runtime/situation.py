@@ -305,7 +305,10 @@ class Situation:
     @property
     def rate_seconds(self) -> float:
         """How long it takes until the rate has permitted all due tasks to start."""
-        return max(0, self.due - self.tokens) / self.rate
+        delivery = self.state.delivery
+        return (
+            0 if delivery is None else self.seconds_until(delivery.token_usec(self.queue, self.due))
+        )
 
     def advice(self, seconds: float) -> str:
         """Return the command that makes time pass, where only a manual clock does."""

@@ -26,9 +26,10 @@ queue:
   retry_parameters: {min_backoff_seconds: 20, task_retry_limit: 2}
 - {name: narrow, rate: 50/s, max_concurrent_requests: 2}
 - {name: zero, rate: 0/s}
+- {name: rare, rate: 1/m, bucket_size: 1}
 - {name: pull, mode: pull, retry_parameters: {task_retry_limit: 3}}
 """
-PUSH = ["fast", "slow", "narrow", "zero"]
+PUSH = ["fast", "slow", "narrow", "zero", "rare"]
 THREADS = 6
 
 push = st.sampled_from(PUSH)
@@ -129,6 +130,13 @@ SCENES: list[tuple[list[Step], str, list[str]]] = [
         ["shared slots", "running"],
     ),
     ([("add", "slow", "mail", 9, 0)], "slow", ["rate"]),
+    # Others make the clock stop at other times.
+    ([("add", "rare", "mail", 7, 0), ("add", "slow", "cmyk", 9, 0)], "rare", ["rate"]),
+    (
+        [("add", "rare", "mail", 7, 0), ("add", "fast", "dead", 3, 0), ("deliver", 30)],
+        "rare",
+        ["rate"],
+    ),
     ([("add", "slow", "cmyk", 1, 0), ("jump", 15)], "slow", ["failing", "retrying"]),
     ([("add", "pull", "mail", 9, 0, None)], "pull", ["no worker"]),
     (
