@@ -178,6 +178,7 @@ class Questions:
             "token": self._state.token,
             "token_field": TOKEN_FIELD,
             "page": template,
+            "address_commands": self._state.address_commands,
             "status": status,
         }
         html = render_template(f"console/{template}.html", **known | values)

@@ -594,7 +594,10 @@ def test_exhausted_tasks_are_listed_and_requeued(run: Run, emulator: Emulator) -
     assert run("tasks list pull").out == (
         "no tasks in pull; exhausted tasks: 3 (see `pullqueue tasks list pull --state exhausted`)\n"
     )
-    assert run("tasks list").out == "no tasks\n"
+    assert run("tasks list --search n0").out == (
+        "no tasks match the options; exhausted tasks: 1 (see `pullqueue tasks list --search n0 "
+        "--state exhausted`)\n"
+    )
     assert run("tasks get pull n0 --payload").out == "work"
     assert run("tasks requeue pull n0").out == "1 requeued\n"
     assert run("tasks get pull n0").out.splitlines()[-3] == (
@@ -768,7 +771,9 @@ def test_activity_outlives_a_reset(run: Run) -> None:
     assert [each["client"] for each in actions] == ["pullqueue reset", "pullqueue queues pause"]
 
 
-def test_the_status_of_exhausted_tasks_is_beside_their_state(run: Run, emulator: Emulator) -> None:
+def test_the_status_of_exhausted_tasks_is_beside_their_state(
+    run: Run, emulator: Emulator, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = QueueSettings(name="push", retry_parameters=RetryParameters(task_retry_limit=0))
     emulator.reconfigure(replace(emulator.config, queues=(settings,)))
     emulator.queue("push").add(name="a")
@@ -776,11 +781,21 @@ def test_the_status_of_exhausted_tasks_is_beside_their_state(run: Run, emulator:
 
     assert "exhausted, 503" in run("tasks list --state exhausted").out
     none = "no tasks in push match the options"
-    see = "(see `pullqueue tasks list push --state exhausted`)"
-    for option in ("--status 503", "--reason down", "--search a"):
+    for option in ("--status 503", "--search a"):
+        see = f"(see `pullqueue tasks list push {option} --state exhausted`)"
         assert run(f"tasks list push {option}").out == f"{none}; exhausted tasks: 1 {see}\n"
-    for option in ("--state leased", "--state exhausted --status 500", "--client worker/1"):
+    for option in (
+        *("--state leased", "--state exhausted --status 500", "--client worker/1"),
+        "--reason down",
+    ):
         assert run(f"tasks list push {option}").out == f"{none}\n"
+    monkeypatch.delenv("PULLQUEUE_EMULATOR_HOST")
+    address = f"--url http://{server.host}:{server.port}"
+    command = f"tasks list push --state exhausted {address}"
+    assert f"(see `pullqueue {command}`)" in run(f"tasks list push {address}").out
+    assert "exhausted, 503" in run(command).out
+    monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", f"{server.host}:{server.port}/")
+    assert "--url" not in run("tasks list push").out
     rows = [" ".join(row.split()) for row in run("activity").out.splitlines()]
     assert "2026-01-01 00:00 2026-01-01 00:00 1 task of queue push exhausted" in rows
 

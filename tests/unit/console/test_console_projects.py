@@ -61,7 +61,7 @@ def test_a_page_shows_its_project(console: ConsoleClient) -> None:
 
     assert "one" in console.http.get(f"{BELOW}/queues/pull").text
     assert console.http.get("/console/queues/pull/tasks/one").status_code == 404
-    command = "pullqueue tasks add --project test-7 pull hello"
+    command = "pullqueue tasks add pull hello --project test-7"
     console.http.post("/_emulator/queues/pull/purge?project=test-7")
     assert command in console.http.get(f"{BELOW}/queues/pull").text
     assert "pullqueue tasks add pull hello" in console.http.get("/console/queues/pull").text

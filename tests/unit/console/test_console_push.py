@@ -52,6 +52,8 @@ def test_the_page_of_an_empty_queue_shows_how_to_add_a_task(console: Console) ->
     command = '<code>pullqueue tasks add mail --request "POST /path"</code>'
 
     assert command in console.page("/queues/mail")
+    console.state.url = "http://127.0.0.1:8125"
+    assert command.replace("</", f" --url {console.state.url}</") in console.page("/queues/mail")
 
 
 def test_commands_in_a_sentence_are_code_and_the_rest_is_text(console: Console) -> None:

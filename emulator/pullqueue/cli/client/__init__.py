@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from http import HTTPStatus
 from urllib.parse import quote, urlencode
 
 import click
 
-from pullqueue.address import ADDRESS_VARIABLE
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
 from pullqueue.cli.client.connection import BrokenResponseError, Connection, Json, NoResponseError
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_USAGE, advice_in
 from pullqueue.tasks import split_queue_name
@@ -46,6 +47,14 @@ class Client:
         context = click.get_current_context(silent=True)
         headers = {"User-Agent": context.command_path if context else "pullqueue command"}
         self._connection = Connection(url, timeout=timeout, headers=headers)
+
+    def command(self, text: str) -> str:
+        """Return a command for a message, with the options by which it reaches this server."""
+        known = os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
+        is_known = self.url.removeprefix("http://") == known.removeprefix("http://").rstrip("/")
+        url = "" if is_known else f" --url {self.url}"
+        project = f" --project {self.project}" if self.project else ""
+        return f"`pullqueue {text}{url}{project}`"
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""

@@ -135,9 +135,10 @@ def _missing(client: Client, queues: tuple[str, ...]) -> tuple[str | None, list[
                 busy = "running" if numbers["mode"] == "push" else "leased"
                 return f'queue "{queue}" has {left}, {numbers[busy]} of them {busy}', []
             if numbers["exhausted"]:
+                command = client.command(f"tasks list {queue} --state exhausted")
                 exhausted.append(
-                    f'queue "{queue}" is empty; exhausted tasks: {numbers["exhausted"]} (see '
-                    f"`pullqueue tasks list {queue} --state exhausted`)"
+                    f'queue "{queue}" is empty; exhausted tasks: {numbers["exhausted"]} '
+                    f"(see {command})"
                 )
     except FailedError as error:
         return error.message, []

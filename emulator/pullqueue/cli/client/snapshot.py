@@ -81,7 +81,7 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
     except KeyboardInterrupt:
         note(
             "interrupted: once the server has the whole file it loads it nevertheless; "
-            "`pullqueue queues` shows what it has"
+            f"{client.command('queues')} shows what it has"
         )
         raise
     except RefusedError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from base64 import b64decode, b64encode
 from pathlib import Path
+from shlex import quote
 from time import monotonic
 
 import click
@@ -109,7 +110,8 @@ def _list_all(client: Client, limit: int, filters: Json) -> None:
     else:
         answer = client.get("/tasks", limit=limit, **filters)
     found = answer["tasks"]
-    empty = "no exhausted tasks" if is_exhausted else "no tasks"
+    empty = "no exhausted tasks" if is_exhausted else ""
+    empty = empty if found or empty else _none_in(client, None, filters)
     show(answer, list_table(found, empty=empty, named=True))
     _note_total(answer)
 
@@ -243,7 +245,8 @@ def run(*, queue: str, task: str, client: Client) -> int:
         succeeded = end["kind"] == _SUCCEEDED
         text = f"succeeded: {result}" if succeeded else f"failed: {result}; {following}"
     elif answer["started"]:
-        text = f"is still running: `pullqueue tasks get {queue} {task}` shows how it ends"
+        command = client.command(f"tasks get {queue} {task}")
+        text = f"is still running: {command} shows how it ends"
     else:
         text = "is running already"
     show({**answer, "attempt": end}, f"{task} {text}")
@@ -340,14 +343,17 @@ def _failure_row(group: Json) -> list[object]:
     ]
 
 
-def _none_in(client: Client, queue: str, filters: dict[str, str | None]) -> str:
-    """Return that no tasks were found, and how to list those of the queue that are exhausted."""
-    none = f"no tasks in {queue}{' match the options' if any(filters.values()) else ''}"
-    if filters["state"] or filters["client"]:
+def _none_in(client: Client, queue: str | None, filters: Json) -> str:
+    """Return that no tasks were found, and how to list the exhausted ones that match."""
+    chosen = without_none(filters)
+    none = f"no tasks{f' in {queue}' if queue else ''}{' match the options' if chosen else ''}"
+    if "state" in chosen or "client" in chosen:
         return none
-    exhausted = client.get(queue_path(queue))["queue"]["exhausted"]
-    listed = f"(see `pullqueue tasks list {queue} --state exhausted`)"
-    return f"{none}; exhausted tasks: {exhausted} {listed}" if exhausted else none
+    exhausted = client.get("/exhausted", queue=queue, limit=1, **chosen)["total"]
+    options = [word for name, value in chosen.items() for word in (f"--{name}", quote(str(value)))]
+    place = [queue] if queue else []
+    command = client.command(" ".join(["tasks list", *place, *options, "--state exhausted"]))
+    return f"{none}; exhausted tasks: {exhausted} (see {command})" if exhausted else none
 
 
 for _change in (renew, release, delete, requeue):
