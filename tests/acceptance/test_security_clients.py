@@ -174,8 +174,9 @@ def test_slow_readers_occupy_no_thread_and_little_memory(
     name = json.loads(server.get())["items"][0]["id"]
     request = b"GET %b/%b %b\r\n" % (INSERT.encode(), name.encode(), HOST)
     before = server.reset_peak()
-    for _ in range(60):
+    for _ in range(100):
         slow.enter_context(server.connect(request))
 
     server.get()
-    assert server.peak_bytes - before < 60 * MIB
+    # About 60 MiB however many there are; in memory, the responses alone would take 130.
+    assert server.peak_bytes - before < 120 * MIB
