@@ -177,11 +177,14 @@ def test_grpc_on_the_port_for_rest_is_explained_in_the_log(
     assert f"pass it the address {server.grpc_address}" in caplog.text
 
 
-def test_a_port_in_use_is_reported_with_what_to_do(emulator: Emulator) -> None:
+def test_a_port_in_use_is_reported_with_what_to_do(emulator: Emulator, server: Server) -> None:
+    """By another program, or another server."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        server = Server(emulator, grpc_port=taken.getsockname()[1])
-        with pytest.raises(ServerAddressError, match="pass another --grpc-port"), server:
-            pass
+        for address in (f"127.0.0.1:{taken.getsockname()[1]}", server.start_grpc()):
+            other, port = Server(emulator), int(address.rpartition(":")[2])
+            advice = "stop the process using the port, or pass another --grpc-port"
+            with pytest.raises(ServerAddressError, match=f"cannot listen on {address}: {advice}"):
+                other.start_grpc(port)
 
 
 def test_a_server_stops_while_clients_are_connected(server: Server, grpc_api: GrpcApi) -> None:
