@@ -193,8 +193,9 @@ def test_a_step_shows_which_error_a_service_has_returned(emulator: Emulator) -> 
         runs.append(None)
         visit()
 
+    options: Any = {"copies": 2, "clock": False, "preemptions": 1}
     with pytest.raises(RaceTestError) as caught:
-        race_test(emulator, count, copies=2, setup=setup, check=lambda: len(runs) == 2, clock=False)
+        race_test(emulator, count, setup=setup, check=lambda: len(runs) == 2, **options)
 
     failed = [step for step in caught.value.schedule if "raises" in step]
     assert failed == ["count 1: datastore_v3.Commit raises ApplicationError"]
@@ -206,8 +207,9 @@ def test_deferred_functions_are_actors(emulator: Emulator, pushed: Queue) -> Non
         for _ in range(2):
             deferred.defer(visit, _queue=pushed.name)
 
+    options: Any = {"clock": False, "preemptions": 1}
     with pytest.raises(RaceTestError, match="assert 1 == 2"):
-        race_test(emulator, setup=setup, check=check_visits, deferred=True, clock=False)
+        race_test(emulator, setup=setup, check=check_visits, deferred=True, **options)
 
 
 @pytest.mark.usefixtures("pushed")
