@@ -78,7 +78,6 @@ class _Names:
         """Replace objects, given by their ids."""
         self._known.update(_usual(), replacements)
         self._look()
-        self._known.update(map(id, replacements.values()))
         for module, name in self._looked.places:
             value = vars(module).get(name)
             if id(value) in replacements:
@@ -89,7 +88,7 @@ class _Names:
         sizes = self._looked.sizes
         grown = [m for m in loaded if len(getattr(m, "__dict__", ())) != sizes.get(id(m))]
         for module in grown:
-            if isinstance(module, ModuleType) and not module.__name__.startswith(_OWN):
+            if isinstance(module, ModuleType):
                 names = [*self._names_in(vars(module).copy())]
                 self._looked.add(module, names)
                 file = vars(module).get("__file__")
@@ -107,7 +106,8 @@ class _Names:
 def _usual() -> Iterator[int]:
     """Yield the ids of what is usually replaced, so that one look finds all of it."""
     for module, names in _REPLACED.items():
-        yield from (id(vars(sys.modules[module])[name]) for name in names if module in sys.modules)
+        found = getattr(sys.modules.get(module), "__dict__", {})  # it can be in import
+        yield from (id(found[name]) for name in names if name in found)
 
 
 _REPLACED = {
@@ -117,8 +117,6 @@ _REPLACED = {
     "time": ("sleep",),
 }
 _USUAL = frozenset(name for names in _REPLACED.values() for name in names)
-_OWN = "pullqueue.testing."
-"""Beginning of the names of modules that keep what they replace."""
 _libraries = _Looked()
 """Those whose names are the same in all tests."""
 _in_use: list[_Names] = []

@@ -147,19 +147,20 @@ def test_sleeps_advance_the_clock(
     assert (vars(app)["pause"], vars(app)["rest"]) == before == (time.sleep, asyncio.sleep)  # noqa: TID251
 
 
-def test_a_library_whose_sleep_a_test_has_replaced_sleeps_again(
-    fixture_clock: FixtureClock, make_module: Callable[..., ModuleType]
+@pytest.mark.parametrize(
+    ("file", "name"), [(pytest.__file__, "sleep"), (__file__, "pause")], ids=["library", "app"]
+)
+def test_a_module_whose_sleep_another_test_has_replaced_moves_the_clock(
+    fixture_clock: FixtureClock, make_module: Callable[..., ModuleType], file: str, name: str
 ) -> None:
-    """Its names are looked at once, while they are those of that test."""
-    library = make_module(
-        f"__file__ = {pytest.__file__!r}\n{SOURCE}\nfrom time import sleep", "library"
-    )
+    """The names of a library are looked at once, perhaps while they are those of that test."""
+    module = make_module(f"__file__ = {file!r}\n{SOURCE}\nfrom time import sleep", "module")
     start = fixture_clock.now()
-    with mock.patch.object(library, "sleep"), fixture_clock.auto_advance():
-        vars(library)["sleep"](10)
+    with mock.patch.object(module, name), fixture_clock.auto_advance():
+        vars(module)[name](10)
     with fixture_clock.auto_advance():
-        vars(library)["sleep"](10)
-        vars(library)["pause"](10)
+        vars(module)["sleep"](10)
+        vars(module)["pause"](10)
 
     assert fixture_clock.now() == start + timedelta(seconds=20)
 
