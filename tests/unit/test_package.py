@@ -105,9 +105,15 @@ MODULES = {
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
 def nodes_of(path: Path) -> list[ast.AST]:
     """Return the nodes of a module's syntax tree."""
-    return [*ast.walk(ast.parse(path.read_text("utf-8")))]
+    return [*ast.walk(tree_of(path))]
 
 
 def names_imported_by(nodes: Iterable[ast.AST]) -> set[str]:
@@ -211,10 +217,7 @@ def test_the_engine_knows_nothing_of_the_world() -> None:
 
 def test_no_module_imports_itself_through_others() -> None:
     """Imports of modules have no cycles, within a part either; late imports may go back."""
-    graph = {
-        name: names_imported_by(ast.parse(path.read_text("utf-8")).body) - {name}
-        for name, path in MODULES.items()
-    }
+    graph = {name: names_imported_by(tree_of(path).body) - {name} for name, path in MODULES.items()}
 
     TopologicalSorter(graph).prepare()
 

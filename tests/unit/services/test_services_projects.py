@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from control_client import ControlClient
 from programs import completed
 from services_client import Client, memcache
@@ -136,21 +135,28 @@ def test_data_of_projects_are_stored_apart(tmp_path: Path) -> None:
         assert client_of(server, "one").get("a") is None
 
 
-@pytest.mark.parametrize("variable", ["GAE_APPLICATION", "APPLICATION_ID"])
-def test_an_app_in_python_is_known_by_its_id(variable: str) -> None:
-    """As App Engine's runtime and `pullqueue exec` set it."""
+def test_an_app_in_python_is_known_by_its_id() -> None:
+    """As App Engine's runtime and `pullqueue exec` set it; each in a process of its own."""
     program = (
-        "import pullqueue.sdk; pullqueue.sdk.connect()\n"
+        "import os\n"
+        "import pullqueue.sdk\n"
         "from google.appengine.api import taskqueue\n"
-        "taskqueue.Queue('pull').add(taskqueue.Task(payload=b'x', method='PULL'))\n"
+        "for variable in ('GAE_APPLICATION', 'APPLICATION_ID'):\n"
+        "    if os.fork():\n"
+        "        os.wait()\n"
+        "        continue\n"
+        "    os.environ[variable] = 's~one'\n"
+        "    pullqueue.sdk.connect()\n"
+        "    taskqueue.Queue('pull').add(taskqueue.Task(payload=b'x', method='PULL'))\n"
+        "    os._exit(0)\n"
     )
     with serving() as server:
         control = ControlClient(server)
         control.post("/projects", {"name": "one", "queue_yaml": FILE})
         environment = {k: v for k, v in os.environ.items() if k[:4] != "GAE_"}
-        environment |= {variable: "s~one", "PULLQUEUE_EMULATOR_HOST": server.url[7:]}
+        environment["PULLQUEUE_EMULATOR_HOST"] = server.url[7:]
         done = completed([sys.executable, "-W", "ignore", "-c", program], env=environment)
 
-        assert (done.stderr, queued(control, "one"), queued(control, "shop")) == ("", 1, 0)
+        assert (done.stderr, queued(control, "one"), queued(control, "shop")) == ("", 2, 0)
         logged = control.get("/requests?project=one").body["requests"]
         assert logged[0]["method"] == "taskqueue.BulkAdd"
