@@ -398,9 +398,13 @@ def test_a_delivery_goes_on_until_its_time(
 def test_a_delivery_is_stopped_and_goes_on(
     site: Site, emulator: Emulator, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt that takes long holds the time up; the bar and the words show how far it is."""
+    """An attempt that takes long holds the time up; the page shows how far it is, and another page
+    that it stopped.
+    """
     monkeypatch.setattr("pullqueue.console.actions._CALL_SECONDS", 0.05)
-    eta = emulator.clock.now() + timedelta(minutes=15)
+    start = emulator.clock.now()
+    soon, eta = start + timedelta(seconds=1), start + timedelta(minutes=15)
+    emulator.queue("push").add_many([NewTask(eta=soon)] * 60)
     emulator.queue("push").add(request=HttpRequest("/slow"), eta=eta)
     with push_app() as app:
         server.push_to(app.url)
@@ -409,15 +413,20 @@ def test_a_delivery_is_stopped_and_goes_on(
         site.wait_for("15 min of 1 h", "#go-on")
         bar = "return document.querySelector('progress').value"
         assert evaluate(site.browser, bar) == 900
+        site.wait_for("It is 2026-01-01 00:15:00 now.", "#notice")
+        site.until(lambda: site.find("#move_to").get_attribute("value") == "2026-01-01T00:15")
+        assert not site.find("#unfinished").is_displayed()
         site.press("Stop")
         site.until(lambda: site.find("#continue").is_displayed())
         assert not site.find("#stop").is_displayed()
         assert "is not finished" in site.text("#notice")
+        site.click("#to-queues")
+        assert "The delivery until 2026-01-01 01:00:00 is not finished." in site.text("#unfinished")
         app.released.set()
-        site.press("Go on")
+        site.click("#finish")
         site.wait_for("It is 2026-01-01 01:00:00 now.", "#notice")
 
-    assert "push: 1 became due, 1 task delivered" in site.text("#notice")
+    assert "push: 61 became due, 61 tasks delivered" in site.text("#notice")
 
 
 def test_the_head_of_a_narrow_page(site: Site, clock: ManualClock) -> None:

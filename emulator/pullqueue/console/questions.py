@@ -142,6 +142,12 @@ class Questions:
                 return task
         return _Missing(name, queue)
 
+    def _unfinished(self) -> str | None:
+        """Return the time until which the clock delivers in several calls, if it is before that."""
+        move, now_usec = self._state.move, self._state.emulator.clock.now_usec()
+        is_before = move is not None and now_usec < move.target_usec
+        return from_usec(move.target_usec).isoformat() if move and is_before else None
+
     def _page(
         self,
         template: str,
@@ -178,6 +184,7 @@ class Questions:
             "token": self._state.token,
             "token_field": TOKEN_FIELD,
             "page": template,
+            "unfinished": self._unfinished(),
             "address_commands": self._state.address_commands,
             "status": status,
         }

@@ -70,13 +70,22 @@ class ActivityLog:
         """By name, in the order of their last calls."""
         self._lock = threading.Lock()
 
-    def record(self, text: str, origin: Origin | None = None) -> None:
-        """Record and log an action of a caller; default: the current one."""
+    def record(
+        self, text: str, origin: Origin | None = None, *, begun: Action | None = None
+    ) -> Action:
+        """Record and log an action of a caller; default: the current one.
+
+        The text of one that has begun before is replaced; its time stays.
+        """
         origin, text = origin or current_origin(), shorten(text, limit=_TEXT_CHARACTERS)
         time = self._emulator.clock.now().isoformat()
-        with self._lock:
-            self._actions.append(Action(time, text, origin.interface, origin.client))
+        if begun is None:
+            begun = Action(time, text, origin.interface, origin.client)
+            with self._lock:
+                self._actions.append(begun)
+        begun.text = text
         _log.info("%s (%s)", text, origin.who)
+        return begun
 
     def count(self, request: Request, origin: Origin, *, times: int = 1) -> None:
         """Count a request that has ended, or several: as a failure, and for its client."""

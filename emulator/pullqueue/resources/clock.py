@@ -29,6 +29,7 @@ _DELIVERY_SECONDS = 10.0
 """How long one call delivers, unless it says so."""
 _NOW = timedelta(microseconds=1)
 """The time span of what has happened since a manual clock was moved last."""
+_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 class ClockResource(Model):
@@ -124,14 +125,17 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
     goes_on = earlier is not None and body.deliver and earlier.target_usec == to_usec(target)
     move = earlier if earlier and goes_on else _begin(state, start_usec, to_usec(target))
     if body.deliver:
+        began = f"began to deliver while time passes, until {target:{_FORMAT}}"
+        move.action = move.action or state.activity.record(began)
         pass_time(state, clock, move.target_usec, seconds=body.seconds)
+        # Nobody may call again: this is then where it has stopped.
+        move.action.text = f"{began}, and reached {clock.now():{_FORMAT}}"
     else:
         clock.move_to_usec(move.target_usec)
     reached = clock.now_usec() >= move.target_usec
     state.move = None if reached else move
-    if reached or not goes_on:
-        did = "moved the clock to" if reached else "began to deliver while time passes, until"
-        state.activity.record(f"{did} {target:%Y-%m-%d %H:%M:%S}")
+    if reached:
+        state.activity.record(f"moved the clock to {target:{_FORMAT}}", begun=move.action)
     steps = [_step(state, move, *each) for each in move.before]
     return MovedClock(
         **msgspec.structs.asdict(get_clock(state)),

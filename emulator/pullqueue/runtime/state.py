@@ -27,6 +27,7 @@ from pullqueue.errors import InvalidTaskError
 from pullqueue.observe.activity import ActivityLog
 from pullqueue.observe.entities import EntitySource
 from pullqueue.observe.mail_log import MailLog
+from pullqueue.observe.models import Action
 from pullqueue.observe.request_log import RequestLog
 from pullqueue.observe.users import User
 from pullqueue.push.addresses import PushAddresses
@@ -58,6 +59,8 @@ class Move:
     target_usec: int
     before: list[tuple[Queue, QueueStatistics, Counter[EventKind]]]
     """The queues with their statistics, and their events at that time, before it."""
+    action: Action | None = None
+    """What is recorded of it."""
 
 
 class ServerState:

@@ -228,6 +228,9 @@ def test_a_delivery_that_takes_long_can_be_continued(monkeypatch: pytest.MonkeyP
         page = console.send("/clock", by="2", unit="h", deliver="true")
         assert "The delivery until 2026-01-01 02:00:00 is not finished." in page
         assert '<progress max="7200.0" value="0.0"' in page
+        assert "is not finished. <button" not in page
+        page = console.page("/queues/push")
+        assert "The delivery until 2026-01-01 02:00:00 is not finished. <button" in page
         [target] = re.findall('name="move_to" value="(.*?)"><input type="hidden" name="del', page)
         app.released.set()
         until(lambda: not emulator.queue("push").list_tasks())
@@ -236,6 +239,7 @@ def test_a_delivery_that_takes_long_can_be_continued(monkeypatch: pytest.MonkeyP
 
     assert "It is 2026-01-01 02:00:00 now." in page
     assert "push: 1 task delivered" in page
+    assert "is not finished" not in console.page("/")
 
 
 def test_the_file_is_reloaded(tmp_path: Path) -> None:

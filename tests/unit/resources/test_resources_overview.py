@@ -269,15 +269,20 @@ class TestDelivery:
         with Server(emulator, push_to=PushAddresses([app.url])) as server:
             until(lambda: app.running["/slow"])
             first = move_clock(server.state, ClockMove(advance=60, deliver=True, seconds=0.01))
+            [begun] = server.state.activity.actions()
+            assert begun.text == (
+                "began to deliver while time passes, until 2026-01-01 00:01:00, and reached "
+                "2026-01-01 00:00:00"
+            )
             app.released.set()
             until(lambda: not emulator.queue("push").list_tasks())
             second = move_clock(server.state, ClockMove(move_to=first.target, deliver=True))
             third = move_clock(server.state, ClockMove(advance=60, deliver=True))
 
         assert (first.reached, first.steps) == (False, [])
-        assert [each.text for each in server.state.activity.actions()][:2] == [
-            "began to deliver while time passes, until 2026-01-01 00:01:00",
-            "moved the clock to 2026-01-01 00:01:00",
+        assert [(each.time, each.text) for each in server.state.activity.actions()] == [
+            (START, "moved the clock to 2026-01-01 00:01:00"),
+            (first.target, "moved the clock to 2026-01-01 00:02:00"),
         ]
         assert (second.reached, second.start) == (True, first.start)
         assert [step.delivered for step in second.steps] == [1]

@@ -208,17 +208,20 @@
     });
     button.hidden = true;
     stop.hidden = false;
+    status.setAttribute("aria-live", "off"); // it is read at the end, not at each call
     while (!stopped) {
       let copy = null;
       try {
         const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
         copy = parse(await answer.text());
       } catch {
+        status.removeAttribute("aria-live");
         say("The server does not respond.");
       }
       const fresh = copy?.getElementById("go-on");
+      if (stopped || !fresh) status.removeAttribute("aria-live");
       if (copy) updateAll(copy);
-      if (copy && (stopped || !fresh)) status.replaceChildren(...document.adoptNode(copy.getElementById("notice")).childNodes);
+      if (copy) status.replaceChildren(...document.adoptNode(copy.getElementById("notice")).childNodes);
       if (copy && !fresh) form.remove();
       if (!fresh) break;
       form.querySelector("progress").value = fresh.querySelector("progress").value;
