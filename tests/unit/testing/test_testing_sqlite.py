@@ -150,6 +150,7 @@ LOST = [by_connection, by_block, by_cursor, by_many, by_script, by_autocommit, b
 LOST += [by_factory, by_position]
 
 
+@pytest.mark.filterwarnings("ignore:Passing more than 1 positional argument")  # since 3.13
 @pytest.mark.parametrize("count", LOST)
 def test_a_lost_update_is_found(
     emulator: Emulator, database: Database, count: Callable[[Database], None]
