@@ -187,9 +187,9 @@ def _concurrency(now: Situation) -> Found | None:
 
 def _pace(now: Situation) -> str:
     """Return how long the due tasks take if as many attempts end as in the last minute."""
-    if now.is_manual or not now.ended:  # by a clock that stands still, they take no time
-        return ""
-    seconds = now.due / now.ended * _MINUTE_SECONDS
+    if now.is_manual or not (ended := now.ended_last_minute):
+        return ""  # by a clock that stands still, they take no time
+    seconds = now.due / ended * _MINUTE_SECONDS
     return f", about {format_span(seconds)} for all at the pace of the last minute"
 
 
@@ -272,7 +272,8 @@ def _other_tag(now: Situation) -> Found | None:
         return None
     names = f"the tag{'' if len(tags) == 1 else 's'} {', '.join(map(quoted, tags))}"
     has = "the available task does not have" if now.due == 1 else f"none of {now.due} available has"
-    return Found(now.due, f"workers ask only for {names}, which {has}", "warning")
+    text = f"in the last minute workers asked only for {names}, which {has}"
+    return Found(now.due, text, "warning")
 
 
 def _no_worker(now: Situation) -> Found | None:

@@ -1,10 +1,9 @@
-"""What happened in the last minute, as causes: attempts that failed, and how they did."""
+"""What happened, as causes: attempts that failed in the last minute or since then, and how."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import date
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
@@ -82,6 +81,11 @@ def _is_failing(now: Situation) -> bool:
 
 
 def _attempts(now: Situation) -> str:
+    if now.failing_usec is not None and not now.ended_last_minute:
+        since = _time(now, now.failing_usec)
+        if now.ended == 1:
+            return f"its only attempt since {since} failed"
+        return f"all {now.ended} attempts since {since} failed"
     if now.failed < now.ended:
         return f"{now.failed} of {now.ended} attempts failed in the last minute"
     if now.ended == 1:
@@ -92,14 +96,16 @@ def _attempts(now: Situation) -> str:
 def _since(now: Situation) -> str:
     """Return since when attempts fail, where that is longer than the minute that is counted."""
     since_usec = now.failing_usec
-    if since_usec is None or now.now_usec - since_usec <= 2 * MINUTE_USEC:
+    is_long = since_usec is not None and now.now_usec - since_usec > 2 * MINUTE_USEC
+    if since_usec is None or not is_long or not now.ended_last_minute:
         return ""
-    since, today = from_usec(since_usec), from_usec(now.now_usec).date()
-    return f" (failing since {since:{_time_format(since.date(), today)}} UTC)"
+    return f" (failing since {_time(now, since_usec)})"
 
 
-def _time_format(day: date, today: date) -> str:
-    return "%H:%M" if day == today else "%Y-%m-%d %H:%M"
+def _time(now: Situation, usec: int) -> str:
+    time = from_usec(usec)
+    is_today = time.date() == from_usec(now.now_usec).date()
+    return f"{time:{'%H:%M' if is_today else '%Y-%m-%d %H:%M'}} UTC"
 
 
 def _results(now: Situation) -> str:

@@ -33,8 +33,8 @@ class Progress(Model):
     failing_since: Annotated[
         Time | None,
         Meta(
-            description="The minute, in the last day, since which attempts fail: after it there "
-            "was none in which all succeeded. Null if none failed in the last minute."
+            description="The minute, in the last day, since which all attempts fail. Null if none "
+            "failed in the last minute, and no task that failed waits."
         ),
     ]
     causes: Annotated[
@@ -57,7 +57,7 @@ def find_progress(state: ServerState, queue: Queue, numbers: QueueStatistics) ->
         leased=now.counts[EventKind.LEASED],
         done=now.done,
         delivered=now.counts[EventKind.ATTEMPT_SUCCEEDED],
-        failed=now.failed,
+        failed=now.counts[EventKind.ATTEMPT_FAILED],
         failing_since=iso_usec(now.failing_usec),
         causes=causes,
         reason=causes[0].reason if causes else None,

@@ -33,6 +33,7 @@ _LEASES: Final = ("tasks.lease", "taskqueue.QueryAndOwnTasks")
 """The methods that lease, of the REST APIs and of the SDK."""
 _OPERATORS: Final = (Interface.CONTROL, Interface.CONSOLE)
 """The interfaces by which operators lease, and not workers."""
+_ENDED: Final = (EventKind.ATTEMPT_FAILED, EventKind.ATTEMPT_SUCCEEDED)
 _LONG_SECONDS: Final = 10.0
 """From this duration on, an attempt takes long."""
 
@@ -124,31 +125,58 @@ class Situation:
         return expired
 
     @property
+    def ended_last_minute(self) -> int:
+        """Attempts that ended in the last minute."""
+        return sum(self.counts[kind] for kind in _ENDED)
+
+    @property
     def failed(self) -> int:
-        """Attempts of the last minute that failed."""
-        return self.counts[EventKind.ATTEMPT_FAILED]
+        """Attempts of the time that is looked at that failed."""
+        return self._attempts[EventKind.ATTEMPT_FAILED]
 
     @property
     def ended(self) -> int:
-        """Attempts of the last minute that ended."""
-        return self.failed + self.counts[EventKind.ATTEMPT_SUCCEEDED]
+        """Attempts of the time that is looked at that ended."""
+        return sum(self._attempts[kind] for kind in _ENDED)
 
     @cached_property
     def failures(self) -> Counter[AttemptResult]:
-        """How the attempts of the last minute have failed."""
-        return self.queue.count_failures(last=MINUTE) if self.failed else Counter()
+        """How the attempts of the time that is looked at have failed."""
+        return self.queue.count_failures(last=self.span) if self.failed else Counter()
+
+    @cached_property
+    def _attempts(self) -> Counter[EventKind]:
+        return self.counts if self.span == MINUTE else self.queue.count_events(last=self.span)
+
+    @cached_property
+    def span(self) -> timedelta:
+        """The time whose attempts are looked at: the last minute; where none ended in it, and
+        tasks that failed wait, the time since which all have failed.
+        """
+        if self.ended_last_minute or self.failing_usec is None:
+            return MINUTE
+        return timedelta(microseconds=self.now_usec - self.failing_usec + 1)
 
     @cached_property
     def failing_usec(self) -> int | None:
-        """The minute since which attempts fail: from then on, in none did all succeed."""
+        """The minute since which all attempts fail, while tasks that failed wait."""
         since_usec = None
-        minutes = self.queue.flow(since_usec=self.now_usec - _DAY_USEC) if self.failed else {}
+        is_failing = self.counts[EventKind.ATTEMPT_FAILED] or self._has_failed_tasks
+        minutes = self.queue.flow(since_usec=self.now_usec - _DAY_USEC) if is_failing else {}
         for minute_usec, counts in sorted(minutes.items(), reverse=True):
+            if EventKind.ATTEMPT_SUCCEEDED in counts:
+                break
             if EventKind.ATTEMPT_FAILED in counts:
                 since_usec = minute_usec
-            elif EventKind.ATTEMPT_SUCCEEDED in counts:
-                break
         return since_usec
+
+    @property
+    def _has_failed_tasks(self) -> bool:
+        """Whether tasks wait, or run again, whose last attempts failed."""
+        if not self.queue.is_push:
+            return False
+        again = (*self.looked_at, *(each.task for each in self.attempts))
+        return self.numbers.retrying > 0 or any(each.attempts.status is not None for each in again)
 
     @cached_property
     def lease_calls(self) -> list[Request]:
@@ -306,9 +334,9 @@ class Situation:
     def rate_seconds(self) -> float:
         """How long it takes until the rate has permitted all due tasks to start."""
         delivery = self.state.delivery
-        return (
-            0 if delivery is None else self.seconds_until(delivery.token_usec(self.queue, self.due))
-        )
+        if delivery is None:
+            return 0
+        return self.seconds_until(delivery.token_usec(self.queue, self.due))
 
     def advice(self, seconds: float) -> str:
         """Return the command that makes time pass, where only a manual clock does."""

@@ -443,21 +443,33 @@ def test_attempts_that_all_fail_are_an_error_with_their_results(state: ServerSta
 
 
 def test_a_queue_says_since_when_its_attempts_fail(state: ServerState, clock: ManualClock) -> None:
-    """A success in a minute in which others failed does not end that time."""
+    """It begins again after a success, also after that of a minute in which others failed."""
     queue = state.emulator.queue("push")
-    for statuses in ([500], [200], [500], [], [500, 200], [500]):
-        assert "since" not in of(state, "push").text
+    found = []
+    for statuses in ([500], [200], [500, 200], [500], [], [500], [500]):
         clock.advance(60)
         for status in statuses:
             attempt(queue, status)
+        found.append(of(state, "push"))
 
-    text = "its only attempt in the last minute failed (failing since 00:03 UTC): status 500"
+    minutes = [each.failing_since and each.failing_since[14:16] for each in found]
+    assert minutes == ["01", None, None, "04", "04", "04", "04"]
+    assert [each.severity for each in found] == ["error", "info", *["error"] * 5]
+    texts = [each.causes[0].text for each in found[3:]]
+    assert texts == [
+        "its only attempt in the last minute failed: status 500",
+        "its only attempt since 00:04 UTC failed: status 500",
+        "its only attempt in the last minute failed: status 500",
+        "its only attempt in the last minute failed (failing since 00:04 UTC): status 500",
+    ]
+
+    clock.advance(60)
+    text = "all 3 attempts since 00:04 UTC failed: status 500"
     assert of(state, "push").causes[0].text == text
-    assert of(state, "push").failing_since == "2026-01-01T00:03:00+00:00"
 
-    clock.advance(86_400 - 60)
+    clock.advance(86_400 - 120)
     attempt(queue, 500)
-    assert "failing since 2026-01-01 00:05 UTC" in of(state, "push").text
+    assert "failing since 2026-01-01 00:06 UTC" in of(state, "push").text
 
 
 def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> None:
@@ -610,7 +622,10 @@ def test_workers_that_ask_for_other_tags(
     for tag in tags:
         lease(state, tag)
 
-    assert shown(state, "pull") == ("other tag", f"workers ask only for {asked}")
+    assert shown(state, "pull") == (
+        "other tag",
+        f"in the last minute workers asked only for {asked}",
+    )
 
 
 def test_workers_whose_calls_fail(state: ServerState) -> None:
@@ -695,8 +710,9 @@ def test_tasks_that_wait_for_their_next_attempt_say_why(state: ServerState) -> N
 
 
 def test_tasks_that_failed_long_ago_say_how(state: ServerState) -> None:
-    """Where no cause of the last minute does."""
+    """Where no other cause does."""
     queue = state.emulator.queue("push")
+    attempt(queue, 200)
     attempt(queue, 500, "no mail", backoff_seconds=600)
     queue.add(eta=state.emulator.clock.now() + timedelta(seconds=300))
     state.emulator.clock.advance(60)  # type: ignore[attr-defined]

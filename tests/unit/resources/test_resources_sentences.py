@@ -95,6 +95,12 @@ SCENES: list[tuple[list[Step], str, list[str]]] = [
     ),
     ([("add", "fast", "mail", 3, 0), ("add", "fast", "cmyk", 1, 30)], "fast", ["not due"]),
     ([("add", "fast", "dead", 2, 0)], "fast", ["no response", "retrying"]),
+    # Their retries are minutes apart.
+    (
+        [("add", "fast", "dead", 2, 0), ("deliver", 100), ("jump", 61), ("jump", 61)],
+        "fast",
+        ["no response", "retrying"],
+    ),
     ([("add", "slow", "cmyk", 3, 0)], "slow", ["failing", "rate"]),
     (
         [("add", "fast", "mail", 2, 0), ("add", "fast", "cmyk", 1, 0)],
@@ -212,7 +218,7 @@ SCENES: list[tuple[list[Step], str, list[str]]] = [
     (
         [("add", "slow", "cmyk", 3, 0), ("pause", "slow"), ("jump", 61)],
         "slow",
-        ["paused"],
+        ["paused", "failing"],
     ),
 ]
 """What was done, the queue, and the causes of its sentence."""
