@@ -241,7 +241,11 @@ class Pages(Questions):
             total += exhausted.total
         if total == 1 and tasks[0].name == chosen.get("search"):
             return redirect(url_for("console.task", queue=tasks[0].queue, task=tasks[0].name))
-        return self._page("found", tasks=tasks, total=total, chosen=chosen)
+        about = RequestQuery(task=chosen.get("search", ""), limit=1)
+        has_requests = about.task and list_requests(self._state, about).requests
+        return self._page(
+            "found", tasks=tasks, total=total, chosen=chosen, has_requests=has_requests
+        )
 
     @page("/workers", in_menu=True)
     def workers(self) -> Response:

@@ -16,6 +16,7 @@ from push_app import push_app, until
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.config.model import HttpTarget, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.attempts import finish_attempt, start_attempt
+from pullqueue.engine.events import Interface, Origin
 from pullqueue.faults.declaration import CALLS, KINDS
 from pullqueue.faults.effects import ERRORS
 from pullqueue.push.addresses import PushAddresses
@@ -756,7 +757,8 @@ def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator:
     assert run("tasks get pull a").err == "leased by worker/1 since 2026-01-01 00:00:00\n"
 
 
-def test_activity_outlives_a_reset(run: Run) -> None:
+def test_activity_outlives_a_reset(run: Run, server: Server) -> None:
+    """The name of a client is cut."""
     assert run("activity").out == "nobody did anything since the server started\n"
     assert run("activity --since 14:05") == Done(
         0, "nobody did anything since 14:05\n", "nothing failed\n"
@@ -769,6 +771,8 @@ def test_activity_outlives_a_reset(run: Run) -> None:
     assert [line.split("  ")[1] for line in shown[1:]] == done
     actions = json.loads(run("activity --json").out)["actions"]
     assert [each["client"] for each in actions] == ["pullqueue reset", "pullqueue queues pause"]
+    server.state.activity.record("did", Origin(Interface.CONTROL, f"Chrome/{'9' * 100}"))
+    assert f"  Chrome/{'9' * 30}...\n" in run("activity").out
 
 
 def test_the_status_of_exhausted_tasks_is_beside_their_state(

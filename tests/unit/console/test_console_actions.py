@@ -189,6 +189,7 @@ def test_the_latest_exhausted_tasks_are_links(
         clock.advance(2)
 
     links = re.findall(r'id="exhausted-once-(t\d)" href="/console(.*?)"', console.page("/"))
+    assert re.search(r"\. +Latest exhausted: t", console.text("/"))
     assert [name for name, _ in links] == ["t3", "t2", "t1", "t0"][4 - count :][:3]
     assert all("Requeue" in console.page(address) for _, address in links)
 

@@ -575,7 +575,10 @@ def test_a_task_is_found_in_any_queue(console: ConsoleClient) -> None:
     assert console.get("/tasks?search=lost").location == "/console/queues/pull/tasks/lost"
     assert "<mark><b></mark>" in console.page("/tasks?search=%3CB%3E")
     assert "No task has “nowhere”" in console.page("/tasks?search=nowhere")
-    assert 'href="/console/requests?task=los"' in console.page("/tasks?search=los")
+    assert "Requests about" not in console.page("/tasks?search=los")
+    console.http.post(f"{QUEUES}/pull/tasks", json={"payloadBase64": "YQ==", "id": "gone"})
+    console.state.emulator.queue("pull").purge()
+    assert 'href="/console/requests?task=gone"' in console.page("/tasks?search=gone")
 
 
 def test_the_tasks_of_a_worker_are_a_click_away(console: ConsoleClient) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pullqueue.cli._output import Table, note, show, when
+from pullqueue.cli._output import Table, note, preview, show, when
 from pullqueue.cli.client import Client
 from pullqueue.cli.client._options import server_options, since_option
 from pullqueue.cli.client.connection import Json
@@ -50,7 +50,7 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
     """
     answer = client.get("/activity", limit=limit, since=since)
     actions = [
-        [when(each["time"]), each["text"], each["interface"], each["client"]]
+        [when(each["time"]), each["text"], each["interface"], preview(each["client"])]
         for each in answer["actions"]
     ]
     empty = f"nobody did anything since {since or 'the server started'}"
@@ -59,7 +59,7 @@ def activity(*, limit: int, since: str | None, client: Client) -> None:
             each["number"],
             *(when(each[name])[: _MINUTE if each["status"] is None else None] for name in _TIMES),
             each["text"],
-            each["client"],
+            preview(each["client"]),
         ]
         for each in answer["failures"]
     ]
