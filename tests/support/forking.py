@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import json
 import os
 import shutil
 import signal
@@ -28,6 +27,7 @@ import sys
 import threading
 import time
 import warnings
+from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -91,12 +91,12 @@ _NOT_IMPORTED = {"__main__", "cli", "databases", "gtaskqueue"}
 """Parts of names of modules that read the default port, or import what few apps use."""
 _COMMAND = """\
 #!{python} -IS
-import json, os, signal, socket, sys
+import os, signal, socket, sys
 
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 request = [{function!r}, {port}, sys.argv, os.getcwd(), dict(os.environ)]
-socket.send_fds(server, [json.dumps(request).encode() + b"\\n"], [0, 1, 2])
+socket.send_fds(server, [ascii(request).encode() + b"\\n"], [0, 1, 2])
 answers = server.makefile()
 fork = int(answers.readline())
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -263,7 +263,7 @@ def _run_program(connection: socket.socket, start: Callable[[], None]) -> NoRetu
 
 def _status(start: Callable[[], None], request: bytes) -> int:
     """Call a function as the main program of this process, and return the exit status."""
-    function, port, arguments, folder, environment = json.loads(request)
+    function, port, arguments, folder, environment = literal_eval(request.decode())
     defaults.DEFAULT_PORT = port
     defaults.DEFAULT_ADDRESS = f"{defaults.DEFAULT_HOST}:{port}"
     os.chdir(folder)
