@@ -147,10 +147,12 @@ def test_other_files_are_not_compared(run: Run, tmp_path: Path, data: bytes) -> 
 def test_a_file_without_end_is_refused(run: Run, tmp_path: Path, command: str) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    endless = "it is larger than 536,870,912 bytes"
+    files = {str(fifo): "is a FIFO, not a regular file"}
+    if command == "seed":  # the others read files in the same way, as the first one shows
+        files["/dev/zero"] = "it is larger than 536,870,912 bytes"
 
-    for file, reason in ((fifo, "is a FIFO, not a regular file"), ("/dev/zero", endless)):
-        refused = run(command, str(file))
+    for file, reason in files.items():
+        refused = run(command, file)
         assert (refused.status, refused.err) == (3, f'pullqueue: cannot read "{file}": {reason}\n')
 
 
@@ -330,7 +332,7 @@ NOT_SEEDS = [
     ("pull: [a\n", "1:7: `[` is not closed: add `]`"),
     ("pull:\n\t- a\n", "2:1: a tab is used for indentation: use spaces"),
     ("a: []\n---\nb: []\n", "2:1: a second document begins here: keep one"),
-    (f"pull: {'[' * 50_000}", "1:206: nested too deeply: use flatter data"),
+    (f"pull: {'[' * 10_000}", "1:206: nested too deeply: use flatter data"),
     ("pull:\n- \udcff\n", "2:3: byte 0xff is not UTF-8 (perhaps Latin-1): save the"),
     ("pull: [a]\nnope: [a]\n", '2:1: queue "nope" is not in'),
     ("push: [{request: /mail}]\n", '1:18: request is "/mail": use `{url: /mail}`'),
