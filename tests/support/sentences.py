@@ -529,6 +529,12 @@ def check_queue(scene: Scene, name: str, queue: QueueResource) -> None:
             assert sum(map(int, named)) == progress.leased
     if is_stopped(scene, name):
         assert {"paused", "rate 0", "disabled"} & set(reasons)
+    etas = [task.eta_usec for task in scene.waiting(name)]
+    next_usec = _usec(progress.next) if progress.next else None
+    assert next_usec == min(etas, default=None) or "rate" in reasons
+    if "rate" in reasons:
+        assert next_usec is not None
+        assert scene.clock.now_usec() < next_usec <= min(etas, default=next_usec)
     due = scene.due(name)
     if due and age_usec(scene, due[0]) >= _MINUTE:
         assert progress.text

@@ -21,7 +21,7 @@ from pullqueue.resources.operations import operation
 from pullqueue.runtime.fault_registry import MANUAL_CLOCK
 from pullqueue.runtime.passing import pass_time
 from pullqueue.runtime.progress import find_progress
-from pullqueue.runtime.situation import why_kept
+from pullqueue.runtime.situation import next_change_usec, why_kept
 from pullqueue.runtime.state import Move, ServerState
 from pullqueue.structs import Count, Maybe, Model, Time, iso_usec
 
@@ -101,10 +101,11 @@ class ClockMove(Model):
 @operation("GET", "/clock")
 def get_clock(state: ServerState) -> ClockResource:
     """Return the time, and whether it can be moved."""
+    times = (next_change_usec(state, queue) for queue in state.emulator.queues)
     return ClockResource(
         now=from_usec(state.emulator.now_usec()).isoformat(),
         manual=isinstance(state.emulator.clock, ManualClock),
-        next_change=iso_usec(state.emulator.next_change_usec()),
+        next_change=iso_usec(min((usec for usec in times if usec is not None), default=None)),
     )
 
 

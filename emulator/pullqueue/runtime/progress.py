@@ -45,7 +45,11 @@ class Progress(Model):
     severity: Annotated[Severity, Meta(description="That of the most severe cause.")]
     text: Annotated[str, Meta(description="The causes as a sentence; empty if there are none.")]
     next: Annotated[
-        Time | None, Meta(description="When time alone changes the state of a task; null: never.")
+        Time | None,
+        Meta(
+            description="When time alone changes the state of a task, or the rate permits the next "
+            "attempt; null: never."
+        ),
     ]
 
 
@@ -63,5 +67,5 @@ def find_progress(state: ServerState, queue: Queue, numbers: QueueStatistics) ->
         reason=causes[0].reason if causes else None,
         severity=max((each.severity for each in causes), key=_SEVERITIES.index, default="info"),
         text="; ".join(each.text for each in causes),
-        next=iso_usec(queue.next_change_usec()),
+        next=iso_usec(now.next_usec),
     )

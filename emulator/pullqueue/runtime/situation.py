@@ -33,6 +33,8 @@ _LEASES: Final = ("tasks.lease", "taskqueue.QueryAndOwnTasks")
 """The methods that lease, of the REST APIs and of the SDK."""
 _OPERATORS: Final = (Interface.CONTROL, Interface.CONSOLE)
 """The interfaces by which operators lease, and not workers."""
+_LATER: Final = (TaskState.SCHEDULED, TaskState.RETRYING, TaskState.RUNNING)
+"""The states of push tasks that end with time."""
 _ENDED: Final = (EventKind.ATTEMPT_FAILED, EventKind.ATTEMPT_SUCCEEDED)
 _LONG_SECONDS: Final = 10.0
 """From this duration on, an attempt takes long."""
@@ -66,6 +68,13 @@ def _why_kept(state: ServerState, queue: Queue, tasks: Iterable[Task]) -> Iterat
             yield kept if kept and is_of_app else f"{KEPT}: {why}"
         elif state.delivery is None:
             yield f"{KEPT}: {NO_DELIVERY}"
+
+
+def next_change_usec(state: ServerState, queue: Queue) -> int | None:
+    """Return when time alone changes something in a queue: see `Situation.next_usec`."""
+    if not queue.is_push:
+        return queue.next_change_usec()
+    return Situation(state, queue, queue.fetch_statistics()).next_usec
 
 
 @dataclass
@@ -337,6 +346,22 @@ class Situation:
         if delivery is None:
             return 0
         return self.seconds_until(delivery.token_usec(self.queue, self.due))
+
+    @property
+    def next_usec(self) -> int | None:
+        """The next eta, end of a lease of a worker, or attempt that the rate permits; None: never.
+
+        Attempts that are under way renew their leases, whose ends change nothing.
+        """
+        times = [self.queue.next_change_usec()]
+        if self.attempts:
+            running = {each.task.name for each in self.attempts}
+            first = [self.queue.list_tasks(len(running) + 1, state=each) for each in _LATER]
+            times = [task.eta_usec for tasks in first for task in tasks if task.name not in running]
+        if self.limit == "rate" and self.state.delivery is not None:
+            times.append(self.state.delivery.token_usec(self.queue))
+        later = (usec for usec in times if usec is not None and usec > self.now_usec)
+        return min(later, default=None)
 
     def advice(self, seconds: float) -> str:
         """Return the command that makes time pass, where only a manual clock does."""
