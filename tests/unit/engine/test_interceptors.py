@@ -7,16 +7,20 @@ from contextlib import suppress
 
 import pytest
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator, ManualClock, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.engine import verbs
+from pullqueue.engine.events import Interface, Origin
 from pullqueue.engine.interceptors import (
     VERBS,
+    Caller,
     Interceptors,
     QueueCall,
+    Touched,
     amend_origin,
     bypass_interceptors,
     call_deadline,
+    called_by,
     current_origin,
 )
 
@@ -157,3 +161,22 @@ def test_the_origin_outside_of_a_call() -> None:
     amend_origin(client="somebody")
 
     assert current_origin() == own
+
+
+def test_a_request_records_which_tasks_its_calls_are_about(emulator: Emulator) -> None:
+    """The first names in the queue of the first call, and how many there are in all queues."""
+    emulator.create_queue(QueueSettings(name="other", mode=QueueMode.PULL))
+    q, other, touched = emulator.queue("q"), emulator.queue("other"), Touched()
+    caller = Caller(Origin(Interface.REST), touched=touched)
+    with called_by(caller):
+        amend_origin(client="me")
+        added = q.add_many([NewTask(name=f"n{number}") for number in range(15)])
+        other.add()
+        q.lease_tasks(60, 10)
+        origin = current_origin()
+
+    names = [task.name for task in added]
+    assert (touched.queue_name, touched.count) == ("q", 26)
+    assert touched.names == [*names, *names[:5]]
+    assert (origin.who, str(caller)) == ("REST, me", "REST")
+    assert (str(Caller(origin)), current_origin().who) == ("me", "Python")
