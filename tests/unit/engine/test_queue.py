@@ -280,8 +280,11 @@ def test_records_of_exhausted_tasks_are_deleted_by_name(clock: ManualClock) -> N
     retry = RetryParameters(task_retry_limit=0)
     settings = QueueSettings(name="pull", mode=QueueMode.PULL, retry_parameters=retry)
     queue = emulator_of(settings, clock=clock).queue("pull")
-    queue.add_many([NewTask(name=name) for name in "abc"])
+    queue.add_many([NewTask(name=name, tag="red") for name in "abc"])
     queue.lease_tasks(1, 3)
 
     assert queue.remove_exhausted(["a", "b", "unknown"]) == 2
     assert [task.name for task in queue.exhausted] == ["c"]
+    assert [(task.name, task.tag) for task in queue.requeue(["c"]).added] == [("c", "red")]
+    with pytest.raises(TombstonedTaskError):
+        queue.add(name="a")
