@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import chain, islice
-from typing import Annotated, Literal, NamedTuple
+from itertools import islice
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from msgspec import UNSET, Meta
 
@@ -27,7 +27,7 @@ _MAX_DUE_TASKS = 20_000
 """How many tasks that became due since the first failure are read to find those that failed."""
 _EXAMPLES = 5
 
-FailedState = Literal["exhausted", "retrying"]
+FailedState = Literal["exhausted", "retrying", "available"]
 
 
 class FailureQuery(TaskFilter):
@@ -37,9 +37,8 @@ class FailureQuery(TaskFilter):
     state: Annotated[
         Maybe[FailedState],
         Meta(
-            description="Only exhausted tasks, or those that will be sent again. Of those that are "
-            "due again, those are found that are among the first 20,000 tasks that became due "
-            "since one failed."
+            description="Only failed tasks in this state. Of those that are available, those are "
+            "found that are among the first 20,000 tasks that became due since one failed."
         ),
     ] = UNSET
     limit: Limit = 100
@@ -62,7 +61,7 @@ class FailureGroup(Model):
     queue: str
     state: Annotated[
         FailedState,
-        Meta(description="retrying: they are sent again, later or as soon as they may be."),
+        Meta(description="retrying: they are sent again later; available: as soon as they may be."),
     ]
     status: Annotated[
         Count | None,
@@ -110,8 +109,8 @@ def list_failures(state: ServerState, query: FailureQuery) -> Failures:
     found: defaultdict[_Failure, list[Task]] = defaultdict(list)
     is_complete = True
     for queue in chosen_queues(state, query.queue):
-        for each in ("exhausted", "retrying") if query.state is UNSET else (query.state,):
-            tasks = reversed(queue.exhausted) if each == EXHAUSTED else _retrying_tasks(queue)
+        for each in get_args(FailedState) if query.state is UNSET else (query.state,):
+            tasks = reversed(queue.exhausted) if each == EXHAUSTED else _failed_tasks(queue, each)
             read = list(islice(tasks, _READ + 1))
             is_complete &= len(read) <= _READ
             for task in select(iter(read[:_READ]), query, queue.now_usec()):
@@ -134,15 +133,17 @@ def _group(failure: _Failure, tasks: list[Task]) -> FailureGroup:
     return FailureGroup(*failure, tasks=len(tasks), examples=examples)
 
 
-def _retrying_tasks(queue: Queue) -> Iterator[Task]:
+def _failed_tasks(queue: Queue, state: FailedState) -> Iterator[Task]:
     """Yield tasks that failed and will be sent again: once they are due, or the rate permits."""
     if not queue.is_push:
         return iter(())
-    # Those that are due again are behind all that were never sent: SQLite reads 45,000 a second.
-    flow = queue.flow(since_usec=0).items()
-    failed_usec = min(
-        (usec for usec, kinds in flow if EventKind.ATTEMPT_FAILED in kinds), default=0
-    )
-    due = walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=(failed_usec - 1, 0))
-    tasks = chain(walk(queue, page=_PAGE, state=TaskState.RETRYING), islice(due, _MAX_DUE_TASKS))
+    tasks = walk(queue, page=_PAGE, state=TaskState.RETRYING)
+    if state == TaskState.AVAILABLE.value:
+        # They are behind all that were never sent: SQLite reads 45,000 a second.
+        flow = queue.flow(since_usec=0).items()
+        first_usec = min(
+            (usec for usec, kinds in flow if EventKind.ATTEMPT_FAILED in kinds), default=0
+        )
+        due = walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=(first_usec - 1, 0))
+        tasks = islice(due, _MAX_DUE_TASKS)
     return (task for task in tasks if task.attempts.status is not None)

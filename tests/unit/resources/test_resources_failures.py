@@ -80,14 +80,17 @@ def test_failures_are_grouped_by_queue_status_and_reason(emulator: Emulator) -> 
 def test_failed_tasks_that_are_due_again_are_counted(
     emulator: Emulator, clock: ManualClock
 ) -> None:
-    """Tasks that wait for the rate before their next attempt have failed, too."""
+    """In their state, as in lists: they wait for the rate, and have failed, too."""
     clock.advance(3600)
     emulator.queue("again").add(name="new", request=HttpRequest("/500"))
     assert emulator.queue("again").fetch_statistics().available == 2
     with Server(emulator) as server:
-        groups = ControlClient(server).get("/failures?state=retrying").body["failures"]
+        control = ControlClient(server)
+        groups = control.get("/failures?state=available").body["failures"]
+        retrying = control.get("/failures?state=retrying").body["failures"]
 
     assert [(latest(each), each["tasks"]) for each in groups] == [("later", 1)]
+    assert (groups[0]["state"], retrying) == ("available", [])
 
 
 def test_a_failed_task_is_found_behind_all_that_were_never_sent(

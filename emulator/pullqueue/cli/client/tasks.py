@@ -300,7 +300,9 @@ def lease(
 @tasks.command
 @click.argument("queue", required=False, shell_complete=complete_queue)
 @click.option(
-    "--state", type=Choice(["exhausted", "retrying"]), help="Only failed tasks in this state."
+    "--state",
+    type=Choice(["exhausted", "retrying", "available"]),
+    help="Only failed tasks in this state.",
 )
 @filter_options
 @since_option
@@ -311,8 +313,8 @@ def lease(
 def failures(*, client: Client, **filters: object) -> None:
     """Group tasks that failed by status and reason.
 
-    They are those of QUEUE, or of all queues: exhausted ones, and those that are still retrying,
-    which means that they will be sent again.
+    They are those of QUEUE, or of all queues: exhausted ones, and those that will be sent again,
+    which are retrying, or available if they are due again.
 
     REASON is the first line of the last response, or why there was none, with … for numbers,
     ids, addresses, paths and quoted texts, in which the reasons of a group differ. LATEST is the
