@@ -133,8 +133,10 @@ class ActivityLog:
         noun = "attempt" if is_attempt else "call" if method else "request"
         what = f"{counted(found.count, noun)}{f' of {method}' if method else ''}"
         what += f" on queue {request.queue}" if request.queue else ""
-        why = reason if found.count == 1 else key[1]
-        found.text = f"{what} failed: {result_text(request.status, why)}"
+        result = result_text(request.status, reason)
+        if found.text and not found.text.endswith(f" failed: {result}"):  # reasons differ
+            result = result_text(request.status, key[1])
+        found.text = f"{what} failed: {result}"
 
     def _count_call(self, request: Request, origin: Origin) -> None:
         name = request.caller or request.agent or origin.client or IN_PROCESS

@@ -11,8 +11,10 @@ _CHARACTERS = 120
 """A pattern is shorter than a reason, which is cut: ids of other lengths do not change its end."""
 _GAP: Final = "…"
 """Replaces what differs from task to task."""
-_SILENT = re.compile(r"(?:[\w-]*[a-z.][\w.-]*|\[[\da-f:]+\]):\d+: ", re.IGNORECASE)
-"""The address that did not respond, with which such a reason begins."""
+_CULPRIT = re.compile(
+    r"(?:[\w-]*[a-z.][\w.-]*|\[[\da-f:]+\]):\d+: |answered by fault \d+", re.IGNORECASE
+)
+"""The address that did not respond, or the fault that did, with which such a reason begins."""
 _QUOTED = re.compile(r"""(?<!\w)(["'`])(?:(?!\1(?!\w)).)*(?:\1|$)""")
 _ADDRESS = re.compile(r"\w+://\S*[\w/]|(?<![\w:])(?:[0-9a-fA-F]{0,4}:){2,}[\w.]*")
 """A URL, or an address of IPv6."""
@@ -34,15 +36,15 @@ def find_pattern(reason: str) -> str:
     """Return a reason with gaps for quoted texts, numbers, ids, addresses and paths.
 
     In JSON quoted texts are what is known: there only words in them are replaced. The address that
-    did not respond stays.
+    did not respond stays, and the number of a fault that did.
     """
-    silent = _SILENT.match(reason)
-    address = silent[0] if silent else ""
-    text = reason.removeprefix(address)
+    found = _CULPRIT.match(reason)
+    culprit = found[0] if found else ""
+    text = reason.removeprefix(culprit)
     if not text.startswith(("{", "[")):
         text = _QUOTED.sub(_GAP, text)
     text = _WORD.sub(_without_variable, _ADDRESS.sub(_GAP, text))
-    text = address + _GAPS.sub(_GAP, text)
+    text = culprit + _GAPS.sub(_GAP, text)
     if len(text) > _CHARACTERS:
         text = _GAPS.sub(_GAP, text[: _CHARACTERS - 1].rstrip() + _GAP)
     return text

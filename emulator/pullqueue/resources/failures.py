@@ -74,6 +74,9 @@ class FailureGroup(Model):
             "in which reasons of one pattern differ."
         ),
     ]
+    reason: Annotated[
+        str | None, Meta(description="The reason, if all have the same; null: none, or several.")
+    ]
     tasks: Count
     examples: Annotated[
         list[FailureExample], Meta(description="The tasks that failed last, 5 at most.")
@@ -130,7 +133,9 @@ def _group(failure: _Failure, tasks: list[Task]) -> FailureGroup:
         FailureExample(task.name, task.attempts.reason, from_usec(failed_usec(task)).isoformat())
         for task in latest
     ]
-    return FailureGroup(*failure, tasks=len(tasks), examples=examples)
+    reasons = {task.attempts.reason for task in tasks}
+    reason = reasons.pop() if len(reasons) == 1 else None
+    return FailureGroup(*failure, reason=reason, tasks=len(tasks), examples=examples)
 
 
 def _failed_tasks(queue: Queue, state: FailedState) -> Iterator[Task]:

@@ -681,7 +681,7 @@ def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
     settings = [QueueSettings(name=name, retry_parameters=retries) for name in ("mail", "jobs")]
     emulator.reconfigure(replace(emulator.config, queues=tuple(settings)))
     with push_app() as app:
-        for name, path in (("a", "/status/500"), ("b", "/status/404"), ("c", "/status/500")):
+        for name, path in (("a", "/status/500"), ("b", "/status/404"), ("c", "/status/500/c")):
             for queue in ("mail", "jobs"):
                 emulator.queue(queue).add(name=name, request=HttpRequest(path))
         with Server(emulator, push_to=PushAddresses([app.url])):

@@ -35,6 +35,7 @@ VARIABLE = st.one_of(
         ("connect to 10.0.0.1:8080 refused", "connect to … refused"),
         ("app-1:8080: no response within 600 s", "app-1:8080: no response within … s"),
         ("[::1]:80: connection refused", "[::1]:80: connection refused"),
+        ("answered by fault 1", "answered by fault 1"),
         ("10:42: timeout", "… timeout"),
         ("user 3fa85f64-5717-4562-b3fc-2c963f66afa6 is missing", "user … is missing"),
         ("ids 1, 2, 3 are missing", "ids … are missing"),

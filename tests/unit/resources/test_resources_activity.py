@@ -100,10 +100,13 @@ def test_the_latest_actions_are_first_and_limited(control: ControlClient, server
 def test_requests_that_fail_in_the_same_way_are_one_failure(
     control: ControlClient, server: Server, clock: ManualClock
 ) -> None:
-    """From the first to the last, whatever else happens; no client is shown if several fail."""
+    """From the first to the last, whatever else happens; no client is shown if several fail, and
+    the whole reason as long as it is that of all.
+    """
+    fail(server, "mail", status=0, reason="refused in 3 s")
     fail(server, "mail", reason="image 1 is broken")
     clock.advance(30)
-    fail(server, "mail", status=0, reason="refused")
+    fail(server, "mail", status=0, reason="refused in 3 s")
     control.post("/queues/push/pause")
     clock.advance(3600)
     fail(server, "mail", reason="image 22 is broken", client="another")
@@ -116,7 +119,7 @@ def test_requests_that_fail_in_the_same_way_are_one_failure(
         "1 request failed: status 404 (POST /)",
         "1 call of queues.tasks.create on queue jobs failed: status 400 (no)",
         "2 attempts on queue mail failed: status 503 (image … is broken)",
-        "1 attempt on queue mail failed: no response (refused)",
+        "2 attempts on queue mail failed: no response (refused in 3 s)",
     ]
     *_, mail, refused = found.values()
     assert (mail["first"][11:19], mail["last"][11:19]) == ("00:00:00", "01:00:30")

@@ -238,6 +238,15 @@ def test_reasons_that_differ_in_numbers_are_one_group(
 
     groups = [each for each in body["failures"] if each["pattern"] != "no reason"]
     assert [(each["tasks"], each["pattern"]) for each in groups] == found
+    own = {each["pattern"]: each["reason"] for each in groups if each["tasks"] <= 2}
+    assert set(own.items()) <= {
+        ("timeout after … s", "timeout after 3 s"),
+        (
+            "ValueError: image … of … is CMYK",
+            "ValueError: image 7.jpg of user7@example.com is CMYK",
+        ),
+    }
+    assert {each["reason"] for each in groups if each["tasks"] > 2} <= {None}
     assert body["is_complete"] is True
 
 

@@ -339,7 +339,7 @@ def _failure_row(group: Json) -> list[object]:
         group["queue"],
         group["state"],
         "leased" if status is None else status or "none",
-        latest["reason"] or group["pattern"] if group["tasks"] == 1 else group["pattern"],
+        group["reason"] or group["pattern"],
         latest["task"],
         when(latest["time"]),
     ]
