@@ -21,7 +21,14 @@ from pullqueue import (
     StoreFullError,
     UnknownQueueError,
 )
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
+from pullqueue.config.model import (
+    HttpTarget,
+    QueueConfig,
+    QueueMode,
+    QueueSettings,
+    Rate,
+    RetryParameters,
+)
 from pullqueue.engine.memory.store import MemoryStore
 
 PULL = QueueSettings(name="pull-queue", mode=QueueMode.PULL)
@@ -388,6 +395,13 @@ def test_exhausted_tasks_leave_room_at_once() -> None:
             'queue "made": bucket_size is 501: use a number from 0 to 500',
         ),
         (
+            QueueSettings(name="made", http_target=HttpTarget(path="/a", query="b c")),
+            (
+                'queue "made": http_target: url is "http://localhost/a?b c": it must consist of '
+                "printable ASCII characters without spaces; percent-encode others"
+            ),
+        ),
+        (
             QueueSettings(name="made", target="a b"),
             'queue "made": target is "a b": use service or version.service',
         ),
@@ -408,7 +422,7 @@ def test_settings_that_no_queue_can_have_are_refused(settings: QueueSettings, me
     with pytest.raises(InvalidQueueSettingsError) as updated:
         emulator.update_queue(replace(settings, name="mine"))
 
-    assert str(created.value) == message
+    assert (str(created.value), created.value.queue_name) == (message, "made")
     assert str(updated.value) == message.replace("made", "mine")
     assert emulator.queue("mine").settings.rate == Rate(count=5)
     with pytest.raises(UnknownQueueError):
