@@ -58,11 +58,13 @@ class TokenBucket:
         until then, though it does not hold that much.
         """
         elapsed_seconds = max(0, now_usec - self._now_usec) / USEC_PER_SECOND
-        # Who asks as soon as the bucket is full is late by a part of a microsecond, not more.
-        most = self._size + self.rate / USEC_PER_SECOND
+        most = float(self._size)
         if self._tokens < _ALMOST_ONE:
             most = max(most, late_seconds * self.rate)
-        self._tokens = min(self._tokens + elapsed_seconds * self.rate, most)
+        self._tokens += elapsed_seconds * self.rate
+        # Who asks as soon as the bucket is full is late by a part of a microsecond.
+        if self._tokens >= most + self.rate / USEC_PER_SECOND:
+            self._tokens = most
         self._now_usec = now_usec
         return max(0, int(self._tokens / _ALMOST_ONE))
 

@@ -107,13 +107,19 @@ def test_a_token_comes_when_it_was_predicted(rate: float, size: int, steps: list
 def test_no_part_of_a_token_is_lost_by_who_asks_as_soon_as_there_is_one() -> None:
     """Though times are rounded up to microseconds."""
     bucket, now_usec = TokenBucket(settings(7, bucket_size=1), 0), 0
-    bucket.take()
+    assert starts(bucket, 0) == 1
     last_usec = bucket.next_usec(0, 700)
     for _ in range(700):
         now_usec = bucket.next_usec(now_usec)
         assert starts(bucket, now_usec) == 1
 
     assert now_usec == last_usec == 100 * SECOND
+
+
+def test_a_bucket_that_was_full_for_long_has_no_part_of_a_token_more() -> None:
+    bucket = TokenBucket(settings(1, "m", bucket_size=1), 0)
+    assert starts(bucket, 90 * SECOND) == 1
+    assert bucket.next_usec(90 * SECOND) == 150 * SECOND
 
 
 def test_a_new_rate_and_size_apply_to_the_tokens_there() -> None:
