@@ -200,5 +200,5 @@ def _step(
         waiting=waiting,
         text=find_progress(state, queue, after).text if queue.is_push and after.available else "",
     )
-    changed = (step.expired, step.due, step.delivered, step.failed, step.exhausted, step.waiting)
-    return step if any(changed) else None
+    changed = (step.expired, step.due, step.delivered, step.failed, step.exhausted)
+    return step if any((*changed, step.sending, step.waiting)) else None

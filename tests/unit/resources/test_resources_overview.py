@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from control_client import ControlClient
 from push_app import PushApp, push_app, until
-from scenes import dead_port
+from scenes import dead_port, scene
 
 import pullqueue
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
@@ -118,6 +118,15 @@ def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(clock: Manua
     assert step.text == (
         "20 due tasks wait for the rate of 5/s: `pullqueue clock advance 4s --deliver` sends all"
     )
+
+
+def test_a_step_has_a_queue_of_which_an_attempt_began() -> None:
+    with scene("queue: [{name: push, rate: 1/m, bucket_size: 1}]") as played:
+        played.play([("add", "push", "mail", 1, 0), ("add", "push", "hangs", 1, 0)])
+
+        [step] = played.deliver(60).steps
+
+    assert (step.due, step.delivered, step.sending, step.waiting) == (0, 0, 1, 0)
 
 
 class TestDelivery:
