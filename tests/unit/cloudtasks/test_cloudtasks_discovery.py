@@ -49,6 +49,7 @@ def test_paths_parameters_and_messages_are_those_of_google(
     ours, theirs = ({one["id"]: one for one in methods_of(each)} for each in (document, google))
 
     assert {key: document[key] for key in FIXED} == {key: google[key] for key in FIXED}
+    assert (document["description"], len(document["revision"])) == (version.description, 8)
     urls = [document[key] for key in ("rootUrl", "baseUrl", "documentationLink")]
     assert urls == ["http://localhost/"] * 3
     [scope] = document["auth"]["oauth2"]["scopes"]

@@ -262,6 +262,7 @@ def test_an_error_without_advice_is_logged_too(
 
     [logged] = [record.getMessage() for record in caplog.records]
     assert logged.startswith('ListQueues refused, INVALID_ARGUMENT: parent is "projects/app": use')
+    assert logged.endswith(" with letters, digits and hyphens")
 
 
 def test_the_details_of_an_error_are_the_same_as_over_rest(
