@@ -172,6 +172,12 @@ class TestGetQueue:
 
         found = (caught.value.message, caught.value.advice)
         assert found == ((text, advice) if text else (advice, ""))
+        links = [
+            each["links"][0]["description"] for each in caught.value.details if "links" in each
+        ]
+        is_task, is_queue = text.startswith("Task ID"), text == texts.QUEUE_NAME
+        known = {"Definition of task ID": is_task, "Definition of queue name": is_queue}
+        assert links == [link for link, is_shown in known.items() if is_shown]
 
     @pytest.mark.parametrize(
         ("method", "field"),
