@@ -113,7 +113,7 @@ ANSWER = {
     ],
     "failures": [
         {
-            **evil("number queue state pattern text client"),
+            **evil("number queue state reason pattern text client"),
             **dict.fromkeys(("first", "last"), _TIME),
             "status": 500,
             "tasks": 1,
