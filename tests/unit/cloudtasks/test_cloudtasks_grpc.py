@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from base64 import b64encode
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +29,7 @@ from pullqueue import Emulator, Limits, ManualClock, ServerAddressError
 from pullqueue.cloudtasks.grpc_server import compute_deadline_usec
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
+from pullqueue.engine.interceptors import ConnectionCut
 from pullqueue.faults.declaration import Faults
 from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
@@ -189,6 +191,9 @@ def test_a_port_in_use_is_reported_with_what_to_do(emulator: Emulator, server: S
 
 def test_a_server_stops_while_clients_are_connected(server: Server, grpc_api: GrpcApi) -> None:
     grpc_api("GetQueue", name=PULL)
+    [request] = server.state.requests.latest()
+    assert isinstance(request.milliseconds, float)
+    assert any(each.name.startswith("pullqueue-grpc") for each in threading.enumerate())
     server.stop()
 
     assert server.grpc_address == ""
@@ -209,6 +214,17 @@ def test_a_time_that_json_cannot_express_is_refused_with_its_field(
     rule = "schedule_time is not a valid time: it must be in the years 1 to 9999"
     with pytest.raises(ApiRefused, match=f"INVALID_ARGUMENT: {rule}"):
         grpc_api.send(method, message.SerializeToString())
+
+
+def test_a_connection_that_is_cut_is_unavailable(emulator: Emulator, grpc_api: GrpcApi) -> None:
+    """As where `crash_test` ends a worker of a server."""
+
+    def cut() -> None:
+        raise ConnectionCut("1")
+
+    emulator.queue("pull").purge = cut  # type: ignore[method-assign,assignment]
+    with pytest.raises(ApiRefused, match=r"^UNAVAILABLE: the connection from port 1 was cut$"):
+        grpc_api("PurgeQueue", name=PULL)
 
 
 def test_a_bug_of_the_emulator_is_internal_with_its_details_in_the_log(

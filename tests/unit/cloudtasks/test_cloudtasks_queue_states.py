@@ -67,7 +67,8 @@ class TestUpload:
         running = ids(call("ListQueues", parent=LOCATION, filter="state=RUNNING"))
         disabled = ids(call("ListQueues", parent=LOCATION, filter="state=DISABLED"))
         assert (running, disabled) == (["new"], ["limited", "made", "pull", "push"])
-        with refused("FAILED_PRECONDITION", "without it was applied after it was created: resume"):
+        why = "without it was applied after it was created: resume it; --keep-created-queues leaves"
+        with refused("FAILED_PRECONDITION", why):
             call("LeaseTasks", parent=MADE, leaseDuration="60s")
         assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
 
