@@ -311,7 +311,10 @@ def _step_text(step: ClockStep) -> str:
         (step.delivered, f"{count_tasks(step.delivered)} delivered"),
         (step.failed, f"{counted(step.failed, 'attempt')} failed"),
         (step.exhausted, f"{count_tasks(step.exhausted)} exhausted"),
-        (step.sending, f"{count_tasks(step.sending)} can be sent now"),
+        (
+            step.sending,
+            f"{count_tasks(step.sending)} {'is' if step.sending == 1 else 'are'} sent now",
+        ),
     ]
     shown = ", ".join(text for count, text in parts if count)
     return f"{step.queue}: {'; '.join(filter(None, [shown, step.text]))}"

@@ -57,7 +57,7 @@ def advance(*, by: str, deliver: bool, client: Client) -> None:
 
     BY is a number of seconds, or a time span such as 10min, 2h or 7d. What that did is listed by
     queue: leases that EXPIRED, tasks that became DUE, attempts that were DELIVERED or FAILED,
-    EXHAUSTED tasks, and push tasks that can be sent now (SENDING) or are WAITING. A line below says
+    EXHAUSTED tasks, and push tasks that are sent now (SENDING) or are WAITING. A line below says
     what they wait for.
     """
     seconds = parse_seconds(by)
