@@ -109,7 +109,9 @@ def _time(now: Situation, usec: int) -> str:
 
 
 def _results(now: Situation) -> str:
-    return name_results(now.failures, now.failed, kinds_of_faults(now.state))
+    # Not all results of a long time may be recorded.
+    total = now.failed if now.ended_last_minute else now.failures.total()
+    return name_results(now.failures, total, kinds_of_faults(now.state))
 
 
 def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mapping[int, str]) -> str:

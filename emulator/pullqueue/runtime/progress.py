@@ -33,8 +33,8 @@ class Progress(Model):
     failing_since: Annotated[
         Time | None,
         Meta(
-            description="The minute, in the last day, since which all attempts fail. Null if none "
-            "failed in the last minute, and no task that failed waits."
+            description="The minute, in the last day, since which all attempts fail. Null if one "
+            "succeeded in the last minute, or none failed in it and no task that failed waits."
         ),
     ]
     causes: Annotated[

@@ -141,23 +141,19 @@ class Situation:
     @property
     def failed(self) -> int:
         """Attempts of the time that is looked at that failed."""
-        return self._attempts[EventKind.ATTEMPT_FAILED]
+        return self.counts[EventKind.ATTEMPT_FAILED] if self.ended_last_minute else self._failed[1]
 
     @property
     def ended(self) -> int:
         """Attempts of the time that is looked at that ended."""
-        return sum(self._attempts[kind] for kind in _ENDED)
+        return self.ended_last_minute or self._failed[1]
 
     @cached_property
     def failures(self) -> Counter[AttemptResult]:
         """How the attempts of the time that is looked at have failed."""
         return self.queue.count_failures(last=self.span) if self.failed else Counter()
 
-    @cached_property
-    def _attempts(self) -> Counter[EventKind]:
-        return self.counts if self.span == MINUTE else self.queue.count_events(last=self.span)
-
-    @cached_property
+    @property
     def span(self) -> timedelta:
         """The time whose attempts are looked at: the last minute; where none ended in it, and
         tasks that failed wait, the time since which all have failed.
@@ -166,18 +162,25 @@ class Situation:
             return MINUTE
         return timedelta(microseconds=self.now_usec - self.failing_usec + 1)
 
-    @cached_property
+    @property
     def failing_usec(self) -> int | None:
         """The minute since which all attempts fail, while tasks that failed wait."""
-        since_usec = None
-        is_failing = self.counts[EventKind.ATTEMPT_FAILED] or self._has_failed_tasks
-        minutes = self.queue.flow(since_usec=self.now_usec - _DAY_USEC) if is_failing else {}
+        return self._failed[0]
+
+    @cached_property
+    def _failed(self) -> tuple[int | None, int]:
+        """The minute since which all attempts fail, and how many they are."""
+        failed, succeeded = (self.counts[kind] for kind in _ENDED)
+        if succeeded or not (failed or self._has_failed_tasks):
+            return None, 0
+        since_usec, total = None, 0
+        minutes = self.queue.flow(since_usec=self.now_usec - _DAY_USEC)
         for minute_usec, counts in sorted(minutes.items(), reverse=True):
             if EventKind.ATTEMPT_SUCCEEDED in counts:
                 break
             if EventKind.ATTEMPT_FAILED in counts:
-                since_usec = minute_usec
-        return since_usec
+                since_usec, total = minute_usec, total + counts[EventKind.ATTEMPT_FAILED]
+        return since_usec, total
 
     @property
     def _has_failed_tasks(self) -> bool:

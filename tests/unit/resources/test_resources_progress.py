@@ -21,6 +21,7 @@ from pullqueue.config.model import QueueSettings
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.verbs import insert
+from pullqueue.limits import Limits
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.request import PushResponse
@@ -470,6 +471,18 @@ def test_a_queue_says_since_when_its_attempts_fail(state: ServerState, clock: Ma
     clock.advance(86_400 - 120)
     attempt(queue, 500)
     assert "failing since 2026-01-01 00:06 UTC" in of(state, "push").text
+
+
+def test_attempts_of_which_no_results_are_recorded_any_more_are_counted(
+    clock: ManualClock,
+) -> None:
+    emulator = Emulator.from_text(CONFIG, clock=clock, limits=Limits(events_kept=5))
+    for reason in ("old", "new", "new"):
+        attempt(emulator.queue("push"), 500, reason)
+    clock.advance(60)
+
+    text = "all 3 attempts since 00:00 UTC failed: status 500 (new)"
+    assert text in of(ServerState(emulator), "push").text
 
 
 def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> None:
