@@ -383,6 +383,7 @@ def test_faults_that_can_trigger_on_the_next_attempts_are_named(
     for queues in [*[["push"]] * count, ["one"]]:
         fault = {"kind": "fail", "call": "attempt", "queues": queues}
         set_fault(state, parse_body(fault, NewFault))
+    set_fault(state, parse_body(fault | {"queues": ["push"], "url": "/other"}, NewFault))
     attempt(state.emulator.queue("push"), 500)
 
     assert of(state, "push").causes[-1] == Cause(
@@ -765,3 +766,11 @@ def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState, 
         "average, with bursts of up to 5, by responses that report overload: status 503, of HTTP "
         "targets also 429 and 5xx; 1 task waits for its next attempt"
     )
+    [slowed] = [each for each in of(state, name).causes if each.reason == "slowed"]
+    assert slowed.severity == "warning"
+
+
+def test_a_reason_that_occurs_once_is_shown_as_it_is(state: ServerState) -> None:
+    attempt(state.emulator.queue("push"), 500, "no order 7")
+
+    assert of(state, "push").causes[0].text.endswith(": status 500 (no order 7)")
