@@ -281,9 +281,12 @@ class Situation:
         """The due tasks, or the first of many; where none is due, the first of the others."""
         if not self.numbers.tasks:
             return []
-        state = TaskState.AVAILABLE if self.numbers.available else None
-        few = 0 < self.numbers.available <= _LOOKED_AT
-        return self.queue.list_tasks(_LOOKED_AT if few else _FIRST, state=state)
+        most = _LOOKED_AT if 0 < self.due <= _LOOKED_AT else _FIRST
+        if not self.due:
+            return self.queue.list_tasks(most)
+        running = {each.task.name for each in self.attempts}
+        tasks = self.queue.list_tasks(most + self._overdue, state=TaskState.AVAILABLE)
+        return [task for task in tasks if task.name not in running][:most]
 
     @cached_property
     def kept(self) -> list[str]:
@@ -294,7 +297,7 @@ class Situation:
     @property
     def is_looked_through(self) -> bool:
         """Whether all tasks that are due, or all that there are, were looked at."""
-        return len(self.looked_at) == (self.numbers.available or self.numbers.tasks)
+        return len(self.looked_at) == (self.due or self.numbers.tasks)
 
     # -- what may start --------------------------------------------------------------------------
 

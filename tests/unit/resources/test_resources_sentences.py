@@ -95,6 +95,12 @@ SCENES: list[tuple[list[Step], str, list[str]]] = [
     ),
     ([("add", "fast", "mail", 3, 0), ("add", "fast", "cmyk", 1, 30)], "fast", ["not due"]),
     ([("add", "fast", "dead", 2, 0)], "fast", ["no response", "retrying"]),
+    # An attempt past its lease is not due.
+    (
+        [("add", "slow", "away", 3, 30), ("add", "slow", "hangs", 3, 0), ("jump", 3600)],
+        "slow",
+        ["no address", "running"],
+    ),
     # Their retries are minutes apart.
     (
         [("add", "fast", "dead", 2, 0), ("deliver", 100), ("jump", 61), ("jump", 61)],
