@@ -42,7 +42,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("pullqueue")
-WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -60,12 +59,8 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put slow tests first, which pytest-randomly has shuffled; set no time limit for long ones."""
-    if WORKER:
-        items.sort(key=lambda item: item.path)
-    yield
     # So that several workers end together.
     items.sort(key=lambda item: {"acceptance", "testing"}.isdisjoint(item.path.parts))
     for item in items if LONG else ():
@@ -129,15 +124,10 @@ def pytest_runtest_makereport() -> Iterator[None]:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, None]:
-    """See to the same where a whole module would be skipped; let each worker begin elsewhere."""
+def pytest_make_collect_report() -> Generator[None, Any, None]:
+    """See to the same where a whole module would be skipped."""
     outcome = yield
     _refuse_skip(outcome)
-    found = outcome.get_result().result
-    if WORKER and isinstance(collector, pytest.Session | pytest.Directory):
-        # In a fresh checkout, they would all compile the same modules at the same time.
-        start = len(found) * WORKER // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        found[:] = found[start:] + found[:start]
 
 
 def _refuse_skip(outcome: Any) -> None:
