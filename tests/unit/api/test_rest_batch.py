@@ -167,6 +167,7 @@ def test_a_batch_without_parts_is_refused_whole(
     assert response.get_json()["error"]["message"] == "Failed to parse batch request."
 
 
+@pytest.mark.slow
 def test_parts_in_parts_without_end(client: Client) -> None:
     """A batch that is nested deeper than can be read is refused."""
     head = "Content-Type: multipart/mixed; boundary={0}\r\n\r\n--{0}\r\n"

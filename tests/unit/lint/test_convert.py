@@ -177,6 +177,7 @@ def attempts_of(emulator: Emulator, name: str) -> list[tuple[float, int]]:
     return sent
 
 
+@pytest.mark.slow
 def test_queues_made_from_the_json_send_and_retry_as_those_of_queue_yaml() -> None:
     text = QUEUE_YAML.replace("  rate: 100/m\n", "  rate: 100/m\n  bucket_size: 10\n")
     of_file = Emulator.from_text(text, clock=ManualClock())
@@ -259,6 +260,7 @@ def resources_in(text: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_terraform_has_a_resource_for_each_queue() -> None:
     resources = resources_in(converted(QUEUE_YAML, "terraform"))
 

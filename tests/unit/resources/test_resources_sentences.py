@@ -251,6 +251,7 @@ def test_each_cause_has_a_scene() -> None:
     assert set(CAUSES) - shown == {"disabled", "not listening", "run only", "due"}
 
 
+@pytest.mark.slow
 @given(SCRIPTS, st.randoms(use_true_random=False))
 def test_each_sentence_is_true_and_its_advice_works(script: list[Step], chance: Random) -> None:
     """Whatever was done to the queues: what is said is so, and nothing that waits is left out."""

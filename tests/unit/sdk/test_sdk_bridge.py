@@ -148,6 +148,7 @@ def test_a_body_that_is_none(server: Server) -> None:
     assert answer.rpc_error.code == RpcError.PARSE_ERROR
 
 
+@pytest.mark.slow
 def test_a_call_may_be_as_large_as_the_sdk_permits(server: Server, emulator: Emulator) -> None:
     """32 MiB, and no larger."""
     one = add_request(body=b"x" * 2**20).add_request[0]

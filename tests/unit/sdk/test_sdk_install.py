@@ -206,6 +206,7 @@ for legacy, context.READ_FROM_OS_ENVIRON in product([True, False], [True, False]
 """
 
 
+@pytest.mark.slow
 def test_a_wrapped_app_uses_the_queues_in_each_mode_of_context() -> None:
     """The wrapper changes the whole process: modules, environment, threads. So each mode has a
     process of its own.

@@ -72,6 +72,7 @@ class TestTransactions:
 
         assert (client.get("first"), client.get("other")) == (None, 1)
 
+    @pytest.mark.slow
     def test_no_update_is_lost(self, serve: Serve) -> None:
         """Eight clients add to one number, each with retries as Google's client makes them."""
         server = serve()
@@ -96,6 +97,7 @@ class TestTransactions:
 
         assert clients[0].get("sum") == 24
 
+    @pytest.mark.slow
     def test_those_left_open_are_rolled_back_in_time(self, client: Client) -> None:
         """After a thousand others; the server keeps nothing of them."""
         first = client.begin()

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from control_client import ControlClient
 from programs import completed
 from services_client import Client, memcache
@@ -135,6 +136,7 @@ def test_data_of_projects_are_stored_apart(tmp_path: Path) -> None:
         assert client_of(server, "one").get("a") is None
 
 
+@pytest.mark.slow
 def test_an_app_in_python_is_known_by_its_id() -> None:
     """As App Engine's runtime and `pullqueue exec` set it; each in a process of its own."""
     program = (

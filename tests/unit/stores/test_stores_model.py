@@ -35,6 +35,8 @@ from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryP
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 LIMITS = Limits(tombstone_seconds=50, lease_payload_bytes=12)
 STORAGE = 60
 RETRY_LIMITS: dict[str, int | None] = {"free": None, "twice": 2, "never": 0}

@@ -28,6 +28,8 @@ from pullqueue.testing import (
 )
 from pullqueue.testing.live_server import live_server
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_lease_expires_under_a_slow_worker(emulator: Emulator, ledger: Ledger) -> None:
     """Two workers book the same task; no turn has to be taken from anyone for that."""

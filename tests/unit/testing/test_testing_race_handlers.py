@@ -25,6 +25,8 @@ from pullqueue.testing import (
     race_test,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_handler_that_has_leased_in_vain_goes_on(
     emulator: Emulator, queue: Queue, pushed: Queue

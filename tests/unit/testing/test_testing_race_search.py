@@ -18,6 +18,8 @@ from pullqueue.testing import (
     race_test,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def counting(emulator: Emulator, count: int, calls: int, **options: Any) -> tuple[int, set[str]]:
     """Return the number of schedules of actors that make some calls, and the orders."""

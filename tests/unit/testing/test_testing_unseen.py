@@ -16,6 +16,8 @@ from executing import forked_python
 from pullqueue import Emulator, Queue
 from pullqueue.testing import crash_test, race_test
 
+pytestmark = pytest.mark.slow
+
 Load = Callable[..., ModuleType]
 
 IMPORTS = {
