@@ -22,20 +22,17 @@ queue:
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    """An emulator with queues of every kind."""
     return Emulator.from_text(QUEUES, clock=clock)
 
 
 @pytest.fixture
 def stub(emulator: Emulator) -> Iterator[Any]:
-    """The emulator in the place of the task queue service."""
     with install(emulator) as stub:
         yield stub
 
 
 @pytest.fixture
 def bed() -> Iterator[Any]:
-    """An activated testbed."""
     bed = testbed.Testbed()
     bed.activate()
     yield bed

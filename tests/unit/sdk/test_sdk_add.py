@@ -22,7 +22,6 @@ def bulk_add(*adds: dict[str, Any]) -> Any:
 
 
 def test_names_in_use_and_new_ones_in_a_batch() -> None:
-    """Each name in use has the code of its error, the rest of the batch is added and named."""
     queue = taskqueue.Queue("pull")
     queue.add([pull(b"old", name="here"), pull(name="gone")])
     queue.delete_tasks_by_name("gone")
@@ -40,7 +39,6 @@ def test_names_in_use_and_new_ones_in_a_batch() -> None:
 
 
 def test_a_batch_with_an_invalid_task_adds_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """An invalid task gets its code, the others SKIPPED; the log says what is wrong."""
     taskqueue.Queue("pull").add(pull(name="here"))
 
     results = bulk_add({"task_name": b"here"}, {"tag": b"\xff"}, {}, {"eta_usec": -1})
@@ -75,7 +73,6 @@ def test_a_batch_with_an_invalid_task_adds_nothing(caplog: pytest.LogCaptureFixt
 def test_what_is_invalid_is_refused_with_a_sentence(
     adds: list[dict[str, Any]], code: int, text: str
 ) -> None:
-    """What gets past the client's own checks is refused with its code and a sentence."""
     with pytest.raises(apiproxy_errors.ApplicationError) as refused:
         bulk_add(*adds)
 

@@ -15,7 +15,6 @@ UserRPC = apiproxy_stub_map.UserRPC
 
 
 def test_a_call_nobody_waits_for_is_made() -> None:
-    """Tasks are stored when `add_async` returns."""
     taskqueue.Queue("pull").add_async([pull(), pull()])
 
     assert taskqueue.Queue("pull").fetch_statistics().tasks == 2
@@ -26,7 +25,6 @@ def test_add_async_sends_an_empty_batch() -> None:
 
 
 def test_wait_any_returns_each_call() -> None:
-    """Calls that worked and calls that failed are all given by `wait_any`."""
     rpcs = [
         taskqueue.Queue("pull").add_async(pull()),
         taskqueue.Queue("nowhere").add_async(pull()),
@@ -46,7 +44,6 @@ def test_wait_any_returns_each_call() -> None:
 @pytest.mark.parametrize("queue", ["pull", "nowhere"])
 @pytest.mark.parametrize("wait", ["wait", "wait_any", "wait_all"])
 def test_a_callback_runs_once_when_waited_for(queue: str, wait: str) -> None:
-    """The callback runs in the wait, once, whether the call worked or failed."""
     called: list[str] = []
     rpc = taskqueue.create_rpc(callback=lambda: called.append("called"))
     taskqueue.Queue(queue).add_async(pull(), rpc=rpc)
@@ -62,7 +59,6 @@ def test_a_callback_runs_once_when_waited_for(queue: str, wait: str) -> None:
 
 
 def test_a_callback_may_ask_for_the_result() -> None:
-    """Inside the callback the result is there."""
     results: list[Any] = []
     rpc = taskqueue.create_rpc()
     rpc.callback = lambda: results.append(rpc.get_result().name)
@@ -74,8 +70,6 @@ def test_a_callback_may_ask_for_the_result() -> None:
 
 
 def test_an_error_of_a_callback_is_raised() -> None:
-    """What a callback raises comes out of the wait."""
-
     def fail() -> None:
         raise ValueError("in the callback")
 

@@ -22,13 +22,11 @@ RpcError = remote_api.RpcError
 
 @pytest.fixture
 def server(emulator: Emulator) -> Iterator[Server]:
-    """A server of the emulator."""
     with Server(emulator) as server:
         yield server
 
 
 def post(server: Server, body: bytes | Iterator[bytes], *, deadline: str = "60") -> bytes:
-    """Post a body to the route and return that of the response."""
     headers = {"X-Google-RPC-Service-Deadline": deadline}
     response = requests.post(f"{server.url}/rpc_http", body, headers=headers, timeout=60)
     assert response.status_code == 200
@@ -39,7 +37,6 @@ def post(server: Server, body: bytes | Iterator[bytes], *, deadline: str = "60")
 def call(
     server: Server, method: str, message: Any, *, service: str = "taskqueue", deadline: str = "60"
 ) -> Any:
-    """Make a call and return the response as it is on the wire."""
     data = message if isinstance(message, bytes) else message.SerializeToString()
     wire = remote_api.Request(
         service_name=service, method=method, request=data, request_id="any ticket"
@@ -48,7 +45,6 @@ def call(
 
 
 def add_request(**fields: Any) -> Any:
-    """Return a BulkAdd of one task."""
     defaults = {"queue_name": b"pull", "task_name": b"", "eta_usec": 0, "mode": 1, "body": b"work"}
     return messages.TaskQueueBulkAddRequest(
         add_request=[messages.TaskQueueAddRequest(**(defaults | fields))]
@@ -73,7 +69,6 @@ def test_a_call_that_takes_longer_than_its_deadline_fails(
 
 
 def test_calls_are_in_the_request_log(server: Server) -> None:
-    """By method and queue, as text; a refused one has the status of the same error over REST."""
     call(server, "BulkAdd", add_request(task_name=b"mine"))
     call(server, "BulkAdd", add_request(queue_name=b"nowhere"))
 
@@ -88,7 +83,6 @@ def test_calls_are_in_the_request_log(server: Server) -> None:
 
 @pytest.mark.usefixtures("stub")
 def test_calls_in_process_are_in_the_request_log(server: Server) -> None:
-    """Those of the client in the process that serves the emulator are recorded with their tasks."""
     queue = taskqueue.Queue("pull")
     queue.add(taskqueue.Task(payload="work", method="PULL"))
     queue.lease_tasks(60, 10)
@@ -134,7 +128,6 @@ def test_calls_in_process_are_in_the_request_log(server: Server) -> None:
 def test_a_call_that_is_none(
     server: Server, method: str, message: bytes, code: int, detail: str
 ) -> None:
-    """Unknown methods and unreadable requests are distinguished."""
     answer = call(server, method, message)
 
     assert answer.rpc_error.code == code
@@ -142,7 +135,6 @@ def test_a_call_that_is_none(
 
 
 def test_a_body_that_is_none(server: Server) -> None:
-    """The response to a body that is not a request is that of one that cannot be parsed."""
     answer = remote_api.Response.FromString(post(server, b"\xff\xff"))
 
     assert answer.rpc_error.code == RpcError.PARSE_ERROR
@@ -150,7 +142,6 @@ def test_a_body_that_is_none(server: Server) -> None:
 
 @pytest.mark.slow
 def test_a_call_may_be_as_large_as_the_sdk_permits(server: Server, emulator: Emulator) -> None:
-    """32 MiB, and no larger."""
     one = add_request(body=b"x" * 2**20).add_request[0]
     largest = messages.TaskQueueBulkAddRequest(add_request=[one] * 31)
     too_large = messages.TaskQueueBulkAddRequest(add_request=[one] * 32)
@@ -162,7 +153,6 @@ def test_a_call_may_be_as_large_as_the_sdk_permits(server: Server, emulator: Emu
 
 @pytest.mark.parametrize("body", [b"x" * (34 * 2**20), [b"x" * 2**20] * 34], ids=["one", "chunks"])
 def test_a_body_over_all_bounds(server: Server, body: bytes | list[bytes]) -> None:
-    """A body that no call can have is refused, whether its length is announced or not."""
     answer = post(server, body if isinstance(body, bytes) else iter(body))
 
     code = remote_api.Response.FromString(answer).rpc_error.code
@@ -191,7 +181,6 @@ def test_transactions_are_refused(server: Server) -> None:
 def test_an_invalid_address_is_refused_where_it_is_given(
     monkeypatch: pytest.MonkeyPatch, argument: str, variable: str, named: str
 ) -> None:
-    """And not by the first call."""
     monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", variable)
 
     with pytest.raises(ServerAddressError, match=f"^{named}, which is not a valid address: use HO"):
@@ -217,14 +206,12 @@ class TestTransactions:
     """The datastore is another process; here it answers every call with the same bytes."""
 
     def add(self, server: Server, count: int = 1, *, handle: int = 7, **fields: Any) -> Any:
-        """Add tasks in a transaction and return the response."""
         adds = [add_request(**fields).add_request[0] for _ in range(count)]
         for each in adds:
             each.transaction.handle, each.transaction.app = handle, "app"
         return call(server, "BulkAdd", messages.TaskQueueBulkAddRequest(add_request=adds))
 
     def end(self, server: Server, method: str = "Commit", handle: int = 7) -> None:
-        """Make the call that ends the transaction."""
         transaction = type(messages.TaskQueueAddRequest().transaction)(handle=handle, app="app")
         wire = remote_api.Request(
             service_name="datastore_v3", method=method, request=transaction.SerializeToString()
@@ -243,7 +230,6 @@ class TestTransactions:
     def test_tasks_are_added_once_the_commit_has_succeeded(
         self, emulator: Emulator, method: str, reply: bytes, stored: int
     ) -> None:
-        """Once, and not otherwise."""
         with server_beside(reply, emulator) as server:
             answer = self.add(server, 2)
             assert emulator.queue("pull").list_tasks() == []
@@ -258,7 +244,6 @@ class TestTransactions:
         assert [task.name for task in emulator.queue("pull").list_tasks()] == names[:stored]
 
     def test_what_could_not_be_added_is_refused_at_once(self, emulator: Emulator) -> None:
-        """And so is a sixth task of a transaction."""
         codes = messages.TaskQueueServiceError
         with server_beside(SUCCEEDED, emulator) as server:
             unknown = self.add(server, queue_name=b"nowhere")
@@ -281,7 +266,6 @@ class TestTransactions:
     def test_a_commit_that_cannot_be_kept(
         self, emulator: Emulator, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A task that cannot be added any more is logged: the app has committed."""
         with server_beside(SUCCEEDED, emulator) as server:
             self.add(server)
             emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
@@ -306,7 +290,6 @@ class TestOtherServices:
     def test_a_call_without_upstream_says_what_can_be_done(
         self, server: Server, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """And what this server is; each service is logged once."""
         answer = call(server, "Get", b"", service="memcache")
         call(server, "Set", b"", service="memcache")
         call(server, "RunQuery", b"", service="datastore_v3")
@@ -329,7 +312,6 @@ class TestOtherServices:
         assert server.state.requests.latest()[0].path == "/rpc_http logservice.Flush"
 
     def test_calls_to_other_services_are_passed_on_unchanged(self, emulator: Emulator) -> None:
-        """And so are their answers."""
         reply = remote_api.Response(response=b"from memcache").SerializeToString()
         seen: list[bytes] = []
         with server_beside(reply, emulator, seen) as server:
@@ -342,7 +324,6 @@ class TestOtherServices:
 
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense:port", "status"])
     def test_with_an_upstream_that_fails(self, emulator: Emulator, address: str) -> None:
-        """An upstream that does not respond is named in the error."""
         with always_answering(b"", 503) as failing:
             upstream = failing if address == "status" else address
             with Server(emulator, api_upstream=upstream) as server:

@@ -21,13 +21,11 @@ def _switched_on(monkeypatch: pytest.MonkeyPatch, stub: Any) -> None:
 
 
 def push(url: str = "/work", **options: Any) -> Any:
-    """Make a push task."""
     return taskqueue.Task(url=url, **options)
 
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_one_task_is_created_and_several_in_a_batch(emulator: Emulator, count: int) -> None:
-    """CreateTask and BatchCreateTasks."""
     options = taskqueue.TaskRetryOptions(task_retry_limit=0)
     tasks = [push(f"/{n}", name=f"n{n}", retry_options=options) for n in range(count)]
     taskqueue.Queue("push").add(tasks)
@@ -38,7 +36,6 @@ def test_one_task_is_created_and_several_in_a_batch(emulator: Emulator, count: i
 
 
 def test_a_name_in_use() -> None:
-    """The task of a batch that has it is refused, and the others are added."""
     queue = taskqueue.Queue("push")
     queue.add(push(name="one"))
     tasks = [push(name="one"), push(name="two")]
@@ -52,7 +49,6 @@ def test_a_name_in_use() -> None:
 
 @pytest.mark.parametrize("name", ["push", "pull"])
 def test_a_queue_has_the_statistics_of_v2beta3(name: str) -> None:
-    """Its tasks are deleted in a batch, and purged."""
     queue = taskqueue.Queue(name)
     method = {"method": "PULL"} if name == "pull" else {}
     queue.add([taskqueue.Task(payload=b"work", name=n, **method) for n in ("a", "b", "c")])
@@ -68,7 +64,6 @@ def test_a_queue_has_the_statistics_of_v2beta3(name: str) -> None:
 class TestLocation:
     @pytest.fixture
     def emulator(self) -> Emulator:
-        """Return an emulator that refuses other locations."""
         return Emulator.from_text("queue:\n- name: push\n  rate: 5/s\n", location="europe-west1")
 
     def test_the_sdk_names_the_location_of_the_emulator(self, emulator: Emulator) -> None:
@@ -88,7 +83,6 @@ def test_a_missing_queue_is_an_error_for_each_method() -> None:
 def test_tasks_of_a_transaction_are_added_when_it_commits(
     emulator: Emulator, bed: Any, stub: Any, library: str
 ) -> None:
-    """Until then they are kept in the datastore."""
     bed.init_datastore_v3_stub()
     bed.init_memcache_stub()
     apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
@@ -110,7 +104,6 @@ def test_tasks_of_a_transaction_are_added_when_it_commits(
 
 
 def test_each_installation_has_its_own_clients(emulator: Emulator) -> None:
-    """Those of before are back at the end."""
     taskqueue.add(url="/work")
     with install(emulator):
         taskqueue.add(url="/work")

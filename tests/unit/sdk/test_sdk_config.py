@@ -19,7 +19,6 @@ PULL = "queue:\n- name: mine\n  mode: pull\n"
 
 @pytest.fixture
 def installed(emulator: Emulator, bed: Any) -> Iterator[Any]:
-    """A testbed beside an installed emulator."""
     with install(emulator):
         yield bed
 
@@ -38,7 +37,6 @@ def write(path: Path, text: str, *, age: int = 0) -> Path:
 def test_the_file_under_the_root_is_found(
     installed: Any, emulator: Emulator, tmp_path: Path, name: str
 ) -> None:
-    """The file is found where Google's stub finds it, and replaces the configuration."""
     write(tmp_path / name, PULL)
 
     installed.init_taskqueue_stub(root_path=str(tmp_path))
@@ -50,7 +48,6 @@ def test_the_file_under_the_root_is_found(
 
 
 def test_the_configuration_comes_back(emulator: Emulator, bed: Any, tmp_path: Path) -> None:
-    """After the block the emulator has its own queues again."""
     write(tmp_path / "queue.yaml", PULL)
     config = emulator.config
     with install(emulator):
@@ -62,7 +59,6 @@ def test_the_configuration_comes_back(emulator: Emulator, bed: Any, tmp_path: Pa
 
 
 def test_a_file_by_its_path_goes_before_the_root(installed: Any, tmp_path: Path) -> None:
-    """`queue_config_path` goes before the root."""
     write(tmp_path / "queue.yaml", PULL)
     other = write(tmp_path / "other.yaml", "queue:\n- name: by-path\n  mode: pull\n")
 
@@ -72,7 +68,6 @@ def test_a_file_by_its_path_goes_before_the_root(installed: Any, tmp_path: Path)
 
 
 def test_a_root_given_later(installed: Any, tmp_path: Path) -> None:
-    """Suites that set `_root_path` afterwards have its file."""
     write(tmp_path / "queue.yaml", PULL)
     installed.init_taskqueue_stub()
 
@@ -88,7 +83,6 @@ def test_a_root_without_a_file_keeps_the_configuration(installed: Any, tmp_path:
 
 
 def test_a_changed_file_is_read_again(installed: Any, emulator: Emulator, tmp_path: Path) -> None:
-    """The next call after a change goes by it, others read nothing; tasks that are there stay."""
     path = write(tmp_path / "queue.yaml", PULL, age=1)
     installed.init_taskqueue_stub(root_path=str(tmp_path))
     config = emulator.config
@@ -111,7 +105,6 @@ def test_an_invalid_file_is_reported_where_it_is_given(installed: Any, tmp_path:
 
 
 def test_push_settings_on_a_pull_queue_are_accepted(installed: Any, tmp_path: Path) -> None:
-    """What the SDK's own parser lets pass is let pass."""
     write(tmp_path / "queue.yaml", PULL + "  rate: 5/s\n  bucket_size: 3\n")
     installed.init_taskqueue_stub(root_path=str(tmp_path))
 

@@ -25,7 +25,6 @@ from pullqueue.testing import Faults
 
 @pytest.fixture
 def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
-    """Faults in the calls to the emulator."""
     with Faults(emulator) as faults:
         yield faults
 
@@ -48,7 +47,6 @@ def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
 def test_each_error_is_raised_as_that_of_the_sdk(
     faults: Faults, error: PullQueueError, expected: type[Exception]
 ) -> None:
-    """With its sentence."""
     faults.fail("lease_tasks", error)
 
     with pytest.raises(expected, match=str(error)):
@@ -73,7 +71,6 @@ CALLS: dict[str, tuple[str, Callable[[Any, Any], object]]] = {
 def test_a_fault_of_a_verb_is_raised_by_its_call(
     faults: Faults, verb: str, make: Callable[[Any, Any], object]
 ) -> None:
-    """As often as it is to trigger."""
     queue = taskqueue.Queue("pull")
     queue.add(pull(name="a"))
     (task,) = queue.lease_tasks(60, 1)
@@ -87,7 +84,6 @@ def test_a_fault_of_a_verb_is_raised_by_its_call(
 
 
 def test_a_fault_refuses_valid_tasks(faults: Faults) -> None:
-    """An injected refusal of a batch of valid tasks is raised to the app."""
     faults.fail("add", taskqueue.InvalidEtaError)
 
     with pytest.raises(taskqueue.InvalidEtaError, match="injected by a fault"):
@@ -108,7 +104,6 @@ def test_a_look_at_the_queue_does_not_fail(faults: Faults, stub: Any) -> None:
 def test_a_call_slower_than_its_deadline(
     faults: Faults, clock: ManualClock, options: dict[str, float], deadline: float
 ) -> None:
-    """The client stops waiting at the deadline; the tasks are leased, and no worker knows it."""
     faults.latency("lease_tasks", 10.5, times=1)
     queue = taskqueue.Queue("pull")
     queue.add(pull())
@@ -124,7 +119,6 @@ def test_a_call_slower_than_its_deadline(
 
 
 def test_a_call_without_a_deadline_has_a_minute(faults: Faults) -> None:
-    """As on App Engine."""
     faults.latency("add", 60, times=1)
     taskqueue.Queue("pull").add(pull())
     faults.latency("add", 61)
@@ -135,7 +129,6 @@ def test_a_call_without_a_deadline_has_a_minute(faults: Faults) -> None:
 
 @pytest.mark.parametrize("method", [None, *CALLS])
 def test_set_error_lets_one_method_or_all_fail(stub: Any, method: str | None) -> None:
-    """`None` ends it."""
     queue = taskqueue.Queue("pull")
     queue.add(pull(name="a"))
     (task,) = queue.lease_tasks(60, 1)

@@ -30,7 +30,6 @@ from pullqueue.tasks import TaskState
 
 
 def registered() -> Any:
-    """Return the stub that is registered for the task queue service, or None."""
     return apiproxy_stub_map.apiproxy._CopyStubMap().get("taskqueue")
 
 
@@ -38,7 +37,6 @@ IDS = ("APPLICATION_ID", "GAE_APPLICATION", "GOOGLE_CLOUD_PROJECT")
 
 
 def ids() -> list[str | None]:
-    """Return what the environment says of the app."""
     return [os.environ.get(name) for name in IDS]
 
 
@@ -64,7 +62,6 @@ def without_ids(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_all_variables_agree_on_the_app(
     without_ids: pytest.MonkeyPatch, given: dict[str, str], project: str | None, app_id: str
 ) -> None:
-    """In the test, and in requests of an app that was wrapped before; then they are as before."""
     for name, value in given.items():
         without_ids.setenv(name, value)
     before, seen = ids(), []
@@ -84,7 +81,6 @@ def test_all_variables_agree_on_the_app(
 def test_ndb_gets_an_application_id(
     emulator: Emulator, bed: Any, without_ids: pytest.MonkeyPatch
 ) -> None:
-    """Without one in the environment the id is that of Google's testbed; a test can change it."""
     with install(emulator):
         bed.init_datastore_v3_stub()
         bed.init_memcache_stub()
@@ -102,14 +98,12 @@ def test_ndb_gets_an_application_id(
 
 class TestRestore:
     def test_a_stub_was_there(self, emulator: Emulator) -> None:
-        """A stub that was registered is put back, that of the same emulator too."""
         with install(emulator) as outer:
             with install(emulator) as inner:
                 assert registered() is inner
             assert registered() is outer
 
     def test_another_emulator_inside_is_refused(self, emulator: Emulator) -> None:
-        """With the name of the outer one, which the SDK goes on using."""
         with install(Emulator.from_text("queue:")) as outer:
             with (
                 pytest.raises(SdkInUseError, match=r"^App Engine's SDK uses Emulator\(file='queue"),
@@ -142,7 +136,6 @@ class TestEnvironment:
     def test_no_environment_is_needed(
         self, stub: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Without any variable of App Engine's, tasks are added with no warning logged."""
         for name in list(os.environ):
             if name.startswith(("GAE_", "APPLICATION", "GOOGLE_", "SERVER_", "DEFAULT_VERSION")):
                 monkeypatch.delenv(name)
@@ -156,7 +149,6 @@ class TestEnvironment:
     def test_tasks_have_a_host_inside_the_block(
         self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, *, in_variables: bool
     ) -> None:
-        """In both modes of context, and in threads as well."""
         monkeypatch.setattr(context, "READ_FROM_OS_ENVIRON", not in_variables)
         monkeypatch.delenv("HTTP_HOST", raising=False)
         with install(emulator), ThreadPoolExecutor() as threads:
@@ -168,7 +160,6 @@ class TestEnvironment:
     def test_the_modules_of_the_client_are_modules(
         self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Google's own test of the client's interface passes: its modules are modules."""
         checks = module_testutil.ModuleInterfaceTest()
         monkeypatch.setattr(checks, "MODULE", taskqueue.taskqueue, raising=False)
         with install(emulator):
@@ -220,7 +211,6 @@ def test_a_wrapped_app_uses_the_queues_in_each_mode_of_context() -> None:
 
 class TestTestbed:
     def test_a_testbed_activated_inside_keeps_the_emulator(self, emulator: Emulator) -> None:
-        """And leaves it there."""
         with install(emulator) as stub:
             bed = testbed.Testbed()
             bed.activate()
@@ -233,7 +223,6 @@ class TestTestbed:
     def test_a_stub_made_before_has_the_queues_of_the_emulator_inside(
         self, emulator: Emulator, bed: Any
     ) -> None:
-        """Tasks that it has are the emulator's, and due at the same time from now as before."""
         bed.init_taskqueue_stub()
         google = registered()
         taskqueue.add(url="/before")
@@ -254,7 +243,6 @@ class TestTestbed:
             taskqueue.Queue("pull").add(pull())
 
     def test_its_queue_yaml_counts(self, emulator: Emulator, bed: Any, tmp_path: Path) -> None:
-        """The queue.yaml of a stub that was made before replaces the configuration."""
         (tmp_path / "queue.yaml").write_text("queue:\n- name: mine\n  mode: pull\n")
         bed.init_taskqueue_stub(root_path=str(tmp_path))
         with install(emulator):
@@ -264,7 +252,6 @@ class TestTestbed:
 
     @pytest.mark.parametrize("first", ["testbed", "install"])
     def test_a_stub_made_by_the_suite(self, emulator: Emulator, first: str) -> None:
-        """`init_taskqueue_stub` makes a stub of the same emulator, whichever came first."""
         bed = testbed.Testbed()
         if first == "testbed":
             bed.activate()
@@ -286,7 +273,6 @@ class TestTestbed:
         assert registered() is None
 
     def test_each_stub_begins_empty(self, emulator: Emulator, bed: Any) -> None:
-        """Each has empty queues, and names from task1 on, as suites expect; afterwards not."""
         with install(emulator):
             for _ in range(2):
                 bed.init_taskqueue_stub()

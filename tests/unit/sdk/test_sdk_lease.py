@@ -20,13 +20,11 @@ YEAR_2045 = dt.datetime(2045, 6, 7, 8, 9, 10, 123457, tzinfo=dt.UTC)
 
 
 def add(*payloads: Any, queue: str = "pull", **options: Any) -> list[Any]:
-    """Add one pull task for each payload."""
     added: list[Any] = taskqueue.Queue(queue).add([pull(each, **options) for each in payloads])
     return added
 
 
 def payloads(tasks: list[Any]) -> list[bytes]:
-    """Return the payloads of tasks."""
     return [task.payload for task in tasks]
 
 
@@ -58,7 +56,6 @@ class TestTime:
     @pytest.mark.parametrize("time", ["2026-11-20 10:00:00.123457", "2045-01-02 03:04:05.999999"])
     @pytest.mark.parametrize("clock", [SystemClock()])
     def test_client_and_system_clock_agree_under_freezegun(self, time: str) -> None:
-        """To the microsecond."""
         with freeze_time(time) as frozen:
             queue = taskqueue.Queue("pull")
             task = add(b"work")[0]
@@ -86,7 +83,6 @@ class TestModify:
             call("ModifyTaskLease", queue_name=b"pull", lease_seconds=1, **fields)
 
     def test_deleted_and_unknown_tasks_are_distinguished(self) -> None:
-        """Each with a sentence."""
         queue = taskqueue.Queue("pull")
         (task,) = add(b"work")
         (leased,) = queue.lease_tasks(60, 1)
@@ -100,7 +96,6 @@ class TestModify:
 
 
 def test_a_delete_of_many_names() -> None:
-    """Neither client nor emulator limits their number; what is not there is not an error."""
     queue = taskqueue.Queue("pull")
     add(b"", name="here")
     queue.delete_tasks(add(b"", name="gone"))
@@ -113,7 +108,6 @@ def test_a_delete_of_many_names() -> None:
 
 class TestTag:
     def test_an_empty_tag_is_that_of_the_oldest_available_task(self) -> None:
-        """As no tag is."""
         add(b"b1", tag="blue")
         add(b"r1", tag="red")
         add(b"b2", tag="blue")
@@ -136,7 +130,6 @@ class TestTag:
 
 @pytest.mark.parametrize(("seconds", "count"), [(float("nan"), 1), (1, 0)])
 def test_a_lease_out_of_bounds(seconds: float, count: int) -> None:
-    """What gets past the client's checks, or does without them, is an invalid request."""
     with pytest.raises(apiproxy_errors.ApplicationError) as refused:
         call("QueryAndOwnTasks", queue_name=b"pull", lease_seconds=seconds, max_tasks=count)
 
@@ -144,7 +137,6 @@ def test_a_lease_out_of_bounds(seconds: float, count: int) -> None:
 
 
 def test_statistics_are_those_of_the_queue(clock: ManualClock) -> None:
-    """An empty one has no oldest eta."""
     add(b"a", b"b", b"c")
     add(b"later", countdown=600)
     queue = taskqueue.Queue("pull")
@@ -161,14 +153,12 @@ def test_statistics_are_those_of_the_queue(clock: ManualClock) -> None:
 
 
 def test_the_cron_queue_has_no_tasks() -> None:
-    """App Engine's own queue, which no queue.yaml has, never has tasks."""
     (stats,) = call("FetchQueueStats", queue_name=[b"__cron"]).queuestats
 
     assert (stats.num_tasks, stats.oldest_eta_usec) == (0, -1)
 
 
 def test_calls_on_an_unknown_queue_are_refused() -> None:
-    """As adding to it is in the contract."""
     add(b"work")
     (task,) = taskqueue.Queue("pull").lease_tasks(60, 1)
     queue = taskqueue.Queue("nowhere")

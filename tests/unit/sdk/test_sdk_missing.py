@@ -30,7 +30,6 @@ except ImportError as error:
 
 
 def test_a_missing_sdk_is_reported_with_the_extra_to_install() -> None:
-    """By calls and by `install`."""
     done = subprocess.run([sys.executable, "-c", NO_SDK], capture_output=True, check=True)
 
     answer = remote_api.Response.FromString(done.stdout)
@@ -41,7 +40,6 @@ def test_a_missing_sdk_is_reported_with_the_extra_to_install() -> None:
 
 
 def test_long_details_are_readable_without_the_sdk() -> None:
-    """The answer that is written without the SDK's messages can be read with them."""
     detail = str(InvalidTagError("x" * 500))
 
     answer = remote_api.Response.FromString(bridge._failure(5, detail))

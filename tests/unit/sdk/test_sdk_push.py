@@ -17,7 +17,6 @@ from pullqueue.stores import open_store
 
 
 def test_any_queue_may_be_valid(emulator: Emulator, bed: Any) -> None:
-    """With `_all_queues_valid` unknown queues are push queues, made when used."""
     queue = taskqueue.Queue("unknown")
     with install(emulator):
         bed.init_taskqueue_stub(_all_queues_valid=True)
@@ -48,7 +47,6 @@ class TestInspection:
     def test_the_dict_of_a_pull_task_has_what_that_of_google_has(
         self, stub: Any, clock: ManualClock
     ) -> None:
-        """The right method, and its tag."""
         taskqueue.Queue("pull").add([pull(b"a", name="a", tag="t"), pull(countdown=90)])
         taskqueue.Queue("pull").lease_tasks(30, 1)
         clock.advance(40)
@@ -62,12 +60,10 @@ class TestInspection:
         assert second["eta_delta"] == "0:00:50 from now"
 
     def test_tasks_of_an_unknown_queue_are_a_key_error(self, stub: Any) -> None:
-        """Asking for an unknown queue is Google's stub's KeyError."""
         with pytest.raises(KeyError):
             stub.GetTasks("nowhere")
 
     def test_queues_of_both_kinds_are_listed_by_name(self, clock: ManualClock) -> None:
-        """With their settings and numbers."""
         text = (
             "queue:\n- {name: push, rate: 1/m, retry_parameters: {task_age_limit: 60s}}\n"
             "- {name: pull, mode: pull, retry_parameters: {task_retry_limit: 3},\n"
@@ -88,14 +84,12 @@ class TestInspection:
         )
 
     def test_deleting_a_task_frees_its_name(self, stub: Any) -> None:
-        """`DeleteTask` leaves no tombstone."""
         pull(name="a").add("pull")
         stub.DeleteTask("pull", "a")
 
         assert pull(name="a").add("pull").was_enqueued
 
     def test_flushing_a_queue_frees_its_names(self, stub: Any) -> None:
-        """`FlushQueue` deletes a queue's tasks and its tombstones."""
         queue = taskqueue.Queue("pull")
         queue.add([pull(name="a"), pull(name="b")])
         queue.delete_tasks_by_name("a")
@@ -106,7 +100,6 @@ class TestInspection:
         assert all(task.was_enqueued for task in queue.add([pull(name="a"), pull(name="b")]))
 
     def test_clearing_the_stub_frees_the_names_of_all_queues(self, stub: Any) -> None:
-        """`Clear` deletes all tasks and tombstones."""
         taskqueue.add(name="a", url="/a")
         pull(name="a").add("pull")
 

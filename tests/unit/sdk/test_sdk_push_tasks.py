@@ -22,19 +22,16 @@ _RETRY = taskqueue.TaskRetryOptions(task_retry_limit=7, min_backoff_seconds=2, m
 
 
 def added(emulator: Emulator, **options: Any) -> Task:
-    """Add a push task through the SDK, and return it as the engine has it."""
     name = taskqueue.add(queue_name="push", **options).name
     return emulator.queue("push").get_task(name)
 
 
 def headers_of(task: Task) -> dict[str, str]:
-    """Return the headers of a task by their names in lower case."""
     assert task.request is not None
     return {name.lower(): value for name, value in task.request.headers}
 
 
 def test_a_task_as_the_engine_has_it(stub: Any, emulator: Emulator, clock: ManualClock) -> None:
-    """Params, method, headers, eta, retry options and deadline of a task are stored."""
     task = added(
         emulator,
         url="/mail",
@@ -73,7 +70,6 @@ def test_a_task_as_the_engine_has_it(stub: Any, emulator: Emulator, clock: Manua
 def test_the_method_of_a_task_says_where_its_params_are(
     stub: Any, emulator: Emulator, options: Any, request_: HttpRequest, payload: bytes
 ) -> None:
-    """Without a URL it is that of the queue."""
     task = added(emulator, **options)
 
     assert task.request is not None
@@ -93,7 +89,6 @@ def test_the_method_of_a_task_says_where_its_params_are(
 def test_the_target_of_a_task_is_kept(
     stub: Any, emulator: Emulator, hostname: str | None, host: str | None, target: str | None
 ) -> None:
-    """Whether or not the app's host is set."""
     with patch.dict(os.environ, {"DEFAULT_VERSION_HOSTNAME": hostname} if hostname else {}):
         task = added(emulator, url="/a", **({} if host is None else {"target": host}))
 
@@ -117,7 +112,6 @@ def test_the_target_of_a_task_is_kept(
 def test_a_host_header_of_the_app_contains_the_target(
     stub: Any, emulator: Emulator, host: str, target: str | None
 ) -> None:
-    """In each form of a host of App Engine."""
     task = added(emulator, url="/a", headers={"Host": host})
 
     assert task.request is not None
@@ -125,7 +119,6 @@ def test_a_host_header_of_the_app_contains_the_target(
 
 
 def test_a_batch_with_a_task_that_is_too_large(stub: Any) -> None:
-    """A task over 102,400 bytes refuses its batch, and nothing is added."""
     fields = {"queue_name": b"push", "eta_usec": 0, "task_name": b"", "url": b"/a"}
     adds = [messages.TaskQueueAddRequest(**fields, body=b"." * size) for size in (10, 102_400)]
 
@@ -137,7 +130,6 @@ def test_a_batch_with_a_task_that_is_too_large(stub: Any) -> None:
 
 
 def test_statistics_of_a_push_queue_are_exact(stub: Any, emulator: Emulator) -> None:
-    """Tasks, attempts, those under way, and the rate."""
     queue = emulator.queue("push")
     first = added(emulator, url="/a")
     added(emulator, url="/b")
@@ -152,7 +144,6 @@ def test_statistics_of_a_push_queue_are_exact(stub: Any, emulator: Emulator) -> 
 def test_a_dict_of_a_task_shows_how_its_attempt_ended(
     stub: Any, emulator: Emulator, clock: ManualClock
 ) -> None:
-    """The dict of a task has how its last attempt ended."""
     queue = emulator.queue("push")
     task = added(emulator, url="/a", name="a", retry_options=_RETRY)
     start_usec = clock.now_usec()
@@ -179,7 +170,6 @@ def test_a_dict_of_a_task_shows_how_its_attempt_ended(
 
 
 def add_examples() -> None:
-    """Add tasks of every kind."""
     taskqueue.add(url="/form", name="form", params={"a": "1"}, queue_name="default")
     taskqueue.add(url="/get", name="get", params={"a": "1"}, method="GET", countdown=9)
     taskqueue.add(url="/put", name="put", payload=b"\xff", method="PUT", target="worker")
@@ -207,7 +197,6 @@ _google_init: Callable[..., None] = taskqueue_stub.TaskQueueServiceStub.__init__
 
 
 def shown_by(stub: Any) -> list[Any]:
-    """Return what a stub shows of its tasks, in order of their names."""
     dicts = sorted(stub.GetTasks("default"), key=lambda shown: str(shown["name"]))
     for shown in dicts:
         del shown["eta_delta"]
@@ -220,7 +209,6 @@ def shown_by(stub: Any) -> list[Any]:
 def test_a_queue_yaml_parser_of_a_suite_configures_the_emulator(
     stub: Any, emulator: Emulator
 ) -> None:
-    """A suite's own parser on the stub configures the emulator."""
     text = "queue:\n- name: parsed\n  rate: 1/s\n"
     stub.queue_yaml_parser = lambda _root: queueinfo.LoadSingleQueue(text)
 
@@ -231,7 +219,6 @@ def test_a_queue_yaml_parser_of_a_suite_configures_the_emulator(
 
 
 def test_methods_of_googles_group_work(stub: Any) -> None:
-    """What suites call on the stub's group works: delete with a tombstone, free the names."""
     taskqueue.add(url="/a", name="a")
     queue = stub._GetGroup().GetQueue("default")
 
@@ -265,7 +252,6 @@ def test_tasks_that_the_sdk_does_not_have(stub: Any, emulator: Emulator) -> None
 def test_running_in_the_background_is_explained_in_the_log(
     stub: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who asks the stub to run tasks in the background finds in the log how they are run."""
     with caplog.at_level(logging.WARNING):
         stub.EnableAutoTaskRunning()
 

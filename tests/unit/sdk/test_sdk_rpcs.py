@@ -15,14 +15,11 @@ with_sdk = pytest.mark.usefixtures("services")
 
 
 class Note(ndb.Model):  # type: ignore[misc] # the SDK is not typed
-    """An entity."""
-
     text = ndb.StringProperty()
 
 
 @pytest.fixture
 def services() -> Iterator[None]:
-    """A datastore and memcache."""
     bed = testbed.Testbed()
     bed.activate()
     bed.init_datastore_v3_stub()
@@ -35,7 +32,6 @@ def services() -> Iterator[None]:
 
 
 def fetch() -> None:
-    """Fetch from a port at which nothing listens."""
     from google.appengine.api import urlfetch  # noqa: PLC0415 - warns, and most tests do not use it
 
     with pytest.raises(urlfetch.Error):
@@ -43,7 +39,6 @@ def fetch() -> None:
 
 
 def set_in_memcache() -> None:
-    """Set two values, and get one."""
     from google.appengine.api import memcache  # noqa: PLC0415 - warns; most tests need none
 
     memcache.set_multi({"a": 1, "b": 2})

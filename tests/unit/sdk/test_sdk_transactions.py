@@ -25,7 +25,6 @@ SINGLE = {"queue_name": b"pull", "eta_usec": 0, "mode": 1, "body": b""}
 
 @pytest.fixture(params=["datastore", "ndb"])
 def transaction(request: pytest.FixtureRequest, bed: Any, stub: Any) -> Any:
-    """A function that runs another in a transaction, of each library."""
     bed.init_datastore_v3_stub()
     bed.init_memcache_stub()
     apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
@@ -50,20 +49,16 @@ def transaction(request: pytest.FixtureRequest, bed: Any, stub: Any) -> Any:
 
 
 def stored() -> int:
-    """Count the tasks of the queue."""
     return int(taskqueue.Queue("pull").fetch_statistics().tasks)
 
 
 def add(count: int) -> list[Any]:
-    """Add so many tasks to the transaction."""
     tasks = [pull() for _ in range(count)]
     added: list[Any] = taskqueue.Queue("pull").add(tasks, transactional=True)
     return added
 
 
 def test_tasks_are_named_at_once_and_leased_after_the_commit(transaction: Any) -> None:
-    """And not before."""
-
     def work() -> list[str]:
         names = [task.name for task in add(2)]
         assert taskqueue.Queue("pull").lease_tasks(60, 10) == []
@@ -86,7 +81,6 @@ def test_an_error_in_the_transaction_leaves_no_task(transaction: Any) -> None:
 
 
 def test_the_sixth_is_refused(transaction: Any) -> None:
-    """Five tasks are permitted; a sixth is the datastore's bad request, and nothing is stored."""
     with pytest.raises(taskqueue.DatastoreError, match="Too many messages, maximum allowed 5"):
         transaction(lambda: [add(5), add(1)])
 
@@ -94,8 +88,6 @@ def test_the_sixth_is_refused(transaction: Any) -> None:
 
 
 def test_a_task_outside_the_transaction_survives_a_rollback(transaction: Any) -> None:
-    """A task that is not transactional is stored at once and survives a rollback."""
-
     def work() -> None:
         taskqueue.Queue("pull").add(pull(name="now"))
         assert stored() == 1
@@ -114,7 +106,6 @@ def test_a_task_outside_the_transaction_survives_a_rollback(transaction: Any) ->
 def test_what_is_wrong_shows_in_the_transaction(
     transaction: Any, queue: str, error: type[Exception]
 ) -> None:
-    """Tasks are checked when they are added, not when it is too late for the caller."""
     with pytest.raises(error):
         transaction(lambda: taskqueue.Queue(queue).add(pull(), transactional=True))
 
@@ -123,7 +114,6 @@ def test_what_is_wrong_shows_in_the_transaction(
 def test_a_fault_of_an_add_is_raised_in_the_transaction(
     transaction: Any, emulator: Emulator, fault: str
 ) -> None:
-    """The app can then roll back; entity and task are stored together or not at all."""
     with Faults(emulator) as faults:
         set_fault = getattr(faults, fault)("add", times=1)
         with pytest.raises((taskqueue.TransientError, apiproxy_errors.DeadlineExceededError)):
@@ -149,7 +139,6 @@ def test_a_fault_of_an_add_does_not_trigger_at_the_commit(
 
 
 def test_only_the_calls_of_the_app_are_intercepted(transaction: Any, emulator: Emulator) -> None:
-    """Looking up a free name and storing the task at the commit are none of them."""
     verbs = []
 
     def intercept(call: Any, call_next: Any) -> Any:
@@ -163,7 +152,6 @@ def test_only_the_calls_of_the_app_are_intercepted(transaction: Any, emulator: E
 
 
 def test_names_keep_clear_of_taken_ones(transaction: Any, emulator: Emulator) -> None:
-    """A name that is generated in a transaction is not in use."""
     emulator.names = iter(["here", "gone", "free"]).__next__
     queue = taskqueue.Queue("pull")
     queue.add([pull(name="here"), pull(name="gone")])
@@ -193,7 +181,6 @@ def test_a_committed_task_that_cannot_be_stored() -> None:
 
 
 def test_a_committed_task_over_quota(emulator: Emulator) -> None:
-    """Errors of a commit are raised by it; what is not an error elsewhere is one here."""
     emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
     request = messages.TaskQueueAddRequest(**SINGLE, task_name=b"a")
 
@@ -202,7 +189,6 @@ def test_a_committed_task_over_quota(emulator: Emulator) -> None:
 
 
 def test_a_single_add_tells_the_name() -> None:
-    """A single add returns the generated name."""
     response = call("Add", **SINGLE, task_name=b"")
 
     (task,) = taskqueue.Queue("pull").lease_tasks(60, 1)

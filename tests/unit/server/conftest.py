@@ -15,19 +15,16 @@ from pullqueue.server.lifecycle import Server
 
 @pytest.fixture
 def emulator() -> Emulator:
-    """Return an emulator with the queues pull, limited and push."""
     return Emulator(CONFIG, clock=ManualClock())
 
 
 @pytest.fixture
 def server(emulator: Emulator) -> Iterator[Server]:
-    """Yield a running server."""
     with Server(emulator) as server:
         yield server
 
 
 @pytest.fixture
 def connection(server: Server) -> Iterator[HTTPConnection]:
-    """Yield a connection that is kept."""
     with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
         yield connection

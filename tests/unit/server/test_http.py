@@ -40,7 +40,6 @@ class TestLifecycle:
             assert ask(connection).status == 200
 
     def test_its_port_is_free_for_the_next(self, emulator: Emulator) -> None:
-        """Also while a client still holds its connection to the one that was stopped."""
         server = Server(emulator).start()
         port = server.port
         with closing(HTTPConnection(server.host, port, timeout=60)) as held:
@@ -54,7 +53,6 @@ class TestLifecycle:
 
     @pytest.mark.parametrize("sent", [b"", b"GET", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n"])
     def test_a_stop_waits_for_no_client(self, emulator: Emulator, sent: bytes) -> None:
-        """A server stops though clients hold kept and half-used connections."""
         server = Server(emulator).start()
         address = (server.host, server.port)
         with closing(HTTPConnection(*address, timeout=60)) as kept:
@@ -68,7 +66,6 @@ class TestLifecycle:
             socket.create_connection(address, timeout=60)
 
     def test_its_threads_end_with_it(self, emulator: Emulator) -> None:
-        """A stopped server leaves no thread behind, and a running one only daemons."""
         before = set(threading.enumerate())
         with Server(emulator):
             during = set(threading.enumerate()) - before
@@ -81,7 +78,6 @@ class TestLifecycle:
 class TestAddress:
     @pytest.mark.parametrize("host", ["192.0.2.1", "no such host", "x" * 70])
     def test_an_address_of_another_machine(self, emulator: Emulator, host: str) -> None:
-        """An address that is not of this machine raises one clear error."""
         message = rf"cannot listen on {host}:0: [^()]*; choose another address"
         with pytest.raises(ServerAddressError, match=message):
             Server(emulator, host=host).start()
@@ -97,7 +93,6 @@ class TestAddress:
 
 class TestConnections:
     def test_more_connections_than_threads_are_served_in_turn(self, server: Server) -> None:
-        """None of the kept ones is closed."""
         connections = [HTTPConnection(server.host, server.port, timeout=60) for _ in range(CLIENTS)]
         for _ in range(2):
             for connection in connections:
@@ -111,7 +106,6 @@ class TestConnections:
             connection.close()
 
     def test_a_stop_in_the_midst_of_requests(self, emulator: Emulator) -> None:
-        """A client that never pauses does not keep a server from stopping."""
         server = Server(emulator).start()
         asked = threading.Event()
 
@@ -150,7 +144,6 @@ class TestInvalidRequests:
     def test_a_request_that_is_not_valid_http_is_refused(
         self, server: Server, emulator: Emulator, sent: bytes
     ) -> None:
-        """No part of it is taken for another request, and nothing is stored."""
         answer = exchange(server, sent + b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
         assert re.findall(rb"^HTTP/1\.[01] (\d+)", answer, re.MULTILINE) in (
@@ -167,7 +160,6 @@ class TestInvalidRequests:
         target: str,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """No traceback, and they cost others nothing."""
         answer = exchange(server, f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
         assert answer[:10] in (b"HTTP/1.1 4", b"")
@@ -196,7 +188,6 @@ class TestInvalidRequests:
     def test_a_request_with_none_or_two_hosts_is_refused(
         self, server: Server, headers: str
     ) -> None:
-        """A proxy may have seen another one."""
         answer = exchange(server, f"GET {QUEUE} HTTP/1.1\r\n{headers}\r\n".encode())
 
         assert answer.startswith(b"HTTP/1.1 4")
@@ -210,7 +201,6 @@ class TestInvalidRequests:
         assert len(emulator.queue("pull").list_tasks()) == 1
 
     def test_a_body_that_ends_too_soon(self, server: Server, emulator: Emulator) -> None:
-        """A client that goes away within its body has added nothing."""
         head = f"POST {QUEUE}/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
 
         assert exchange(server, head.encode() + b'{"payloadBase64": ""}') == b""
@@ -225,7 +215,6 @@ class TestBodies:
 
     @pytest.mark.parametrize("chunks", [False, True])
     def test_that_are_too_large(self, connection: HTTPConnection, *, chunks: bool) -> None:
-        """The sender of 17 MiB, announced or not, gets to read 413, and can go on."""
         body = b"x" * (17 << 20)
         connection.request("POST", f"{QUEUE}/tasks", iter([body]) if chunks else body)
         response = connection.getresponse()
@@ -237,7 +226,6 @@ class TestBodies:
 
     @pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 5_000_000])
     def test_a_large_answer_arrives_whole(self, size: int) -> None:
-        """And the connection is kept."""
         server = HttpServer(Response(b"x" * size), host="127.0.0.1", port=0)
         server.start()
         with ExitStack() as stack:
@@ -268,7 +256,6 @@ def test_the_application_runs_under_another_server(
 
 
 def test_servers_share_one_application() -> None:
-    """Each answers from its own emulator, and no other app is made."""
     emulators = [Emulator.from_text(f"queue:\n- {{name: q{n}, mode: pull}}") for n in range(2)]
     with Server(emulators[0]) as first, Server(emulators[1]) as second:
         made = flask_app.cache_info().misses

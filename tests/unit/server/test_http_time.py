@@ -32,7 +32,6 @@ Move = Callable[[], AbstractContextManager[Any]]
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 def test_no_connection_is_lost(move: Move, server: Server) -> None:
-    """Kept connections outlive time moved forward, stopped, and moved back."""
     connections = [HTTPConnection(server.host, server.port, timeout=60) for _ in range(9)]
     with ExitStack() as stack:
         for connection in connections:
@@ -50,7 +49,6 @@ def test_no_connection_is_lost(move: Move, server: Server) -> None:
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 def test_the_emulator_sees_it(move: Move) -> None:
-    """An emulator on the system's clock goes by the moved time, in the server's threads too."""
     emulator = Emulator.from_text("queue: [{name: pull, mode: pull}]")
     emulator.queue("pull").add(b"")
     with (

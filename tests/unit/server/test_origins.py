@@ -28,7 +28,6 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def queue(server: Server) -> Queue:
-    """Return its queue."""
     return server.emulator.queue("q")
 
 
@@ -50,7 +49,6 @@ def send(
     ],
 )
 def test_names_that_are_answered(server: Server, host: str) -> None:
-    """Addresses, localhost, the machine's own name, and those that were allowed."""
     assert send(server, "GET", "/_emulator/health", Host=host).status_code == 200
 
 
@@ -90,7 +88,6 @@ def test_names_that_are_not(server: Server, host: str) -> None:
 def test_changes_from_other_sites(
     server: Server, queue: Queue, verb: str, path: str, body: str
 ) -> None:
-    """CSRF: what a browser sends for another site's page is refused on every route."""
     before = queue.list_tasks()
     replies = [
         send(server, verb, path, body, **page)
@@ -109,7 +106,6 @@ def test_changes_from_other_sites(
 def test_the_change_of_a_browser_needs_the_token_of_the_server(
     server: Server, queue: Queue, path: str
 ) -> None:
-    """Also as a form, which needs no script."""
     origin = {"Origin": server.url}
     kinds = ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"]
     refused = [send(server, "POST", path, "x=y", Content_Type=kind, **origin) for kind in kinds]
@@ -129,7 +125,6 @@ def test_a_token_that_is_right(server: Server) -> None:
 
 
 def test_a_form_that_is_too_large(server: Server) -> None:
-    """The field that may contain the token is read in memory, and its size is limited."""
     response = requests.post(
         f"{server.url}/_emulator/reset",
         files={"field": (None, b"x" * (5 << 20))},
@@ -143,7 +138,6 @@ def test_a_form_that_is_too_large(server: Server) -> None:
 
 @pytest.mark.parametrize("path", [*ROUTES, "/missing"])
 def test_what_other_sites_see(server: Server, path: str) -> None:
-    """No answer may be read by another page, nor taken for another type than it says."""
     for verb in ("GET", "OPTIONS"):
         headers = send(server, verb, path, Origin=EVIL, Access_Control_Request_Method="PUT").headers
 
@@ -156,7 +150,6 @@ def test_what_other_sites_see(server: Server, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/_emulator/reset", "/console/server/reset", f"{TASKS}/lease"])
 def test_a_link_changes_nothing(server: Server, queue: Queue, path: str) -> None:
-    """An image or a link makes a GET, which changes nothing, whatever header is beside it."""
     before = queue.list_tasks()
 
     send(server, "GET", f"{path}?numTasks=1&leaseSecs=60", X_HTTP_Method_Override="POST")

@@ -24,14 +24,12 @@ FILE = "queue:\n- {name: pull, mode: pull}\n"
 
 @pytest.fixture
 def app() -> Iterator[PushApp]:
-    """An app that gets push tasks."""
     with push_app() as app:
         yield app
 
 
 @contextmanager
 def serving(app: PushApp, clock: ManualClock, **options: Any) -> Iterator[Server]:
-    """Serve an emulator that delivers to the app."""
     project = options.pop("project", None)
     emulator = Emulator.from_text(QUEUES, clock=clock, project=project)
     push_to = PushAddresses([app.url])
@@ -41,24 +39,20 @@ def serving(app: PushApp, clock: ManualClock, **options: Any) -> Iterator[Server
 
 @pytest.fixture
 def server(app: PushApp, clock: ManualClock) -> Iterator[Server]:
-    """A server with the project my-app."""
     with serving(app, clock) as server:
         yield server
 
 
 @pytest.fixture
 def control(server: Server) -> ControlClient:
-    """Its control routes."""
     return ControlClient(server)
 
 
 def v1beta2(server: Server, project: str, queue: str = "pull") -> str:
-    """Return the address of a queue's tasks."""
     return f"{server.url}/taskqueue/v1beta2/projects/{project}/taskqueues/{queue}/tasks"
 
 
 def apis(server: Server) -> list[Any]:
-    """Return Cloud Tasks over both transports."""
     return [RestApi(HttpClient(server.url), version=V2), GrpcApi(server, version=V2)]
 
 
@@ -88,7 +82,6 @@ def test_a_project_has_queues_tasks_and_a_clock_of_its_own(
 
 
 def test_routes_of_projects_may_name_one(control: ControlClient) -> None:
-    """As a client does that adds the parameter to each call, the first one too."""
     made = control.post("/projects?project=one", {"name": "one"})
     ended = control.call("DELETE", "/projects/one?project=one", None)
 
@@ -201,7 +194,6 @@ def test_a_reset_moves_the_servers_own_manual_clock(control: ControlClient) -> N
 def test_another_project_begins_with_a_call_that_names_it(
     app: PushApp, clock: ManualClock, *, begins: bool
 ) -> None:
-    """Where the server permits it; else the call is refused, as before."""
     with serving(app, clock, project="shop", begins_projects=begins) as server:
         control = ControlClient(server)
         for call in apis(server):
@@ -231,14 +223,12 @@ TASKS = {"tasks": [{"name": name, "request": {"url": f"/{name}"}} for name in ("
 class TestRun:
     @pytest.fixture
     def project(self, control: ControlClient) -> str:
-        """A project with a manual clock."""
         control.post("/projects", {"name": "t", "clock": "manual", "queue_yaml": QUEUES})
         return "?project=t"
 
     def test_tasks_are_run_until_none_is_left(
         self, app: PushApp, control: ControlClient, project: str
     ) -> None:
-        """With retries and later tasks; the attempts are returned in order."""
         tasks = [
             {"name": "fails", "request": {"url": "/fails/2"}},
             {"name": "later", "countdown": 86_400, "request": {"url": "/later"}},
@@ -282,7 +272,6 @@ class TestRun:
     def test_the_first_response_of_each_task_can_be_lost(
         self, app: PushApp, control: ControlClient, project: str
     ) -> None:
-        """The handler is called twice; the fault is gone afterwards."""
         control.post(f"/queues/push/tasks{project}", TASKS)
 
         run = control.post(f"/run{project}", {"lose_response": True}).body
@@ -303,7 +292,6 @@ class TestRun:
     def test_a_task_that_is_retried_forever_ends_the_run(
         self, control: ControlClient, retry: str, attempts: int | None
     ) -> None:
-        """With the reason of its last attempt; what a limit ends is run to its end."""
         file = f"queue: [{{name: push, rate: 5/s, retry_parameters: {retry}}}]"
         control.post("/projects", {"name": "r", "clock": "manual", "queue_yaml": file})
         tasks = {"tasks": [{"name": "a", "request": {"url": "/fails/1000"}}]}
@@ -343,7 +331,6 @@ class TestRun:
         now: str,
         left: int,
     ) -> None:
-        """Below, at and above the eta of a later task; the clock is moved no further."""
         tasks = [{"request": {"url": "/fails/2"}}, {"countdown": 3600, "request": {"url": "/"}}]
         control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
 
@@ -354,7 +341,6 @@ class TestRun:
         assert control.get(f"/queues/push{project}").body["queue"]["tasks"] == left
 
     def test_next_makes_one_step(self, control: ControlClient, project: str) -> None:
-        """The clock moves once where nothing is due, and to nothing where nothing is left."""
         tasks = [{"request": {"url": "/fails/1"}}, {"countdown": 3600, "request": {"url": "/"}}]
         control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
         found = []
@@ -373,7 +359,6 @@ class TestRun:
     def test_the_attempts_of_a_run_can_be_limited(
         self, app: PushApp, control: ControlClient, project: str
     ) -> None:
-        """To fewer than are due, to as many, and to more."""
         tasks = {"tasks": [{"request": {"url": f"/{number}"}} for number in range(5)]}
         control.post(f"/queues/push/tasks{project}", tasks)
         found = []
@@ -388,7 +373,6 @@ class TestRun:
         assert [each["status"] for each in run["attempts"]] == [500, 500, 500]
 
     def test_a_task_without_an_address_stays(self, control: ControlClient, project: str) -> None:
-        """No time passes until its lifetime ends; what else there is, is sent."""
         parent = f"projects/{project.partition('=')[2]}/locations/us-central1"
         control.send("POST", f"/v2/{parent}/queues", {"name": f"{parent}/queues/http"})
         task = {"task": {"httpRequest": {"url": "http://app.example/x"}}}
@@ -434,7 +418,6 @@ class TestRun:
         assert len(control.post(f"/run{project}", {}).body["attempts"]) == 2
 
     def test_a_dead_target_is_retried_until_its_limit(self, control: ControlClient) -> None:
-        """Each attempt is returned, without a status and with its reason."""
         limited = "queue: [{name: push, rate: 5/s, retry_parameters: {task_retry_limit: 2}}]"
         control.post("/projects", {"name": "t", "clock": "manual", "queue_yaml": limited})
         control.post("/push_to?project=t", {"push_to": ["http://127.0.0.1:9"]})
@@ -496,7 +479,6 @@ class TestRun:
         body: dict[str, Any],
         message: str,
     ) -> None:
-        """It is refused, and nothing is sent."""
         control.post(f"/queues/push/tasks{project}", TASKS)
         control.post("/clock?project=t", {"move_to": "2026-01-01T00:00:00Z"})
 
@@ -508,7 +490,6 @@ class TestRun:
     def test_every_attempt_of_many_is_returned(
         self, app: PushApp, control: ControlClient, project: str
     ) -> None:
-        """Whichever thread made it last."""
         for count in range(1, 20):
             tasks = [{"request": {"url": "/x"}} for _ in range(count)]
             control.post(f"/queues/push/tasks{project}", {"tasks": tasks})
@@ -528,7 +509,6 @@ class TestRun:
 def test_a_project_that_is_busy_delays_no_other(
     app: PushApp, server: Server, control: ControlClient
 ) -> None:
-    """64 attempts that do not end are those of one project."""
     for name in ("busy", "other"):
         control.post("/projects", {"name": name, "queue_yaml": QUEUES})
     slow = {"tasks": [{"request": {"url": "/slow"}} for _ in range(80)]}
@@ -542,7 +522,6 @@ def test_a_project_that_is_busy_delays_no_other(
 
 
 def test_deleted_projects_leave_no_threads(app: PushApp, control: ControlClient) -> None:
-    """Those that sent their tasks are of the server, and end when nothing is sent."""
     for number in range(3):
         name = f"p{number}"
         control.post("/projects", {"name": name, "queue_yaml": QUEUES})
@@ -581,7 +560,6 @@ def test_a_hundred_projects_need_no_thread_until_they_send(control: ControlClien
 
 
 def test_a_queue_is_known_by_its_name_in_cloud_tasks(control: ControlClient) -> None:
-    """In paths, filters and faults: with its location, or in full, which says the project."""
     control.post("/projects", {"name": "one"})
     for location in ("us-central1", "europe-west1"):
         parent = f"projects/one/locations/{location}"

@@ -29,7 +29,6 @@ FILE = "queue:\n- {name: pull, mode: pull}\n- {name: push, rate: 500/s}\n"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty store of each kind that is kept."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/tasks.db"
     url = own_schema("projects")
@@ -38,7 +37,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def empty(url: str) -> None:
-    """Delete the schema of a store."""
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {parsed(url).schema} CASCADE".encode())
 
@@ -71,20 +69,17 @@ def serving(url: str, app: PushApp | None = None, **options: Any) -> Iterator[Co
 
 
 def add(control: ControlClient, project: str, name: str) -> int:
-    """Add a task to the queue `pull` of a project."""
     path = f"/taskqueue/v1beta2/projects/{project}/taskqueues/pull/tasks"
     body = {"payloadBase64": "aA==", "id": name}
     return control.send("POST", path, body).status
 
 
 def names(control: ControlClient, project: str, queue: str = "pull") -> list[str]:
-    """Return the names of the tasks of a queue of a project."""
     tasks = control.get(f"/queues/{queue}/tasks?project={project}").body["tasks"]
     return sorted(each["name"] for each in tasks)
 
 
 def test_projects_are_there_again_after_a_restart(url: str) -> None:
-    """With their queues, created ones too, and tasks, apart from each other."""
     with serving(url, begins_projects=True) as control:
         control.post("/projects", {"name": "one", "queue_yaml": FILE})
         control.send("GET", "/taskqueue/v1beta2/projects/two/taskqueues/x")  # begins it
@@ -112,7 +107,6 @@ def test_projects_are_there_again_after_a_restart(url: str) -> None:
 
 
 def test_a_project_that_is_deleted_leaves_nothing_in_the_store(url: str) -> None:
-    """Nor does one that replaces it find anything."""
     with serving(url) as control:
         for _ in range(2):
             assert control.post("/projects", {"name": "one", "queue_yaml": FILE}).status == 200
@@ -127,7 +121,6 @@ def test_a_project_that_is_deleted_leaves_nothing_in_the_store(url: str) -> None
 
 
 def test_a_project_with_a_manual_clock_is_in_memory(url: str) -> None:
-    """Also one that gets such a clock by a reset."""
     manual = {"clock": "manual", "queue_yaml": FILE}
     with serving(url) as control:
         control.post("/projects", {"name": "test", **manual})
@@ -186,7 +179,6 @@ def test_a_project_of_the_servers_own_name_is_left_alone(
 
 
 def test_servers_of_one_database_have_the_same_projects() -> None:
-    """Whichever makes or deletes one."""
     url = own_schema("projects")
     empty(url)
     with serving(url) as first, serving(url) as second:
@@ -217,11 +209,8 @@ def test_many_projects_of_a_database_share_its_connections() -> None:
 
 
 class TestFiles:
-    """Files with the queues of other projects."""
-
     @pytest.fixture
     def file(self, tmp_path: Path) -> ConfigFile:
-        """A queue.yaml of another project."""
         path = tmp_path / "billing.yaml"
         path.write_text(FILE)
         return ConfigFile(path)

@@ -14,12 +14,9 @@ from pullqueue.runtime.sender_threads import SenderThreads
 
 
 class Project:
-    """A sender."""
-
     ended = 0
 
     def end_job(self) -> None:
-        """Count the jobs that have ended."""
         self.ended += 1
 
 
@@ -47,7 +44,6 @@ def busy(senders: SenderThreads, jobs: dict[str, int]) -> Iterator[None]:
     ("projects", "share"), [(0, 64), (1, 64), (8, 64), (9, 56), (16, 32), (100, 5), (600, 1)]
 )
 def test_the_share_of_a_project_follows_how_many_send(projects: int, share: int) -> None:
-    """64 at most, 512 of all together, and one at least."""
     senders = SenderThreads()
 
     with busy(senders, {f"p{number}": 1 for number in range(projects)}):
@@ -63,7 +59,6 @@ def test_the_jobs_of_one_project_are_one_share() -> None:
 
 
 def test_threads_are_used_again_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after one that a job has ended by an error."""
     monkeypatch.setattr(sender_threads, "_IDLE_SECONDS", 0.01)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     senders = SenderThreads()
@@ -85,7 +80,6 @@ def test_threads_are_used_again_and_end(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def run_and_wait(senders: SenderThreads, job: Callable[[], None], done: list[int]) -> None:
-    """Run a job, and wait until it is done."""
     before, project = len(done), Project()
     senders.run(project, job)
     until(lambda: project.ended == 1)

@@ -21,7 +21,6 @@ Serve = Callable[..., Server]
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    """An emulator with a pull queue."""
     return Emulator.from_text("queue: [{name: pull, mode: pull}]", clock=clock)
 
 

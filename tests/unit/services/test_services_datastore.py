@@ -57,7 +57,6 @@ class TestTransactions:
         assert client.get("other") is None
 
     def test_the_previous_transaction_is_the_clients_own(self, client: Client) -> None:
-        """A retry rolls back the attempt before it, and no other transaction."""
         first, other = client.begin(mode=READ_WRITE), client.begin(mode=READ_WRITE)
         client.put("first", 1, first)
         client.put("other", 1, other)
@@ -74,7 +73,6 @@ class TestTransactions:
 
     @pytest.mark.slow
     def test_no_update_is_lost(self, serve: Serve) -> None:
-        """Eight clients add to one number, each with retries as Google's client makes them."""
         server = serve()
         Client(server.url).put("sum", 0)
 
@@ -99,7 +97,6 @@ class TestTransactions:
 
     @pytest.mark.slow
     def test_those_left_open_are_rolled_back_in_time(self, client: Client) -> None:
-        """After a thousand others; the server keeps nothing of them."""
         first = client.begin()
         for _ in range(1000):
             client.begin()
@@ -108,7 +105,6 @@ class TestTransactions:
             client.put("a", 1, first)
 
     def test_a_transaction_does_not_survive_the_server(self, serve: Serve, tmp_path: Path) -> None:
-        """Its number is that of no transaction of the next server."""
         with ExitStack() as first:
             old = Client(serve(first, data=tmp_path).url).begin()
         client = Client(serve(data=tmp_path).url)
@@ -191,7 +187,6 @@ class TestConsistency:
             assert client.count() == number + 1
 
     def test_eventual_queries_may_miss_the_latest(self, serve: Serve) -> None:
-        """A get never does; some query later sees all."""
         client = Client(serve(eventual=True).url)
         counts = []
         for number in range(20):
@@ -205,7 +200,6 @@ class TestConsistency:
 
 class TestJournal:
     def test_data_outlive_the_server(self, serve: Serve, tmp_path: Path) -> None:
-        """Puts, deletes and commits, the ids that were given, and the versions."""
         with ExitStack() as first:
             client = Client(serve(first, data=tmp_path / "new" / "data").url)
             client.put("kept", 1)
@@ -304,7 +298,6 @@ class TestJournal:
     def test_nothing_is_answered_after_it_cannot_be_written(
         self, serve: Serve, tmp_path: Path, emulator: Emulator
     ) -> None:
-        """Neither entity nor task of the commit is there, and the next server has what was."""
         with ExitStack() as server:
             client = Client(serve(server, data=tmp_path).url)
             client.put("before", 1)

@@ -17,7 +17,6 @@ Serve = Callable[..., Server]
 
 
 def put(client: Client, key: Any, *properties: Any, raw: tuple[Any, ...] = ()) -> None:
-    """Store an entity with properties."""
     request = datastore_pb.PutRequest()
     entity = request.entity.add()
     entity.key.CopyFrom(key)
@@ -28,7 +27,6 @@ def put(client: Client, key: Any, *properties: Any, raw: tuple[Any, ...] = ()) -
 
 
 def prop(name: str, *, multiple: bool = False, meaning: int | None = None, **value: Any) -> Any:
-    """Return a property with a value."""
     made = entity_pb.Property(name=name, multiple=multiple)
     if meaning is not None:
         made.meaning = meaning
@@ -39,7 +37,6 @@ def prop(name: str, *, multiple: bool = False, meaning: int | None = None, **val
 
 
 def path_key(client: Client, *path: tuple[str, str | int], namespace: str = "") -> Any:
-    """Return a key of several elements."""
     key = entity_pb.Reference(app=client.app)
     if namespace:
         key.name_space = namespace
@@ -169,7 +166,6 @@ def test_a_server_without_a_datastore_says_so(serve: Serve) -> None:
 
 
 def test_the_console_lists_kinds_and_entities(serve: Serve) -> None:
-    """The page is in the navigation once an app has used the datastore."""
     server = serve()
     home = f"{server.url}/console/"
     assert "/console/entities" not in requests.get(home, timeout=10).text

@@ -37,28 +37,24 @@ RpcError = remote_api.RpcError
 
 
 def api(module: str) -> Any:
-    """Return a module of the SDK's messages."""
     return import_module(f"google.appengine.api.{module}")
 
 
 def set_value(
     client: Client, value: bytes, seconds: int = 0, deadline: str = "", namespace: str = ""
 ) -> None:
-    """Set the key `a` of memcache."""
     request = memcache.MemcacheSetRequest(name_space=namespace)
     request.item.add(key=b"a", value=value, expiration_time=seconds)
     client.call("memcache", "Set", request, memcache.MemcacheSetResponse(), deadline)
 
 
 def value_of(client: Client) -> bytes | None:
-    """Return the value of the key `a`; None: it has none."""
     request = memcache.MemcacheGetRequest(key=[b"a"])
     response = client.call("memcache", "Get", request, memcache.MemcacheGetResponse())
     return next((item.value for item in response.item), None)
 
 
 def namespaces(server: Server) -> set[str]:
-    """Return the namespaces that memcache keeps values of."""
     assert server.services is not None
     return set(server.services._stub("memcache")._the_cache)
 
@@ -232,7 +228,6 @@ def test_a_reset_deletes_the_files(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_the_app_is_where_push_tasks_are_sent(serve: Serve) -> None:
-    """Names of modules are those of --push-to."""
     port = free_port()
     addresses = [f"http://localhost:{port}", f"worker=http://localhost:{port + 1}"]
     client = Client(serve(push_to=PushAddresses(addresses)).url)
@@ -267,7 +262,6 @@ def test_login_and_logout_are_pages_of_the_app(client: Client, page: str, expect
 
 
 def upload_url(client: Client, **fields: Any) -> str:
-    """Return the path of an upload URL."""
     blobs = api("blobstore.blobstore_service_pb2")
     request = blobs.CreateUploadURLRequest(success_path="/done", **fields)
     url = client.call("blobstore", "CreateUploadURL", request, blobs.CreateUploadURLResponse()).url
@@ -276,19 +270,16 @@ def upload_url(client: Client, **fields: Any) -> str:
 
 
 def encoded_key(reference: Any) -> str:
-    """Return a key as it is in a URL."""
     return base64.urlsafe_b64encode(reference.SerializeToString()).decode().rstrip("=")
 
 
 def fetched(client: Client, key: str) -> bytes:
-    """Return the beginning of a blob."""
     blobs = api("blobstore.blobstore_service_pb2")
     asked = blobs.FetchDataRequest(blob_key=key, start_index=0, end_index=3)
     return bytes(client.call("blobstore", "FetchData", asked, blobs.FetchDataResponse()).data)
 
 
 def delete_blob(client: Client, key: str) -> None:
-    """Delete a blob."""
     blobs = api("blobstore.blobstore_service_pb2")
     deletion = blobs.DeleteBlobRequest(blob_key=[key])
     client.call("blobstore", "DeleteBlob", deletion, blobs.FetchDataResponse())
@@ -346,7 +337,6 @@ def test_no_part_of_a_blob_is_left(serve: Serve, tmp_path: Path) -> None:
 def test_an_upload_that_cannot_be_stored_stores_none_of_its_files(
     serve: Serve, tmp_path: Path
 ) -> None:
-    """As on a disk that is full."""
     server = serve(data=tmp_path)
     url = server.url + upload_url(Client(server.url))
     files = [("a", ("a", b"1")), ("b", ("b", b"2" * 5000))]
@@ -375,7 +365,6 @@ def test_the_key_of_a_blob_names_no_other_file(serve: Serve, tmp_path: Path) -> 
 
 
 def test_an_upload_without_a_valid_url_is_refused(serve: Serve) -> None:
-    """The key of another entity is none, and files for Cloud Storage cannot be kept."""
     server = serve()
     client = Client(server.url)
     entity = client.put("a")
@@ -430,7 +419,6 @@ def test_blobs_need_the_datastore(serve: Serve) -> None:
 
 
 def fetch(client: Client, url: str) -> Any:
-    """Fetch a URL by the service."""
     messages = api("urlfetch_service_pb2")
     request = messages.URLFetchRequest(Method=messages.URLFetchRequest.GET, Url=url, Deadline=10)
     return client.call("urlfetch", "Fetch", request, messages.URLFetchResponse(), deadline="10")
@@ -438,7 +426,6 @@ def fetch(client: Client, url: str) -> Any:
 
 @contextmanager
 def serving_in_thread(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Run a web server and yield its URL."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -469,7 +456,6 @@ def test_what_is_fetched_can_fetch(serve: Serve) -> None:
 
 
 def test_the_sdk_is_imported_by_the_first_call() -> None:
-    """A server that is not called starts as quickly as one without services."""
     program = (
         "import sys\n"
         "from pullqueue import Emulator\n"

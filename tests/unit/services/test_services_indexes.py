@@ -54,7 +54,6 @@ def run(client: Client, query: Any) -> None:
 
 
 def indexes_of(path: Path) -> list[Any]:
-    """Return the keys of the indexes in a file, by Google's parser."""
     definitions = datastore_index.ParseIndexDefinitions(path.read_text("utf-8"))
     return sorted(map(str, datastore_index.IndexDefinitionsToKeys(definitions)))
 

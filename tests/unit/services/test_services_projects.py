@@ -24,7 +24,6 @@ FILE = "queue:\n- {name: pull, mode: pull}\n"
 
 @contextmanager
 def serving(data: Path | None = None, **options: Any) -> Iterator[Server]:
-    """Serve the project `shop` with services."""
     store = open_store("memory" if data is None else f"sqlite:///{data}/tasks.db")
     if data is not None:
         data.mkdir(exist_ok=True)
@@ -43,21 +42,18 @@ def client_of(server: Server, project: str, partition: str = "dev") -> Client:
 
 
 def remember(client: Client, value: bytes) -> None:
-    """Store a value in memcache."""
     request = memcache.MemcacheSetRequest()
     request.item.add(key=b"k", value=value)
     client.call("memcache", "Set", request, memcache.MemcacheSetResponse())
 
 
 def remembered(client: Client) -> list[bytes]:
-    """Return what memcache has."""
     request = memcache.MemcacheGetRequest(key=[b"k"])
     found = client.call("memcache", "Get", request, memcache.MemcacheGetResponse())
     return [item.value for item in found.item]
 
 
 def queued(control: ControlClient, project: str) -> int:
-    """Return the number of tasks of a project."""
     return int(control.get(f"/queues/pull?project={project}").body["queue"]["tasks"])
 
 
@@ -116,7 +112,6 @@ def test_a_call_begins_a_project_where_that_is_permitted() -> None:
 
 
 def test_data_of_projects_are_stored_apart(tmp_path: Path) -> None:
-    """They are there after a restart, and deleted with their project, also if it was not used."""
     with serving(tmp_path / "data") as server:
         control = ControlClient(server)
         for project in ("one", "x:two"):

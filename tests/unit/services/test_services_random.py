@@ -26,7 +26,6 @@ COUNT = 50_000 if LONG else 200
 
 
 def calls(services: Services) -> list[tuple[str, str, type[Any]]]:
-    """Return service, method and class of the request of all calls that are answered."""
     found = [
         ("taskqueue", method, getattr(messages, f"TaskQueue{method}Request")) for method in CALLS
     ]
@@ -47,7 +46,6 @@ def test_random_calls_are_answered_and_leave_no_traceback(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With the datastore in memory or kept; the next call of an app succeeds."""
     caplog.set_level(logging.INFO)
     server = serve(data=folder and tmp_path / folder)
     services = server.services

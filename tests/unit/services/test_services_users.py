@@ -21,12 +21,10 @@ BOSS = "boss@example.com:True:1"
 
 @pytest.fixture
 def url(serve: Serve) -> str:
-    """The address of a server."""
     return serve().url
 
 
 def sign_in(url: str, email: str = "me@example.com", **fields: str) -> requests.Response:
-    """Send the form of the login page."""
     return requests.post(
         f"{url}/_ah/login",
         {"email": email, **fields},
@@ -37,7 +35,6 @@ def sign_in(url: str, email: str = "me@example.com", **fields: str) -> requests.
 
 
 def known(url: str) -> list[dict[str, Any]]:
-    """Return the users of whom the server knows."""
     users: list[dict[str, Any]] = requests.get(f"{url}/_emulator/server", timeout=60).json()[
         "users"
     ]
@@ -60,7 +57,6 @@ class TestLoginPage:
         assert sign_in(url, "ME@example.com").cookies["dev_appserver_login"] == f"ME{ME[2:]}"
 
     def test_the_server_shows_who_is_signed_in(self, url: str) -> None:
-        """Until they sign out; the activity has both."""
         sign_in(url)
         sign_in(url, "boss@example.com", admin="1")
         me = {"email": "me@example.com", "admin": False, "default": False}
@@ -96,7 +92,6 @@ class TestLoginPage:
          'a"@example.com', "a,b@example.com", "a;b@example.com", "a\r\nX: y@b", "<b>@<b>:"],
     )  # fmt: skip
     def test_what_is_not_an_address_is_refused(self, url: str, email: str) -> None:
-        """On the page, where another can be entered; it is shown as text."""
         response = sign_in(url, email, **{"continue": "/account"})
 
         assert response.status_code == 400
@@ -134,7 +129,6 @@ class TestLoginPage:
     def test_it_leads_to_pages_of_the_app_only(
         self, url: str, page: str, expected: str | None
     ) -> None:
-        """And to others of this machine, such as a server of the app's frontend."""
         response = sign_in(url, **{"continue": page})
         login = requests.get(f"{url}/_ah/login", {"continue": page}, headers={
             APP_HOST: "app.test:8080"}, timeout=60)  # fmt: skip

@@ -28,31 +28,26 @@ queue:
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    """Two pull queues, one with a retry limit, and a push queue."""
     return Emulator.from_text(YAML, clock=clock)
 
 
 @pytest.fixture
 def queue(emulator: Emulator) -> Queue:
-    """The pull queue without a limit."""
     return emulator.queue("work")
 
 
 @pytest.fixture
 def limited(emulator: Emulator) -> Queue:
-    """The pull queue whose tasks can be leased twice."""
     return emulator.queue("limited")
 
 
 @pytest.fixture
 def pushed(emulator: Emulator) -> Queue:
-    """The push queue."""
     return emulator.queue("pushed")
 
 
 @pytest.fixture
 def ledger(queue: Queue) -> Ledger:
-    """A worker that books the tasks of the pull queue without a limit."""
     return Ledger(queue)
 
 

@@ -17,32 +17,26 @@ Call = Callable[[Any], object]
 
 
 def drained(emulator: Emulator, **arguments: Any) -> None:
-    """Drain with a worker that must not be called."""
     drain(emulator, lambda: 1 / 0, **arguments)
 
 
 def ok(_: PushRequest) -> int:
-    """Succeed."""
     return 200
 
 
 async def coroutine() -> None:
-    """Fail where somebody awaits it."""
     raise AssertionError("never awaited")
 
 
 def generator() -> Iterator[None]:
-    """Do nothing before somebody iterates it."""
     yield
 
 
 async def async_generator() -> AsyncIterator[None]:
-    """Do nothing, either."""
     yield
 
 
 def crashed(emulator: Emulator, **functions: Any) -> None:
-    """Run a crash test with other functions than these, which pass."""
     queue = emulator.queue("work")
     passing = {"worker": queue.purge, "setup": queue.add, "check": lambda: None}
     crash_test(emulator, **{**passing, **functions})
@@ -109,7 +103,6 @@ def test_invalid_arguments_are_refused_before_anything_runs(
     ],
 )
 def test_a_queue_instead_of_an_emulator(emulator: Emulator, call: Call) -> None:
-    """The message says what belongs there."""
     with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then the"):
         call(emulator.queue("work"))
 
@@ -119,7 +112,6 @@ def test_a_queue_instead_of_an_emulator(emulator: Emulator, call: Call) -> None:
 def test_an_app_instead_of_a_worker(
     emulator: Emulator, helper: Callable[..., object], app: object
 ) -> None:
-    """The message says how to pass it."""
     functions = {} if helper is drain else {"setup": list, "check": list}
 
     with pytest.raises(TypeError, match=r" cannot be called without arguments: .* as app=$"):
@@ -158,7 +150,6 @@ def test_functions_that_only_promise_to_work(emulator: Emulator, call: Call, adv
     ],
 )
 def test_a_clock_that_cannot_be_moved_is_refused_first(emulator: Emulator, call: Call) -> None:
-    """Tasks that are due now can be sent."""
     emulator = Emulator(emulator.config)
     emulator.queue("limited").add(name="one")
     emulator.queue("pushed").add()

@@ -25,7 +25,6 @@ from pullqueue.testing import (
 
 
 def test_an_empty_queue_passes_and_any_task_fails_it(queue: Queue) -> None:
-    """Even a scheduled one; it is shown."""
     assert_empty(queue)
     eta = queue.clock.now() + timedelta(hours=1)
     queue.add("later", name="one", eta=eta)
@@ -43,7 +42,6 @@ def test_an_empty_queue_passes_and_any_task_fails_it(queue: Queue) -> None:
 
 
 def test_tasks_are_counted_by_their_state_now(queue: Queue, clock: ManualClock) -> None:
-    """Tasks are counted by their state now."""
     for name in ("one", "two", "three"):
         queue.add(name=name)
     assert_leased(queue, 0)
@@ -65,7 +63,6 @@ def test_tasks_are_counted_by_their_state_now(queue: Queue, clock: ManualClock) 
 def test_a_task_is_exhausted_when_its_last_permitted_lease_has_run_out(
     limited: Queue, queue: Queue
 ) -> None:
-    """A task is exhausted when its last permitted lease has run out."""
     task = limited.add(name="one")
     with pytest.raises(
         AssertionError,
@@ -87,7 +84,6 @@ def test_a_task_is_exhausted_when_its_last_permitted_lease_has_run_out(
 
 
 def test_added_tasks_are_found_by_payload_tag_and_name(queue: Queue) -> None:
-    """Added tasks are found by payload, tag and name, and counted."""
     queue.add("a", name="one", tag="x")
     queue.add("b", name="two", tag="x")
 
@@ -100,7 +96,6 @@ def test_added_tasks_are_found_by_payload_tag_and_name(queue: Queue) -> None:
 
 
 def test_added_shows_the_nearest_misses(queue: Queue) -> None:
-    """A miss shows in what each task differs, the nearest first."""
     queue.add("a", name="far")
     queue.add('{"n": 1}', name="near", tag="x")
 
@@ -120,7 +115,6 @@ def test_added_shows_the_nearest_misses(queue: Queue) -> None:
 
 
 def test_too_few_added_tasks_have_no_misses_to_show(queue: Queue) -> None:
-    """Where all tasks are as expected, but not as many, there are no misses to show."""
     queue.add(tag="x")
     with pytest.raises(AssertionError, match=r"^expected 2 tasks .*, but found 1(?!.*misses)"):
         assert_added(queue, tag="x", count=2)
@@ -134,7 +128,6 @@ def test_added_refuses_a_payload_that_no_task_has(queue: Queue) -> None:
 
 
 def test_added_shows_a_few_misses_only(queue: Queue) -> None:
-    """A long list of misses is cut off, and an empty one says so."""
     with pytest.raises(AssertionError, match=r"but found 0\n  nothing was added$"):
         assert_added(queue)
     for _ in range(7):
@@ -146,7 +139,6 @@ def test_added_shows_a_few_misses_only(queue: Queue) -> None:
 
 
 def test_a_deleted_task_is_known_by_name_only(queue: Queue) -> None:
-    """Without a record a deleted task is known by name only, and the message says so."""
     queue.delete_tasks(queue.add("a", name="one"))
 
     assert_added(queue)
@@ -159,7 +151,6 @@ def test_a_deleted_task_is_known_by_name_only(queue: Queue) -> None:
 def test_two_tasks_that_had_one_name_in_turn_are_two(
     emulator: Emulator, queue: Queue, clock: ManualClock, seconds: int
 ) -> None:
-    """Two tasks that had one name in turn are two, known or not."""
     with record_calls(emulator):
         for payload in ("a", "b"):
             queue.delete_tasks(queue.add(payload, name="one"))
@@ -188,7 +179,6 @@ def test_two_tasks_that_had_one_name_in_turn_are_two(
     ],
 )
 def test_json_is_compared_by_its_value(expected: object, payload: object, *, equal: bool) -> None:
-    """Whatever the order of keys and the spaces."""
     assert (JsonPayload(expected) == payload) is equal  # type: ignore[arg-type]
 
 
@@ -203,7 +193,6 @@ def test_partial_ignores_further_keys_at_any_depth() -> None:
 
 
 def test_long_states_are_cut(queue: Queue) -> None:
-    """A message shows the beginning of a long payload, with its length, and five tasks."""
     for _ in range(6):
         queue.add(b"x" * 1000)
 
@@ -213,7 +202,6 @@ def test_long_states_are_cut(queue: Queue) -> None:
 
 
 def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) -> None:
-    """Of an emulator, every queue must be empty, and each that is not is shown."""
     assert_empty(emulator)
     queue.add(name="one")
     limited.add(name="two")
@@ -234,7 +222,6 @@ def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) 
 class TestPushQueues:
     @pytest.fixture
     def pushed(self, emulator: Emulator) -> Queue:
-        """A push queue with a task."""
         pushed = emulator.queue("pushed")
         form = (("content-type", "application/x-www-form-urlencoded"),)
         request = HttpRequest("/mail?lang=de", headers=form)
@@ -252,7 +239,6 @@ class TestPushQueues:
             assert_exhausted(pushed, "one")
 
     def test_they_are_never_leased(self, pushed: Queue) -> None:
-        """The error for a question about leases says what to do instead."""
         with pytest.raises(
             InvalidQueueModeError, match=r'^queue "pushed" is a push queue: .* run_tasks\(\)$'
         ):
@@ -271,7 +257,6 @@ class TestPushQueues:
     def test_a_request_is_found_by_url_method_and_parameters(
         self, pushed: Queue, wanted: dict[str, Any]
     ) -> None:
-        """They are decoded."""
         assert_added(pushed, count=1, **wanted)
 
     def test_params_are_compared_as_text(self, pushed: Queue) -> None:
@@ -281,7 +266,6 @@ class TestPushQueues:
         assert_added(pushed, count=1, params={"a": (1, 2), "b": True})
 
     def test_params_that_are_not_a_mapping(self, pushed: Queue) -> None:
-        """A query is refused with an example of what to pass."""
         with pytest.raises(TypeError, match=r'^params is "a=1": pass a mapping, such as \{"to": '):
             assert_added(pushed, params="a=1")  # type: ignore[arg-type]
 
@@ -311,7 +295,6 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
     def test_what_tasks_of_a_mode_do_not_have(
         self, emulator: Emulator, name: str, wanted: dict[str, Any], word: str
     ) -> None:
-        """Asking for it is an error, not a miss."""
         with pytest.raises(
             InvalidQueueModeError, match=f"queue: its tasks have no {word}; remove "
         ):
@@ -326,7 +309,6 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
     ],
 )
 def test_a_name_in_place_of_a_queue_is_refused(helper: Callable[[object], object]) -> None:
-    """With what to pass instead."""
     with pytest.raises(TypeError, match=r'^"jobs" is not a Queue: pass emulator\.queue\("jobs"\)$'):
         helper("jobs")
 
@@ -341,7 +323,6 @@ def test_something_else_than_a_queue(emulator: Emulator) -> None:
 
 
 def test_untagged_finds_only_tasks_without_a_tag(queue: Queue) -> None:
-    """`UNTAGGED` finds tasks without a tag only, where no tag given finds all."""
     queue.add(name="red", tag="red")
     assert_added(queue, tag=UNTAGGED, count=0)
     with pytest.raises(

@@ -26,7 +26,6 @@ Handler = Callable[[PushRequest], Any]
 
 
 def ok(_: PushRequest) -> int:
-    """Succeed."""
     return 200
 
 
@@ -51,7 +50,6 @@ class TestSleepingHandlers:
         assert clock.now() - start >= timedelta(seconds=63)
 
     def test_a_sleep_takes_time_where_the_clock_cannot_be_moved(self) -> None:
-        """The handler sees the machine's time go on."""
         emulator = Emulator.from_text("queue: [{name: web, rate: 5/s}]", clock=SystemClock())
         emulator.queue("web").add()
         before = emulator.now_usec()
@@ -68,7 +66,6 @@ class TestBodies:
     def test_an_attempt_has_the_body_of_its_response(
         self, emulator: Emulator, pushed: Queue
     ) -> None:
-        """Up to 64 KB of it."""
         app = flask.Flask(__name__)
         app.add_url_rule("/", view_func=lambda: ("x" * 65_537, 503), methods=["POST"])
         pushed.add(request=HttpRequest("/"))
@@ -81,7 +78,6 @@ class TestBodies:
     def test_a_response_of_a_test_client_has_a_body(
         self, emulator: Emulator, pushed: Queue, name: str
     ) -> None:
-        """Each client has its own name for it."""
         pushed.add()
 
         [attempt] = run_tasks(
@@ -91,7 +87,6 @@ class TestBodies:
         assert attempt.body == b"done"
 
     def test_a_report_shows_the_body_of_a_failure(self, emulator: Emulator, pushed: Queue) -> None:
-        """Its first line, with the task."""
         app = flask.Flask(__name__)
         app.add_url_rule("/", view_func=lambda: ("no stock", 503), methods=["POST"])
         pushed.add(name="t", request=HttpRequest("/"))
@@ -105,7 +100,6 @@ class TestStrict:
     def test_a_status_of_a_failure_is_raised(
         self, emulator: Emulator, pushed: Queue, status: int
     ) -> None:
-        """The message has the body."""
         pushed.add(name="t", request=HttpRequest("/mail"))
         response = SimpleNamespace(status_code=status, content=b"no stock")
 
@@ -149,7 +143,6 @@ class TestLostResponses:
     def test_the_exception_of_the_handler_is_raised(
         self, emulator: Emulator, pushed: Queue
     ) -> None:
-        """A lost response does not hide that the handler is broken."""
         Faults(emulator).lose_response("attempt", times=1)
         pushed.add()
 
@@ -162,7 +155,6 @@ class TestLostResponses:
 
 class TestOneHop:
     def test_tasks_that_handlers_add_are_left(self, emulator: Emulator, pushed: Queue) -> None:
-        """What was due at the call is sent, however many tasks that are."""
         for numbers in range(100), range(100, 150):
             pushed.add_many([NewTask(name=f"t{number}") for number in numbers])
 
@@ -192,7 +184,6 @@ class TestOneTask:
     def test_it_is_sent_whether_or_not_it_is_due(
         self, emulator: Emulator, pushed: Queue, clock: ManualClock
     ) -> None:
-        """Past eta and pause, and no other task."""
         pushed.add(name="due")
         later = pushed.add(b"x", name="later", eta=clock.now() + timedelta(hours=1))
         pushed.pause()
@@ -203,7 +194,6 @@ class TestOneTask:
         assert [task.name for task in pushed.list_tasks()] == ["due"]
 
     def test_a_failure_is_retried_and_sent_again(self, emulator: Emulator, pushed: Queue) -> None:
-        """The task that was given is looked up again."""
         task = pushed.add()
 
         first = run_task(emulator, task, send=lambda _: 500)
@@ -222,7 +212,6 @@ class TestOneTask:
             assert run_task(e.emulator, listed, send=ok).number == 2
 
     def test_what_cannot_be_sent(self, emulator: Emulator, pushed: Queue) -> None:
-        """A name, a pull task, a task that is gone, and one whose handler calls."""
         task = pushed.add(name="t")
         pulled = emulator.queue("work").add()
 
@@ -240,8 +229,6 @@ class TestOneTask:
 
 
 class Mailer:
-    """An object with a method that is deferred."""
-
     def send(self, *_: object) -> None:
         """Do nothing."""
 
@@ -253,7 +240,6 @@ def send(*_: object, **__: object) -> None:
 class TestPickledPayloads:
     @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
     def test_a_deferred_call_is_shown_as_function_and_types(self, protocol: int) -> None:
-        """In every protocol, with types of the app."""
         arguments = ("ada", 7, {1: 2}, timedelta(1), Mailer(), {3}, [Mailer()])
         payload = pickle.dumps((send, arguments, {"when": None}), protocol)
 
@@ -271,8 +257,6 @@ class TestPickledPayloads:
         )
 
     def test_nothing_of_a_pickle_is_run(self, capfd: pytest.CaptureFixture[str]) -> None:
-        """What it names is not even imported."""
-
         class Evil:
             def __reduce__(self) -> tuple[object, ...]:
                 return print, ("run",)
@@ -293,5 +277,4 @@ class TestPickledPayloads:
 
     @pytest.mark.parametrize("payload", [b"\x80", b"\x80\x05N.", pickle.dumps((1, 2)), b"text"])
     def test_other_payloads_are_bytes(self, payload: bytes) -> None:
-        """Also pickles of other objects."""
         assert describe_payload(payload) == repr(payload)

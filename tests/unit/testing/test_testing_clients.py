@@ -51,14 +51,11 @@ Request = Callable[[str, str], bytes]
 
 
 class Client(NamedTuple):
-    """What a worker does with its queue."""
-
     lease: Callable[[], Iterable[Any]]
     delete: Callable[[Any], object]
 
 
 def over_rest(request: Request) -> Client:
-    """Return a client of the REST API on one connection of an HTTP client."""
     return Client(
         lambda: [task["id"] for task in json.loads(request("POST", LEASE)).get("items", ())],
         lambda task: request("DELETE", f"{PATH}/{task}"),
@@ -70,7 +67,6 @@ AsyncRequest = Callable[[str, str], Coroutine[Any, Any, bytes]]
 
 @asynccontextmanager
 async def on_aiohttp(url: str) -> AsyncIterator[AsyncRequest]:
-    """Yield a function that makes requests with aiohttp."""
     async with aiohttp.ClientSession(url) as session:
 
         async def request(method: str, path: str) -> bytes:
@@ -82,7 +78,6 @@ async def on_aiohttp(url: str) -> AsyncIterator[AsyncRequest]:
 
 @asynccontextmanager
 async def on_httpx(url: str) -> AsyncIterator[AsyncRequest]:
-    """Yield one with httpx."""
     async with httpx.AsyncClient(base_url=url, timeout=30) as session:
 
         async def request(method: str, path: str) -> bytes:
@@ -108,13 +103,11 @@ async def in_threads(url: str) -> AsyncIterator[AsyncRequest]:
 
 @pytest.fixture
 def server(emulator: Emulator) -> Iterator[Server]:
-    """A server of the emulator."""
     with Server(emulator) as running:
         yield running
 
 
 def with_http_client(server: Server) -> Iterator[Client]:
-    """Yield a client on http.client, whose user reads each response."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
 
     def request(method: str, path: str) -> bytes:
@@ -126,20 +119,17 @@ def with_http_client(server: Server) -> Iterator[Client]:
 
 
 def with_httplib2(server: Server) -> Iterator[Client]:
-    """Yield one on httplib2, the transport of Google's API client."""
     client = httplib2.Http(timeout=30)
     yield over_rest(lambda method, path: client.request(server.url + path, method)[1])
     client.close()
 
 
 def with_requests(server: Server) -> Iterator[Client]:
-    """Yield one on requests."""
     with requests.Session() as session:
         yield over_rest(lambda m, path: session.request(m, server.url + path, timeout=30).content)
 
 
 def with_httpx(server: Server) -> Iterator[Client]:
-    """Yield one on httpx."""
     with httpx.Client(timeout=30) as client:
         yield over_rest(lambda method, path: client.request(method, server.url + path).content)
 
@@ -154,7 +144,6 @@ def with_aiohttp(server: Server) -> Iterator[Client]:
 
 
 def with_grpc(server: Server) -> Iterator[Client]:
-    """Yield Google's client for Cloud Tasks on one channel."""
     with grpc.insecure_channel(server.start_grpc()) as channel:
         transport = transports.CloudTasksGrpcTransport(channel=channel)
         client = tasks_v2beta2.CloudTasksClient(transport=transport)
@@ -195,14 +184,12 @@ def with_sdk(server: Server) -> Iterator[Client]:
     ]
 )
 def client(request: pytest.FixtureRequest, server: Server) -> Iterator[Client]:
-    """A client of the server or of its emulator."""
     yield from request.param(server)
 
 
 def test_a_client_can_be_used_again_after_drain(
     emulator: Emulator, queue: Queue, client: Client
 ) -> None:
-    """An endless worker that never sleeps is stopped, and its client can be used again."""
     for _ in range(2):
         queue.add()
 
@@ -221,7 +208,6 @@ def test_a_client_can_be_used_again_after_drain(
 def test_a_client_can_be_used_again_after_crashes(
     emulator: Emulator, queue: Queue, client: Client
 ) -> None:
-    """A killed worker does nothing more, whatever it catches; its client can be used again."""
     saved = []
 
     def work() -> None:
@@ -270,7 +256,6 @@ def test_drain_async_stops_coroutines_that_share_a_client(
     server: Server,
     connected: Callable[[str], AbstractAsyncContextManager[AsyncRequest]],
 ) -> None:
-    """`drain_async` stops several coroutines that share a client, which can be used again."""
     for _ in range(5):
         queue.add()
 
@@ -296,7 +281,6 @@ def test_drain_async_stops_coroutines_that_share_a_client(
 def test_each_thread_of_a_worker_is_ended_at_its_own_calls(
     emulator: Emulator, queue: Queue, server: Server
 ) -> None:
-    """Each of several endless threads is ended at its own calls, in process or over a server."""
     for _ in range(5):
         queue.add()
 

@@ -33,20 +33,17 @@ SOURCE = "from time import sleep as pause\nfrom asyncio import sleep as rest"
 
 @pytest.fixture
 def fixture_clock(emulator: Emulator, clock: ManualClock) -> FixtureClock:
-    """The emulator's clock with all its verbs."""
     return FixtureClock(clock, lambda: emulator)
 
 
 @pytest.fixture
 def app(make_module: Callable[[str], ModuleType]) -> ModuleType:
-    """A module that has imported the sleeps by other names."""
     return make_module(SOURCE)
 
 
 def test_the_clock_goes_to_the_next_event_or_past_leases(
     fixture_clock: FixtureClock, queue: Queue, limited: Queue
 ) -> None:
-    """Of one queue or of all, and no further."""
     start = fixture_clock.now()
     assert fixture_clock.advance_to_next_event() is fixture_clock.expire_leases() is None
     queue.add(eta=start + timedelta(seconds=5))
@@ -64,7 +61,6 @@ def test_the_clock_goes_to_the_next_event_or_past_leases(
 def test_exhaust_leases_a_task_as_many_times_as_permitted(
     limited: Queue, clock: ManualClock
 ) -> None:
-    """The task is leased as many times as permitted, as its history shows."""
     start = clock.now()
     task = limited.add(name="one", eta=start + timedelta(minutes=1))
 
@@ -83,7 +79,6 @@ def test_exhaust_leases_a_task_as_many_times_as_permitted(
 
 
 def test_exhaust_a_leased_task(limited: Queue) -> None:
-    """A current lease expires first."""
     limited.add(name="one")
     limited.lease_tasks(3600, 1)
 
@@ -115,7 +110,6 @@ def test_exhaust_where_leases_are_rare(clock: ManualClock) -> None:
 def test_tasks_that_cannot_be_exhausted(
     emulator: Emulator, name: str, error: type[Exception], message: str
 ) -> None:
-    """A queue without a limit, or without leases, exhausts none; nor is an unknown task."""
     with pytest.raises(error, match=message):
         exhaust(emulator.queue(name), "one")
 
@@ -125,7 +119,6 @@ def test_sleeps_advance_the_clock(
     app: ModuleType,
     make_module: Callable[..., ModuleType],
 ) -> None:
-    """Of both kinds, and by whatever name; afterwards everything is as it was."""
     start = fixture_clock.now()
     before = (time.sleep, asyncio.sleep)  # noqa: TID251
     with fixture_clock.auto_advance():
@@ -177,7 +170,6 @@ def test_a_sleep_shorter_than_a_microsecond_moves_the_clock(fixture_clock: Fixtu
 
 
 def test_sleeps_that_end_at_once(fixture_clock: FixtureClock) -> None:
-    """However many there are, the clock does not move while another task of the loop runs."""
     start = fixture_clock.now()
     seen = []
 
@@ -199,8 +191,6 @@ def test_sleeps_that_end_at_once(fixture_clock: FixtureClock) -> None:
 
 
 def test_a_task_that_only_yields_does_not_stop_the_clock(fixture_clock: FixtureClock) -> None:
-    """Of those that sleep."""
-
     async def main() -> None:
         sleeping_task = asyncio.create_task(asyncio.sleep(60))
         while not sleeping_task.done():
@@ -212,7 +202,6 @@ def test_a_task_that_only_yields_does_not_stop_the_clock(fixture_clock: FixtureC
 
 @pytest.mark.parametrize("turns", [0, 20])
 def test_sleeps_side_by_side(fixture_clock: FixtureClock, turns: int) -> None:
-    """Coroutines that sleep wake up in the order of time, whatever they await in between."""
     start = fixture_clock.now()
     seen = []
 
@@ -242,7 +231,6 @@ def test_sleeps_side_by_side(fixture_clock: FixtureClock, turns: int) -> None:
 
 
 def test_other_threads_keep_the_real_time(fixture_clock: FixtureClock) -> None:
-    """Only the thread that enters the block advances the clock."""
     start = fixture_clock.now()
     with fixture_clock.auto_advance():
         thread = threading.Thread(target=lambda: (sleep(0.001), asyncio.run(asyncio.sleep(0.001))))
@@ -253,7 +241,6 @@ def test_other_threads_keep_the_real_time(fixture_clock: FixtureClock) -> None:
 
 
 def test_two_threads_with_clocks_of_their_own() -> None:
-    """Blocks that overlap in two threads do not mix their clocks, nor undo each other."""
     real = time.sleep  # noqa: TID251
     first, second = ManualClock(), ManualClock()
     inside, done = threading.Event(), threading.Event()
@@ -280,7 +267,6 @@ def test_two_threads_with_clocks_of_their_own() -> None:
 
 
 def test_a_sleep_that_the_test_replaced(fixture_clock: FixtureClock) -> None:
-    """What a test has put in its place is there again afterwards."""
     with mock.patch("time.sleep") as replaced:
         with fixture_clock.auto_advance():
             time.sleep(10.25)  # noqa: TID251 - no thread of another test does that
@@ -289,13 +275,11 @@ def test_a_sleep_that_the_test_replaced(fixture_clock: FixtureClock) -> None:
 
 
 def test_negative_sleeps_are_refused(fixture_clock: FixtureClock) -> None:
-    """They are refused, as Python does."""
     with fixture_clock.auto_advance(), pytest.raises(ValueError, match="never goes back"):
         sleep(-1)
 
 
 def test_a_clock_that_cannot_be_moved(emulator: Emulator) -> None:
-    """Where time is not frozen, the block is refused."""
     clock = FixtureClock(ProcessClock(), lambda: emulator)
 
     with pytest.raises(ClockError, match="time is not frozen"), clock.auto_advance():

@@ -15,20 +15,16 @@ from pullqueue.testing import Crash, CrashTestError, crash_test
 
 
 class App:
-    """Orders that a worker is to save, each once."""
-
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.saved: dict[bytes, int] = {}
 
     def start(self) -> None:
-        """Begin with two orders and nothing saved."""
         self.saved = {}
         self.queue.add("1", name="one")
         self.queue.add("2", name="two")
 
     def work(self) -> None:
-        """Save first, then delete: what was saved twice is saved once."""
         for task in self.queue.lease_tasks(60, 1):
             self.saved[task.payload] = 1
             self.queue.delete_tasks(task)
@@ -40,13 +36,11 @@ class App:
             self.saved[task.payload] = 1
 
     def check(self) -> bool:
-        """Return whether each order was saved once."""
         return self.saved == {b"1": 1, b"2": 1}
 
 
 @pytest.fixture
 def app(queue: Queue) -> App:
-    """The app under test."""
     return App(queue)
 
 
@@ -57,7 +51,6 @@ def test_a_worker_that_survives(emulator: Emulator, app: App) -> None:
 
 
 def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
-    """Deleting before saving is found, at the very call, with the history."""
     worker = app.work_in_the_wrong_order
     with pytest.raises(CrashTestError) as caught:
         crash_test(emulator, worker, setup=app.start, check=app.check)
@@ -110,7 +103,6 @@ def test_crashes_whose_errors_differ_in_their_details_are_one_entry(
 def test_crashes_with_different_errors_are_reported_one_by_one(
     emulator: Emulator, queue: Queue
 ) -> None:
-    """Only the same error at neighbouring calls has one cause."""
     done = list[str]()
 
     def setup() -> None:
@@ -168,7 +160,6 @@ def test_what_a_dead_worker_raises_is_ignored(emulator: Emulator, app: App) -> N
 
 
 def test_a_worker_that_retries_a_lost_answer(emulator: Emulator, app: App) -> None:
-    """A worker that lives on after a lost answer is not taken for dead."""
     lives = []
 
     def work() -> None:
@@ -206,8 +197,6 @@ def test_a_dead_worker_changes_nothing(emulator: Emulator, app: App) -> None:
 
 
 def test_a_worker_that_loops_forever_is_crashed_and_stopped(emulator: Emulator, app: App) -> None:
-    """Four calls, three in vain."""
-
     def work() -> None:
         while True:
             app.work()
@@ -216,8 +205,6 @@ def test_a_worker_that_loops_forever_is_crashed_and_stopped(emulator: Emulator, 
 
 
 def test_the_worker_that_takes_over_fails(emulator: Emulator, app: App) -> None:
-    """An error of the second worker is a finding, too."""
-
     def work() -> None:
         for task in app.queue.lease_tasks(60, 1):
             if task.retry_count > 1:
@@ -230,7 +217,6 @@ def test_the_worker_that_takes_over_fails(emulator: Emulator, app: App) -> None:
 
 
 def test_wrong_without_a_crash(emulator: Emulator, app: App) -> None:
-    """A check that never holds, or a worker without tasks or calls, is not a failed crash."""
     queue = app.queue
     with pytest.raises(AssertionError, match=r"^check returned False$"):
         crash_test(emulator, app.work, setup=app.start, check=lambda: False)
@@ -246,7 +232,6 @@ def test_wrong_without_a_crash(emulator: Emulator, app: App) -> None:
 
 
 def test_each_run_begins_the_same_way(emulator: Emulator, queue: Queue) -> None:
-    """Generated names are the same in every run, and the emulator's own afterwards."""
     names = []
     source = emulator.names
 
@@ -265,8 +250,6 @@ def test_each_run_begins_the_same_way(emulator: Emulator, queue: Queue) -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_worker_with_threads_of_its_own(emulator: Emulator, app: App, *, waits: bool) -> None:
-    """The thread that makes the call is killed, whether or not the worker sees it."""
-
     def work() -> None:
         with ThreadPoolExecutor(2) as threads:
             begun = [threads.submit(app.work) for _ in range(3)]

@@ -38,8 +38,6 @@ from pullqueue.testing import (
 
 
 class Shop:
-    """Charges orders, and then has them shipped by another task."""
-
     def __init__(self, pushed: Queue) -> None:
         self.pushed = pushed
         self.charged: set[bytes] = set()
@@ -58,7 +56,6 @@ class Shop:
         self.pushed.add(order, request=HttpRequest("/ship"))
 
     def charge(self, order: bytes) -> None:
-        """Charge, and add the next task always, by a name."""
         self.charged.add(order)
         with suppress(NameInUseError):
             self.pushed.add(order, name="ship-1", request=HttpRequest("/ship"))
@@ -69,7 +66,6 @@ class Shop:
 
 @pytest.fixture
 def shop(pushed: Queue) -> Shop:
-    """The app's work."""
     return Shop(pushed)
 
 
@@ -79,7 +75,6 @@ MakeApp = Callable[[Shop, Charge], dict[str, Any]]
 
 
 def with_flask(shop: Shop, charge: Charge) -> dict[str, Any]:
-    """Return an app of Flask."""
     from flask import request  # noqa: PLC0415
 
     app = Flask("shop")
@@ -142,7 +137,6 @@ def with_fastapi_in_threads(shop: Shop, charge: Charge) -> dict[str, Any]:
     ]
 )
 def make_app(request: pytest.FixtureRequest) -> MakeApp:
-    """A framework."""
     made: MakeApp = request.param
     return made
 
@@ -224,8 +218,6 @@ def test_the_response_of_every_attempt_is_lost_once(emulator: Emulator, pushed: 
 
 
 class Dying:
-    """Handlers that add a task to a pull queue when they are killed, and only then."""
-
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.threads: list[threading.Thread] = []
@@ -440,8 +432,6 @@ def test_only_the_named_queues_are_emptied(
 
 
 def test_faults_apply_beside_crashes(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
-    """The first add fails in the run without a crash, which is raised there."""
-
     def send(_: PushRequest) -> int:
         queue.add()
         return 200
@@ -523,12 +513,10 @@ def test_a_handler_is_killed_at_the_calls_of_its_client_of_a_server(
 
 
 def add_in_process(queue: Queue, _: Server) -> None:
-    """Add a task by a call of Python."""
     queue.add("from the dead")
 
 
 def add_over_rest(_: Queue, server: Server) -> None:
-    """Add one by a client of a server."""
     path = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
     with suppress(requests.ConnectionError):
         requests.post(server.url + path, json={"payloadBase64": "YQ=="}, timeout=30)
@@ -628,7 +616,6 @@ def test_a_call_under_way_is_carried_out_before_its_handler_dies(
 
 @pytest.mark.parametrize(("failures", "problem"), [(29, ""), (30, "is retried forever, since")])
 def test_a_task_that_fails_forever_after_a_crash_ends_the_run(failures: int, problem: str) -> None:
-    """The report says so; the run does not go on until a thousand attempts were made."""
     emulator = Emulator.from_text("queue: [{name: free, rate: 5/s}]", clock=ManualClock())
     queue, attempts = emulator.queue("free"), [0]
 

@@ -23,21 +23,16 @@ pytestmark = pytest.mark.slow
 
 
 class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed
-    """An account, or an order."""
-
     value = ndb.IntegerProperty(default=0)
 
 
 @pytest.fixture
 def pushed(emulator: Emulator) -> Iterator[Queue]:
-    """A push queue, whose app uses the SDK."""
     with sdk_testbed(emulator):
         yield emulator.queue("pushed")
 
 
 class App:
-    """Turns an order into a charge, and then a task that ships it."""
-
     def __init__(self, pushed: Queue) -> None:
         self.pushed = pushed
 
@@ -68,7 +63,6 @@ class App:
 
 @pytest.fixture
 def app(pushed: Queue) -> App:
-    """The app."""
     return App(pushed)
 
 
@@ -101,7 +95,6 @@ def test_a_transaction_and_its_tasks_are_atomic(emulator: Emulator, app: App) ->
 def test_a_later_handler_does_not_continue_the_tasklets_of_a_dead_one(
     emulator: Emulator, pushed: Queue
 ) -> None:
-    """What the dead one has begun, and what it has put in ndb's cache, is gone."""
     seen = []
 
     @ndb.tasklet  # type: ignore[untyped-decorator]
@@ -201,7 +194,6 @@ def test_deferred_calls_are_killed(emulator: Emulator, queue: Queue, pushed: Que
 
 
 def keep(payload: str) -> None:
-    """Add a pull task, once for each call."""
     taskqueue.Queue("work").add(taskqueue.Task(payload=payload, method="PULL"))
 
 
@@ -236,8 +228,6 @@ def test_a_dead_handler_does_not_use_services_after_the_test(
 
 
 class Swallow:
-    """A handler that ignores what goes wrong, and then is done."""
-
     def __init__(self, pushed: Queue) -> None:
         self.pushed = pushed
 
@@ -271,8 +261,6 @@ def test_an_error_of_a_service_that_a_handler_ignores(emulator: Emulator, pushed
 
 
 def test_an_error_of_a_queue_that_a_worker_ignores(emulator: Emulator, queue: Queue) -> None:
-    """The next task is never added, and the one before it is deleted."""
-
     def setup() -> None:
         queue.add(name="one")
 

@@ -15,14 +15,11 @@ MAILS = QueueSettings(name="mails", mode=QueueMode.PUSH)
 
 
 class Shop:
-    """Has each order mailed by a task in a queue of its own."""
-
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
         self.mailed: list[bytes] = []
 
     def create_and_mail(self, order: bytes) -> None:
-        """Add a task to a queue, which the app creates if there is none."""
         with suppress(QueueNameInUseError):
             self.emulator.create_queue(MAILS)
         self.emulator.queue("mails").add(order, request=HttpRequest("/mail"))

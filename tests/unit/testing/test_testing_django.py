@@ -33,7 +33,6 @@ SCHEMA = f"django_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
 
 
 def databases() -> dict[str, dict[str, object]]:
-    """Return a database of SQLite, and one of PostgreSQL where there is a server."""
     folder = Path(tempfile.mkdtemp())
     sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "app.sqlite")}
     found: dict[str, dict[str, object]] = {"default": {**sqlite}}
@@ -135,8 +134,6 @@ def test_a_lost_update_is_found(
 
 
 def test_an_atomic_block_without_a_lock_loses_an_update(emulator: Emulator, alias: str) -> None:
-    """SQLite refuses the second write, and PostgreSQL does not."""
-
     def count(alias: str) -> None:
         with transaction.atomic(using=alias):
             by_save(alias)
@@ -178,8 +175,6 @@ def test_a_correct_transaction_is_correct(
 
 
 def handle(queue: Queue, alias: str, mails: list[str]) -> Callable[[PushRequest], int]:
-    """Return an app that pays once, and then sends a mail by another task, with the commit."""
-
     def send(request: PushRequest) -> int:
         if request.task_name == "mail":
             mails.append("mail")

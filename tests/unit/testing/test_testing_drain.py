@@ -34,14 +34,12 @@ from pullqueue.testing.draining import AsyncWorker
 
 
 def finish(queue: Queue, *, max_tasks: int = 1) -> int:
-    """Lease, and delete what was leased."""
     tasks = queue.lease_tasks(60, max_tasks)
     queue.delete_tasks(tasks)
     return len(tasks)
 
 
 def test_a_worker_is_called_until_the_queue_is_empty(emulator: Emulator, queue: Queue) -> None:
-    """The calls are counted."""
     for _ in range(5):
         queue.add()
 
@@ -53,7 +51,6 @@ def test_a_worker_is_called_until_the_queue_is_empty(emulator: Emulator, queue: 
 def test_time_passes_to_what_is_scheduled(
     emulator: Emulator, queue: Queue, clock: ManualClock
 ) -> None:
-    """Where nothing can be leased yet, the clock goes to the time at which it can."""
     start = clock.now()
     queue.add(eta=start + timedelta(days=1))
     queue.add()
@@ -182,7 +179,6 @@ def test_a_worker_that_waits_for_a_program(
 def test_a_worker_that_gets_nowhere(
     emulator: Emulator, queue: Queue, limited: Queue, work: Callable[..., object], message: str
 ) -> None:
-    """The message says what the worker did too many times, and what is still in the queues."""
     queue.add(name="stays")
 
     with pytest.raises(
@@ -194,7 +190,6 @@ def test_a_worker_that_gets_nowhere(
 
 
 def test_a_limited_lease_rate(clock: ManualClock) -> None:
-    """Where leases are asked for too often, time passes until they are answered again."""
     emulator = Emulator.from_text(
         "queue:\n- name: q\n  mode: pull\n", clock=clock, limits=Limits(leases_per_second=2)
     )
@@ -210,7 +205,6 @@ def test_a_limited_lease_rate(clock: ManualClock) -> None:
 def test_only_the_named_queues_are_emptied(
     emulator: Emulator, queue: Queue, limited: Queue
 ) -> None:
-    """Only the named queues are emptied, given by name or as they are; others are left alone."""
     queue.add()
     limited.add()
     limited.add(eta=limited.clock.now() + timedelta(days=1))
@@ -229,7 +223,6 @@ def test_only_the_named_queues_are_emptied(
 def test_errors_in_threads_of_a_worker_are_reported(
     emulator: Emulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in any other thread, except the end of a thread by `drain`."""
     reported: list[object] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
     queue.add()
@@ -253,16 +246,12 @@ def test_errors_in_threads_of_a_worker_are_reported(
 
 
 class TestAsync:
-    """Workers under asyncio."""
-
     @staticmethod
     async def _finish(queue: Queue) -> int:
         await asyncio.sleep(0)
         return finish(queue)
 
     def run(self, emulator: Emulator, worker: AsyncWorker, **options: Any) -> int:
-        """Drain in a loop of its own, which must end."""
-
         async def test() -> int:
             async with asyncio.timeout(30):
                 return await drain_async(emulator, worker, **options)
@@ -272,7 +261,6 @@ class TestAsync:
     def test_a_worker_is_awaited_until_the_queue_is_empty(
         self, emulator: Emulator, queue: Queue
     ) -> None:
-        """The queues can be named."""
         for _ in range(3):
             queue.add()
         emulator.queue("limited").add()
@@ -285,7 +273,6 @@ class TestAsync:
     def test_an_endless_worker_is_stopped_once_nothing_is_left(
         self, emulator: Emulator, queue: Queue, clock: ManualClock
     ) -> None:
-        """Its sleeps move the clock."""
         start = clock.now()
         queue.add(eta=start + timedelta(minutes=5))
         queue.add()
@@ -305,7 +292,6 @@ class TestAsync:
 
     @pytest.mark.parametrize("way", ["gather", "group"])
     def test_workers_side_by_side(self, emulator: Emulator, queue: Queue, way: str) -> None:
-        """Tasks that the worker starts are stopped with it, and none is left running."""
         for _ in range(20):
             queue.add()
         left: list[object] = []
@@ -334,7 +320,6 @@ class TestAsync:
         assert left == []
 
     def test_workers_that_end_by_themselves(self, emulator: Emulator, queue: Queue) -> None:
-        """Each of several workers may find its queue empty without being stopped."""
         queue.add()
         ended = []
 
@@ -350,7 +335,6 @@ class TestAsync:
         assert sorted(ended) == [0, 1, 2, 3, 4]
 
     def test_a_lease_in_another_thread(self, emulator: Emulator, queue: Queue) -> None:
-        """A worker that leases in a thread is stopped at its next await."""
         queue.add()
 
         async def work() -> None:
@@ -364,7 +348,6 @@ class TestAsync:
     def test_errors_of_the_worker_pass(
         self, emulator: Emulator, queue: Queue, error: type[BaseException]
     ) -> None:
-        """What the worker raises reaches the test, a cancellation of its own included."""
         queue.add()
 
         async def fail() -> None:
@@ -394,7 +377,6 @@ class TestAsync:
         assert not emulator.interceptors
 
     def test_a_worker_that_gets_nowhere(self, emulator: Emulator, queue: Queue) -> None:
-        """The limits are those of drain."""
         queue.add(name="stays")
 
         async def poll() -> None:
@@ -410,7 +392,6 @@ class TestAsync:
     def test_a_worker_that_is_not_asynchronous_is_refused(
         self, emulator: Emulator, queue: Queue
     ) -> None:
-        """With the name of the function for it."""
         queue.add()
 
         with pytest.raises(
@@ -431,8 +412,6 @@ class TestAsync:
 
 
 class TestExhaustedTasks:
-    """Those that the worker leases again and again, and never deletes."""
-
     @pytest.fixture(autouse=True)
     def _added(self, limited: Queue) -> None:
         limited.add(name="old")
@@ -441,8 +420,6 @@ class TestExhaustedTasks:
 
     @pytest.fixture
     def careless(self, limited: Queue) -> Callable[[], object]:
-        """Return a worker that deletes one of two tasks."""
-
         def careless() -> None:
             for task in limited.lease_tasks(60, 10):
                 if task.name == "two":
@@ -453,7 +430,6 @@ class TestExhaustedTasks:
     def test_they_lead_to_a_warning(
         self, emulator: Emulator, limited: Queue, careless: Callable[[], object]
     ) -> None:
-        """The queue is empty, and the work is lost."""
         message = (
             '^drain: 1 task of queue "limited" was leased as often as is permitted, never deleted, '
             'and exhausted; pass errors="retry" if the test expects that$'
@@ -467,12 +443,10 @@ class TestExhaustedTasks:
     def test_they_are_an_error_of_a_strict_test(
         self, emulator: Emulator, careless: Callable[[], object]
     ) -> None:
-        """With the state of the queues."""
         with pytest.raises(
             AssertionError, match=r'1 task of queue "limited" (.|\n)*exhausted "one"'
         ):
             drain(emulator, careless, errors="strict")
 
     def test_they_can_be_expected(self, emulator: Emulator, careless: Callable[[], object]) -> None:
-        """As by the test of a task that cannot be done."""
         assert drain(emulator, careless, errors="retry") == 2

@@ -24,7 +24,6 @@ YAML = "queue:\n- name: jobs\n  mode: pull\n"
 
 
 def test_emulator_clock_and_faults_belong_together() -> None:
-    """Nothing outside is frozen."""
     with emulation(queues=["jobs"]) as emulated:
         queue = emulated.emulator.queue("jobs")
         queue.add("work", name="one")
@@ -42,7 +41,6 @@ def test_emulator_clock_and_faults_belong_together() -> None:
 
 
 def test_two_emulations_share_nothing() -> None:
-    """Also one within the other; generated names are the same."""
     with emulation(queues=["jobs"]) as outer, emulation(queues=["jobs"]) as inner:
         first = outer.emulator.queue("jobs").add()
         outer.clock.advance(1)
@@ -62,7 +60,6 @@ def test_the_start_is_an_aware_datetime_or_iso_8601(start: datetime | str) -> No
 
 @pytest.mark.parametrize("freezer", [True, "time-machine"])
 def test_the_clock_is_the_time_of_the_process(freezer: Literal[True, "time-machine"]) -> None:
-    """The clock is the time of the process, which runs again after the block."""
     with emulation(queues=["jobs"], start="2027-03-28T00:00Z", freeze=freezer) as emulated:
         emulated.emulator.queue("jobs").add()
         emulated.emulator.queue("jobs").lease_tasks(60, 1)
@@ -73,7 +70,6 @@ def test_the_clock_is_the_time_of_the_process(freezer: Literal[True, "time-machi
 
 
 def test_time_that_is_frozen_already_stays_and_is_moved() -> None:
-    """The time outside stays, and is moved; a start of its own is refused."""
     with freeze(datetime(2028, 1, 1, tzinfo=UTC)):
         with emulation(queues=[], freeze=True) as emulated:
             emulated.clock.advance(60)
@@ -94,7 +90,6 @@ def test_an_invalid_start_is_refused_before_the_block(start: datetime) -> None:
 def test_a_configuration_is_a_path_a_text_an_object_or_the_file_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`default` is there."""
     path = tmp_path / "queue.yaml"
     path.write_text(YAML)
     monkeypatch.chdir(tmp_path)
@@ -108,7 +103,6 @@ def test_a_configuration_is_a_path_a_text_an_object_or_the_file_here(
 
 
 def test_queues_says_which_queues_there_are() -> None:
-    """No others; names of pull queues or entries of queue.yaml."""
     entry = {"name": "slow", "retry_parameters": {"task_retry_limit": 1}}
     with emulation(queues=["jobs", entry, {"name": "web", "mode": "push", "rate": "1/s"}]) as e:
         assert [queue.name for queue in e.emulator.queues] == ["jobs", "slow", "web"]
@@ -151,7 +145,6 @@ def test_a_config_of_another_type() -> None:
 
 
 def test_the_sdk_uses_the_emulator_and_is_put_back() -> None:
-    """The SDK uses the emulator, goes by its clock, and is put back."""
     with emulation(queues=["jobs"], sdk=True) as emulated:
         jobs = taskqueue.Queue("jobs")
         jobs.add(taskqueue.Task(payload="later", method="PULL", countdown=60))
@@ -166,7 +159,6 @@ def test_the_sdk_uses_the_emulator_and_is_put_back() -> None:
 
 
 def test_what_was_not_asked_for() -> None:
-    """The message says how to ask for it."""
     with emulation(queues=["jobs"]) as emulated:
         with pytest.raises(AttributeError, match=r"use emulation\(sdk=True\)$"):
             _ = emulated.sdk

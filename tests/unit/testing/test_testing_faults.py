@@ -58,7 +58,6 @@ NOT_OF_PULLQUEUE = apiproxy_errors.ApplicationError
 
 
 def outcomes(queue: Queue, calls: int) -> str:
-    """Lease that many times, and write x for each lease that failed."""
     marks = []
     for _ in range(calls):
         try:
@@ -72,7 +71,6 @@ def outcomes(queue: Queue, calls: int) -> str:
 
 @pytest.fixture
 def faults(emulator: Emulator) -> Faults:
-    """Faults of the emulator."""
     return Faults(emulator)
 
 
@@ -97,7 +95,6 @@ def test_after_every_times_and_queues_narrow_a_fault(
 
 
 def test_the_queues_of_a_fault_must_exist(faults: Faults, limited: Queue) -> None:
-    """They are queues or their names."""
     fault = faults.fail("lease_tasks", TransientError, queues=[limited])
 
     assert outcomes(limited, 2) == "xx"
@@ -109,7 +106,6 @@ def test_the_queues_of_a_fault_must_exist(faults: Faults, limited: Queue) -> Non
 class TestFaultsOfTasks:
     @pytest.fixture
     def pushed(self, emulator: Emulator) -> Queue:
-        """The push queue, with tasks for three paths."""
         queue = emulator.queue("pushed")
         for url in ("/mail/ada?to=ada", "/mail/bob", "/report"):
             queue.add(request=HttpRequest(url))
@@ -141,7 +137,6 @@ class TestFaultsOfTasks:
     def test_each_task_is_counted_on_its_own(
         self, emulator: Emulator, faults: Faults, pushed: Queue
     ) -> None:
-        """`times`, `after` and `every` are those of one task."""
         lost = faults.lose_response("attempt", per_task=True, times=1, after=1)
 
         attempts = run_tasks(emulator, send=lambda a: 503 if a.attempt == 1 else 200, until="empty")
@@ -153,7 +148,6 @@ class TestFaultsOfTasks:
     def test_an_add_is_repeated_by_its_name_or_its_request(
         self, faults: Faults, queue: Queue
     ) -> None:
-        """So that each add fails once, and its repetition does not."""
         faults.fail("add", per_task=True, times=1)
         for task in NewTask(name="a"), NewTask(name="b"), NewTask("c"), NewTask("d"):
             with pytest.raises(TransientError):
@@ -164,7 +158,6 @@ class TestFaultsOfTasks:
 
     @pytest.mark.parametrize("option", [{"url": "/mail"}, {"per_task": True}])
     def test_tasks_of_other_calls_are_refused(self, faults: Faults, option: Any) -> None:
-        """As are those of leases."""
         [name] = option
         message = f"^{name} is for faults of attempt and add, not of "
         with pytest.raises(ValueError, match=message):
@@ -177,7 +170,6 @@ class TestFaultsOfTasks:
 
 
 def test_a_fault_with_a_seed_triggers_on_the_same_calls(emulator: Emulator, queue: Queue) -> None:
-    """Another seed on others."""
     runs = []
     for seed in (1, 1, 2):
         with Faults(emulator) as faults:
@@ -190,7 +182,6 @@ def test_a_fault_with_a_seed_triggers_on_the_same_calls(emulator: Emulator, queu
 
 
 def test_a_failed_call_does_nothing(faults: Faults, queue: Queue) -> None:
-    """The error comes instead of the call, and is shown at the line of the test."""
     faults.fail("add", TransientError)
 
     with pytest.raises(TransientError, match=re.escape("try it again (injected by a fault)")) as e:
@@ -201,7 +192,6 @@ def test_a_failed_call_does_nothing(faults: Faults, queue: Queue) -> None:
 
 
 def test_a_call_whose_answer_is_lost_is_done(faults: Faults, queue: Queue) -> None:
-    """The call is done, but raises; by default that its deadline is exceeded."""
     faults.lose_response("add", times=1)
     with pytest.raises(DeadlineExceededError):
         queue.add()
@@ -220,7 +210,6 @@ def test_a_call_whose_answer_is_lost_is_done(faults: Faults, queue: Queue) -> No
 def test_errors_that_need_facts(
     faults: Faults, queue: Queue, error: type[PullQueueError], facts: dict[str, object]
 ) -> None:
-    """Classes whose errors carry facts can be named like the others; what is unknown is empty."""
     faults.fail("purge", error)
 
     with pytest.raises(error) as caught:
@@ -245,7 +234,6 @@ def test_an_instance_is_raised_as_it_is(
     raised: type[Exception],
     message: str,
 ) -> None:
-    """The SDK's errors are pullqueue's of the same name, if any."""
     faults.fail("add", source)
 
     with pytest.raises(raised, match=message):
@@ -263,7 +251,6 @@ def test_an_instance_is_raised_as_it_is(
 def test_an_app_on_the_sdk_gets_what_was_set(
     emulator: Emulator, faults: Faults, error: type[Exception]
 ) -> None:
-    """The class that the app catches is the class that the test names."""
     faults.fail("lease_tasks", error)
 
     with sdk.install(emulator), pytest.raises(error) as caught:
@@ -272,7 +259,6 @@ def test_an_app_on_the_sdk_gets_what_was_set(
 
 
 def test_a_fault_is_removed(faults: Faults, queue: Queue) -> None:
-    """By itself, or at the end of a block; the others stay, and a second removal does nothing."""
     first = faults.fail("lease_tasks", TransientError)
     with faults.empty_leases() as second:
         assert outcomes(queue, 2) == "xx"
@@ -287,7 +273,6 @@ def test_a_fault_is_removed(faults: Faults, queue: Queue) -> None:
 
 
 def test_the_fault_set_first_triggers_first(emulator: Emulator, queue: Queue) -> None:
-    """The others follow when it has triggered as often as it may, whoever has set them."""
     with Faults(emulator) as others:
         faults = Faults(emulator)
         faults.fail("purge", TransientError, times=1)
@@ -309,7 +294,6 @@ def test_the_fault_set_first_triggers_first(emulator: Emulator, queue: Queue) ->
 
 
 def test_lease_tasks_means_leases_by_tag_too(faults: Faults, queue: Queue) -> None:
-    """`lease_tasks` covers both kinds of lease, `lease_tasks_by_tag` the one alone."""
     both = faults.fail("lease_tasks", TransientError, times=2)
     by_tag = faults.fail("lease_tasks_by_tag", InternalError)
 
@@ -325,7 +309,6 @@ def test_lease_tasks_means_leases_by_tag_too(faults: Faults, queue: Queue) -> No
 
 
 def test_faults_set_at_the_same_time(emulator: Emulator) -> None:
-    """Threads that set and remove faults do not lose each other's."""
     with ThreadPoolExecutor(8) as threads:
         set_ = list(
             threads.map(lambda _: Faults(emulator).fail("purge", TransientError), range(50))
@@ -364,7 +347,6 @@ def test_the_state_shows_the_faults_in_their_order_with_hits(
 def test_an_answer_with_latency_arrives_later_by_the_clock(
     faults: Faults, queue: Queue, clock: ManualClock
 ) -> None:
-    """The answer arrives later by the clock, when part of the lease has passed."""
     queue.add()
     start = clock.now()
     faults.latency("lease_tasks_by_tag", timedelta(seconds=40))
@@ -378,7 +360,6 @@ def test_an_answer_with_latency_arrives_later_by_the_clock(
 
 
 def test_a_latency_and_a_deadline(faults: Faults, queue: Queue, clock: ManualClock) -> None:
-    """A caller that waits less gets an error at its deadline, and the call was carried out."""
     start = clock.now()
     faults.latency("add", 40)
 
@@ -405,7 +386,6 @@ def test_a_latency_that_is_none(faults: Faults, by: float | timedelta) -> None:
 
 
 def test_empty_leases_find_nothing(faults: Faults, queue: Queue) -> None:
-    """Leases of either kind find nothing, and say that they were asked for too often."""
     queue.add()
     faults.empty_leases(times=2)
 
@@ -417,7 +397,6 @@ def test_empty_leases_find_nothing(faults: Faults, queue: Queue) -> None:
 def test_a_lease_expires_before_the_next_call_of_its_holder(
     faults: Faults, queue: Queue, clock: ManualClock
 ) -> None:
-    """A lease runs out before its holder's next call, which then comes too late."""
     queue.add()
     fault = faults.expire_leases(times=1)
 
@@ -433,7 +412,6 @@ def test_a_lease_expires_before_the_next_call_of_its_holder(
 
 
 def test_another_worker_leases_between(faults: Faults, queue: Queue) -> None:
-    """Another worker gets the same tasks, each time before the first is done with them."""
     queue.add("a")
     done: list[bytes] = []
 
@@ -499,13 +477,11 @@ def test_a_method_of_cloud_tasks_is_its_call(faults: Faults, queue: Queue) -> No
 def test_faults_that_can_never_trigger_are_refused(
     faults: Faults, verb: str, when: dict[str, object], message: str
 ) -> None:
-    """What could never trigger is refused."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         faults.fail(verb, TransientError, **when)  # type: ignore[arg-type]
 
 
 def test_a_misspelt_condition_is_refused(faults: Faults) -> None:
-    """An argument that does not exist is refused, with those that do."""
     with pytest.raises(
         TypeError, match=r"^fail\(\) has no argument `time`: use one of queues, times, after, "
     ):
@@ -524,7 +500,6 @@ def test_a_misspelt_condition_is_refused(faults: Faults) -> None:
 def test_an_error_that_no_interface_translates_is_refused(
     faults: Faults, set_fault: Callable[..., object], error: Exception, name: str
 ) -> None:
-    """With one of pullqueue's."""
     with pytest.raises(
         TypeError, match=rf" is not an error of pullqueue or of .* such as pullqueue\.{name}$"
     ):
@@ -549,7 +524,6 @@ def test_an_error_that_no_interface_translates_is_refused(
 def test_an_error_is_named_as_clients_of_cloud_tasks_know_it(
     emulator: Emulator, faults: Faults, error: Any, raised: type[Exception]
 ) -> None:
-    """By the status of gRPC, or by the class of Google's clients."""
     faults.fail("add", error)
 
     with pytest.raises(raised, match="injected by a fault") as excinfo:
@@ -567,6 +541,5 @@ def test_a_status_that_no_fault_has_is_refused(faults: Faults, error: Any) -> No
 
 
 def test_a_class_that_needs_arguments(faults: Faults) -> None:
-    """An error of the SDK that cannot be made of its class alone is refused at once."""
     with pytest.raises(TypeError, match="application_error"):
         faults.fail("add", NOT_OF_PULLQUEUE)

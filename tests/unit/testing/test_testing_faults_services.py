@@ -14,14 +14,11 @@ from pullqueue.testing import Faults, RaceTestError, describe, race_test
 
 
 class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed
-    """An account."""
-
     value = ndb.IntegerProperty(default=0)
 
 
 @pytest.fixture
 def faults(emulator: Emulator) -> Iterator[Faults]:
-    """Faults, in a test with a datastore, memcache and mail."""
     with sdk_testbed(emulator) as bed, Faults(emulator) as faults:
         bed.init_mail_stub()
         yield faults

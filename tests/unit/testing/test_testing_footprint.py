@@ -24,7 +24,6 @@ footprints = st.builds(
 
 
 def uses(footprint: Footprint, path: tuple[str, ...]) -> tuple[bool, bool]:
-    """Return whether it reads, and writes, one place, which has the longest path."""
     reads, writes = (
         any(path[: len(each)] == each for each in part)
         for part in (footprint.reads, footprint.writes)
@@ -72,7 +71,6 @@ CALLS: dict[str, Callable[[Queue], object]] = {
 
 @pytest.fixture
 def footprint(emulator: Emulator) -> Iterator[Callable[[str, str], Footprint]]:
-    """Return the footprint of a call, by its name and that of the queue."""
     found: list[Footprint] = []
 
     def intercept(call: QueueCall, _: Callable[[], object]) -> object:

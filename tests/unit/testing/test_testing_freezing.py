@@ -47,12 +47,10 @@ MakeModule = Callable[..., ModuleType]
 
 @pytest.fixture
 def app(make_module: MakeModule) -> ModuleType:
-    """A module that has imported the functions by name."""
     return make_module("from time import time, monotonic\nfrom datetime import datetime")
 
 
 def test_everything_is_frozen_and_put_back(app: ModuleType) -> None:
-    """Modules that imported functions by name see the frozen time, and the real one afterwards."""
     with freeze(START, freezer="freezegun"):
         assert app.time() == time.time() == START.timestamp()  # noqa: TID251
         assert app.datetime.now(UTC) == START
@@ -114,7 +112,6 @@ def test_the_local_time_is_utc_until_time_goes_on(
 
 
 def test_freezers_that_do_not_exist() -> None:
-    """The message has those that do."""
     with pytest.raises(
         ValueError, match=r'^freezer is "ice": use one of auto, freezegun, time-machine$'
     ):
@@ -122,7 +119,6 @@ def test_freezers_that_do_not_exist() -> None:
 
 
 def test_what_measures_keeps_the_real_time(make_module: MakeModule) -> None:
-    """perf_counter runs on, whether it was imported by name or not; monotonic is frozen."""
     module = make_module("from time import monotonic, perf_counter, perf_counter_ns")
     with freeze(START, freezer="freezegun"):
         for name in ("perf_counter", "perf_counter_ns"):
@@ -133,7 +129,6 @@ def test_what_measures_keeps_the_real_time(make_module: MakeModule) -> None:
 
 
 def test_timeouts_end_in_frozen_time() -> None:
-    """Those of threads, subprocesses, pools and event loops, which all measure real time."""
     with freeze(START, freezer="freezegun"):
         assert not threading.Event().wait(0.001)
         with pytest.raises(stdlib_queue.Empty):
@@ -159,7 +154,6 @@ def test_modules_whose_names_begin_like_those_of_python(make_module: MakeModule)
 
 
 def test_the_ignore_list_of_freezegun(make_module: MakeModule) -> None:
-    """The user's own ignore list is respected."""
     module = make_module("from time import time", "never_frozen")
     before = freezegun.config.settings.default_ignore_list
     freezegun.configure(extend_ignore_list=["never_frozen"])
@@ -188,7 +182,6 @@ def test_a_module_that_cannot_be_asked() -> None:
 
 
 def test_the_inner_of_two_freezers_counts_until_it_ends(app: ModuleType) -> None:
-    """The inner one counts until it ends; then the outer does again."""
     clock = ProcessClock()
     with freeze_time("2012-01-14"):
         with freeze(START, freezer="freezegun"):
@@ -198,7 +191,6 @@ def test_the_inner_of_two_freezers_counts_until_it_ends(app: ModuleType) -> None
 
 
 def test_the_error_without_freezegun_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where freezegun is missing, the error says what to install."""
     monkeypatch.setitem(sys.modules, "freezegun", None)
 
     with (
@@ -209,7 +201,6 @@ def test_the_error_without_freezegun_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_the_clock_moves_the_process_and_never_goes_back() -> None:
-    """They agree to the microsecond."""
     clock = ProcessClock()
     with freeze(START, freezer="freezegun"):
         assert clock.advance(timedelta(microseconds=1)) == START + timedelta(microseconds=1)
@@ -222,7 +213,6 @@ def test_the_clock_moves_the_process_and_never_goes_back() -> None:
 
 
 def test_process_clock_in_real_time() -> None:
-    """Unfrozen, it returns the real time and cannot be moved."""
     clock = ProcessClock()
     before = time.time()  # noqa: TID251
 
@@ -232,7 +222,6 @@ def test_process_clock_in_real_time() -> None:
 
 
 def test_process_clock_in_a_thread() -> None:
-    """Right at the start of a thread it returns the frozen time, too."""
     clock = ProcessClock()
     seen = []
     with freeze_time(START):
@@ -251,7 +240,6 @@ YEARS = (2012, 2026, 2041)
 def test_client_and_server_agree_on_deadlines_in_frozen_time(
     freezer: FreezerChoice, year: int
 ) -> None:
-    """Of gRPC, however far it is, and after it has moved."""
     emulator = Emulator.from_text("queue: [{name: q, mode: pull}]", clock=ProcessClock())
     name = "projects/app/locations/us-central1/queues/q"
     start = datetime(year, 1, 1, tzinfo=UTC)
@@ -272,7 +260,6 @@ def test_client_and_server_agree_on_deadlines_in_frozen_time(
 def test_clients_of_grpc_use_their_default_deadlines_in_frozen_time(
     freezer: FreezerChoice, year: int
 ) -> None:
-    """Google's clients, sync, with an interceptor, and asyncio; also those made before."""
     emulator = Emulator.from_text("queue: [{name: q, rate: 5/s}]", clock=ProcessClock())
     parent = "projects/app/locations/us-central1"
 

@@ -40,8 +40,6 @@ class RacedVisits(Model):  # type: ignore[misc]  # of Any
 
 
 class Client:
-    """A client of one of the databases, with a counter."""
-
     database = "Datastore"
 
     def read(self) -> int:
@@ -288,7 +286,6 @@ def test_what_a_killed_handler_has_not_committed_has_no_effect(
 def test_a_write_that_fails_is_an_error_of_the_client(
     emulator: Emulator, pushed: Queue, client: Client
 ) -> None:
-    """The clients do not try it again."""
     assert_hidden_errors_are_found(
         emulator,
         pushed,

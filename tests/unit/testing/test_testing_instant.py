@@ -38,8 +38,6 @@ def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
 
 
 class Diary:
-    """A worker that books each task on its day; it is correct."""
-
     def __init__(self, queue: Queue, clock: Clock) -> None:
         self.queue = queue
         self.clock = clock
@@ -47,31 +45,26 @@ class Diary:
         self.days: dict[str, str] = {}
 
     def setup(self) -> None:
-        """Begin with one task."""
         self.begun.append(self.clock.now())
         self.days.clear()
         self.queue.add(name="one")
 
     def work(self) -> None:
-        """Book what is leased."""
         for task in self.queue.lease_tasks(60, 1):
             self.days.setdefault(task.name, f"{self.clock.now():%d}")
             self.queue.fetch_statistics()
             self.queue.delete_tasks(task)
 
     def check(self) -> None:
-        """Check that it was booked on the day of the test."""
         assert self.days == {"one": "01"}
 
 
 @pytest.fixture
 def diary(queue: Queue, clock: Clock) -> Diary:
-    """The worker."""
     return Diary(queue, clock)
 
 
 def race(emulator: Emulator, diary: Diary, **options: object) -> int:
-    """Run two of the workers against each other."""
     run = cast("Callable[..., int]", race_test)
     return run(emulator, diary.work, setup=diary.setup, check=diary.check, copies=2, **options)
 

@@ -16,7 +16,6 @@ from pullqueue.testing import assert_empty, drain
 
 
 def work_once(queue: Queue, pushed: Queue) -> int:
-    """Turn each pull task into a push task; return how many there were."""
     tasks = queue.lease_tasks(60, 10)
     for task in tasks:
         with suppress(NameInUseError):  # it was added before a crash
@@ -33,7 +32,6 @@ class Handler:
         self.mails: list[bytes] = []
 
     def __call__(self, request: PushRequest) -> int:
-        """Handle a push task."""
         if request.url == "/start":
             self.queue.add(request.body)
         else:
@@ -43,13 +41,10 @@ class Handler:
 
 @pytest.fixture
 def handler(queue: Queue) -> Handler:
-    """An app."""
     return Handler(queue)
 
 
 def forever(queue: Queue, pushed: Queue, pause: float) -> Callable[[], None]:
-    """Return a worker that polls forever."""
-
     def work() -> None:
         while True:
             if not work_once(queue, pushed) and pause:
@@ -62,7 +57,6 @@ def forever(queue: Queue, pushed: Queue, pause: float) -> Callable[[], None]:
 def test_handlers_and_worker_feed_each_other_until_all_is_empty(
     emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler, pause: float | None
 ) -> None:
-    """The worker may end when it finds no task, or poll forever, with pauses or without."""
     later = emulator.clock.now() + timedelta(hours=1)
     pushed.add(b"one", request=HttpRequest("/start"))
     pushed.add(b"two", request=HttpRequest("/start"), eta=later)
@@ -78,7 +72,6 @@ def test_handlers_and_worker_feed_each_other_until_all_is_empty(
 def test_handlers_go_before_time(
     emulator: Emulator, queue: Queue, pushed: Queue, clock: ManualClock
 ) -> None:
-    """While a worker polls in vain, tasks that are due are sent before the clock moves."""
     start = clock.now()
     queue.add(b"now")
     queue.add(b"later", eta=start + timedelta(hours=1))
@@ -104,7 +97,6 @@ def test_push_queues_can_be_named_where_push_tasks_are_sent(
 
 
 def test_without_an_app_push_tasks_stay(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
-    """`drain` without `app` leaves push tasks alone, however many are due."""
     pushed.add()
     queue.add()
 
@@ -116,7 +108,6 @@ def test_without_an_app_push_tasks_stay(emulator: Emulator, queue: Queue, pushed
 def test_a_paused_push_queue_is_an_error_that_names_it(
     emulator: Emulator, pushed: Queue, handler: Handler
 ) -> None:
-    """Tasks that cannot be sent are an AssertionError that names the queue."""
     pushed.add()
     pushed.pause()
 
@@ -125,7 +116,6 @@ def test_a_paused_push_queue_is_an_error_that_names_it(
 
 
 def test_handlers_that_never_end_reach_max_calls(emulator: Emulator, pushed: Queue) -> None:
-    """`max_calls` is the limit for attempts, too."""
     pushed.add()
 
     def send(_: PushRequest) -> int:

@@ -17,22 +17,17 @@ from pullqueue.testing import Crash, CrashTestError, RaceTestError, crash_test, 
 
 
 class Connection(sqlite3.Connection):
-    """A connection whose statements and commits are points."""
-
     def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
-        """Execute a statement."""
         point(sql)
         return super().execute(sql, *args)  # type: ignore[arg-type] # as it is called
 
     def commit(self) -> None:
-        """Commit the transaction."""
         point("commit")
         super().commit()
 
 
 @pytest.fixture
 def database() -> Iterator[Connection]:
-    """Two accounts."""
     made = sqlite3.connect(":memory:", factory=Connection, check_same_thread=False)
     with closing(made) as database:
         database.execute("CREATE TABLE account (name TEXT, money INT)")
@@ -41,8 +36,6 @@ def database() -> Iterator[Connection]:
 
 @pytest.fixture
 def setup(database: Connection, emulator: Emulator) -> Callable[[], None]:
-    """Fill the accounts, and add a push task."""
-
     def setup() -> None:
         database.execute("DELETE FROM account")
         database.execute("INSERT INTO account VALUES ('ada', 10), ('bob', 10)")
@@ -53,7 +46,6 @@ def setup(database: Connection, emulator: Emulator) -> Callable[[], None]:
 
 
 def money(database: Connection) -> dict[str, int]:
-    """Return what is in the accounts."""
     return dict(database.execute("SELECT name, money FROM account").fetchall())
 
 
@@ -64,8 +56,6 @@ TAKE = "UPDATE account SET money = money - 1 WHERE name = 'bob'"
 def test_a_handler_is_killed_between_statements(
     emulator: Emulator, database: Connection, setup: Callable[[], None]
 ) -> None:
-    """Two commits instead of one lose money if the handler dies in between."""
-
     def handle(_: PushRequest) -> int:
         if money(database)["ada"] == 10:
             database.execute(ADD)
@@ -123,7 +113,6 @@ def test_a_point_without_a_hook_is_shown_where_it_is(
 
 
 def test_who_was_killed_does_not_pass_a_point(emulator: Emulator) -> None:
-    """Neither `finally` nor a thread of a killed handler writes to the database."""
     written: list[str] = []
 
     def write(value: str) -> None:
@@ -156,8 +145,6 @@ def test_who_was_killed_does_not_pass_a_point(emulator: Emulator) -> None:
 def test_actors_are_interleaved_at_points(
     emulator: Emulator, database: Connection, setup: Callable[[], None]
 ) -> None:
-    """A number that is read, and then written, loses one of two additions."""
-
     def add() -> None:
         before = money(database)["ada"]
         database.execute("UPDATE account SET money = ? WHERE name = 'ada'", (before + 1,))
@@ -179,7 +166,6 @@ def test_actors_are_interleaved_at_points(
 
 
 def test_a_point_outside_of_a_run_does_nothing(queue: Queue) -> None:
-    """The code under test can keep its hooks."""
     point("alone")
 
     queue.add()

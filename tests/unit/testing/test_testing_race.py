@@ -61,8 +61,6 @@ def test_a_lease_expires_under_a_slow_worker(emulator: Emulator, ledger: Ledger)
 
 
 def partial_race(emulator: Emulator, ledger: Ledger, **options: Any) -> Callable[..., int]:
-    """Return a function that runs two of the ledger's workers."""
-
     def run(**more: Any) -> int:
         return race_test(
             emulator,
@@ -96,8 +94,6 @@ def test_time_is_left_out_on_request(emulator: Emulator, ledger: Ledger) -> None
 
 
 def test_an_actor_that_raises_fails_the_test(emulator: Emulator, queue: Queue) -> None:
-    """Others are stopped then, and none of their threads is left."""
-
     def fail() -> None:
         queue.fetch_statistics()
         raise OSError("cannot save")
@@ -348,7 +344,6 @@ def test_four_clients_of_the_fixtures_server_can_be_stopped_at_once(emulator: Em
 def test_what_actors_log_is_shown_where_a_schedule_fails(
     emulator: Emulator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With a replay all of it."""
     done: list[str] = []
 
     def actor(name: str) -> Callable[[], None]:

@@ -103,7 +103,6 @@ def test_a_task_that_fails_forever_ends_the_schedule(
 
 
 def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:
-    """Two handlers at the same time lose an update; one after the other they do not."""
     shared: dict[str, int] = {}
     app = Flask("counter")
 
@@ -144,7 +143,6 @@ def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:
 def test_handlers_of_fastapi_are_called_by_its_client(
     emulator: Emulator, pushed: Queue, kind: str
 ) -> None:
-    """Their calls come from event loops and threads of the client, in the context of the actor."""
     shared: dict[str, int] = {}
     app = FastAPI()
 
@@ -231,7 +229,6 @@ def test_tasks_are_retried_without_time_as_an_actor(
 
 
 def test_a_handler_can_miss_its_deadline(emulator: Emulator, pushed: Queue) -> None:
-    """Its task is retried while it still runs, as in production."""
     seen: list[int] = []
 
     def send(request: PushRequest) -> int:
@@ -297,7 +294,6 @@ def test_time_passes_a_handler_once_before_each_call_that_its_retry_can_change(
 def test_a_task_that_becomes_due_loses_the_update_of_a_slow_actor(
     emulator: Emulator, pushed: Queue, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """Time passes the actor before a call that does not depend on it, but on the task."""
     path = tmp_path / "app.db"
 
     def count(*_: object) -> int:

@@ -23,8 +23,6 @@ Load = Callable[[str], Any]
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
-    """Import a module of an app from its source."""
-
     def load(source: str) -> Any:
         (tmp_path / "an_app.py").write_text(source)
         monkeypatch.syspath_prepend(tmp_path)

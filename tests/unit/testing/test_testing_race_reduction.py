@@ -57,8 +57,6 @@ programs = st.lists(st.lists(operations, min_size=1, max_size=3), min_size=2, ma
 
 
 class Program:
-    """Actors that call queues and use memory, and everything that they have seen."""
-
     def __init__(self, actors: list[list[Operation]], *, handlers: bool) -> None:
         self.clock = ManualClock()
         self.emulator = Emulator.from_text(YAML, clock=self.clock)
@@ -69,7 +67,6 @@ class Program:
         """What is kept for the test, and is not compared after each turn."""
 
     def setup(self) -> None:
-        """Begin with a task in each queue."""
         self.memory.clear()
         self.kept.seen = {}
         for queue in self.emulator.queues:
@@ -91,7 +88,6 @@ class Program:
                 seen.append(tuple(self.memory))
 
     def call(self, operation: Operation) -> object:
-        """Make a call, and return what is seen of its result."""
         pushed, pull = self.emulator.queue("other"), self.emulator.queue("work")
         calls: dict[str, Callable[[], object]] = {
             "add": lambda: pushed.add(name=operation.name).name,
@@ -116,7 +112,6 @@ class Program:
         self.kept.states.add((tuple(tasks), tuple(self.memory), seen))
 
     def race(self, **options: Any) -> tuple[RaceResult, set[object]]:
-        """Run the schedules, and return the states to which they lead."""
         self.kept.states = set()
 
         def send(request: PushRequest) -> int:
@@ -148,7 +143,6 @@ class Program:
 
 
 def compare(program: list[list[Operation]], **options: Any) -> None:
-    """Check that the search leads to the same states with the reduction and without it."""
     handlers = options.pop("handlers", False)
     all_orders, expected = Program(program, handlers=handlers).race(reduce=False, **options)
     result, states = Program(program, handlers=handlers).race(**options)

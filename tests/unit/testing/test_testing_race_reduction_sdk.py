@@ -82,7 +82,6 @@ programs = st.lists(
 
 
 def race(program: list[list[str]], **options: Any) -> tuple[RaceResult, set[object]]:
-    """Run the schedules, and return the states to which they lead."""
     emulator = Emulator.from_text(YAML, clock=ManualClock())
     kept = SimpleNamespace(seen={}, states=set())  # which is not compared after each turn
 

@@ -20,20 +20,16 @@ pytestmark = pytest.mark.slow
 
 
 class Counter(ndb.Model):  # type: ignore[misc] # the SDK is not typed
-    """A number of visits."""
-
     visits = ndb.IntegerProperty(default=0)
 
 
 @pytest.fixture
 def pushed(emulator: Emulator) -> Iterator[Queue]:
-    """A push queue, whose app uses the SDK, with a datastore and memcache."""
     with sdk_testbed(emulator):
         yield emulator.queue("pushed")
 
 
 def visit() -> None:
-    """Count with a get, and then a put."""
     counter = ndb.Key(Counter, "all").get()
     counter.visits += 1
     counter.put()
@@ -41,20 +37,16 @@ def visit() -> None:
 
 @ndb.tasklet  # type: ignore[untyped-decorator]
 def visit_in_tasklet() -> Any:
-    """Count in a tasklet."""
     counter = yield ndb.Key(Counter, "all").get_async()
     counter.visits += 1
     yield counter.put_async()
 
 
 def check_visits() -> None:
-    """Check that both have counted."""
     assert ndb.Key(Counter, "all").get().visits == 2
 
 
 def run(emulator: Emulator, count: Callable[[], object], **options: Any) -> RaceResult:
-    """Run two handlers that count."""
-
     def setup() -> None:
         Counter(id="all").put()
         for name in ("one", "two"):
@@ -240,7 +232,6 @@ def test_a_deadline_does_not_hide_a_lost_update(emulator: Emulator) -> None:
 
 @pytest.mark.usefixtures("pushed")
 def test_calls_to_memcache_from_one_line_are_one_line_of_the_report(emulator: Emulator) -> None:
-    """All of them are steps, and numbered."""
     with pytest.raises(RaceTestError) as caught:
         run(emulator, visit)
 

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.slow
 
 
 def counting(emulator: Emulator, count: int, calls: int, **options: Any) -> tuple[int, set[str]]:
-    """Return the number of schedules of actors that make some calls, and the orders."""
     orders: set[str] = set()
     order: list[str] = []
     queue = emulator.queue("work")

@@ -18,7 +18,6 @@ from pullqueue.testing import (
 
 
 def lock_both(emulator: Emulator, locks: list[threading.Lock]) -> RaceTestError:
-    """Race two actors that acquire two locks, each in another order."""
     queue = emulator.queue("work")
 
     def setup() -> None:
@@ -113,8 +112,6 @@ def test_an_actor_that_waits_for_another_is_blocked(emulator: Emulator, queue: Q
 
 
 def test_an_actor_that_is_busy_is_not_stuck(emulator: Emulator, queue: Queue) -> None:
-    """Also if it uses only some of the processor."""
-
     def compute() -> None:
         end, never = time.monotonic() + 2.5, threading.Event()
         while time.monotonic() < end:

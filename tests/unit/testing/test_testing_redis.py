@@ -28,7 +28,6 @@ from pullqueue.testing import (
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The socket of a server of Redis."""
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("redis-server is not installed")

@@ -41,18 +41,15 @@ queue:
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    """An emulator with push queues."""
     return Emulator.from_text(CONFIG, clock=clock)
 
 
 @pytest.fixture
 def web(emulator: Emulator) -> Queue:
-    """A push queue."""
     return emulator.queue("web")
 
 
 def app_of(handler: Callable[[flask.Request], Any]) -> flask.Flask:
-    """Return an app with one handler for everything."""
     app = flask.Flask(__name__)
     app.testing = True
 
@@ -65,12 +62,10 @@ def app_of(handler: Callable[[flask.Request], Any]) -> flask.Flask:
 
 
 def ok(_: PushRequest) -> int:
-    """Succeed."""
     return 200
 
 
 def failing(_: PushRequest) -> int:
-    """Fail."""
     return 500
 
 
@@ -78,7 +73,6 @@ class TestWhatIsRun:
     def test_the_request_of_a_task_reaches_its_handler(
         self, emulator: Emulator, web: Queue
     ) -> None:
-        """The attempt says what happened."""
         web.add(b"to=ada", name="t", request=HttpRequest("/mail?x=1", "PUT"))
 
         [attempt] = run_tasks(emulator, app_of(lambda r: r.full_path + r.get_data(as_text=True)))
@@ -102,7 +96,6 @@ class TestWhatIsRun:
     def test_a_task_that_a_handler_deletes_is_not_sent(
         self, emulator: Emulator, web: Queue
     ) -> None:
-        """Nor one of a queue that it pauses."""
         for name in "abc":
             web.add(name=name)
         other = emulator.queue("other")
@@ -121,7 +114,6 @@ class TestWhatIsRun:
         ]
 
     def test_only_named_queues_run(self, emulator: Emulator, web: Queue) -> None:
-        """Named as queues or by their names."""
         other = emulator.queue("other")
         web.add()
         other.add()
@@ -163,7 +155,6 @@ class TestWhatIsRun:
     def test_a_target_without_an_app_is_an_error_that_names_it(
         self, emulator: Emulator, web: Queue, target: str | None, message: str
     ) -> None:
-        """The task is not attempted."""
         web.add(name="t", request=HttpRequest("/a", target=target))
 
         with pytest.raises(ValueError, match=message):
@@ -205,7 +196,6 @@ class TestSend:
     def test_a_function_returns_a_status_or_a_response(
         self, emulator: Emulator, web: Queue, result: Any
     ) -> None:
-        """One that has a status, as test clients make them."""
         web.add(b"x", request=HttpRequest("/mail"))
         requests: list[PushRequest] = []
 
@@ -252,7 +242,6 @@ class TestFailures:
     def test_an_exception_ends_the_test_at_the_line_of_the_handler(
         self, emulator: Emulator, web: Queue
     ) -> None:
-        """The task has failed."""
         web.add(name="t")
         web.add(name="later")
 
@@ -269,7 +258,6 @@ class TestFailures:
         assert web.get_task("later").retry_count == 0
 
     def test_an_exception_is_a_status(self, emulator: Emulator, web: Queue) -> None:
-        """With `errors="retry"` it is status 500, and the task is tried again."""
         web.add()
         errors: list[Exception] = [ValueError("broken"), KeyError("x")]
 
@@ -289,7 +277,6 @@ class TestFailures:
     def test_a_handler_that_passes_its_deadline_leaves_no_response(
         self, emulator: Emulator, web: Queue, clock: ManualClock
     ) -> None:
-        """Whatever it returns."""
         web.add(request=HttpRequest("/", deadline_seconds=30))
         steps = [31, 30]
 
@@ -306,7 +293,6 @@ class TestFailures:
     def test_an_endless_loop_ends_with_the_state_of_the_queues(
         self, emulator: Emulator, web: Queue
     ) -> None:
-        """At the line of the test."""
         web.add(name="t")
 
         def handler(_: PushRequest) -> int:
@@ -336,7 +322,6 @@ class TestFailures:
     def test_the_message_on_endless_retries_names_the_limit(
         self, emulator: Emulator, web: Queue, retry: RetryParameters, until: str
     ) -> None:
-        """The one that is missing, or is not exceeded, unlike the other."""
         web.add(name="t", request=HttpRequest("/a", retry=retry))
         retried = f'task "t" of queue "web" has failed 3 times and is retried {until}'
 
@@ -361,7 +346,6 @@ class TestFailures:
     def test_the_report_says_why_tasks_are_not_sent(
         self, emulator: Emulator, name: str, why: str
     ) -> None:
-        """And not what would send them."""
         emulator.queue(name).add(name="t")
         emulator.queue("web").pause()
 
@@ -372,7 +356,6 @@ class TestFailures:
         assert "run_tasks" not in shown
 
     def test_order_of_a_report(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
-        """Tasks that are due are shown before those that are not, as in the summary."""
         web.add(name="later", eta=clock.now() + timedelta(seconds=5))
         web.add(name="due")
 
@@ -387,7 +370,6 @@ class TestFailures:
     def test_the_report_of_a_failed_test_shows_the_state_of_a_task(
         self, emulator: Emulator, web: Queue, clock: ManualClock
     ) -> None:
-        """Its url, attempts, last status and next attempt."""
         web.add(b"to=ada", name="t", request=HttpRequest("/mail"))
         run_tasks(emulator, send=failing)
         Faults(emulator).fail("attempt", TransientError("overloaded"), times=1)
@@ -434,7 +416,6 @@ class TestUntil:
     def test_what_becomes_due_until_a_time_runs(
         self, emulator: Emulator, web: Queue, clock: ManualClock, seconds: float
     ) -> None:
-        """The clock is exactly there."""
         web.add(request=HttpRequest("/", retry=RetryParameters(min_backoff_seconds=35)))
         end = clock.now() + timedelta(seconds=seconds)
 
@@ -457,7 +438,6 @@ class TestUntil:
     def test_empty_with_a_paused_queue(
         self, emulator: Emulator, name: str, why: str, advice: str
     ) -> None:
-        """Tasks that never run are an AssertionError that names the queue and what to do."""
         emulator.queue(name).add()
         emulator.queue("web").pause()
         emulator.queue("other").is_disabled = True
@@ -467,7 +447,6 @@ class TestUntil:
             run_tasks(emulator, send=ok, until="empty")
 
     def test_the_advice_for_rate_0(self, emulator: Emulator) -> None:
-        """The queues that the message proposes for a test are valid, and are sent."""
         emulator.queue("never").add()
         with pytest.raises(AssertionError) as raised:
             run_tasks(emulator, send=ok, until="empty")
@@ -480,7 +459,6 @@ class TestUntil:
     def test_rates_hold_tasks_back_if_asked_for(
         self, emulator: Emulator, web: Queue, clock: ManualClock
     ) -> None:
-        """A bucket of five starts at once, then five a second of the clock."""
         for _ in range(12):
             web.add()
         start = clock.now()
@@ -496,7 +474,6 @@ class TestUntil:
 
 
 def note(text: str) -> None:
-    """Do what was deferred."""
     NOTES.append(
         (text, os.environ["HTTP_X_APPENGINE_QUEUENAME"], namespace_manager.get_namespace())
     )
@@ -517,7 +494,6 @@ class TestDeferred:
         NOTES.clear()
 
     def add(self, queue: Queue, text: str) -> None:
-        """Add a task as `deferred.defer` does."""
         headers = (("X-AppEngine-Current-Namespace", "tenant"),)
         request = HttpRequest("/_ah/queue/deferred", headers=headers)
         queue.add(deferred.serialize(note, text), name=text, request=request)
@@ -525,7 +501,6 @@ class TestDeferred:
     def test_deferred_calls_without_an_app_are_made_in_this_process(
         self, emulator: Emulator, web: Queue
     ) -> None:
-        """In their namespace."""
         before = namespace_manager.get_namespace()
         self.add(web, "hello")
 
@@ -559,7 +534,6 @@ class TestDeferred:
         assert raised.traceback[-1].name == "note"
 
     def test_other_tasks_go_to_the_app(self, emulator: Emulator, web: Queue) -> None:
-        """Without one they are an error."""
         self.add(web, "hello")
         web.add(name="t", request=HttpRequest("/mail"))
 

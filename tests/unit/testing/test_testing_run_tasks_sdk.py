@@ -14,13 +14,10 @@ from pullqueue.testing import drain, run_task, run_tasks
 
 
 class ChargedOrder(ndb.Model):  # type: ignore[misc] # the SDK is not typed
-    """An order."""
-
     charged = ndb.BooleanProperty(default=False)
 
 
 def charge() -> None:
-    """Charge the order."""
     order = ChargedOrder.get_by_id("1")
     order.charged = True
     order.put()

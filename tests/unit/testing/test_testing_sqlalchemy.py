@@ -161,7 +161,6 @@ def test_a_correct_transaction_is_correct(
 def test_a_handler_that_commits_before_it_adds_a_task_loses_it(
     emulator: Emulator, pushed: Queue, engine: Engine
 ) -> None:
-    """Killed before the commit, it does everything once more."""
     mails: list[str] = []
 
     def setup() -> None:

@@ -27,8 +27,6 @@ CONNECT = sqlite3.connect
 
 
 class Database:
-    """A counter in a file."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
@@ -62,8 +60,6 @@ UPDATE = "UPDATE counters SET value = ? WHERE name = 'all'"
 
 
 def race(emulator: Emulator, database: Database, count: Callable[[], None]) -> RaceResult:
-    """Run two that count against each other."""
-
     def check() -> None:
         assert database.value == 2
 
@@ -72,8 +68,6 @@ def race(emulator: Emulator, database: Database, count: Callable[[], None]) -> R
 
 
 class Logged(sqlite3.Connection):
-    """A class of an app."""
-
     def execute(self, *args: Any) -> sqlite3.Cursor:
         return super().execute(*args)
 
@@ -408,8 +402,6 @@ sql_programs = st.lists(
 
 
 class SqlProgram:
-    """Actors that execute statements, and all that they have seen."""
-
     def __init__(self, path: Path, actors: list[list[str]], mode: str) -> None:
         self.path = path
         self.actors = actors
@@ -448,7 +440,6 @@ class SqlProgram:
         self.kept.states.add((tuple(rows), seen))
 
     def race(self, **options: Any) -> tuple[RaceResult, set[object]]:
-        """Run the schedules, and return the states to which they lead."""
         emulator = Emulator.from_text("queue: []", clock=ManualClock())
 
         def actor(number: int) -> Callable[[], None]:
@@ -489,7 +480,6 @@ class SqlProgram:
 def test_orders_that_are_left_out_lead_to_the_same_states(
     tmp_path: Path, program: list[list[str]], preemptions: int, mode: str
 ) -> None:
-    """What statements read and write is known, with views, triggers, locks and snapshots."""
     path = tmp_path / "program.sqlite"
     all_orders, expected = SqlProgram(path, program, mode).race(
         reduce=False, preemptions=preemptions

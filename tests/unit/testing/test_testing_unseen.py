@@ -34,7 +34,6 @@ IMPORTS = {
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
-    """Import a module of an app from its source."""
     names: list[str] = []
 
     def load(source: str, name: str = "an_app") -> ModuleType:
