@@ -10,7 +10,7 @@ from codecs import getincrementaldecoder
 from datetime import datetime
 from typing import Annotated, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field, inspect
 
 from pullqueue.clock import from_usec
 from pullqueue.pickled import describe_pickle
@@ -68,3 +68,22 @@ def iso(value: datetime | None) -> str | None:
 def iso_usec(usec: int | None) -> str | None:
     """Return a time in microseconds since the epoch as text, or None."""
     return None if usec is None else from_usec(usec).isoformat()
+
+
+def list_choices(kind: object) -> list[str]:
+    """Return the texts that a type permits; none if it permits others."""
+    return _texts(inspect.type_info(kind))
+
+
+def _texts(kind: inspect.Type) -> list[str]:
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _texts(inner)
+        case inspect.UnionType(types=kinds):
+            return [text for each in kinds for text in _texts(each)]
+        case inspect.EnumType(cls=cls):
+            return [str(member.value) for member in cls]
+        case inspect.LiteralType(values=values):
+            return sorted(map(str, values), key=str.swapcase)  # calls before methods of APIs
+        case _:
+            return []

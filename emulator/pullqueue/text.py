@@ -9,7 +9,9 @@ SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 """The units of time spans, the largest first."""
 
 
-is_email = re.compile(r"[^\s@<>(),;:\"]+@[^\s@<>(),;:\"]+\.[^\s@<>(),;:\"]+").fullmatch
+_PART = r"""[^\x00- @<>(),;:"\\\x7f-\U0010ffff]+"""
+is_email = re.compile(rf"{_PART}@{_PART}\.{_PART}").fullmatch
+"""Only what no list of addresses, and no cookie that has one, would end at."""
 
 
 def escaped(text: str) -> str:

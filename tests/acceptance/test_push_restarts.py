@@ -59,8 +59,8 @@ def test_a_killed_server_leaves_its_tokens_and_its_rates_to_the_next(
         with closing(emulator), Server(emulator, push_to=PushAddresses([app.url])) as server:
             delivery = server.state.delivery
             assert delivery is not None
-            assert delivery.enforced_rate(emulator.queue("slowed")) == 200
-            assert delivery.enforced_rate(emulator.queue("limited")) == 200
+            assert delivery.dispatcher.enforced_rate(emulator.queue("slowed")) == 200
+            assert delivery.dispatcher.enforced_rate(emulator.queue("limited")) == 200
             emulator.queue("hourly").add_many([NewTask(request=HttpRequest("/hourly"))] * 3)
             until(lambda: app.paths().count("/hourly") >= 3)
             assert delivery.settle(60)

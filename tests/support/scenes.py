@@ -144,14 +144,14 @@ class Scene:
             if delivery.settle(0.05):
                 return True
             until(lambda: delivery._looks_ended > looks + 1)
-            counts = delivery._dispatcher.counts.total()
+            counts = delivery.dispatcher.counts.total()
             return before == self._progress() and counts == self.app.running.total()
 
         until(is_settled)
 
     def _progress(self) -> tuple[int, int, int]:
         events = sum(len(queue.events()) for queue in self.state.emulator.queues)
-        return events, self.app.running.total(), self.delivery._dispatcher.counts.total()
+        return events, self.app.running.total(), self.delivery.dispatcher.counts.total()
 
     def recent(self, name: str, *kinds: EventKind) -> list[Event]:
         """Return the events of some kinds in the last minute, each as often as it counts."""

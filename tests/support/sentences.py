@@ -198,7 +198,7 @@ def _is_named(result: AttemptResult, fault: str | None, name: str | None) -> boo
 
 
 def _slowed(scene: Scene, name: str, cause: Cause, found: Found) -> None:
-    rate = scene.delivery.enforced_rate(scene.queue(name))
+    rate = scene.delivery.dispatcher.enforced_rate(scene.queue(name))
     assert f"{rate:.3g}" == found["to"]
     assert rate < scene.queue(name).settings.effective_rate
     assert int(found["bucket"]) == scene.queue(name).settings.effective_bucket_size
@@ -571,7 +571,7 @@ def check_advice(scene: Scene, name: str, cause: Cause) -> None:
     assert bool(found["deliver"]) is queue.is_push
     due, started = scene.due(name), scene.clock.now_usec()
     waiting = scene.waiting(name)
-    slower = scene.delivery.enforced_rate(queue) if queue.is_push else 0
+    slower = scene.delivery.dispatcher.enforced_rate(queue) if queue.is_push else 0
     if cause.reason == "paused":
         scene.resume(name)
         scene.settle()
@@ -579,7 +579,7 @@ def check_advice(scene: Scene, name: str, cause: Cause) -> None:
         if cause.reason == "rate" and seconds > 1:  # a second less is not enough
             scene.deliver(seconds - 1)
             moved, seconds = scene.attempted_since(name, started), 1
-            is_faster = scene.delivery.enforced_rate(queue) > slower
+            is_faster = scene.delivery.dispatcher.enforced_rate(queue) > slower
             # Attempts at an address that refuses connections are counted without the rate.
             is_counted = any(task.request and task.request.target for task in due)
             assert is_faster or is_counted or not {task.name for task in due} <= moved
@@ -590,7 +590,7 @@ def check_advice(scene: Scene, name: str, cause: Cause) -> None:
     if scene.clock.now_usec() < started + int(found["advance"]) * _SECOND:
         return  # an attempt that is held stops the clock
     if cause.reason in ("paused", "rate"):
-        if scene.delivery.enforced_rate(queue) >= slower:
+        if scene.delivery.dispatcher.enforced_rate(queue) >= slower:
             moved = scene.attempted_since(name, started)
             assert {task.name for task in due} <= moved
     elif cause.reason in ("retrying", "not due", "leased"):

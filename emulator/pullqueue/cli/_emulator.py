@@ -25,7 +25,7 @@ from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
 from pullqueue.services import DEFAULT_SERVICES, SERVICES, parse_services
 from pullqueue.services.hosting import Services
 from pullqueue.tasks import count_tasks
-from pullqueue.text import is_email, quoted
+from pullqueue.text import quoted
 
 if TYPE_CHECKING:
     from pullqueue.cron.file import CronJob
@@ -56,10 +56,9 @@ def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str | None
 
 
 def _emails(emails: tuple[str, ...]) -> frozenset[str]:
-    for email in emails:
-        if not is_email(email):
-            raise ValueError(f"{quoted(email)} is not an e-mail address")
-    return frozenset(emails)
+    from pullqueue.observe.users import check_email
+
+    return frozenset(map(check_email, emails))
 
 
 def _project_files(options: tuple[str, ...]) -> dict[str, Path]:

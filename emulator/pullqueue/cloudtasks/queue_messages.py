@@ -236,7 +236,7 @@ def _write_statistics(call: Call, message: Message, queue: Queue) -> None:
     if statistics.oldest_eta is not None:
         message.oldest_estimated_arrival_time.FromDatetime(statistics.oldest_eta)
     if queue.is_push:
-        delivery = call.state.delivery
-        message.effective_execution_rate = (
-            queue.settings.effective_rate if delivery is None else delivery.enforced_rate(queue)
-        )
+        rate, delivery = queue.settings.effective_rate, call.state.delivery
+        if delivery is not None:
+            rate = delivery.dispatcher.enforced_rate(queue)
+        message.effective_execution_rate = rate

@@ -35,6 +35,7 @@ from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
 from pullqueue.engine import verbs
 from pullqueue.engine.queue import Queue
 from pullqueue.error_codes import RPC_CODES
+from pullqueue.push.http_sender import is_disconnected
 from pullqueue.push.request import base_headers
 from pullqueue.tasks import (
     AttemptRecord,
@@ -370,7 +371,7 @@ def _write_outcome(message: Message, attempts: AttemptRecord) -> None:
     """Write what the last attempt ended with, as production describes it."""
     status = attempts.status or 0
     reason = None if status else attempts.reason or "no response before the deadline"
-    if reason is not None and ": connection" not in f": {reason}":
+    if reason is not None and not is_disconnected(reason):
         status = 504  # the next attempt names it as the previous response, too
     name = _CODES.get(status) or _CLASS_CODES.get(status // 100, "UNKNOWN")
     message.code = code_pb2.Code.Value(name)

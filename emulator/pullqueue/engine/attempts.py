@@ -46,20 +46,20 @@ def finish_attempt(
     *,
     attempts: AttemptRecord,
     backoff_seconds: float | None,
-    counted: int = 0,
+    made: bool = True,
 ) -> Task:
     """End an attempt, also after its lease; raise like `start_attempt`.
 
     `task` is what `start_attempt` or `renew_attempt` returned, `attempts` its new record. A task
     whose attempt has succeeded is deleted, and any other sent again after `backoff_seconds`; None:
-    it is kept among the exhausted tasks. `counted` is that of `start_attempt`.
+    it is kept among the exhausted tasks. An attempt that was not `made` was only counted.
     """
     queue.check_exists()
     return queue.store.finish_attempt(
         task,
         attempts=attempts,
         backoff_usec=None if backoff_seconds is None else _pause_usec(queue, backoff_seconds),
-        counted=counted,
+        made=made,
     )
 
 

@@ -155,6 +155,7 @@ LeaseStep: TypeAlias = tuple[int, EventKind, Iterable[str], Origin | None]
 
 _name = attrgetter("name")
 _retry_count = attrgetter("retry_count")
+_usec = attrgetter("usec")
 
 MINUTE_USEC = 60 * USEC_PER_SECOND
 _FLOW_MINUTES = 24 * 60
@@ -187,17 +188,18 @@ class EventLog:
         *,
         result: AttemptResult | None = None,
         origin: Origin | None = None,
-        size: int | None = None,
+        counts: bool = True,
     ) -> None:
-        """Record that one operation did `kind` to `tasks`; with a `size` of 0 it does not count."""
+        """Record that one operation did `kind` to `tasks`; it `counts`, or `count_failed` does."""
         # Names only, so that payloads are not kept alive.
         names = tuple(map(_name, tasks))
         retry_counts = tuple(map(_retry_count, tasks))
         # `Operation(...)` would take 0.2 us more, in each operation on tasks.
+        size = None if counts else 0
         fields = (usec, kind, names, retry_counts, until_usec, result, origin, size)
         self.operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
-        if size != 0:
+        if counts:
             self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
         recent_usec = usec - MINUTE_USEC
         while self._count > self._old_kept and len(self.operations) > 1:
@@ -214,7 +216,7 @@ class EventLog:
         for usec, size in counts.items():
             for kind in (EventKind.ATTEMPT_STARTED, EventKind.ATTEMPT_FAILED):
                 operation = Operation(usec, kind, (), (), result=result, size=size)
-                insort(self.operations, operation, key=attrgetter("usec"))
+                insort(self.operations, operation, key=_usec)
                 self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += size
 
     def count_leases(self, etas: dict[str, int], now_usec: int) -> dict[str, ClientLeases]:

@@ -239,7 +239,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, made: bool = True
     ) -> Task:
         """End an attempt; return the task as it is then, or was when it was deleted.
 

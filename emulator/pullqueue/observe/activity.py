@@ -78,8 +78,8 @@ class ActivityLog:
         The text of one that has begun before is replaced; its time stays.
         """
         origin, text = origin or current_origin(), shorten(text, limit=_TEXT_CHARACTERS)
-        time = self._emulator.clock.now().isoformat()
         if begun is None:
+            time = self._emulator.clock.now().isoformat()
             begun = Action(time, text, origin.interface, origin.client)
             with self._lock:
                 self._actions.append(begun)

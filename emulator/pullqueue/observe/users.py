@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from hashlib import md5
 from typing import Annotated
 
 from msgspec import Meta
 
 from pullqueue.structs import Model
-from pullqueue.text import quoted
+from pullqueue.text import is_email, quoted
 
-_EMAIL = re.compile(r"[!-~]+@[!-~]+", re.ASCII)
-_NOT_IN_EMAIL = frozenset('@:;,"\\')
-"""Besides the one at sign: what would end the address in a cookie."""
 _ADMIN = "admin"
 _ID_DIGITS = 20
 
@@ -60,7 +56,6 @@ def check_email(text: str) -> str:
     Raises:
         ValueError: it is not valid.
     """
-    local, _, domain = text.partition("@")
-    if not _EMAIL.fullmatch(text) or _NOT_IN_EMAIL & {*local, *domain}:
+    if not is_email(text):
         raise ValueError(f"{quoted(text)} is not an e-mail address: use one such as me@example.com")
     return text

@@ -210,9 +210,7 @@ class Dispatcher:
             started = start_attempt(
                 queue, task, lease_seconds=0, attempts=task.attempts, counted=counts.total()
             )
-            finish_attempt(
-                queue, started, attempts=attempts, backoff_seconds=pause, counted=counts.total()
-            )
+            finish_attempt(queue, started, attempts=attempts, backoff_seconds=pause, made=False)
         except (TaskError, QueueError):
             return Counter()
         return counts

@@ -27,8 +27,9 @@ _IDLE_SECONDS = 1.0
 on its way while the server closes the connection.
 """
 _IDLE_CONNECTIONS = 64
-REFUSED = "connection refused"
-"""Why there was no response where nothing listens; the address is before it."""
+_NOTHING_LISTENS = "connection refused"
+_LOST = "connection lost"
+"""Why there was no response; the address is before it."""
 _REFUSED = 1_000
 """Addresses of which it is known that they refuse connections."""
 
@@ -72,11 +73,11 @@ class HttpSender:
         except TimeoutError:
             reason = request.late
         except ConnectionRefusedError:
-            reason = REFUSED
+            reason = _NOTHING_LISTENS
         except h11.RemoteProtocolError as error:
             reason = f"the response is not valid HTTP: {_shown(error)}"
         except Exception as error:  # noqa: BLE001 - the attempt has failed, whatever it is
-            what = "cannot connect" if connection is None else "connection lost"
+            what = "cannot connect" if connection is None else _LOST
             reason = f"{what}: {_shown(error)}"
         finally:
             if connection is not None:
@@ -243,6 +244,17 @@ class _Connection:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
+
+
+def refused_at(reason: str) -> str:
+    """Return the address where nothing listened, from the reason of a response; empty: another."""
+    address = reason.removesuffix(f": {_NOTHING_LISTENS}")
+    return "" if address == reason else address
+
+
+def is_disconnected(reason: str) -> bool:
+    """Return whether there was no response since a connection was refused or lost."""
+    return any(f": {why}" in f": {reason}" for why in (_NOTHING_LISTENS, _LOST))
 
 
 def _connect(address: SplitUrl, deadline: float, own_ports: frozenset[int]) -> _Connection:

@@ -50,7 +50,7 @@ def _of_queues(state: ServerState) -> list[str]:
             for (name, status), count in delivery.attempts.counts.copy().items()
         ]
         rates: list[_Sample] = [
-            ({"queue": queue.name}, delivery.enforced_rate(queue))
+            ({"queue": queue.name}, delivery.dispatcher.enforced_rate(queue))
             for queue in state.emulator.queues
             if queue.is_push
         ]

@@ -22,7 +22,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import not_json
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Model
+from pullqueue.structs import Model, list_choices
 from pullqueue.text import quoted
 
 _P = ParamSpec("_P")
@@ -162,21 +162,7 @@ def _not_valid(error: msgspec.ValidationError, whole: str, model: type[Model]) -
 def _choices(model: type[Model], field_name: str) -> list[str]:
     """Return the texts that a field can be; none if it can be others, or is within another."""
     types = {field.encode_name: field.type for field in msgspec.structs.fields(model)}
-    return _texts(msgspec.inspect.type_info(types[field_name])) if field_name in types else []
-
-
-def _texts(kind: msgspec.inspect.Type) -> list[str]:
-    match kind:
-        case msgspec.inspect.Metadata(type=inner):
-            return _texts(inner)
-        case msgspec.inspect.UnionType(types=kinds):
-            return [text for each in kinds for text in _texts(each)]
-        case msgspec.inspect.EnumType(cls=cls):
-            return [str(member.value) for member in cls]
-        case msgspec.inspect.LiteralType(values=values):
-            return sorted(map(str, values), key=str.swapcase)  # methods after calls
-        case _:
-            return []
+    return list_choices(types[field_name]) if field_name in types else []
 
 
 def _unknown_parameter(name: str, known: Sequence[str]) -> ApiError:

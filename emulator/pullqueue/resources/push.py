@@ -61,11 +61,11 @@ def get_delivery(state: ServerState, queue: str) -> QueueDelivery:
     found = state.emulator.queue(queue)
     if not found.is_push:
         raise found.wrong_mode("workers lease its tasks")
-    settings = found.settings
+    settings, delivery = found.settings, state.delivery
     attempts = RequestQuery(limit=_LATEST, queue=queue, interface=Interface.PUSH)
     return QueueDelivery(
         rate=settings.effective_rate,
-        enforced_rate=None if state.delivery is None else state.delivery.enforced_rate(found),
+        enforced_rate=None if delivery is None else delivery.dispatcher.enforced_rate(found),
         bucket_size=settings.effective_bucket_size,
         max_concurrent_requests=settings.effective_concurrent_requests,
         latest=list_requests(state, attempts).requests,

@@ -192,7 +192,7 @@ def _is_left(state: ServerState, delivery: Delivery) -> bool:
         for task in queue.list_tasks(1):
             _check_retried(task, queue.settings)
         numbers = queue.fetch_statistics()
-        due = numbers.available if delivery.tokens(queue) > 0 else 0
+        due = numbers.available if delivery.dispatcher.tokens(queue) > 0 else 0
         is_left |= numbers.tasks > due
     return is_left
 

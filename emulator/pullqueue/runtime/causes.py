@@ -197,7 +197,7 @@ def _shared_slots(now: Situation) -> Found | None:
     delivery = now.state.delivery
     if now.limit != "threads" or delivery is None:
         return None
-    busy = delivery.busy()
+    busy = delivery.dispatcher.counts
     of = [f"{count} of {quoted(name)}" for name, count in busy.most_common(_QUEUES)]
     if others := busy.total() - sum(count for _, count in busy.most_common(_QUEUES)):
         of.append(f"{others} of others")

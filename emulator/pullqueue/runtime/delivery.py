@@ -87,7 +87,7 @@ class Delivery:
         self._senders = senders or SenderThreads()
         self.addresses = addresses
         self._emulator = emulator
-        self._dispatcher = Dispatcher(
+        self.dispatcher = Dispatcher(
             emulator,
             throttle=True,
             lease_seconds=_LEASE_SECONDS,
@@ -96,11 +96,12 @@ class Delivery:
             app_host=known_app_host(),
             signer=signer,
         )
+        """What it starts and sends; by it the rates of queues are known."""
         self._problems = Problems()
         """Under the names of queues; those of all queues under ""."""
         self._wake = threading.Event()
         self.attempts = Attempts(
-            self._dispatcher,
+            self.dispatcher,
             requests,
             addresses,
             self._problems,
@@ -144,7 +145,7 @@ class Delivery:
 
     def look_again(self) -> None:
         """Look at the tasks that wait for an address: there are others, or an app listens now."""
-        self._dispatcher.look_again()
+        self.dispatcher.look_again()
         self.wake()
 
     def _warn_of_targets(self) -> None:
@@ -172,22 +173,6 @@ class Delivery:
             self._thread.join(max(0, end - perf_counter()))
         self.attempts.stop(end)
 
-    def enforced_rate(self, queue: Queue) -> float:
-        """Return how many tasks of a queue may start in a second."""
-        return self._dispatcher.enforced_rate(queue)
-
-    def allowance(self, queue: Queue) -> int:
-        """Return how many attempts of a queue may start now: its tokens, and those not running."""
-        return self._dispatcher.allowance(queue)
-
-    def tokens(self, queue: Queue) -> int:
-        """Return how many attempts the rate of a queue permits to start now."""
-        return self._dispatcher.tokens(queue)
-
-    def token_usec(self, queue: Queue, attempts: int = 1) -> int:
-        """Return when the rate permits the next attempt, or the last of several; it may be now."""
-        return self._dispatcher.token_usec(queue, attempts)
-
     @property
     def threads(self) -> int:
         """How many attempts may be made at the same time, of all queues."""
@@ -195,16 +180,12 @@ class Delivery:
 
     def running(self, queue_name: str) -> list[RunningAttempt]:
         """Return the attempts of a queue that are under way."""
-        return [each for each in self._dispatcher.running if each.queue.name == queue_name]
-
-    def busy(self) -> Counter[str]:
-        """Return how many attempts of each queue are under way, or start now."""
-        return self._dispatcher.counts
+        return [each for each in self.dispatcher.running if each.queue.name == queue_name]
 
     def free_threads(self, queue: Queue) -> int:
         """Return how many more attempts of a queue the threads of this server permit to start."""
         names = [each.name for each in self._emulator.queues if is_dispatched(each)]
-        return self._share(queue.name, self.busy(), names)
+        return self._share(queue.name, self.dispatcher.counts, names)
 
     def settle(self, seconds: float) -> bool:
         """Wait until no attempt runs and none may start now; False: that takes longer."""
@@ -222,13 +203,13 @@ class Delivery:
         wait_seconds = 0.0
         while True:
             self._wake.wait(wait_seconds)
-            is_busy = not self._is_passing or self._dispatcher.counts
+            is_busy = not self._is_passing or self.dispatcher.counts
             if self._stopping.wait(_INTERVAL_SECONDS if is_busy else 0):
                 return
             self._wake.clear()
             self._looks_begun += 1
             wait_seconds = self._poll_seconds
-            was_idle = not self._dispatcher.counts and self.attempts.is_idle
+            was_idle = not self.dispatcher.counts and self.attempts.is_idle
             try:
                 self._look_after()
                 wait_seconds = self._held_seconds() if self.is_held else self._start_due()
@@ -245,7 +226,7 @@ class Delivery:
     def _held_seconds(self) -> float:
         """Return when to look again while nothing may be started: what runs is looked after."""
         now = perf_counter()
-        if self._dispatcher.counts:
+        if self.dispatcher.counts:
             self._active_until = now + _ACTIVE_SECONDS
         return self._poll_seconds if now < self._active_until else _HELD_SECONDS
 
@@ -275,12 +256,12 @@ class Delivery:
             self.attempts.close_idle()
         if now - self._renewed >= RENEWAL_SECONDS:
             self._renewed = now
-            attempts = self._dispatcher.running
+            attempts = self.dispatcher.running
             for running in attempts:
                 running.renew()
             # Others that share the store count no attempts of this server, so it keeps its claims.
             for queue in {running.queue.name: running.queue for running in attempts}.values():
-                self._dispatcher.claim(queue)
+                self.dispatcher.claim(queue)
 
     def _start_due(self) -> float:
         """Start the attempts that may start now; return when to look again, in seconds."""
@@ -289,7 +270,7 @@ class Delivery:
             with self._reporting(queue):
                 if is_dispatched(queue):
                     queues.append(queue)
-        busy = self._dispatcher.counts
+        busy = self.dispatcher.counts
         before = busy.total()
         for queue in queues:
             with self._reporting(queue):
@@ -308,13 +289,13 @@ class Delivery:
         """Start up to `limit` attempts of a queue, and return how many."""
         self._log_cap(queue)
         # What waits when time begins to pass, waits until it has passed.
-        found = self._dispatcher.deliverable(
+        found = self.dispatcher.deliverable(
             queue, limit, self._find_address, sweeps=not self._is_passing
         )
         started = 0
         for task, address in found:
             # So that the limits of the queue hold over all servers that share the store.
-            claim = self._dispatcher.claim(queue)
+            claim = self.dispatcher.claim(queue)
             if claim is Claim.NEW:  # there may be fewer tokens
                 return started + self._start_due_of(queue, limit - started)
             if self._stopping.is_set() or claim is Claim.REFUSED:
@@ -335,7 +316,7 @@ class Delivery:
             is_active = now - self._started.get(queue.name, -inf) < _ACTIVE_SECONDS
             if self.is_woken or is_active:
                 with bypass_interceptors():
-                    next_usec = self._dispatcher.next_usec(queue)
+                    next_usec = self.dispatcher.next_usec(queue)
                 if next_usec is not None:
                     left = (next_usec - self._emulator.now_usec()) / USEC_PER_SECOND
                     wait_seconds = min(wait_seconds, max(left, 0.001))
@@ -385,7 +366,7 @@ class Delivery:
     def _count_refused(self, queue: Queue) -> None:
         """Count the attempts of the tasks of a queue that were passed over."""
         counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        shortest_seconds = queue.fetch_statistics().available / self.enforced_rate(queue)
+        shortest_seconds = queue.fetch_statistics().available / self.dispatcher.enforced_rate(queue)
         for task in walk(queue, page=_PAGE, state=TaskState.AVAILABLE):
             address = self.addresses.find(task, queue.settings)
             if not isinstance(address, str) and self._is_passed_over(queue, address):

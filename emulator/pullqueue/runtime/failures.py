@@ -14,7 +14,7 @@ from pullqueue.clock import from_usec
 from pullqueue.config.model import Rate
 from pullqueue.engine.events import MINUTE_USEC
 from pullqueue.observe.patterns import find_pattern
-from pullqueue.push.http_sender import REFUSED
+from pullqueue.push.http_sender import refused_at
 from pullqueue.push.request import build_path, effective_request, find_target
 from pullqueue.push.retry import find_retry, has_no_limit
 from pullqueue.runtime.fault_registry import FaultResource
@@ -45,8 +45,8 @@ def no_response(now: Situation) -> Found | None:
 
 def _how_to_listen(now: Situation, why: str) -> str:
     """Return what to do where nothing listens at an address, and whether retries end."""
-    address = why.removesuffix(f": {REFUSED}")
-    if address == why:
+    address = refused_at(why)
+    if not address:
         return ""
     settings, targets, endless = now.queue.settings, dict[str, None](), False
     for task in now.looked_at:
@@ -81,8 +81,8 @@ def _is_failing(now: Situation) -> bool:
 
 
 def _attempts(now: Situation) -> str:
-    if now.failing_usec is not None and not now.ended_last_minute:
-        since = _time(now, now.failing_usec)
+    if now.since_usec is not None:
+        since = _time(now, now.since_usec)
         if now.ended == 1:
             return f"its only attempt since {since} failed"
         return f"all {now.ended} attempts since {since} failed"
@@ -95,11 +95,11 @@ def _attempts(now: Situation) -> str:
 
 def _since(now: Situation) -> str:
     """Return since when attempts fail, where that is longer than the minute that is counted."""
-    since_usec = now.failing_usec
-    is_long = since_usec is not None and now.now_usec - since_usec > 2 * MINUTE_USEC
-    if since_usec is None or not is_long or not now.ended_last_minute:
+    failing_usec = now.failing_usec
+    if failing_usec is None or now.since_usec is not None:
         return ""
-    return f" (failing since {_time(now, since_usec)})"
+    is_long = now.now_usec - failing_usec > 2 * MINUTE_USEC
+    return f" (failing since {_time(now, failing_usec)})" if is_long else ""
 
 
 def _time(now: Situation, usec: int) -> str:
@@ -110,7 +110,7 @@ def _time(now: Situation, usec: int) -> str:
 
 def _results(now: Situation) -> str:
     # Not all results of a long time may be recorded.
-    total = now.failed if now.ended_last_minute else now.failures.total()
+    total = now.failed if now.since_usec is None else now.failures.total()
     return name_results(now.failures, total, kinds_of_faults(now.state))
 
 

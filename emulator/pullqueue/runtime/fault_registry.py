@@ -18,11 +18,10 @@ from pullqueue.faults.declaration import (
     WHEN,
     Faults,
     Kind,
-    build_schema,
     options_text,
 )
 from pullqueue.faults.fault import Fault
-from pullqueue.structs import Count, Maybe, Model
+from pullqueue.structs import Count, Maybe, Model, list_choices
 from pullqueue.text import quoted
 
 if TYPE_CHECKING:
@@ -129,10 +128,8 @@ def _check(kind: Kind, options: dict[str, object]) -> None:
             raise ApiError(f"a fault of kind {kind.name} has no {quoted(name)}: leave it out")
     for name in kind.required:
         if name not in options:
-            values = build_schema(name).get("enum")
-            advice = (
-                f"use one of {', '.join(sorted(values, key=str.swapcase))}" if values else "set it"
-            )
+            choices = list_choices(OPTIONS[name])
+            advice = f"use one of {', '.join(choices)}" if choices else "set it"
             raise ApiError(f"{name} is missing: {advice}")
 
 

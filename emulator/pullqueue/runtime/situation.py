@@ -141,7 +141,7 @@ class Situation:
     @property
     def failed(self) -> int:
         """Attempts of the time that is looked at that failed."""
-        return self.counts[EventKind.ATTEMPT_FAILED] if self.ended_last_minute else self._failed[1]
+        return self.counts[EventKind.ATTEMPT_FAILED] if self.since_usec is None else self._failed[1]
 
     @property
     def ended(self) -> int:
@@ -154,13 +154,18 @@ class Situation:
         return self.queue.count_failures(last=self.span) if self.failed else Counter()
 
     @property
-    def span(self) -> timedelta:
-        """The time whose attempts are looked at: the last minute; where none ended in it, and
-        tasks that failed wait, the time since which all have failed.
+    def since_usec(self) -> int | None:
+        """The time from which on attempts are looked at: since when all have failed, where none
+        ended in the last minute and tasks that failed wait; None: the last minute.
         """
-        if self.ended_last_minute or self.failing_usec is None:
+        return None if self.ended_last_minute else self.failing_usec
+
+    @property
+    def span(self) -> timedelta:
+        """The time whose attempts are looked at."""
+        if self.since_usec is None:
             return MINUTE
-        return timedelta(microseconds=self.now_usec - self.failing_usec + 1)
+        return timedelta(microseconds=self.now_usec - self.since_usec + 1)
 
     @property
     def failing_usec(self) -> int | None:
@@ -305,7 +310,7 @@ class Situation:
     def rate(self) -> float:
         """How many tasks may start in a second: 0 if they are not delivered."""
         delivery = self.state.delivery
-        return 0 if delivery is None else delivery.enforced_rate(self.queue)
+        return 0 if delivery is None else delivery.dispatcher.enforced_rate(self.queue)
 
     @property
     def is_slowed(self) -> bool:
@@ -324,7 +329,7 @@ class Situation:
     def tokens(self) -> int:
         """How many attempts the rate permits to start now."""
         delivery = self.state.delivery
-        return 0 if delivery is None else delivery.tokens(self.queue)
+        return 0 if delivery is None else delivery.dispatcher.tokens(self.queue)
 
     @property
     def slots(self) -> int:
@@ -351,7 +356,7 @@ class Situation:
         delivery = self.state.delivery
         if delivery is None:
             return 0
-        return self.seconds_until(delivery.token_usec(self.queue, self.due))
+        return self.seconds_until(delivery.dispatcher.token_usec(self.queue, self.due))
 
     @property
     def next_usec(self) -> int | None:
@@ -365,7 +370,7 @@ class Situation:
             first = [self.queue.list_tasks(len(running) + 1, state=each) for each in _LATER]
             times = [task.eta_usec for tasks in first for task in tasks if task.name not in running]
         if self.limit == "rate" and self.state.delivery is not None:
-            times.append(self.state.delivery.token_usec(self.queue))
+            times.append(self.state.delivery.dispatcher.token_usec(self.queue))
         later = (usec for usec in times if usec is not None and usec > self.now_usec)
         return min(later, default=None)
 

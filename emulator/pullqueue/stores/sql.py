@@ -254,21 +254,21 @@ class SqlStore(SqlRecords[S]):
     def start_attempt(
         self, task: Task, *, lease_usec: int, attempts: AttemptRecord, counted: int = 0
     ) -> Task:
-        return self._move_attempt(task, lease_usec, EventKind.ATTEMPT_STARTED, attempts, counted)
+        kind, size = EventKind.ATTEMPT_STARTED, 0 if counted else 1
+        return self._move_attempt(task, lease_usec, kind, attempts, size=size, started=counted or 1)
 
     def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:
         return self._move_attempt(task, lease_usec, None, None)
 
     @retried
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, made: bool = True
     ) -> Task:
         if not attempts.succeeded and backoff_usec is not None:
             kind = EventKind.ATTEMPT_FAILED
-            return self._move_attempt(task, backoff_usec, kind, attempts, counted)
+            return self._move_attempt(task, backoff_usec, kind, attempts, size=int(made))
         with self._operation() as session:
-            size = 0 if counted else 1
-            row = is_storable(task.name) and self._ended(session, task, attempts, size)
+            row = is_storable(task.name) and self._ended(session, task, attempts, int(made))
             if not row:
                 raise self._attempt_lost(session, task)
             if not attempts.succeeded:
@@ -283,10 +283,12 @@ class SqlStore(SqlRecords[S]):
         wait_usec: int,
         kind: EventKind | None,
         attempts: AttemptRecord | None,
-        counted: int = 0,
+        *,
+        size: int = 1,
+        started: int = 0,
     ) -> Task:
         """Move the eta of a push task; `kind` is what has happened, None: its attempt goes on."""
-        ended, size = attempts if kind is EventKind.ATTEMPT_FAILED else None, 0 if counted else 1
+        ended = attempts if kind is EventKind.ATTEMPT_FAILED else None
         with self._operation() as session:
             row = is_storable(task.name) and session.row(
                 "move_attempt",
@@ -294,7 +296,7 @@ class SqlStore(SqlRecords[S]):
                 now_usec=session.clock_usec,
                 wait_usec=wait_usec,
                 size=size,
-                started=(counted or 1) if kind is EventKind.ATTEMPT_STARTED else 0,
+                started=started,
                 attempts=attempts and encode(attempts),
                 finished=None if attempts is None else attempts.finished,
                 kind=None if kind is None else kind.value,

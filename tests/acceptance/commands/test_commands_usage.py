@@ -160,6 +160,10 @@ def test_a_value_that_the_server_refuses_is_wrong_usage(run: Run, order: str, me
         ("tasks add push", "pass a PAYLOAD or --file, or for a push task --request"),
         ("tasks delete pull --all", "there is no option `--all`: use `pullqueue queues purge`\n"),
         ("tasks add pull x --delay 1h", "there is no option `--delay`: use --countdown\n"),
+        (
+            "tasks add pull --payload x",
+            "there is no option `--payload`: use `pullqueue tasks add QUEUE PAYLOAD`, or --file",
+        ),
         ("tasks add push --url /mail", 'by --request, as in --request "POST /mail"\n'),
         # These would lead to other routes.
         ("queues list ''", '"" is not a valid name of a queue or task\n'),

@@ -172,7 +172,7 @@ def test_attempts_that_are_not_made_are_one_event_of_their_task(
     last = AttemptRecord(finished=count, status=0, reason="connection refused")
 
     task = start_attempt(queue, added, lease_seconds=0, attempts=AttemptRecord(), counted=count)
-    ended = finish_attempt(queue, task, attempts=last, backoff_seconds=pause, counted=count)
+    ended = finish_attempt(queue, task, attempts=last, backoff_seconds=pause, made=False)
 
     assert (ended.retry_count, ended.attempts) == (count, last)
     assert states(queue) == ({} if pause is None else {"retrying": 1})
@@ -229,7 +229,7 @@ def test_attempts_that_were_not_made_leave_other_events_recorded(start: Start) -
         queue, queue.add(name="one"), lease_seconds=0, attempts=AttemptRecord(), counted=200
     )
     failed = AttemptRecord(finished=200, status=0)
-    finish_attempt(queue, task, attempts=failed, backoff_seconds=30, counted=200)
+    finish_attempt(queue, task, attempts=failed, backoff_seconds=30, made=False)
 
     assert [each.kind.value for each in queue.history("one")] == [
         "added", "attempt started", "attempt failed",

@@ -165,11 +165,10 @@ class MemoryStore(TaskStore):
                 attempts=attempts,
             )
             queue.replace([task], [started])
-            size = 0 if counted else None
             queue.leased.add(now_usec, 0 if counted else 1)
-            kind, origin = EventKind.ATTEMPT_STARTED, current_origin()
+            kind, until_usec, origin = EventKind.ATTEMPT_STARTED, started.eta_usec, current_origin()
             queue.events.record(
-                kind, now_usec, [started], started.eta_usec, origin=origin, size=size
+                kind, now_usec, [started], until_usec, origin=origin, counts=not counted
             )
             return started
 
@@ -182,7 +181,7 @@ class MemoryStore(TaskStore):
             return renewed
 
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, made: bool = True
     ) -> Task:
         kind, result, origin = EventKind.ATTEMPT_FAILED, attempts.result, current_origin()
         with self._lock:
@@ -198,10 +197,8 @@ class MemoryStore(TaskStore):
                 until_usec = now_usec + backoff_usec
                 finished = finished._replace(eta_usec=until_usec)
                 queue.replace([task], [finished])
-            size = 0 if counted else None
-            queue.events.record(
-                kind, now_usec, [finished], until_usec, result=result, origin=origin, size=size
-            )
+            at = (now_usec, [finished], until_usec)
+            queue.events.record(kind, *at, result=result, origin=origin, counts=made)
             if backoff_usec is None:
                 queue.remove([task], EventKind.EXHAUSTED, now_usec, origin=origin)
                 queue.exhausted.extend([finished])

@@ -177,18 +177,18 @@ def race_test(
         race.raise_failures()
     not_seen = race.find_unseen("race_test", unseen)
     race.check_raced()
-    shared = tuple(race.memory.changed_globals) if instances else ()
-    if shared:
-        warnings.warn(f"race_test: {_of_memory(shared)}", stacklevel=2)
-    return RaceResult(
+    result = RaceResult(
         search.count,
         is_complete=search.is_complete,
         bound=_of_bound(preemptions, with_time=clock) if search.is_bounded else "",
         estimate=search.estimate,
         seen=race.seen,
         unseen=not_seen,
-        shared=shared,
     )
+    if instances and race.memory.changed_globals:
+        result.shared = tuple(race.memory.changed_globals)
+        warnings.warn(f"race_test: {_of_memory(result.shared)}", stacklevel=2)
+    return result
 
 
 def _of_bound(preemptions: int, *, with_time: bool) -> str:

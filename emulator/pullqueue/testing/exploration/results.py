@@ -214,7 +214,6 @@ class _Result(int):
     """Whose calls were points: services, databases, `queues` and `point()`."""
     unseen: tuple[str, ...]
     """The databases that the app uses, and of which no call was seen."""
-    shared: tuple[str, ...]
 
     def __new__(
         cls,
@@ -225,13 +224,12 @@ class _Result(int):
         estimate: int = 0,
         seen: Iterable[str] = (),
         unseen: Iterable[str] = (),
-        shared: Iterable[str] = (),
     ) -> Self:
         """Make the result of some runs."""
         result = super().__new__(cls, count)
         result.is_complete, result.bound = is_complete, bound
         result.estimate = max(count, estimate)
-        result.seen, result.unseen, result.shared = tuple(seen), tuple(unseen), tuple(shared)
+        result.seen, result.unseen = tuple(seen), tuple(unseen)
         return result
 
     def __repr__(self) -> str:
@@ -266,7 +264,7 @@ class RaceResult(_Result):
     """True if no order is left that can differ, up to `bound`; False: it was a sample."""
     estimate: int
     """About how many there are."""
-    shared: tuple[str, ...]
+    shared: tuple[str, ...] = ()
     """The globals of the app's modules that actors have changed, which instances do not share."""
 
     def _tried(self) -> str:
