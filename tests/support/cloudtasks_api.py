@@ -123,6 +123,22 @@ class GrpcApi:
             raise ApiRefused(error.code().name, error.details(), details) from None
 
 
+def ids(page: dict[str, Any]) -> list[str]:
+    """Return the ids of the tasks or queues of a page."""
+    found: list[dict[str, Any]] = page.get("tasks", []) + page.get("queues", [])
+    return [each["name"].rpartition("/")[2] for each in found]
+
+
+def app_engine(url: str = "/mail", body: str = "", **fields: Any) -> dict[str, Any]:
+    """Return the message of an App Engine task."""
+    return {"appEngineHttpRequest": {"relativeUri": url, "body": body, **fields}}
+
+
+def http(url: str = "https://api.example.com/work", **fields: Any) -> dict[str, Any]:
+    """Return the message of an HTTP task."""
+    return {"httpRequest": {"url": url, **fields}}
+
+
 def find_method(version: Version, name: str) -> Method:
     """Return the method with a name."""
     return next(method for method in version.methods if method.name == name)

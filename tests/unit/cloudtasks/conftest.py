@@ -59,9 +59,10 @@ def server(emulator: Emulator) -> Iterator[Server]:
 
 
 @pytest.fixture
-def version() -> Version:
-    """Return the version of the API that is called."""
-    return V2BETA2
+def version(request: pytest.FixtureRequest) -> Version:
+    """Return the version of the API that is called, which a module may name."""
+    found: Version = getattr(request.module, "VERSION", V2BETA2)
+    return found
 
 
 @pytest.fixture

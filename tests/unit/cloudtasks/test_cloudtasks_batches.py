@@ -5,33 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-from cloudtasks_api import LOCATION, PUSH, Call, refused
+from cloudtasks_api import LOCATION, PUSH, Call, app_engine, http
 
-from pullqueue import (
-    Emulator,
-)
-from pullqueue.cloudtasks.versions import V2, Version
+from pullqueue import Emulator
+from pullqueue.cloudtasks.versions import V2
 
 ONE = f"{PUSH}/tasks/one"
 NOW = "2026-01-01T00:00:00Z"
-URL = "https://api.example.com/work"
-
-
-@pytest.fixture
-def version() -> Version:
-    """Return the version that is tested where no other is named."""
-    return V2
-
-
-def app_engine(url: str = "/mail", body: str = "", **fields: Any) -> dict[str, Any]:
-    """Return the message of an App Engine task."""
-    return {"appEngineHttpRequest": {"relativeUri": url, "body": body, **fields}}
-
-
-def http(url: str = URL, **fields: Any) -> dict[str, Any]:
-    """Return the message of an HTTP task."""
-    return {"httpRequest": {"url": url, **fields}}
+VERSION = V2
 
 
 def failures(operation: dict[str, Any]) -> dict[str, int]:
@@ -96,20 +77,6 @@ class TestBatches:
             'queue "push" has no task "one"',
             f'names is "{names[1]}": it must begin with "{PUSH}", the parent',
         ]
-
-    @pytest.mark.parametrize(
-        ("method", "fields", "text"),
-        [
-            ("BatchCreateTasks", {}, "requests is 0 tasks: use 1 to 100"),
-            ("BatchCreateTasks", {"requests": [{}] * 101}, "requests is 101 tasks"),
-            ("BatchDeleteTasks", {"names": ["x"] * 1001}, "names is 1001 tasks: use 1 to 1000"),
-        ],
-    )
-    def test_a_batch_has_one_to_a_hundred_tasks(
-        self, call: Call, method: str, fields: dict[str, Any], text: str
-    ) -> None:
-        with refused("INVALID_ARGUMENT", text):
-            call(method, parent=PUSH, **fields)
 
     def test_a_batch_creates_as_many_tasks_as_fit_the_storage(
         self, call: Call, emulator: Emulator

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from cloudtasks_api import PUSH, ApiRefused, Call, GrpcApi, refused
-from push_app import Received, push_app, until
+from cloudtasks_api import PUSH, ApiRefused, Call, GrpcApi, app_engine, http, refused
+from push_app import push_app, until
 
 from pullqueue import (
     Emulator,
@@ -35,33 +34,15 @@ BODY = b64encode(b"work").decode()
 WORKER = "worker@app.iam.gserviceaccount.com"
 EMAIL = {"serviceAccountEmail": WORKER}
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-APP_ENGINE, HTTP = "task.app_engine_http_request", "task.http_request"
-"""The fields of a request, as messages name them."""
-
+VERSION = V2
 
 every_version = pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
-
-
-@pytest.fixture
-def version() -> Version:
-    """Return the version that is tested where no other is named."""
-    return V2
 
 
 def create(call: Call, message: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """Create a task with a name and return its FULL view."""
     task = {"name": ONE, **message}
     return call("CreateTask", parent=PUSH, task=task, responseView="FULL", **fields)
-
-
-def app_engine(url: str = "/mail", body: str = "", **fields: Any) -> dict[str, Any]:
-    """Return the message of an App Engine task."""
-    return {"appEngineHttpRequest": {"relativeUri": url, "body": body, **fields}}
-
-
-def http(url: str = URL, **fields: Any) -> dict[str, Any]:
-    """Return the message of an HTTP task."""
-    return {"httpRequest": {"url": url, **fields}}
 
 
 def attempt(emulator: Emulator, status: int | None, reason: str | None = None) -> Task:
@@ -187,77 +168,6 @@ class TestCreateTask:
         assert stored.request == request_
         assert shown.get("retryConfig") == task.get("retryConfig")
 
-    @pytest.mark.parametrize(
-        ("task", "text"),
-        [
-            (
-                {},
-                r"\(queue .* is a push queue: set app_engine_http_request or http_request in the",
-            ),
-            (app_engine("mail"), f'{APP_ENGINE}.relative_uri is "mail": it must begin with /'),
-            (app_engine("//host"), "must begin with one /"),
-            (
-                app_engine(body=BODY, httpMethod="PATCH"),
-                f"{APP_ENGINE}.body is set, and http_method is PATCH: use POST, PUT$",
-            ),
-            (http(httpMethod=99), "http_method is 99: use a name of HttpMethod"),
-            (http(""), rf"\({HTTP}.url is missing: use an http:// or https:// URL"),
-            (http("/work"), rf'\({HTTP}.url is "/work": use an http:// or https:// URL'),
-            (http("ftp://example.com"), "use an http:// or https:// URL"),
-            (http("http://127.0.0.1:99999/a"), "its port must be 1 to 65535"),
-            (http("http://localhost:80:80"), "its port must be 1 to 65535"),
-            (http("http://a..b/x"), "its host is not valid"),
-            (http("http://[::1/x"), "its host is not valid"),
-            (
-                http(headers={"X-A": "b" * 81_917}),
-                f"{HTTP}.headers have 81920 bytes: they must have less than 81920",
-            ),
-            (http(oidcToken={}), f"{HTTP}.oidc_token.service_account_email is missing"),
-            (
-                http(oauthToken={"serviceAccountEmail": "nomail"}),
-                f'{HTTP}.oauth_token.service_account_email is "nomail": use an e-mail address',
-            ),
-            (
-                http("http://example.com", oidcToken=EMAIL),
-                rf'\({HTTP}.url is "http://example.com": with {HTTP}.oidc_token it must begin with',
-            ),
-            *(
-                (
-                    http() | {"dispatchDeadline": text},
-                    "task.dispatch_deadline is .* seconds: use 15 to 1800",
-                )
-                for text in ("0s", "14.9s", "1800.001s")
-            ),
-            (app_engine() | {"dispatchDeadline": "86416s"}, "seconds: use 15 to 86415"),
-            (
-                http() | {"scheduleTime": "2026-01-31T00:00:01Z"},
-                r".*schedule_time is 2026-01-31T00:00:01.*; the latest is 2026-01-31T.*, 30 days",
-            ),
-            (http() | {"retryConfig": {"maxAttempts": -2}}, "task.retry_config.max_attempts is -2"),
-        ],
-    )
-    def test_what_is_not_valid_is_refused_and_not_stored(
-        self, call: Call, emulator: Emulator, task: dict[str, Any], text: str
-    ) -> None:
-        with refused("INVALID_ARGUMENT", text):
-            create(call, task)
-        assert emulator.queue("push").list_tasks() == []
-
-    @pytest.mark.parametrize("version", [V2BETA2], ids=["v2beta2"])
-    def test_a_pull_task_cannot_be_added_to_a_push_queue(self, call: Call) -> None:
-        with refused("INVALID_ARGUMENT", "push queue: set app_engine_http_request or http_request"):
-            create(call, {"pullMessage": {}})
-
-    @pytest.mark.parametrize("more", [0, 1])
-    def test_the_size_of_a_task_is_that_of_the_stored_one(
-        self, call: Call, emulator: Emulator, more: int
-    ) -> None:
-        task = http(body=b64encode(b"x" * (1_048_399 + more)).decode())
-
-        with refused("INVALID_ARGUMENT", "the task has 1048570 bytes") if more else nullcontext():
-            call("CreateTask", parent=PUSH, task=task)
-        assert len(emulator.queue("push").list_tasks()) == 1 - more
-
     def test_a_name_in_use_has_the_message_of_production_and_a_reason(self, call: Call) -> None:
         create(call, http())
         with pytest.raises(ApiRefused) as exists:
@@ -299,7 +209,7 @@ class TestAttempts:
     def test_every_attempt_and_every_response_counts(
         self, call: Call, version: Version, emulator: Emulator, clock: ManualClock
     ) -> None:
-        """Every attempt counts, and every response; the first shows when it began."""
+        """The first shows when it began."""
         create(call, http())
         clock.advance(1)
         attempt(emulator, 503)
@@ -401,7 +311,7 @@ class TestAttempts:
 
 class TestRunTask:
     def test_a_run_makes_the_task_due_for_run_tasks(self, call: Call, emulator: Emulator) -> None:
-        """The task is due at once, for `run_tasks`, and no attempt is used up."""
+        """And uses up no attempt."""
         create(call, http() | {"scheduleTime": "2026-01-02T00:00:00Z"})
         assert run_tasks(emulator, send=lambda _: 200) == []
 
@@ -428,25 +338,4 @@ class TestRunTask:
             assert app.received[1].headers["X-CloudTasks-TaskRetryCount"] == "1"
             with refused("NOT_FOUND"):
                 call("RunTask", name=ONE)
-            call.channel.close()
-
-    def test_the_retry_of_a_run_waits_from_the_call_on(
-        self, emulator: Emulator, clock: ManualClock
-    ) -> None:
-        """Unlike other retries, which wait from the end of the attempt on."""
-
-        def take_time(_: Received) -> None:
-            clock.advance(0.2)
-
-        with push_app() as app, Server(emulator, push_to=PushAddresses()) as server:
-            app.on_request = take_time
-            call = GrpcApi(server, version=V2)
-            create(call, http(f"{app.url}/status/500") | {"scheduleTime": "2026-01-02T00:00:00Z"})
-            call("RunTask", name=ONE)
-            until(lambda: emulator.queue("push").list_tasks(state=TaskState.RETRYING))
-
-            shown = call("GetTask", name=ONE)
-
-            assert shown["lastAttempt"]["responseTime"] == "2026-01-01T00:00:00.200Z"
-            assert shown["scheduleTime"] == "2026-01-01T00:00:00.500Z"
             call.channel.close()

@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, MADE, PULL, Call, RestApi, refused
+from cloudtasks_api import LOCATION, MADE, PULL, Call, RestApi, ids, refused
 from werkzeug.test import Client
 
 from pullqueue import Emulator
@@ -26,11 +26,6 @@ TEXT = b"queue:\n- name: new\n  mode: pull\n"
 def create(call: Call, **fields: Any) -> dict[str, Any]:
     """Create a queue."""
     return call("CreateQueue", parent=LOCATION, queue={"name": MADE, **fields})
-
-
-def ids(page: dict[str, Any]) -> list[str]:
-    """Return the ids of the queues of a page."""
-    return [queue["name"].rpartition("/")[2] for queue in page.get("queues", [])]
 
 
 class TestPause:
@@ -72,18 +67,6 @@ class TestUpload:
             call("LeaseTasks", parent=MADE, leaseDuration="60s")
         assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
 
-    def test_an_upload_with_errors_changes_nothing(self, call: Call) -> None:
-        """Nothing changes, and the message is the linter's."""
-        body = {"data": b64encode(b"queue:\n- name: new\n  mode: sideways\n").decode()}
-
-        with refused("INVALID_ARGUMENT", "queue.yaml:3:.*sideways"):
-            call("UploadQueueYaml", appId="app", httpBody=body)
-        assert "new" not in ids(call("ListQueues", parent=LOCATION))
-
-    def test_an_upload_needs_an_application(self, call: Call) -> None:
-        with refused("INVALID_ARGUMENT", "app_id is missing"):
-            call("UploadQueueYaml", appId="", httpBody={})
-
     @pytest.mark.parametrize("path", ["api/queue/update", "v2beta2/api/queue/update"])
     def test_an_upload_can_be_the_file_itself(
         self, client: Client, emulator: Emulator, path: str
@@ -116,23 +99,6 @@ class TestOtherMethods:
         assert call("GetLocation", name=other)["locationId"] == "me-west1"
         name = f"{other}/queues/pull"
         assert call("GetQueue", name=name)["name"] == name
-
-    @pytest.mark.parametrize(
-        ("location", "meant"),
-        [
-            ("us-centra1", "us-central1"),
-            ("europe-west11", "europe-west1"),
-            ("here", "us-central1"),
-            ("US-EAST1", ""),
-        ],
-    )
-    def test_what_is_not_a_region_is_refused(self, call: Call, location: str, meant: str) -> None:
-        text = rf"Location '{location}' is not a valid location\. Use ListLocations to list valid"
-        for method, field, below in LOCATED:
-            name = f"projects/app/locations/{location}{below}"
-            advice = f'{field} is "{name}": use a region of Google Cloud such as {meant}'
-            with refused("INVALID_ARGUMENT", rf"{text} locations.*\({advice}"):
-                call(method, **{field: name})
 
 
 class TestProjectAndLocation:

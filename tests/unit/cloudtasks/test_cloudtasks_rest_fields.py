@@ -226,10 +226,7 @@ def test_names_that_are_not_fields_are_refused() -> None:
 
     assert found == [
         ("task", f"{PAYLOAD} Unknown name \"path\" at 'task': Cannot find field."),
-        (
-            "task",
-            f"{PAYLOAD} Unknown name \"scheduleTime\" at 'task': {not_a_list}",
-        ),
+        ("task", f"{PAYLOAD} Unknown name \"scheduleTime\" at 'task': {not_a_list}"),
         ("", f'{PAYLOAD} Unknown name "tag": Cannot find field.'),
     ]
 
@@ -302,6 +299,10 @@ def test_a_second_field_of_a_oneof_is_refused() -> None:
             "Parsing terminated before end of input.",
             f'\ner": "a long text"}} and more than twenty\n{" " * 20}^',
         ),
+        *(
+            (body, 'Unknown name "": Root element must be a message.', "")
+            for body in (b"[]", b'"text"', b"1", b"null")
+        ),
         (b'{"filter": "\xff"}', "Encountered non UTF-8 code points.", ""),
         (b'{"maxTasks": 1e400}', "Unable to parse number.", ""),
         (b'{"maxTasks": tru}', "Unexpected token.", '\n{"maxTasks": tru}\n                 ^'),
@@ -321,15 +322,6 @@ def test_what_is_not_json_is_refused_with_its_place(
         call.send("POST", f"{PULL}/tasks:lease", body)
 
     assert refused.value.message == f"{PAYLOAD} {sentence}{context}"
-
-
-@pytest.mark.parametrize("body", [b"[]", b'"text"', b"1", b"null"])
-def test_json_that_is_not_an_object_is_refused(call: RestApi, body: bytes) -> None:
-    with pytest.raises(ApiRefused) as refused:
-        call.send("POST", f"{PULL}/tasks:lease", body)
-
-    text = f'{PAYLOAD} Unknown name "": Root element must be a message.'
-    assert refused.value.message == text
 
 
 @pytest.mark.parametrize(("verb", "path"), [("GET", PULL), ("POST", f"{PULL}:purge")])

@@ -18,7 +18,7 @@ from google.oauth2 import id_token
 from jwt import InvalidAudienceError, PyJWK
 
 from pullqueue import Emulator, HttpRequest, PullQueueError, RequestToken
-from pullqueue.cloudtasks.versions import V2, Version
+from pullqueue.cloudtasks.versions import V2
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.request import PushRequest
 from pullqueue.resources.models import PushState
@@ -27,12 +27,7 @@ from pullqueue.testing import run_tasks
 
 URL = "https://api.example.com/work?a=b"
 WORKER = "worker@app.iam.gserviceaccount.com"
-
-
-@pytest.fixture
-def version() -> Version:
-    """Return the version that is tested here."""
-    return V2
+VERSION = V2
 
 
 def sent(call: Call, emulator: Emulator, **request: Any) -> PushRequest:

@@ -22,7 +22,7 @@ from pullqueue.push.attempt import Attempt, RunningAttempt
 from pullqueue.push.dispatcher import Dispatcher
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.stores import open_store
-from pullqueue.tasks import HttpRequest, NewTask, Task, TaskState
+from pullqueue.tasks import HttpRequest, NewTask, Task
 
 CONFIG = """
 queue:
@@ -110,6 +110,7 @@ class TestWhatMayStart:
         assert names(Dispatcher(emulator).startable(web, 9)) == ["d"]
         clock.advance(60)
         assert len(dispatcher.startable(web, 9)) == 2
+        assert len(Dispatcher(emulator, rates=False).startable(web, 9)) == 6
 
     def test_no_more_attempts_run_at_once_than_max_concurrent_requests(
         self, emulator: Emulator, web: Queue
@@ -145,21 +146,14 @@ class TestWhatMayStart:
         dispatcher.release(web.get_task("c"))
         assert dispatcher.tokens(web) == 2  # one of three is used
 
-    def test_a_dispatcher_without_rates_is_not_limited(
-        self, emulator: Emulator, web: Queue
-    ) -> None:
-        """Neither by tokens nor by slots."""
-        add(web, *"abcdef")
-
-        assert len(Dispatcher(emulator, rates=False).startable(web, 9)) == 6
-
     def test_nothing_starts_from_queues_that_are_not_dispatched(
-        self, emulator: Emulator, other: Queue
+        self, emulator: Emulator, other: Queue, clock: ManualClock
     ) -> None:
-        """A pull queue, a paused one, one with rate 0 or a disabled one."""
+        """A pull queue, a paused one, one with rate 0 or a disabled one; nor does time start it."""
         dispatcher = Dispatcher(emulator, rates=False)
         for queue in (other, emulator.queue("pull"), emulator.queue("paused")):
             add(queue, "a")
+            add(queue, "later", eta=clock.now() + timedelta(seconds=7))
         other.pause()
         found = [dispatcher.startable(queue, 9) for queue in emulator.queues]
         other.resume()
@@ -167,6 +161,7 @@ class TestWhatMayStart:
 
         assert found == [[]] * 5
         assert dispatcher.startable(other, 9) == []
+        assert dispatcher.next_usec(emulator.queue("paused")) is None
 
     def test_a_clock_past_the_lease_does_not_start_a_task_twice(
         self, emulator: Emulator, other: Queue, clock: ManualClock
@@ -186,10 +181,10 @@ class TestWhatMayStart:
         add(other, "a")
         started(Dispatcher(emulator, lease_seconds=30), other, "a")
         dispatcher = Dispatcher(emulator)
-        before = dispatcher.startable(other, 9)
+        before, runs_now = dispatcher.startable(other, 9), dispatcher.run_now(other.get_task("a"))
         clock.advance(30)
 
-        assert before == []
+        assert (before, runs_now) == ([], None)
         assert names(dispatcher.startable(other, 9)) == ["a"]
         assert started(dispatcher, other, "a").request.attempt == 2
 
@@ -234,13 +229,6 @@ class TestWhenMoreMayStart:
             assert dispatcher.next_usec(web) == clock.now_usec() + 500_000
             web.purge()
 
-    def test_a_queue_that_is_not_dispatched(self, emulator: Emulator, clock: ManualClock) -> None:
-        """Time starts no task of a paused queue."""
-        paused = emulator.queue("paused")
-        add(paused, "a", eta=clock.now() + timedelta(seconds=7))
-
-        assert Dispatcher(emulator).next_usec(paused) is None
-
 
 class TestOutcomes:
     def test_a_successful_task_is_deleted_and_its_name_reserved(
@@ -273,44 +261,24 @@ class TestOutcomes:
         dispatcher = Dispatcher(emulator, rates=False)
         error = ValueError("broken")
         found = []
-        for pause, response in (
-            (10, FAILED),
-            (20, PushResponse(None, reason="refused")),
-            (0, None),
-        ):
-            ended = attempt(dispatcher, web, "a", response or PushResponse(503, error=error))
+        refused, broken = PushResponse(None, reason="refused"), PushResponse(503, error=error)
+        for pause, response in ((10, FAILED), (20, refused), (0, broken)):
+            ended = attempt(dispatcher, web, "a", response)
             found.append((ended.status, ended.outcome))
             clock.advance(pause)
 
         assert found == [(500, "will retry"), (None, "will retry"), (503, "exhausted")]
-        assert (ended.error, ended.number) == (error, 3)
+        assert (ended.error, ended.number, dispatcher.running) == (error, 3, [])
         [task] = web.exhausted
-        assert (task.attempts.finished, task.attempts.responses, task.attempts.status) == (
-            3,
-            2,
-            503,
-        )
+        assert (task.attempts.finished, task.attempts.status) == (3, 503)
         assert web.list_tasks() == []
-
-    def test_a_task_is_running_during_an_attempt_and_then_retrying(
-        self, emulator: Emulator, web: Queue, clock: ManualClock
-    ) -> None:
-        add(web, "a")
-        dispatcher = Dispatcher(emulator)
-        running = started(dispatcher, web, "a")
-        assert dispatcher.running == [running]
-        during = web.get_task("a").state_at(clock.now_usec())
-        dispatcher.finish(running, FAILED)
-
-        assert during is TaskState.RUNNING
-        assert web.get_task("a").state_at(clock.now_usec()) is TaskState.RETRYING
-        assert dispatcher.running == []
 
     def test_the_pause_begins_at_the_end_of_an_attempt(
         self, emulator: Emulator, web: Queue, clock: ManualClock
     ) -> None:
-        """But at the call of RunTask, however long that attempt takes."""
-        add(web, "a", "b")
+        """But at the call of RunTask, however long that attempt takes, whatever its eta was."""
+        add(web, "a")
+        add(web, "b", eta=clock.now() + timedelta(days=1))
         dispatcher = Dispatcher(emulator)
         running, called = started(dispatcher, web, "a"), dispatcher.run_now(web.get_task("b"))
         assert called is not None
@@ -332,13 +300,9 @@ class TestOutcomes:
 
         assert Dispatcher(emulator).start(web.get_task("a")) is None
         [task] = web.exhausted
-        assert (task.attempts.finished, task.attempts.reason) == (
-            4,
-            "the last 4 attempts were interrupted",
-        )
-        assert caplog.messages == [
-            'task "a" of queue "web" is exhausted: the last 4 attempts were interrupted'
-        ]
+        reason = "the last 4 attempts were interrupted"
+        assert (task.attempts.finished, task.attempts.reason) == (4, reason)
+        assert caplog.messages == [f'task "a" of queue "web" is exhausted: {reason}']
 
     @pytest.mark.parametrize("change", ["delete", "purge", "lost"])
     def test_a_task_that_is_gone(
@@ -360,10 +324,9 @@ class TestOutcomes:
         assert (ended.status, ended.outcome) == (500, "dropped")
         assert len(other.list_tasks()) == (change == "lost")
 
-    def test_renewing_a_lease_counts_from_now(
+    def test_a_lease_is_renewed_until_the_attempt_ends(
         self, emulator: Emulator, other: Queue, clock: ManualClock
     ) -> None:
-        """Until the attempt ends."""
         add(other, "a")
         dispatcher = Dispatcher(emulator, lease_seconds=30)
         running = started(dispatcher, other, "a")
@@ -374,30 +337,22 @@ class TestOutcomes:
         assert dispatcher.finish(running, OK).outcome == "succeeded"
         assert not running.renew()
 
-    def test_a_lease_is_looked_at_again_once_it_is_older_than_that(
-        self, emulator: Emulator, other: Queue, clock: ManualClock
+    @pytest.mark.parametrize("change", ["delete", "start"])
+    def test_a_lost_lease_is_not_renewed(
+        self, emulator: Emulator, other: Queue, clock: ManualClock, change: str
     ) -> None:
-        """What was frozen meanwhile finds out that another attempt has started."""
+        """It is looked at once it is older than that: what was frozen finds out what was done."""
         add(other, "a")
         running = started(Dispatcher(emulator), other, "a")
-
         assert running.is_own(renewed_within=-1)
-        clock.advance(3600)
-        started(Dispatcher(emulator), other, "a")
-        assert running.is_own(renewed_within=3600)
-        assert not running.is_own(renewed_within=-1)
-        assert running.is_lost
-
-    def test_a_lost_lease_is_not_renewed(self, emulator: Emulator, other: Queue) -> None:
-        """The task was deleted meanwhile, which is noticed when the lease is to be renewed."""
-        add(other, "a")
-        dispatcher = Dispatcher(emulator)
-        running = started(dispatcher, other, "a")
         assert not running.is_lost
-        assert running.is_own(renewed_within=-1)
-        other.delete_tasks("a")
+        if change == "delete":
+            other.delete_tasks("a")
+            assert not running.renew()
+        else:
+            clock.advance(3600)
+            started(Dispatcher(emulator), other, "a")
 
-        assert not running.renew()
         assert [running.is_own(renewed_within=age) for age in (3600, -1)] == [True, False]
         assert running.is_lost
 
@@ -428,16 +383,8 @@ class TestOutcomes:
         ],
     )
     def test_a_status_slows_its_queue_down(
-        self,
-        emulator: Emulator,
-        web: Queue,
-        *,
-        throttle: bool,
-        url: str,
-        status: int,
-        rate: float,
+        self, emulator: Emulator, web: Queue, *, throttle: bool, url: str, status: int, rate: float
     ) -> None:
-        """In a server."""
         verbs.insert(web, [NewTask(name="a", request=HttpRequest(url))], absolute_urls=True)
         dispatcher = Dispatcher(emulator, throttle=throttle)
 
@@ -560,25 +507,6 @@ class TestRunNow:
             dispatcher.finish(one, OK)
         assert len(dispatcher.startable(queue, 9)) == (name == "web")
 
-    def test_a_retry_counts_from_now(
-        self, emulator: Emulator, web: Queue, clock: ManualClock
-    ) -> None:
-        """The next attempt comes after the pause, not at the eta that the task had."""
-        add(web, "a", eta=clock.now() + timedelta(days=1))
-        dispatcher = Dispatcher(emulator)
-        running = dispatcher.run_now(web.get_task("a"))
-        assert running is not None
-
-        dispatcher.finish(running, FAILED)
-
-        assert web.get_task("a").eta == clock.now() + timedelta(seconds=10)
-
-    def test_a_running_task_runs_once(self, emulator: Emulator, web: Queue) -> None:
-        add(web, "a")
-        started(Dispatcher(emulator), web, "a")
-
-        assert Dispatcher(emulator).run_now(web.get_task("a")) is None
-
 
 class TestTasksThatWait:
     def address(self, task: Task) -> str | None:
@@ -600,7 +528,6 @@ class TestTasksThatWait:
     def test_they_do_not_block_others(
         self, emulator: Emulator, other: Queue, clock: ManualClock
     ) -> None:
-        """Tasks without an address wait, and use up no attempt; those behind them start."""
         self.add(other, "waits", 2)
         self.add(other, "goes", 1, "here")
         self.add(other, "waits-too", 500)
@@ -683,12 +610,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("fault", "options", "response", "sent"),
         [
-            (
-                "fail",
-                {"status": 503},
-                PushResponse(503, reason="answered by fault 2", fault=2),
-                0,
-            ),
+            ("fail", {"status": 503}, PushResponse(503, reason="answered by fault 2", fault=2), 0),
             ("fail", {"error": TransientError("no")}, PushResponse(None, reason="no", fault=2), 0),
             (
                 "lose_response",
@@ -703,13 +625,8 @@ class TestFaults:
         ],
         ids=["status", "error", "lost response"],
     )
-    def test_fail_with_a_status_is_a_response_and_an_error_is_none(
-        self,
-        emulator: Emulator,
-        fault: str,
-        options: dict[str, Any],
-        response: PushResponse,
-        sent: int,
+    def test_a_status_is_a_response_and_an_error_is_none(
+        self, emulator: Emulator, fault: str, options: Any, response: PushResponse, sent: int
     ) -> None:
         """A lost response was sent by the app. What a fault did has its number."""
         Faults(emulator).fail("add", times=1).remove()

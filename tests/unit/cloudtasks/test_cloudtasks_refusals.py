@@ -1,0 +1,357 @@
+"""Cloud Tasks: what is not valid, by method: it is refused with its field, and changes nothing."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from cloudtasks_api import LOCATION, MADE, PULL, PUSH, RestApi, app_engine, http, refused
+from werkzeug.test import Client
+
+from pullqueue import Emulator
+from pullqueue.cloudtasks.versions import V2, V2BETA2, V2BETA3, Version
+
+Case = tuple[Version, str, dict[str, Any], str, str]
+
+CASES: list[Case] = []
+"""Version, method, fields, status, and text of the message or the advice."""
+INVALID, FAILED = "INVALID_ARGUMENT", "FAILED_PRECONDITION"
+
+
+def refuse(
+    version: Version,
+    method: str,
+    *rows: tuple[dict[str, Any], str],
+    code: str = INVALID,
+    **fields: Any,
+) -> None:
+    """Add cases of a method: what each has beside, or in place of, the fields of all."""
+    CASES.extend((version, method, fields | own, code, text) for own, text in rows)
+
+
+# Pull tasks.
+refuse(
+    V2BETA2,
+    "CreateTask",
+    ({"task": None}, "task is missing"),
+    ({"task": http()}, "a pull queue: set pull_message alone"),
+    ({"task": {"appEngineHttpRequest": {}}}, "a pull queue: set pull_message alone"),
+    ({"task": {"name": "one"}}, "task.name is"),
+    (
+        {"task": {"name": f"{LOCATION}/queues/limited/tasks/one"}},
+        rf'{PULL}.*{LOCATION}/queues/limited[^/].*\(task.name is ".*": it .* "{PULL}"',
+    ),
+    ({"task": {"name": f"{PULL}/tasks/a.b"}}, "task.name is"),
+    parent=PULL,
+)
+refuse(
+    V2BETA2,
+    "LeaseTasks",
+    *(
+        ({"filter": text}, "filter is .*use tag=TAG")
+        for text in (
+            *("red", "tag:red", 'tag="red', 'tag="red" x', "tag_function=newest_tag()", "tags=red"),
+        )
+    ),
+    ({"leaseDuration": None}, "lease_duration is missing"),
+    ({"leaseDuration": "-0.5s"}, "lease_duration is -1 seconds"),
+    ({"maxTasks": 1001}, "max_tasks is 1001"),
+    parent=PULL,
+    leaseDuration="60s",
+)
+refuse(
+    V2BETA2,
+    "ListTasks",
+    *(
+        ({"pageToken": token}, "page_token is")
+        for token in ("x", "é", "MS0", "LTE=", "\n", "OTk5OTk5OTk5OTk5OTk5OTk5OTkgMQ==")
+    ),
+    ({"pageSize": -1}, "page_size is -1: use 0 to 2147483647"),
+    parent=PULL,
+)
+refuse(V2BETA2, "RunTask", ({"name": f"{PULL}/tasks/one"}, 'name is "one", a pull task: lease it'))
+TIME = "schedule_time is .* LeaseTasks or RenewLease returned it"
+for method in ("AcknowledgeTask", "RenewLease", "CancelLease"):
+    more = {"leaseDuration": "60s"} if method == "RenewLease" else {}
+    held = {"name": f"{PULL}/tasks/held", "scheduleTime": "2026-01-01T00:01:00.000001Z"}
+    refuse(V2BETA2, method, (held | {"scheduleTime": None}, TIME), **more)
+    refuse(
+        V2BETA2, method, (held, ""), (held | {"name": f"{PUSH}/tasks/one"}, ""), code=FAILED, **more
+    )
+    refuse(V2BETA2, method, (held | {"name": f"{PULL}/tasks/no"}, ""), code="NOT_FOUND", **more)
+
+# Push tasks.
+APP_ENGINE, HTTP = "task.app_engine_http_request", "task.http_request"
+"""The fields of a request, as messages name them."""
+EMAIL = {"serviceAccountEmail": "worker@app.iam.gserviceaccount.com"}
+BODY = b64encode(b"work").decode()
+LATEST = r".*schedule_time is 2026-01-31T00:00:01.*; the latest is 2026-01-31T.*, 30 days"
+refuse(
+    V2BETA2,
+    "CreateTask",
+    ({"task": {"pullMessage": {}}}, "push queue: set app_engine_http_request or http_request"),
+    parent=PUSH,
+)
+refuse(
+    V2,
+    "CreateTask",
+    *(
+        ({"task": task}, text)
+        for task, text in (
+            ({}, r"\(queue .* is a push queue: set app_engine_http_request or http_request in the"),
+            (app_engine("mail"), f'{APP_ENGINE}.relative_uri is "mail": it must begin with /'),
+            (app_engine("//host"), "must begin with one /"),
+            (
+                app_engine(body=BODY, httpMethod="PATCH"),
+                f"{APP_ENGINE}.body is set, and http_method is PATCH: use POST, PUT$",
+            ),
+            (http(httpMethod=99), "http_method is 99: use a name of HttpMethod"),
+            (http(""), rf"\({HTTP}.url is missing: use an http:// or https:// URL"),
+            (http("/work"), rf'\({HTTP}.url is "/work": use an http:// or https:// URL'),
+            (http("ftp://example.com"), "use an http:// or https:// URL"),
+            (http("http://localhost:80:80"), "its port must be 1 to 65535"),
+            (http("http://a..b/x"), "its host is not valid"),
+            (
+                http(headers={"X-A": "b" * 81_917}),
+                f"{HTTP}.headers have 81920 bytes: they must have less than 81920",
+            ),
+            (http(oidcToken={}), f"{HTTP}.oidc_token.service_account_email is missing"),
+            (
+                http(oauthToken={"serviceAccountEmail": "nomail"}),
+                f'{HTTP}.oauth_token.service_account_email is "nomail": use an e-mail address',
+            ),
+            (
+                http("http://example.com", oidcToken=EMAIL),
+                rf'\({HTTP}.url is "http://example.com": with {HTTP}.oidc_token it must begin with',
+            ),
+            *(
+                (
+                    http() | {"dispatchDeadline": text},
+                    "task.dispatch_deadline is .* seconds: use 15 to 1800",
+                )
+                for text in ("0s", "14.9s", "1800.001s")
+            ),
+            (app_engine() | {"dispatchDeadline": "86416s"}, "seconds: use 15 to 86415"),
+            (http() | {"scheduleTime": "2026-01-31T00:00:01Z"}, LATEST),
+            (http() | {"retryConfig": {"maxAttempts": -2}}, "task.retry_config.max_attempts is -2"),
+        )
+    ),
+    parent=PUSH,
+)
+refuse(
+    V2,
+    "BatchCreateTasks",
+    ({}, "requests is 0 tasks: use 1 to 100"),
+    ({"requests": [{}] * 101}, "requests is 101 tasks"),
+    parent=PUSH,
+)
+refuse(
+    V2,
+    "BatchDeleteTasks",
+    ({"names": ["x"] * 1001}, "names is 1001 tasks: use 1 to 1000"),
+    parent=PUSH,
+)
+
+# Queues.
+refuse(
+    V2BETA3,
+    "GetQueue",
+    (
+        {"readMask": "color"},
+        'read_mask is "color": use fields of name, app_engine_http_queue, .*, type, stats$',
+    ),
+    name=PUSH,
+)
+refuse(
+    V2BETA2,
+    "GetQueue",
+    ({"name": f"{LOCATION}/queues/pul"}, 'did you mean "pull"'),
+    code="NOT_FOUND",
+)
+for method in ("GetQueue", "PauseQueue", "DeleteQueue"):
+    refuse(V2, method, ({"name": PULL}, '"pull" is a pull queue: .* use v2beta2'), code=FAILED)
+refuse(
+    V2BETA2,
+    "ListQueues",
+    *(
+        ({"filter": text}, "use name:TEXT")
+        for text in ("x", "state=STOPPED", "state!=RUNNING", "pull_target:x")
+    ),
+    ({"pageToken": "MSAx"}, "page_token is"),
+    parent=LOCATION,
+)
+TARGET: dict[str, Any] = {"appEngineHttpTarget": {}}
+refuse(
+    V2BETA2,
+    "CreateQueue",
+    *(
+        ({"queue": {"name": MADE} | queue}, text)
+        for queue, text in (
+            ({"name": "", "pullTarget": {}}, 'queue.name is ""'),
+            (
+                {"pullTarget": {}, "retryConfig": {"maxAttempts": 0}},
+                "queue.retry_config.max_attempts is 0: use 1 to 2147483647",
+            ),
+            (
+                {"pullTarget": {}, "taskTtl": "0s"},
+                "queue.task_ttl is 0 seconds: use 1 to 315576000000",
+            ),
+            (
+                {"pullTarget": {}, "tombstoneTtl": "777601s"},
+                "queue.tombstone_ttl is 777601 seconds: use 0 to 777600",
+            ),
+            ({"pullTarget": {}, "tombstoneTtl": "-1s"}, "queue.tombstone_ttl is -1 seconds"),
+            ({}, "queue has no pull_target, app_engine_http_target or http_target: set one"),
+            (
+                TARGET | {"retryConfig": {"maxAttempts": -1}},
+                "queue.retry_config.max_attempts is -1",
+            ),
+            (
+                TARGET | {"rateLimits": {"maxBurstSize": 501}},
+                "queue.rate_limits.max_burst_size is 501: use 0 to 500",
+            ),
+            (
+                TARGET | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}},
+                "queue.rate_limits.max_tasks_dispatched_per_second is nan: use 0 to 500",
+            ),
+        )
+    ),
+    parent=LOCATION,
+)
+RATE = r"RateLimits\.maxDispatchesPerSecond"
+refuse(
+    V2,
+    "CreateQueue",
+    *(
+        ({"queue": {"name": MADE} | queue}, text)
+        for queue, text in (
+            (
+                {"name": f"{LOCATION}x/queues/made"},
+                rf"{LOCATION}x/queues/made must begin with {LOCATION}\. \(queue.name is .*: it",
+            ),
+            ({"name": f"{LOCATION}/queues/a_b"}, "letters, digits and hyphens"),
+            (
+                {"rateLimits": {"maxDispatchesPerSecond": 501}},
+                f"{RATE} must be less than or equal to 500\\. .*second is 501.0: use 0 to 500",
+            ),
+            (
+                {"rateLimits": {"maxDispatchesPerSecond": -1}},
+                f"{RATE} cannot be negative\\. .*second is -1.0: use 0 or more",
+            ),
+            (
+                {"rateLimits": {"maxConcurrentDispatches": 5001}},
+                "queue.rate_limits.max_concurrent_dispatches is 5001.*: use 0 to 5000",
+            ),
+            (
+                {"retryConfig": {"maxAttempts": -2}},
+                "queue.retry_config.max_attempts is -2: use -1 for no limit, or 1 and more",
+            ),
+            (
+                {"retryConfig": {"maxDoublings": -1}},
+                r"RetryConfig.maxDoublings .*\(queue.retry_config.max_doublings is -1: use 0 or",
+            ),
+            (
+                {"retryConfig": {"minBackoff": "-0.5s"}},
+                r"RetryConfig.minBackoff .*\(queue.retry_config.min_backoff is -1 seconds",
+            ),
+            (
+                {"retryConfig": {"minBackoff": "4000s"}},
+                r"\(queue.retry_config.min_backoff is 4000.* and max_backoff is 3600.* seconds:",
+            ),
+            (
+                {"stackdriverLoggingConfig": {"samplingRatio": 1.5}},
+                "queue.stackdriver_logging_config.sampling_ratio is 1.5: use 0 to 1",
+            ),
+        )
+    ),
+    *(
+        ({"queue": {"name": MADE, "httpTarget": target}}, text)
+        for target, text in (
+            *(
+                ({"uriOverride": {"host": host}}, "uri_override.host is .*: use the name of a host")
+                for host in ("", "a b", "a/b", "a?b", "x@y", "a\r\nb", "a:b")
+            ),
+            ({"uriOverride": {"port": "-1"}}, "uri_override.port is -1: use 0 to 65535"),
+            ({"httpMethod": 99}, "queue.http_target.http_method is 99: use a name of HttpMethod"),
+            (
+                {"oidcToken": {"audience": "me"}},
+                "queue.http_target.oidc_token.service_account_email is missing",
+            ),
+            *(
+                (
+                    {"headerOverrides": [{"header": {"key": key}}]},
+                    f'http_target.header_overrides have the name "{shown}": use ASCII letters',
+                )
+                for key, shown in (("a b", "a b"), ("", ""), ("a:", "a:"), ("\x7f", r"\\x7f"))
+            ),
+            ({"headerOverrides": [{"header": {"key": "a", "value": "\n"}}]}, "control characters"),
+            (
+                {"headerOverrides": [{"header": {"key": "a", "value": "b" * 81_919}}]},
+                "header_overrides have 81920 bytes: they must have less than 81920",
+            ),
+        )
+    ),
+    parent=LOCATION,
+)
+OF_PULL_QUEUES = "http_target is set, and the queue is a pull queue"
+refuse(
+    V2BETA2,
+    "UpdateQueue",
+    ({"updateMask": "color"}, "update_mask"),
+    ({}, OF_PULL_QUEUES),
+    ({"updateMask": "httpTarget"}, OF_PULL_QUEUES),
+    queue={"name": PULL, "httpTarget": {"uriOverride": {"host": "x"}}},
+)
+refuse(
+    V2BETA2,
+    "UploadQueueYaml",
+    ({"appId": "", "httpBody": {}}, "app_id is missing"),
+    (
+        {"httpBody": {"data": b64encode(b"queue:\n- name: new\n  mode: sideways\n").decode()}},
+        "queue.yaml:3:.*sideways",
+    ),
+    appId="app",
+)
+LOCATED = (
+    ("ListQueues", "parent", ""),
+    ("GetQueue", "name", "/queues/pull"),
+    ("GetLocation", "name", ""),
+)
+for method, field, below in LOCATED:
+    for place, meant in (
+        *(("us-centra1", "us-central1"), ("europe-west11", "europe-west1")),
+        *(("here", "us-central1"), ("US-EAST1", "")),
+    ):
+        name = f"projects/app/locations/{place}{below}"
+        text = (
+            rf"Location '{place}' is not a valid location\. Use ListLocations to list valid "
+            rf'locations.*\({field} is "{name}": use a region of Google Cloud such as {meant}'
+        )
+        refuse(V2BETA2, method, ({field: name}, text))
+
+
+@pytest.mark.parametrize(
+    ("version", "method", "fields", "code", "text"),
+    CASES,
+    ids=[f"{version.name} {method}: {text}" for version, method, _, _, text in CASES],
+)
+def test_what_is_not_valid_is_refused_and_changes_nothing(
+    emulator: Emulator,
+    client: Client,
+    *,
+    version: Version,
+    method: str,
+    fields: dict[str, Any],
+    code: str,
+    text: str,
+) -> None:
+    emulator.queue("pull").add(name="held")
+    emulator.queue("pull").lease_tasks(60, 1)
+    emulator.queue("pull").add(name="one")
+    before = emulator.export(), [queue.settings for queue in emulator.queues]
+
+    with refused(code, text):
+        RestApi(client, version=version)(method, **fields)
+
+    assert (emulator.export(), [queue.settings for queue in emulator.queues]) == before
