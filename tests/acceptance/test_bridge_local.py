@@ -71,7 +71,6 @@ def run(program: str, **variables: str) -> tuple[str, str]:
 
 
 def test_every_mode_of_context(address: str) -> None:
-    """Requests of a wrapped app, and programs that handle none, reach the queues; so do threads."""
     output, errors = run(MODES, PULLQUEUE_EMULATOR_HOST=address)
 
     assert output.split() == ["b'work'"] * 12, errors
@@ -124,7 +123,6 @@ def test_a_program_without_an_application_id_gets_that_of_exec(address: str) -> 
 
 
 def test_the_switch_to_cloud_tasks(address: str) -> None:
-    """With the switch on, the SDK's clients of Cloud Tasks call the server, once connected."""
     program = (
         "pullqueue.sdk.connect()\n"
         "queue = taskqueue.Queue('default')\n"

@@ -50,12 +50,7 @@ COMMANDS: tuple[tuple[str, str, str, Any], ...] = (
     ("buffer --queue=mail", "POST", f"v2/{QUEUE}/tasks/:buffer", {}),
     ("buffer --queue=mail --task-id=two", "POST", f"v2/{QUEUE}/tasks/two:buffer", {}),
     ("list --queue=mail", "GET", f"v2/{QUEUE}/tasks?pageSize=1000", None),
-    (
-        "describe one --queue=mail --response-view=full",
-        "GET",
-        f"v2/{TASK}?responseView=FULL",
-        None,
-    ),
+    ("describe one --queue=mail --response-view=full", "GET", f"v2/{TASK}?responseView=FULL", None),
     ("delete one --queue=mail", "DELETE", f"v2/{TASK}", None),
     ("queues purge mail", "POST", f"v2/{QUEUE}:purge", {}),
     ("queues resume mail", "POST", f"v2/{QUEUE}:resume", {}),
@@ -93,7 +88,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_the_commands_of_a_session_succeed(served: Served) -> None:
-    """One after the other."""
     answers = {}
     for command, verb, path, body in COMMANDS:
         response = requests.request(

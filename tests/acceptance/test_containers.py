@@ -55,7 +55,6 @@ def run_service(command: list[str], data: Path) -> AbstractContextManager[Served
 
 
 def test_the_image_s_command_and_health_check(tmp_path: Path) -> None:
-    """The server starts by the image's command, and its health check finds it well, then gone."""
     with run_service(listed("^CMD"), tmp_path) as server:
         check = listed(r"^HEALTHCHECK .*\\\n\s+CMD")
         health = [argument.replace("http://127.0.0.1:8124", server.url) for argument in check]
@@ -76,7 +75,6 @@ def test_the_image_does_not_run_as_root() -> None:
 
 
 def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
-    """What is posted to the app is done by the worker; both find the server by its name."""
     services = compose()
     assert services["app"]["environment"] == {"PULLQUEUE_EMULATOR_HOST": "pullqueue:8124"}
     assert ".:/etc/pullqueue:ro" in services["pullqueue"]["volumes"]
@@ -107,7 +105,6 @@ def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
 
 
 def test_the_documented_compose_file_sends_each_service_its_tasks(tmp_path: Path) -> None:
-    """Those with its target."""
     (block,) = (b for b in blocks_of(CONTAINERS) if b.file_name == "compose.yaml")
     services = yaml.safe_load(block.text)["services"]
     assert services["app"]["environment"] == services["worker"]["environment"]
@@ -239,7 +236,6 @@ def test_the_documented_name_and_extras_of_the_image_exist() -> None:
 
 
 def test_the_unit_of_systemd_starts_a_command_and_reloads_it(tmp_path: Path) -> None:
-    """By the signal."""
     unit = ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # as the library documents it
     unit.read(UNIT)

@@ -33,7 +33,6 @@ urllib.request.urlopen(url, json.dumps({"tasks": [{}]}).encode(), 60).close()
 
 
 def test_its_status_and_streams_are_its_own(app_folder: Path) -> None:
-    """Input, output and exit status pass through."""
     program = "import sys; print(sys.stdin.read().upper()); sys.exit(7)"
     done = completed([*EXEC, *python(program)], cwd=app_folder, input="hello")
 
@@ -66,7 +65,6 @@ def test_signals_are_passed_on(app_folder: Path) -> None:
 
 
 def test_the_server_is_gone_with_it(execute: Execute) -> None:
-    """After the command nothing listens any more."""
     _, output, _ = execute(*python(SHOW_ENVIRONMENT))
     address = json.loads(output)["PULLQUEUE_EMULATOR_HOST"]
 
@@ -75,7 +73,6 @@ def test_the_server_is_gone_with_it(execute: Execute) -> None:
 
 
 def test_cloud_tasks_is_served_over_grpc(execute: Execute) -> None:
-    """At a port of its own; the program's gRPC logs as it is set."""
     program = (
         "import grpc, json, os, urllib.request as http\n"
         "from google.cloud.tasks_v2 import CloudTasksClient\n"
@@ -96,7 +93,6 @@ def test_cloud_tasks_is_served_over_grpc(execute: Execute) -> None:
 
 
 def test_its_file_is_reloaded(execute: Execute) -> None:
-    """On request, and with --watch whenever it changes; the profile is shown."""
     program = (
         "import json, os, time, urllib.request as http\n"
         "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/'\n"
@@ -134,7 +130,6 @@ def test_tasks_that_go_away_with_the_server_are_reported(execute: Execute) -> No
 def test_the_report_counts_tasks_left_and_exhausted(
     capsys: pytest.CaptureFixture[str], tasks: int, exhausted: int, report: str
 ) -> None:
-    """Though a fault was set; if none, it is empty."""
     emulator = Emulator.from_text(
         "queue: [{name: pull, mode: pull, retry_parameters: {task_retry_limit: 1}}]",
         clock=ManualClock(),
@@ -151,7 +146,6 @@ def test_the_report_counts_tasks_left_and_exhausted(
 
 
 def test_the_environment_names_the_server_to_every_client(execute: Execute) -> None:
-    """And is not production's."""
     signs = {"GAE_ENV", "GAE_SERVICE", "GAE_INSTANCE", "SERVER_SOFTWARE"}
     signs |= {"APPENGINE_RUNTIME"}
     _, output, _ = execute(
@@ -223,7 +217,6 @@ def test_what_the_environment_has_of_an_app_is_kept(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_command_that_a_signal_ends(execute: Execute) -> None:
-    """The status is that of shells: 128 and the signal's number."""
     program = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
     assert execute(*python(program))[0] == 128 + signal.SIGKILL
@@ -274,7 +267,6 @@ def ps_of(pid: int) -> str:
 
 
 def test_a_command_that_is_not_there(execute: Execute, app_folder: Path) -> None:
-    """A missing program and a file that cannot be run have the exit statuses of shells."""
     (app_folder / "text").write_text("no program")
     missing, text = execute("--", "no-such-program"), execute("--", str(app_folder / "text"))
 
@@ -287,7 +279,6 @@ def test_a_command_that_is_not_there(execute: Execute, app_folder: Path) -> None
     "arguments", ["", "queue.yaml", "queue.yaml --", "python -V", "python main.py"]
 )
 def test_a_missing_command_is_a_usage_error(arguments: str) -> None:
-    """As one without the dashes before it."""
     done = run_pullqueue("exec", *arguments.split())
 
     assert done.exit_code == 2
@@ -296,7 +287,6 @@ def test_a_missing_command_is_a_usage_error(arguments: str) -> None:
 
 
 def test_dashes_of_the_command(execute: Execute) -> None:
-    """Only the first pair of dashes is exec's own."""
     program = "import sys; print(sys.argv[1:])"
 
     _, output, _ = execute(*python(program), "-x", "--", "--port")
@@ -331,7 +321,6 @@ def test_the_server_knows_the_program_and_its_process(execute: Execute) -> None:
 
 
 def test_a_manual_clock_stops_time_for_the_queues_alone(execute: Execute) -> None:
-    """The command moves it."""
     program = (
         f"{ADD}\nimport time\n"
         "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/clock'\n"
@@ -351,7 +340,6 @@ def test_a_manual_clock_stops_time_for_the_queues_alone(execute: Execute) -> Non
 
 
 def test_tasks_are_kept_in_a_store(execute: Execute, app_folder: Path) -> None:
-    """By `--store`, or beside the datastore in the folder of `--data`; nothing is reported lost."""
     for number, options in enumerate([("--store", "sqlite:///mine.db"), ("--data", "new/data")]):
         for _ in range(2):
             status, _, errors = execute(*options, *python(ADD))

@@ -109,7 +109,6 @@ def test_threads_of_a_wrapped_app_find_the_server_in_all_modes(execute: Execute)
 
 
 def test_an_app_that_imports_no_sdk(execute: Execute) -> None:
-    """Other programs are left as they are; the SDK is not imported for them."""
     program = "import sys; print('google.appengine' in sys.modules, len(sys.meta_path))"
     plain = completed([sys.executable, "-c", program], check=True)
 
@@ -120,7 +119,6 @@ def test_an_app_that_imports_no_sdk(execute: Execute) -> None:
 
 
 def test_an_interpreter_without_the_sdk(execute: Execute) -> None:
-    """A program that ends because the SDK is missing reports what to install, and where."""
     program = (
         "import sys\nsys.path = [p for p in sys.path if 'packages' not in p]\n"
         "sys.modules.pop('google', None)\nfrom google.appengine.api import taskqueue\n"
@@ -136,7 +134,6 @@ def test_an_interpreter_without_the_sdk(execute: Execute) -> None:
 
 
 def test_a_sitecustomize_of_the_users(execute: Execute, app_folder: Path) -> None:
-    """The user's own start-up module runs as well, and is the one that is imported."""
     (app_folder / "sitecustomize.py").write_text("print('mine')\n")
     program = "import sitecustomize, sys; print(sitecustomize.__file__); print(sys.path[1])"
 
@@ -146,7 +143,6 @@ def test_a_sitecustomize_of_the_users(execute: Execute, app_folder: Path) -> Non
 
 
 def test_tasks_are_added_when_their_transaction_commits(execute: Execute) -> None:
-    """With a datastore behind the server."""
     with serving_datastore("app") as upstream:
         status, output, errors = execute(
             *("--api-upstream", upstream, *on_sdk(TRANSACTIONS)), APPLICATION_ID="app"
@@ -160,7 +156,6 @@ def test_tasks_are_added_when_their_transaction_commits(execute: Execute) -> Non
 
 
 def test_the_switch_to_cloud_tasks(execute: Execute) -> None:
-    """The SDK's own code for it adds, defers, counts and deletes tasks on the server."""
     with serving_datastore("app") as upstream:
         status, reported, errors = execute(
             *("--api-upstream", upstream, *on_sdk(CLOUD_TASKS)),
@@ -221,7 +216,6 @@ for token, audience in ((tokens[0], "https://other"), (f"{head}.{claims}.{signat
 
 
 def test_code_that_verifies_tokens_runs_unchanged(execute: Execute, app_folder: Path) -> None:
-    """With google-auth; a wrong audience, a changed token and other certificates are refused."""
     (app_folder / "queue.yaml").write_text("queue: [{name: push, rate: 5/s}]\n")
 
     status, output, errors = execute(*on_sdk(VERIFIES))

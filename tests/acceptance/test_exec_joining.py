@@ -42,7 +42,6 @@ class TestAnotherServer:
         return lines
 
     def test_it_is_hinted_at(self, server: Server, lines: Callable[[str], list[str]]) -> None:
-        """The message says how to join it."""
         usual = server.url.removeprefix("http://")
         listening, _, hint = lines(usual)
 
@@ -54,7 +53,6 @@ class TestAnotherServer:
     def test_nothing_is_reported_of_other_servers(
         self, lines: Callable[[str], list[str]], answer: object
     ) -> None:
-        """Nor if there is no server."""
         if answer is None:
             assert len(lines("127.0.0.1:1")) == 2
             return
@@ -64,18 +62,12 @@ class TestAnotherServer:
 
 class TestJoining:
     def test_its_queues_are_used(self, server: Server, execute: Execute) -> None:
-        """With PULLQUEUE_EMULATOR_HOST set no server is started, and nothing is deleted."""
         address = server.url.removeprefix("http://")
 
-        assert execute(*on_sdk(USE_QUEUE), PULLQUEUE_EMULATOR_HOST=address) == (
-            0,
-            "['mine']\n",
-            "",
-        )
+        assert execute(*on_sdk(USE_QUEUE), PULLQUEUE_EMULATOR_HOST=address) == (0, "['mine']\n", "")
         assert server.emulator.queue("pull").get_task("mine").retry_count == 1
 
     def test_a_command_inside_a_command(self, execute: Execute) -> None:
-        """A command that runs exec itself joins the server it was given."""
         inner = [sys.executable, "-m", "pullqueue", "exec", *python(SHOW_ENVIRONMENT)]
 
         status, output, errors = execute("--", *inner)
@@ -136,7 +128,6 @@ class TestJoining:
     def test_settings_beside_a_running_server_are_refused(
         self, arguments: list[str], advice: str
     ) -> None:
-        """Which ones would count?"""
         done = run_pullqueue("exec", *arguments, "--url", "127.0.0.1:1", "--", "true")
 
         assert done.exit_code == 2

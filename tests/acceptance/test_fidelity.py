@@ -40,7 +40,6 @@ def test_the_documents_show_the_table_of_today() -> None:
 
 
 def test_every_verdict_is_one_of_three() -> None:
-    """Supported, differs or not supported; each has a source, and a note unless it is supported."""
     assert [row for row in ROWS if None in row or None in row.values()] == []  # five fields each
     assert {row["verdict"] for row in ROWS} == {"supported", "differs", "not supported"}
     assert [row["item"] for row in ROWS if row["verdict"] != "supported" and not row["note"]] == []
@@ -48,7 +47,6 @@ def test_every_verdict_is_one_of_three() -> None:
 
 
 def test_every_call_of_the_sdk_is_listed() -> None:
-    """The verbs of Queue, QueueStatistics and Task, and the functions of the module."""
     verbs = {f"Queue.{name}" for name in dir(taskqueue.Queue) if not name.startswith("_")}
     calls = {name for name in verbs if callable(getattr(taskqueue.Queue, name[6:]))}
 
@@ -78,7 +76,6 @@ EXCEPTIONS = {
     ],
 )
 def test_each_name_of_an_area_is_listed(area: str, names: set[str]) -> None:
-    """What the code has, and what is known to be missing, is what the table lists."""
     assert items(area) == names, (
         f"docs/fidelity.csv has no row of {area} for {names - items(area)}, or one too many for "
         f"{items(area) - names}; then run python docs/fidelity.py"

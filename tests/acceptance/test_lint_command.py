@@ -65,7 +65,6 @@ def test_the_exit_status_is_1_for_findings_at_the_threshold(
     ],
 )
 def test_wrong_usage_is_status_2(folder: Path, arguments: list[str], message: str) -> None:
-    """Wrong usage is reported in one line."""
     (folder / "queue.yaml").write_text(GOOD)
     done = run(*arguments)
     assert done.exit_code == 2
@@ -73,7 +72,6 @@ def test_wrong_usage_is_status_2(folder: Path, arguments: list[str], message: st
 
 
 def test_unreadable_files_are_status_3_and_do_not_stop_the_others(folder: Path) -> None:
-    """A file that cannot be read is reported, the others are checked."""
     (folder / "a").symlink_to("nowhere")
     (folder / "queue.yaml").write_text(BAD)
     done = run("a", "queue.yaml", "--format", "concise")
@@ -86,7 +84,6 @@ def test_unreadable_files_are_status_3_and_do_not_stop_the_others(folder: Path) 
 
 
 def test_summary_counts_findings_and_fixes(folder: Path) -> None:
-    """The last line counts, on standard error."""
     (folder / "queue.yaml").write_text(BAD)
     (folder / "b.yaml").write_text("queue:\n- name: a_b\n  rate: 1/min\n- name: x\n  rate: 0\n")
     done = run("queue.yaml", "b.yaml")
@@ -102,7 +99,6 @@ def test_summary_counts_findings_and_fixes(folder: Path) -> None:
 
 
 def test_a_folder_is_searched_for_queue_yaml(folder: Path) -> None:
-    """Files that look like one are warned of."""
     for name, text in {
         "a/queue.yaml": GOOD,
         "b/queue.yml": GOOD,
@@ -144,7 +140,6 @@ def test_a_dash_reads_standard_input_under_the_given_name(folder: Path) -> None:
 
 
 def test_standard_input_is_fixed_to_standard_output(folder: Path) -> None:
-    """With --fix, `-` writes the fixed text, and what is still found elsewhere."""
     done = run("-", "--fix", "--unsafe-fixes", stdin=BAD)
     assert (done.exit_code, done.stdout) == (0, GOOD)
     assert done.stderr == "1 file checked, nothing found; 1 fixed\n"
@@ -152,7 +147,6 @@ def test_standard_input_is_fixed_to_standard_output(folder: Path) -> None:
 
 
 def test_fix_changes_nothing_else(folder: Path) -> None:
-    """Line ends, comments, quotes and the byte-order mark stay where a fix does not touch them."""
     path = folder / "queue.yaml"
     before = (
         b"\xef\xbb\xbf# caf\xc3\xa9\r\nqueue:\r\n- name: 'jobs'   # the name\r\n  mode: pull\r\n"
@@ -169,7 +163,6 @@ def test_fix_changes_nothing_else(folder: Path) -> None:
 
 
 def test_diff_shows_fixes_and_writes_nothing(folder: Path) -> None:
-    """--diff is a unified diff, with status 1 while there is something to repair."""
     path = folder / "queue.yaml"
     path.write_text("queue:\n- name: mail\n  rate: 0")
     done = run("queue.yaml", "--diff")
@@ -206,7 +199,6 @@ def someone() -> Iterator[None]:
 
 
 def test_file_that_cannot_be_written_is_reported(folder: Path, someone: None) -> None:
-    """A fix that cannot be written is status 3, and the file is left as it is."""
     path = folder / "queue.yaml"
     path.write_text(BAD)
     path.chmod(0o444)
@@ -230,7 +222,6 @@ def test_colour_is_used_where_it_is_asked_for_and_not_in_a_pipe(
 
 
 def test_github_actions_get_annotations(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under GitHub Actions the format is github, unless another is asked for."""
     (folder / "queue.yaml").write_text(BAD)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     done = run("queue.yaml")
@@ -256,7 +247,6 @@ def test_a_clean_run_is_a_well_formed_document_in_every_format(folder: Path) -> 
     ("fail_on", "failures"), [("error", 1), ("warning", 2), ("info", 3), ("never", 0)]
 )
 def test_junit_fails_for_what_the_run_fails_for(folder: Path, fail_on: str, failures: int) -> None:
-    """Findings below --fail-on are passed tests with an output."""
     (folder / "queue.yaml").write_text(f"application: a\n{BAD}- name: mail\n  rate: 0\n")
     done = run("queue.yaml", "--format", "junit", "--fail-on", fail_on)
     (suite,) = suites = ET.fromstring(done.stdout)  # noqa: S314 - our own output

@@ -82,7 +82,6 @@ def test_hidden_repository_is_not_compared_with(folder: Path, *, inside: bool) -
 
 
 def test_partial_clone_fetches_nothing(folder: Path) -> None:
-    """What the user's own partial clone lacks is not fetched: the file is not compared."""
     git("init", "-q")
     partial_clone_that_lacks_a_file(folder / ".git", f"touch {folder / 'PWNED'}")
     write(folder / "queue.yaml", BAD)
@@ -107,7 +106,6 @@ COMMANDS_OF_GIT = {
 
 
 def test_configured_commands_of_the_own_repository_are_not_run(folder: Path) -> None:
-    """No command that a configuration can name runs while an earlier version is read."""
     write(folder / ".gitattributes", "*.yaml filter=evil diff=evil merge=evil\n")
     committed("queue.yaml", text=BAD.replace("mail", "gone"))
     write(folder / "queue.yaml", BAD)
@@ -128,7 +126,6 @@ def test_configured_commands_of_the_own_repository_are_not_run(folder: Path) -> 
 
 @pytest.mark.parametrize("revision", ["--output=PWNED", "--batch", "-x"])
 def test_revision_is_not_taken_for_an_option(folder: Path, revision: str) -> None:
-    """A revision that looks like an option of git is refused."""
     git("init", "-q")
     write(folder / "queue.yaml", BAD)
     done = run(f"--against={revision}")
@@ -138,7 +135,6 @@ def test_revision_is_not_taken_for_an_option(folder: Path, revision: str) -> Non
 
 
 def test_search_does_not_leave_the_tree_by_a_link(folder: Path) -> None:
-    """A link to a file or folder outside is not followed, one within the tree is."""
     tree = folder / "tree"
     write(folder / "outside" / "queue.yaml", BAD)
     write(tree / "shared" / "queues-a.yaml", BAD)
@@ -186,7 +182,6 @@ def test_fix_writes_nothing_through_a_link_out_of_the_project(folder: Path) -> N
 
 
 def test_special_files_are_refused_at_once(folder: Path) -> None:
-    """FIFOs, sockets and devices are refused instead of read forever; other files are checked."""
     os.mkfifo("fifo")
     write(folder / "sub" / "other" / "queue.yaml", BAD)
     os.mkfifo("sub/queue.yaml")
@@ -205,7 +200,6 @@ def test_special_files_are_refused_at_once(folder: Path) -> None:
 
 
 def test_special_files_are_not_read_as_settings(folder: Path) -> None:
-    """A `.gitignore` or pyproject.toml that is not a regular file cannot stop a run."""
     write(folder / "queue.yaml", BAD)
     os.mkfifo(".gitignore")
     assert "rate-bare-zero" in run().stdout
@@ -218,7 +212,6 @@ def test_special_files_are_not_read_as_settings(folder: Path) -> None:
     "pattern", ["*a" * 20 + "b", "\\", "a\\", "[z-a]", "[", "!", "/", "a[[:x:]]"]
 )
 def test_bad_patterns_of_gitignore_are_left_out(folder: Path, pattern: str) -> None:
-    """A `.gitignore` cannot end a run, nor keep it busy for minutes."""
     write(folder / ".gitignore", f"{pattern}\n")
     write(folder / ("a" * 200) / "queue.yaml", BAD)
     assert "rate-bare-zero" in run().stdout
@@ -253,7 +246,6 @@ def test_resources_characters_of_names_are_escaped(folder: Path, name: str) -> N
     ],
 )
 def test_resources_characters_of_contents_are_escaped(folder: Path, content: str) -> None:
-    """A file's content steers no terminal either, whatever the format."""
     write(folder / "queue.yaml", content)
     for name in FORMATS:
         done = run("queue.yaml", "--format", name)
@@ -281,7 +273,6 @@ def test_resources_characters_of_contents_are_escaped(folder: Path, content: str
 def test_resources_characters_are_escaped_in_error_messages(
     folder: Path, arguments: list[str], status: int
 ) -> None:
-    """No message of a command writes a control character."""
     write(folder / "queue.yaml", BAD)
     write(folder / f"x{CONTROL}.xml", "<queue-entries></queue-entries>")
     os.mkfifo(f"fifo{CONTROL}")
@@ -307,7 +298,6 @@ def small_disk() -> Iterator[None]:
 def test_file_that_cannot_be_written_whole_keeps_its_content(
     folder: Path, request: pytest.FixtureRequest, command: str
 ) -> None:
-    """On a full disk the old content stays, and no temporary file."""
     before = BAD + "# a comment\n" * 800
     write(folder / "queue.yaml", before)
     queues = "<queue><name>a</name><rate>1/s</rate></queue>" * 400
@@ -355,7 +345,6 @@ print(json.dumps(seen))
 
 
 def test_killed_at_any_time_the_file_is_whole(folder: Path) -> None:
-    """Whenever the process is killed while it writes, the file is the old or the new one."""
     write(folder / "queue.yaml", BAD)
     done = completed([sys.executable, "-c", KILLED], check=True)
     *killed, last = json.loads(done.stdout.splitlines()[-1])
@@ -365,7 +354,6 @@ def test_killed_at_any_time_the_file_is_whole(folder: Path) -> None:
 
 
 def test_mode_and_line_ends_are_kept(folder: Path) -> None:
-    """A file that is replaced keeps its mode and its line ends; a new one has the usual mode."""
     path = folder / "queue.yaml"
     write(path, BAD.replace("\n", "\r\n"))
     path.chmod(0o640)

@@ -123,7 +123,6 @@ def test_hooks_install_what_the_linter_needs(tmp_path: Path) -> None:
 
 
 def test_problem_matcher_reads_the_full_format() -> None:
-    """GitHub's problem matcher finds file, line, column, severity, code and message."""
     (matcher,) = json.loads(run_pullqueue("schema", "--problem-matcher").stdout)["problemMatcher"]
     cases = sorted((ROOT / "tests" / "lint_cases").glob("pull_*.yaml"))
     full = run_pullqueue("lint", *map(str, cases), "--format", "full").stdout

@@ -69,7 +69,6 @@ def project(folder: Path) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_link_out_of_the_project_is_refused_by_its_path(project: Path, command: str) -> None:
-    """Whatever reads the file, nothing of its content is shown, and nothing is written."""
     before = sorted(project.parent.rglob("*"))
     done = run_pullqueue(*command.split(), stdin=GOOD)
     assert done.exit_code == 3
@@ -102,7 +101,6 @@ def test_working_directory_outside_of_the_project_is_refused(
 
 
 def test_links_of_a_revision_are_followed_within_it(folder: Path) -> None:
-    """`--against` reads what a link of the revision leads to there, and nothing outside."""
     secret = folder.parent / "secret.yaml"
     write(secret, f"{GOOD}- name: {SECRET}\n  mode: pull\n")
     Path("queue.yaml").symlink_to("real/queue.yaml")

@@ -12,7 +12,6 @@ from pullqueue.lint.rules import all_rules
 
 
 def test_explain_prints_a_rules_documentation() -> None:
-    """`explain` says what a rule finds, why, its fix, and how to do it right."""
     text = run_pullqueue("explain", "QY301").stdout
     assert text.startswith(
         "QY301 push-key-on-pull\n\nSeverity: error, warning in profile sdk\n"
@@ -28,7 +27,6 @@ def test_explain_prints_a_rules_documentation() -> None:
 
 
 def test_explain_lists_all_rules() -> None:
-    """`explain --list` has a line for each rule, `explain all` everything."""
     lines = run_pullqueue("explain", "--list").stdout.splitlines()
     assert len(lines) == len(all_rules())
     assert lines[0] == f"QY001  {'yaml-syntax':<22} error    The file is not valid YAML."
@@ -37,12 +35,10 @@ def test_explain_lists_all_rules() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["zzz"]])
 def test_explain_refuses_unknown_rules(arguments: list[str]) -> None:
-    """Without a rule, or with a wrong one, `explain` is used wrongly."""
     assert run_pullqueue("explain", *arguments).exit_code == 2
 
 
 def test_schema_is_printed_in_both_drafts() -> None:
-    """`schema` prints the published schema, and its twin in draft 7."""
     new = json.loads(run_pullqueue("schema").stdout)
     old = json.loads(run_pullqueue("schema", "--draft", "7").stdout)
     assert (new.pop("$schema"), old.pop("$schema")) == (
@@ -57,7 +53,6 @@ YAML = "total_storage_limit: 1M\nqueue: []\n"
 
 
 def test_convert_writes_a_queue_yaml(folder: Path) -> None:
-    """A queue.xml becomes a queue.yaml, on standard output or in a file."""
     (folder / "queue.xml").write_text(XML)
     done = run_pullqueue("convert", "queue.xml")
     assert (done.exit_code, done.stdout, done.stderr) == (0, YAML, "")
@@ -72,7 +67,6 @@ def test_convert_writes_a_queue_yaml(folder: Path) -> None:
 
 
 def test_convert_reports_what_is_lost_and_what_is_wrong(folder: Path) -> None:
-    """What has no place is reported, and what production would refuse in the result."""
     (folder / "queue.xml").write_text(
         "<queue-entries><queue><name>a_b</name><rate>1/s</rate><foo/></queue></queue-entries>"
     )
@@ -83,7 +77,6 @@ def test_convert_reports_what_is_lost_and_what_is_wrong(folder: Path) -> None:
 
 
 def test_convert_refuses_other_files(folder: Path) -> None:
-    """What is not a queue.xml is reported in one line, with status 1; without a file it is 3."""
     (folder / "x").write_text("queue:")
     done = run_pullqueue("convert", "x")
     assert done.exit_code == 1

@@ -79,7 +79,6 @@ TOP = st.fixed_dictionaries(
 def test_right_file_has_no_error_and_loads(
     queues: list[dict[str, object]], top: dict[str, object]
 ) -> None:
-    """A file that production accepts has no error, and its queues are loaded."""
     named = [{"name": str(number), **queue} for number, queue in enumerate(queues)]
     text = json.dumps({"queue": named, **top})
     findings = check(text, file="queue.yaml", settings=Settings()).findings
@@ -140,7 +139,6 @@ def files(draw: st.DrawFn, values: list[str]) -> str:
 @given(files([*VALUES, *BOUNDS]))
 @example("application: -1\nqueue:\n- name: a\n  rate: 5/s\n")
 def test_linter_loader_and_schema_agree(text: str) -> None:
-    """What the linter calls an error is not loaded, and not allowed by the schema."""
     data = text.encode()
     assert refused_for(data) == errors_of(data), text
     assert schema_agrees(data), text
@@ -174,7 +172,6 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 @given(files(VALUES))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_sdk_profile_agrees_with_googles_library(text: str) -> None:
-    """A file loads in the profile `sdk` exactly when Google's library accepts it."""
     assume(not ON_PURPOSE.search(text))
     try:
         loads(text, profile="sdk")
@@ -190,7 +187,6 @@ def test_sdk_profile_agrees_with_googles_library(text: str) -> None:
     st.sampled_from(sorted(FORMATS)),
 )
 def test_any_bytes_are_checked_fixed_and_reported(data: bytes, profile: str, name: str) -> None:
-    """No file at all makes the linter fail, whatever is asked for."""
     options = LintOptions(settings=Settings(profile=profile, strict=True), fix=True, unsafe=True)
     report = lint_data(data, file="queue.yaml", options=options)
     for finding in report.findings:
@@ -202,7 +198,6 @@ def test_any_bytes_are_checked_fixed_and_reported(data: bytes, profile: str, nam
 
 @given(TEXTS, st.booleans())
 def test_fixes_are_idempotent_and_make_nothing_worse(text: str, unsafe: bool) -> None:  # noqa: FBT001 - drawn
-    """A fixed file can be read, has no new fault, and is not fixed a second time."""
     given_text = text.encode(errors="replace").decode()
 
     def look(content: str) -> CheckResult:

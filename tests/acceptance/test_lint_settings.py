@@ -35,7 +35,6 @@ def test_the_documentation_has_a_row_for_each_setting() -> None:
 
 
 def test_gitignore_is_read_as_git_does(folder: Path) -> None:
-    """Deeper files take precedence, a negated pattern includes again."""
     git("init", "-q")
     write(".gitignore", "build*\n!build-2\n/top/\n")
     write("app/.gitignore", "!build\nlocal/queue.yaml\n")
@@ -48,7 +47,6 @@ def test_gitignore_is_read_as_git_does(folder: Path) -> None:
 
 
 def test_gitignore_counts_without_git(folder: Path) -> None:
-    """A tree without a repository, such as an archive, has its ignored files too."""
     write(".gitignore", "build/\n")
     write("build/queue.yaml", BAD)
     write("queue.yaml", BAD)
@@ -60,7 +58,6 @@ def test_gitignore_counts_without_git(folder: Path) -> None:
     ["vendor", "vendor/", "/vendor", "vendor/*", "vendor/**", "**/vendor/**", "**/queue.yaml"],
 )
 def test_exclude_leaves_out_trees(folder: Path, pattern: str) -> None:
-    """Patterns are those of .gitignore."""
     write("vendor/deep/below/queue.yaml", BAD)
     write("vendor/queue.yaml", BAD)
     write("app/sandbox-queue.yaml", GOOD)
@@ -68,14 +65,12 @@ def test_exclude_leaves_out_trees(folder: Path, pattern: str) -> None:
 
 
 def test_exclude_can_include_again(folder: Path) -> None:
-    """A later pattern with `!` takes precedence."""
     for name in ("vendor/a", "vendor/ours"):
         write(f"{name}/queue.yaml", BAD)
     assert files("--exclude", "vendor/*", "--exclude", "!vendor/ours") == ["vendor/ours/queue.yaml"]
 
 
 def test_named_files_are_excluded_when_asked_for(folder: Path) -> None:
-    """`exclude` is for searches; with --force-exclude it is also for named files."""
     settings('exclude = ["vendor/"]')
     write("vendor/a/queue.yaml", BAD)
     write("queue.yaml", GOOD)
@@ -117,14 +112,12 @@ def test_pyproject_is_found_upward_and_options_of_the_command_win(folder: Path) 
 def test_selection_of_the_command_wins_over_every_setting(
     folder: Path, setting: str, options: list[str], rules: list[str]
 ) -> None:
-    """Rules that options select, set or ignore are so, whatever the file says of them."""
     settings(setting)
     write("queue.yaml", f"{BAD}- name: a_b\n  rate: 1/s\n")
     assert [rule for _, rule in found(*options)] == rules
 
 
 def test_selection_of_the_command_keeps_severities_of_the_file(folder: Path) -> None:
-    """A setting decides how severe a selected rule is, not whether it is checked."""
     settings("severity = {QY3 = 'info'}")
     write("queue.yaml", BAD)
     done = run("--select", "push-key-on-pull", "--format", "jsonl")
@@ -158,7 +151,6 @@ TABLE = "[tool.pullqueue.lint]\n"
     ],
 )
 def test_wrong_settings_are_refused(folder: Path, toml: str, message: str) -> None:
-    """A setting that makes no sense is reported in one line, with its file."""
     write("settings.toml", toml)
     write("queue.yaml", BAD)
     done = run("queue.yaml", "--config", "settings.toml")
@@ -176,7 +168,6 @@ def test_wrong_settings_are_refused(folder: Path, toml: str, message: str) -> No
     ],
 )
 def test_settings_may_be_written_in_every_way_of_toml(folder: Path, text: str) -> None:
-    """The table is found whatever its notation."""
     write("pyproject.toml", text)
     write("queue.yaml", BAD)
     assert run().exit_code == 0
@@ -201,7 +192,6 @@ def test_settings_are_those_nearest_to_each_file(folder: Path) -> None:
 
 
 def test_rules_can_be_ignored_per_file(folder: Path) -> None:
-    """`per-file-ignores` has patterns as in .gitignore, relative to its pyproject.toml."""
     settings('[tool.pullqueue.lint.per-file-ignores]\n"legacy/" = ["QY3"]\n"*.yml" = ["file-name"]')
     write("legacy/deep/queue.yaml", BAD)
     write("app/queue.yml", BAD)
@@ -211,7 +201,6 @@ def test_rules_can_be_ignored_per_file(folder: Path) -> None:
 
 
 def test_config_names_the_only_settings(folder: Path) -> None:
-    """With --config no pyproject.toml is looked for."""
     settings('ignore = ["all"]')
     settings('severity = { QY301 = "info" }\nexclude = ["b"]', "lint.toml")
     write("a/queue.yaml", BAD)
@@ -239,7 +228,6 @@ def test_an_ignore_comment_that_is_not_used_can_be_ignored_too(folder: Path) -> 
 
 
 def test_baseline_hides_what_was_there_before(folder: Path) -> None:
-    """Findings of a baseline are not reported, wherever their lines move; new ones are."""
     two = "queue:\n- {name: a, mode: pull, rate: 1/s}\n- {name: b, mode: pull, rate: 1/s}\n"
     write("app/queue.yaml", two)
     done = run("--write-baseline", "ci/baseline.json")
@@ -267,7 +255,6 @@ def test_baseline_hides_what_was_there_before(folder: Path) -> None:
 
 
 def test_baseline_is_not_fixed(folder: Path) -> None:
-    """What is not reported is not fixed either."""
     write("queue.yaml", "queue:\n- name: mail\n  rate: 0\n")
     run("--write-baseline", "baseline.json")
     run("--baseline", "baseline.json", "--fix")
@@ -303,7 +290,6 @@ ENDLESS = '{"findings": [{"file": "a", "rule": "b", "key": "c", "count": 1e999}]
     "text", ["", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}', ENDLESS, "[" * 100_000]
 )
 def test_other_files_are_refused_as_a_baseline(folder: Path, text: str) -> None:
-    """A file that is not a baseline is a usage error."""
     write("queue.yaml", BAD)
     write("baseline.json", text)
     done = run("--baseline", "baseline.json")
@@ -315,7 +301,6 @@ EARLIER = f"{GOOD}- name: mail\n  rate: 5/s\n"
 
 
 def test_removed_queue_is_found_against_a_file_and_against_git(folder: Path) -> None:
-    """--against reports what a deployment would stop."""
     committed("app/queue.yaml", text=EARLIER)
     Path("before.yaml").write_bytes(Path("app/queue.yaml").read_bytes())
     write("app/queue.yaml", GOOD)
@@ -346,7 +331,6 @@ def test_a_changed_mode_is_an_error_against_an_earlier_version(folder: Path) -> 
 
 
 def test_files_that_cannot_be_compared_are_checked(folder: Path) -> None:
-    """New, moved and formerly broken files do not stop a run; a note says so."""
     write("broken/queue.yaml", "queue: [\n")
     committed("old/queue.yaml", text=GOOD)
     write("broken/queue.yaml", BAD)
@@ -392,7 +376,6 @@ def test_linked_work_trees_can_be_compared(folder: Path) -> None:
 def test_git_that_is_missing_is_a_usage_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A revision cannot be read without git."""
     git("init", "-q")
     write("queue.yaml", GOOD)
     monkeypatch.setenv("PATH", "/nowhere")
@@ -418,7 +401,6 @@ def test_a_search_leaves_out_files_of_other_programs_with_a_note(folder: Path) -
 
 @pytest.mark.parametrize("text", ["metadata:\n  a: b\ntargets: [c]\n", "jobs:\n- cmd: make\n"])
 def test_a_search_leaves_out_files_that_have_no_key_of_the_format(folder: Path, text: str) -> None:
-    """A file that is named is reported, and one with keys of the format is always checked."""
     write("ci/queue.yaml", text)
     write("app/queue.yaml", GOOD)
     done = run()

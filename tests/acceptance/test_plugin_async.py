@@ -33,7 +33,6 @@ class TestAsyncio:
     async def test_sleeps_use_the_real_time_outside_auto_advance(
         self, pullqueue_clock: FixtureClock
     ) -> None:
-        """And timeouts."""
         start = pullqueue_clock.now()
         await asyncio.wait_for(asyncio.sleep(0.001), 60)
         assert pullqueue_clock.now() == start
@@ -55,7 +54,6 @@ class TestTrio:
     async def test_sleeps_use_the_real_time_where_code_sees_a_frozen_one(
         self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
     ) -> None:
-        """And deadlines."""
         queue = pullqueue_emulator.queue("pull-queue")
         queue.add()
         await trio.sleep(0.001)
@@ -79,7 +77,6 @@ class TestTrio:
 def test_a_deadline_of_hypothesis_measures_real_time(
     pullqueue_clock: FixtureClock, seconds: int
 ) -> None:
-    """However far an example moves the clock."""
     before = now()
 
     pullqueue_clock.advance(seconds)
@@ -97,7 +94,6 @@ def shared() -> Iterator[Emulation]:
 def test_an_emulation_of_a_module(
     shared: Emulation, pullqueue_clock: FixtureClock, pullqueue_server: LiveServer
 ) -> None:
-    """A module's emulator lives beside those of the tests, with a clock and a server of its own."""
     shared.emulator.queue("jobs").add()
     before = shared.clock.now()
 

@@ -34,7 +34,6 @@ Run = Callable[..., pytest.RunResult]
 def test_loading_the_plugin_imports_nothing_heavy(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that uses no fixture loads neither the emulator nor anything it depends on."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others import what they like
     pytester.makepyfile("""
         import sys
@@ -55,7 +54,6 @@ def test_loading_the_plugin_imports_nothing_heavy(
 
 
 def test_emulator_alone_leaves_time_running(pullqueue_emulator: Emulator) -> None:
-    """Without the clock fixture the process has the real time, and so does the emulator."""
     before = time.time()  # noqa: TID251
 
     assert before > 1.7e9
@@ -63,7 +61,6 @@ def test_emulator_alone_leaves_time_running(pullqueue_emulator: Emulator) -> Non
 
 
 def test_time_is_restored_after_a_test(run: Run) -> None:
-    """Whatever a test does to the time, pytest and the next test see the real one."""
     result = run("""
         import time
         import pytest
@@ -96,7 +93,6 @@ def test_each_lease_of_a_report_names_its_client(
     pullqueue_server: LiveServer,
     pullqueue_responses: object,
 ) -> None:
-    """And its thread where that is known."""
     queue = pullqueue_emulator.queue("pull-queue")
     for name in ("sdk", "mocked", "live"):
         queue.add(name=name)
@@ -124,7 +120,6 @@ def test_each_lease_of_a_report_names_its_client(
 
 
 def test_failure_shows_the_queues(run: Run) -> None:
-    """The report of a failed test has a section with the state of each of its emulators."""
     result = run("""
         import unittest
         import pytest
@@ -188,7 +183,6 @@ def test_failure_shows_the_queues(run: Run) -> None:
 
 
 def test_a_clock_that_went_back(pullqueue_emulator: Emulator) -> None:
-    """Where a lease comes before the add, by the clock, a report shows both times."""
     queue = pullqueue_emulator.queue("pull-queue")
     queue.add(name="one")
     with freeze_time("2012-01-14"):
@@ -199,7 +193,6 @@ def test_a_clock_that_went_back(pullqueue_emulator: Emulator) -> None:
 
 
 def test_errors_are_shown_where_the_test_asked(run: Run) -> None:
-    """The report of an error shows the test's line and the message, and no code of pullqueue."""
     result = run("""
         from google.appengine.api import taskqueue
         from pullqueue.testing import assert_added, crash_test
@@ -280,7 +273,6 @@ def test_each_name_for_annotations_leads_to_its_class() -> None:
 
 
 def test_lines_are_shown_while_a_test_runs(pytester: pytest.Pytester) -> None:
-    """Though pytest captures what tests write."""
     pytester.makepyfile(
         """
         from pullqueue.testing.exploration.progress import Stopwatch

@@ -107,7 +107,6 @@ class TestTimeMachine:
         assert len(queue.lease_tasks(60, 1)) == 1
 
     def test_without_the_clock_fixture(self, pullqueue_emulator: Emulator) -> None:
-        """The clock of the emulator moves its time, too."""
         with tm.travel("2012-01-14T00:00:00+00:00", tick=False):
             pullqueue_emulator.clock.advance(1)  # type: ignore[attr-defined] # a movable one
             assert now() == datetime(2012, 1, 14, 0, 0, 1, tzinfo=UTC)
@@ -126,7 +125,6 @@ class TestFixtureOfTheSameName:
 
 
 def test_start_beside_a_freezer_is_refused(run: Run) -> None:
-    """Two things that set the time are a contradiction, and the report says so."""
     result = run("""
         import pytest
         from freezegun import freeze_time
@@ -262,7 +260,6 @@ def test_tokens_are_verified_in_time_that_freezegun_freezes(pytester: pytest.Pyt
 
 
 def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
-    """Of pytest, freezers and the SDK, once each."""
     result = run("""
         import freezegun
         import pytest

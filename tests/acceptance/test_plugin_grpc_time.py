@@ -42,8 +42,6 @@ def client(pullqueue_clock: FixtureClock, pullqueue_server: LiveServer) -> Itera
 def test_handlers_of_a_server_in_the_process_get_the_frozen_time(
     freezer: str, pullqueue_clock: FixtureClock
 ) -> None:
-    """Only gRPC itself gets the real one."""
-
     def handle(_data: bytes, context: Any) -> bytes:
         return f"{SystemClock().now().isoformat()} {0 < context.time_remaining() < 21}".encode()
 

@@ -64,7 +64,6 @@ def test_the_sdk_uses_the_emulator_and_its_time(
 
 
 def test_sdk_in_use_by_another_emulator(run: Run) -> None:
-    """`pullqueue_sdk` in a class with `emulation(sdk=True)` is refused without a traceback."""
     result = run("""
         import pytest
         from pullqueue.testing import emulation
@@ -85,7 +84,6 @@ def test_sdk_in_use_by_another_emulator(run: Run) -> None:
 
 
 def test_a_missing_sdk_is_reported_with_the_extra_to_install(pytester: pytest.Pytester) -> None:
-    """Without a traceback."""
     pytester.makeconftest("""
         import sys
 
@@ -106,7 +104,6 @@ def test_a_missing_sdk_is_reported_with_the_extra_to_install(pytester: pytest.Py
 
 
 def test_warnings_of_the_sdk(pytester: pytest.Pytester) -> None:
-    """The filters that the documents name are all that a suite with warnings as errors needs."""
     page = Path(__file__).parents[2] / "docs" / "how-to" / "sdk-tests.md"
     [block] = re.findall(
         r"```toml\n# pyproject\.toml\n(.*?)```", page.read_text("utf-8"), re.DOTALL
@@ -143,7 +140,6 @@ def test_the_server_answers_from_the_emulator_by_its_clock(
 
 @pytest.mark.pullqueue(acl=True)
 def test_acl_of_the_server(pullqueue_server: LiveServer) -> None:
-    """With `acl=True` the server checks tokens, and who may do what."""
     url = pullqueue_server.url + TASKS
     assert requests.get(url, timeout=60).status_code == 401
     for email, status in (("worker@example.com", 200), ("producer@example.com", 403)):
@@ -152,7 +148,6 @@ def test_acl_of_the_server(pullqueue_server: LiveServer) -> None:
 
 
 def test_all_addresses_of_the_server_lead_to_one_port(pullqueue_server: LiveServer) -> None:
-    """Its URLs, and the variables for other processes."""
     url = pullqueue_server.discovery_url.format(api="taskqueue", apiVersion="v1beta2")
     assert requests.get(url, timeout=60).json()["rootUrl"] == pullqueue_server.url + "/"
     host = pullqueue_server.env["PULLQUEUE_EMULATOR_HOST"]
@@ -165,7 +160,6 @@ def test_all_addresses_of_the_server_lead_to_one_port(pullqueue_server: LiveServ
 def test_connections_survive_the_clock(
     pullqueue_server: LiveServer, pullqueue_clock: FixtureClock
 ) -> None:
-    """A connection that is kept open is still good after hours of the test's time."""
     with requests.Session() as session:
         for _ in range(3):
             url = pullqueue_server.url + TASKS
@@ -184,7 +178,6 @@ class TestResponses:
     def test_requests_to_google_are_answered_in_process(
         self, pullqueue_responses: InterceptedRequests, pullqueue_clock: FixtureClock
     ) -> None:
-        """Whatever body they have."""
         task = {"queueName": "pull-queue", "payloadBase64": "d29yaw=="}
         name = requests.post(GOOGLE + TASKS, json=task, timeout=60).json()["id"]
         lease = requests.post(f"{GOOGLE}{TASKS}/lease", params=LEASE, timeout=60)
@@ -220,7 +213,6 @@ class TestResponses:
     def test_a_key_gets_new_tokens_as_the_clock_moves(
         self, pullqueue_responses: InterceptedRequests, pullqueue_clock: FixtureClock
     ) -> None:
-        """Google's address describes tokens."""
         assert requests.get(GOOGLE + TASKS, timeout=60).status_code == 401
         with session_of(pullqueue_responses.credentials("worker@example.com")) as session:
             for _ in range(2):
@@ -231,7 +223,6 @@ class TestResponses:
         assert info.json()["email"] == "worker@example.com"
 
     def test_a_key_for_another_address(self, pullqueue_responses: InterceptedRequests) -> None:
-        """The error for a key that was not made by the fixture says how to make one."""
         key = pullqueue_responses.credentials("worker@example.com")
         key["token_uri"] = "https://example.com/token"
         wrong = (
@@ -245,7 +236,6 @@ class TestResponses:
     def test_a_body_without_a_key(
         self, pullqueue_responses: InterceptedRequests, body: str | Iterable[bytes]
     ) -> None:
-        """Other requests at such an address are refused without that advice."""
         with pytest.raises(requests.ConnectionError) as refused:
             requests.post("https://example.com/token", data=body, timeout=60)
         assert "issues no tokens" not in str(refused.value)
@@ -313,7 +303,6 @@ class TestServerAndResponses:
     def test_what_the_test_adds(
         self, pullqueue_server: LiveServer, pullqueue_responses: InterceptedRequests
     ) -> None:
-        """An address of this machine that the test adds comes first."""
         pullqueue_responses.mock.get(pullqueue_server.url + "/mine", body="mine")
         assert requests.get(pullqueue_server.url + "/mine", timeout=60).text == "mine"
         assert requests.get(pullqueue_server.url + "/other", timeout=60).status_code == 404
@@ -329,7 +318,6 @@ class TestServerAndResponses:
 def test_the_sdk_on_cloud_tasks(
     pullqueue_emulator: Emulator, pullqueue_faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the SDK's switch, its clients of Cloud Tasks work in frozen time, and without HTTP."""
     monkeypatch.setenv("APPENGINE_USE_CLOUDTASK_PUSH_QUEUE", "true")
     queue = taskqueue.Queue("default")
     queue.add([taskqueue.Task(url="/later", countdown=60), taskqueue.Task(url="/now")])
@@ -342,7 +330,6 @@ def test_the_sdk_on_cloud_tasks(
 
 
 def test_errors_inside_the_server_fail_the_test(run: Run) -> None:
-    """A fault of the server itself is raised where the test can see it."""
     result = run("""
         import pytest
         import requests
@@ -366,7 +353,6 @@ def test_errors_inside_the_server_fail_the_test(run: Run) -> None:
 def test_strict_faults_fail_a_test_whose_fault_was_not_hit(
     run: Run, pytester: pytest.Pytester
 ) -> None:
-    """At teardown of a test that passed, by ini; the report names the fault."""
     pytester.makeini("[pytest]\npullqueue_strict_faults = true\n")
 
     result = run("""
@@ -410,7 +396,6 @@ def test_strict_faults_fail_a_test_whose_fault_was_not_hit(
 
 
 def test_the_first_response_of_each_push_task_is_lost(run: Run, pytester: pytest.Pytester) -> None:
-    """By ini, without moving the clock; the marker overrides it, and exceptions are raised."""
     pytester.makeini("[pytest]\npullqueue_lose_first_response = true\n")
 
     result = run("""
@@ -451,7 +436,6 @@ def test_the_first_response_of_each_push_task_is_lost(run: Run, pytester: pytest
 
 
 def test_a_test_that_leaves_due_tasks_fails(run: Run, pytester: pytest.Pytester) -> None:
-    """By ini; what is leased, later, paused or of a failed test does not count."""
     pytester.makeini("[pytest]\npullqueue_left_tasks = fail\n")
 
     result = run("""

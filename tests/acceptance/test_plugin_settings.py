@@ -19,7 +19,6 @@ Run = Callable[..., pytest.RunResult]
 
 
 def test_nearest_file_above_the_test(run: Run, pytester: pytest.Pytester) -> None:
-    """The queue.yaml nearest to the test file wins, up to the root directory."""
     near = pytester.mkdir("near")
     (near / "tests").mkdir()
     (pytester.mkdir("far") / "test_far.py").write_text(LISTS_QUEUES.format(names=["top"]))
@@ -32,7 +31,6 @@ def test_nearest_file_above_the_test(run: Run, pytester: pytest.Pytester) -> Non
 
 
 def test_a_file_above_tests_that_are_elsewhere(run: Run, pytester: pytest.Pytester) -> None:
-    """Tests outside pytest's root directory find the queue.yaml that is nearest to them."""
     pytester.path.joinpath("queue.yaml").write_text(PULL_QUEUE)
     root = pytester.mkdir("elsewhere")
 
@@ -53,7 +51,6 @@ def test_a_file_without_queues_is_named_where_a_queue_is_missing(
 
 
 def test_without_a_file_there_is_the_default_queue(run: Run) -> None:
-    """As with Google's stub; where a test names another queue, its report says what to do."""
     result = run("""
         import pytest
 
@@ -76,7 +73,6 @@ def test_without_a_file_there_is_the_default_queue(run: Run) -> None:
 
 
 def test_ini_options_apply_unless_a_marker_says_none(run: Run, pytester: pytest.Pytester) -> None:
-    """The file is relative to theirs; None is the default."""
     pytester.mkdir("app").joinpath("queue.yaml").write_text("queue: [{name: mine, mode: pull}]")
     pytester.path.joinpath("queue.yaml").write_text(PULL_QUEUE)
     pytester.makeini(
@@ -209,7 +205,6 @@ BAD_MARKERS = {
 
 
 def test_an_invalid_marker_fails_its_test_in_one_line(run: Run) -> None:
-    """Without a traceback."""
     tests = [
         f"@pytest.mark.pullqueue({arguments})\ndef test_{number}(pullqueue_emulator): pass\n"
         for number, arguments in enumerate(BAD_MARKERS)
@@ -260,7 +255,6 @@ def test_an_invalid_value_of_an_overridden_fixture_is_reported(pytester: pytest.
 
 
 def test_bad_file_is_explained_once(run: Run, pytester: pytest.Pytester) -> None:
-    """The first test shows what is wrong with queue.yaml, the others point to it."""
     pytester.path.joinpath("queue.yaml").write_text(f"{PULL_QUEUE}  rate: fast\n")
 
     result = run(A_TEST + "\ndef test_second(pullqueue_emulator): pass")
@@ -309,7 +303,6 @@ def pullqueue_config(pullqueue_config):
 
 
 def test_a_plugin_whose_fixture_fails(run: Run, pytester: pytest.Pytester) -> None:
-    """What is wrong with such a fixture is reported, not hidden."""
     pytester.makepyfile(
         our_plugin="""
         import pytest

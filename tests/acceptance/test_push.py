@@ -78,7 +78,6 @@ def control(app: PushApp) -> Iterator[Control]:
 
 
 def test_a_task_is_sent_as_app_engine_sends_it(control: Control, app: PushApp) -> None:
-    """Method, headers and body arrive; those of a user that are reserved do not."""
     headers = [["X-Mine", "7"], ["X-AppEngine-QueueName", "other"], ["Host", "evil.example"]]
     request = {"url": "/mail?x=1", "method": "PUT", "headers": headers}
     task = {"name": "t1", "payload": "to=ada", "request": request}
@@ -138,7 +137,6 @@ def test_the_target_of_a_queue_picks_the_address(app: PushApp) -> None:
 
 
 def test_an_app_gets_the_host_of_its_target(app: PushApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the host that the app has in production, if the server knows that."""
     monkeypatch.setenv("DEFAULT_VERSION_HOSTNAME", "guestbook.appspot.com")
     with delivering(app.url) as control:
         control.add("worker", "/")
@@ -151,7 +149,6 @@ def test_an_app_gets_the_host_of_its_target(app: PushApp, monkeypatch: pytest.Mo
 
 
 def test_http_targets_are_followed_only_to_named_addresses(app: PushApp) -> None:
-    """A redirect to anywhere else is the response."""
     app.locations = {
         "/named": "https://api.example.com/there",
         "/unknown": "https://other.example/there",
@@ -188,7 +185,6 @@ def test_a_queue_of_http_targets_is_delivered_without_an_address(app: PushApp) -
 
 
 def test_a_target_that_no_queue_has_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """With those that the queues have, since it may be misspelt."""
     with delivering("http://a", "v2.worker=http://b", "worker=http://c", "wroker=http://d"):
         [message] = caplog.messages
 
@@ -201,7 +197,6 @@ def test_a_target_that_no_queue_has_is_logged(caplog: pytest.LogCaptureFixture) 
 def test_a_failed_task_is_sent_again_after_its_backoff(
     control: Control, app: PushApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Until it succeeds or is exhausted. Each attempt is counted by its status."""
     control.add("web", "/fails/3")
     control.add("once", "/status/404")
     until(lambda: app.paths().count("/fails/3") == 4 and control.queue("once")["exhausted"])
@@ -226,7 +221,6 @@ def test_a_failed_task_is_sent_again_after_its_backoff(
 def test_an_attempt_that_a_fault_answers_shows_no_address(
     control: Control, app: PushApp, caplog: pytest.LogCaptureFixture, kind: str, sent: list[str]
 ) -> None:
-    """Its log, request and history say so, if it was not sent."""
     control.call("POST", "/faults", {"kind": kind, "call": "attempt"})
     control.add("once", "/mail", name="t")
     until(lambda: "it is exhausted" in caplog.text)
@@ -249,7 +243,6 @@ def test_an_attempt_that_a_fault_answers_shows_no_address(
 def test_an_address_that_does_not_answer(
     caplog: pytest.LogCaptureFixture, address: str, reason: str
 ) -> None:
-    """Each attempt is one without a response: retried after its backoff, until it is exhausted."""
     port = free_port()
     emulator = Emulator.from_text(QUEUE_YAML)
     push_to = PushAddresses([address.replace("SERVER", f"http://localhost:{port}")])
@@ -269,7 +262,6 @@ def test_an_address_that_does_not_answer(
 def test_a_queue_that_cannot_be_delivered_does_not_stop_others(
     app: PushApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is wrong with it is logged once."""
     bad = QueueSettings(name="bad", mode=QueueMode.PUSH, rate=Rate(count=1, unit="x"))
     good = QueueSettings(name="good", mode=QueueMode.PUSH, rate=Rate(count=100, unit="s"))
     emulator = Emulator(QueueConfig(queues=(bad, good)))
@@ -325,7 +317,6 @@ def test_concurrency_and_other_queues(control: Control, app: PushApp) -> None:
 
 
 def test_a_step_of_the_clock_sends_what_has_become_due(app: PushApp) -> None:
-    """And no task that is running."""
     with delivering(app.url, clock=ManualClock()) as control:
         control.add("patient", "/fails/1")
         control.add("web", "/later", countdown=3600)
@@ -349,10 +340,7 @@ def test_a_stop_waits_for_attempts_and_cron_jobs_at_the_same_time(
     emulator = Emulator.from_text(QUEUE_YAML)
     jobs = parse_cron("cron: [{url: /slow/job, schedule: every 24 hours}]")
     push_to = PushAddresses([app.url])
-    with (
-        Server(emulator, push_to=push_to, cron=jobs) as server,
-        ThreadPoolExecutor(1) as threads,
-    ):
+    with Server(emulator, push_to=push_to, cron=jobs) as server, ThreadPoolExecutor(1) as threads:
         [job] = server.state.cron.states
         assert server.state.cron.run_now(job)
         Control(server.url).add("once", "/slow")
@@ -375,7 +363,6 @@ def test_an_attempt_ends_after_a_stop_or_runs_again(
     *,
     released: bool,
 ) -> None:
-    """One that does not end runs again after the restart."""
     caplog.set_level(logging.INFO, "pullqueue.push")
     if not released:
         monkeypatch.setattr(state, "STOP_SECONDS", 0.01)
@@ -425,7 +412,6 @@ def test_a_store_that_fails(app: PushApp, tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_tasks_without_end_hold_up_no_queue_and_no_stop(app: PushApp) -> None:
-    """A handler adds more and more of them."""
     with delivering(app.url) as control:
 
         def add_more(received: Received) -> None:
@@ -441,7 +427,6 @@ def test_tasks_without_end_hold_up_no_queue_and_no_stop(app: PushApp) -> None:
 
 
 def test_tasks_of_a_program_come_to_its_app(tmp_path: Path, app: PushApp) -> None:
-    """Which can be the program itself."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     program = """
 from google.appengine.api import taskqueue
@@ -507,7 +492,6 @@ def test_run_shows_how_the_attempt_ends(control: Control) -> None:
 
 
 def test_an_attempt_without_a_response() -> None:
-    """The commands show why there was none, who started it, and no eta after the last one."""
     with delivering("http://127.0.0.1:9") as control:
         url = ("--url", control.url)
         control.call("POST", "/queues/once/pause")
@@ -567,7 +551,6 @@ def test_a_wrong_address_ends_the_command_before_serving(
 
 
 def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
-    """Tasks that were kept are delivered at once, also by a server that delivered none."""
     emulator = Emulator.from_text(QUEUE_YAML)
     with push_app() as other, Server(emulator) as server:
         control, url = Control(server.url), ("--url", server.url)

@@ -41,7 +41,6 @@ queue:
 def test_a_killed_server_leaves_its_tokens_and_its_rates_to_the_next(
     kind: str, tmp_path: Path
 ) -> None:
-    """The bucket of a queue is not full again, and a queue that 503 or 429 slowed down is slow."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     with store_url(kind) as store, push_app() as app:
         push_to = ("--push-to", app.url)

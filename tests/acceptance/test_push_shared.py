@@ -141,11 +141,7 @@ def test_a_task_that_cannot_be_started_holds_up_no_other() -> None:
     emulator.reset()
     many = emulator.queue("many")
     many.add(name="locked", request=HttpRequest("/locked"))
-    with (
-        closing(emulator),
-        push_app() as app,
-        connect(parsed(own_schema("locked"))) as connection,
-    ):
+    with closing(emulator), push_app() as app, connect(parsed(own_schema("locked"))) as connection:
         connection.autocommit = False
         connection.execute("SELECT FROM tasks WHERE name = 'locked' FOR UPDATE")
         with Server(emulator, push_to=PushAddresses([app.url])):

@@ -31,7 +31,6 @@ SHOWN = "\n".join(DOCUMENTED)
 
 @pytest.mark.parametrize("folder", sorted(path.name for path in SAMPLES.iterdir()))
 def test_every_sample_is_shown(folder: str) -> None:
-    """The documentation says of each sample what it is for, and shows something of it."""
     assert f"`{folder}`" in SHOWN
     assert f"/samples/{folder}/" in SHOWN
 
@@ -46,7 +45,6 @@ def test_the_tests_of_a_sample_pass(pytester: pytest.Pytester, folder: str, test
 
 
 def test_the_quickstart_shows_the_lifecycle_of_a_task() -> None:
-    """From being added to being exhausted."""
     done = completed(
         [sys.executable, "-W", "error", SAMPLES / "quickstart" / "quickstart.py"], check=True
     )
@@ -99,7 +97,6 @@ def test_the_puller_runs_its_program_for_each_task(tmp_path: Path) -> None:
 
 
 def test_what_the_samples_write_is_ignored(tmp_path: Path) -> None:
-    """A checkout is clean after each sample was run in its folder."""
     shutil.copy(SAMPLES.parent / ".gitignore", tmp_path)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     written = ["counter/counts.sqlite", "go_worker/words", "rest_worker/key.json"]
@@ -121,7 +118,6 @@ def call(url: str, method: str = "GET") -> Any:
 
 
 def test_the_counter_and_its_workers_share_a_queue(tmp_path: Path) -> None:
-    """As processes; one of them is a REST worker."""
     folder, port = Path(shutil.copytree(SAMPLES / "counter", tmp_path / "counter")), free_port()
     app = f"http://127.0.0.1:{port}"
     command = (*forked_exec(), "--", *forked_python())
@@ -141,7 +137,6 @@ def test_the_counter_and_its_workers_share_a_queue(tmp_path: Path) -> None:
 
 
 def test_the_shop_mails_and_invoices_an_order(tmp_path: Path) -> None:
-    """The command of its README runs app, worker and queues."""
     folder, port = Path(shutil.copytree(SAMPLES / "shop", tmp_path / "shop")), free_port()
     start, order = [b.text for b in blocks_of(folder / "README.md") if b.language == "console"]
     command = start.removeprefix("$ ").replace("8124", "0").replace("8080", str(port))

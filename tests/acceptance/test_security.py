@@ -54,7 +54,6 @@ def test_no_header_can_be_slipped_in(client: ControlClient, path: str) -> None:
 def test_a_tag_with_line_breaks_adds_no_header(
     server: Server, client: ControlClient, path: str
 ) -> None:
-    """A tag may hold any text, and stays where it belongs."""
     task = server.emulator.queue("q").add(tag="a\r\nSet-Cookie: a=b")
 
     reply = client.send("GET", f"{path}/{task.name}")
@@ -96,7 +95,6 @@ def test_a_body_that_grows_when_it_is_unpacked(client: ControlClient) -> None:
     ],
 )
 def test_no_path_leads_out(client: ControlClient, path: str) -> None:
-    """Path tricks: nothing but the console's own files is served."""
     reply = client.send("GET", path)
 
     assert reply.status in {400, 404}

@@ -95,7 +95,6 @@ def server(slow: ExitStack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_a_chunk_of_600_megabytes_is_refused_in_little_memory(server: ServerProcess) -> None:
-    """Others are answered meanwhile."""
     before = server.reset_peak()
     sent = 600 if LONG else 100  # the limit is 512
     head = b"POST %b %bTransfer-Encoding: chunked\r\n\r\n25800000\r\n" % (INSERT.encode(), HOST)
@@ -120,7 +119,6 @@ def test_the_announced_size_of_a_chunk_costs_nothing(
 
 
 def test_more_connections_than_files(tmp_path: Path) -> None:
-    """A server that reaches its limit says so in a line, and recovers when clients leave."""
     with limited(tmp_path, files=256) as server:
         with ExitStack() as stack:
             for _ in range(300):
@@ -133,7 +131,6 @@ def test_more_connections_than_files(tmp_path: Path) -> None:
 
 
 def test_no_file_is_left(tmp_path: Path) -> None:
-    """A server without a descriptor for another client says so once, and then goes on."""
     resource = pytest.importorskip("resource")
     with limited(tmp_path) as server:
         server.get()
@@ -159,7 +156,6 @@ def test_no_file_is_left(tmp_path: Path) -> None:
     ],
 )
 def test_slow_senders_occupy_no_thread(server: ServerProcess, slow: ExitStack, sent: bytes) -> None:
-    """Others are answered, and the server stops at once."""
     for _ in range(60):
         slow.enter_context(server.connect(sent))
 
@@ -169,7 +165,6 @@ def test_slow_senders_occupy_no_thread(server: ServerProcess, slow: ExitStack, s
 def test_slow_readers_occupy_no_thread_and_little_memory(
     server: ServerProcess, slow: ExitStack
 ) -> None:
-    """Of responses of 1 MB."""
     server.add("x" * 1_000_000)
     name = json.loads(server.get())["items"][0]["id"]
     request = b"GET %b/%b %b\r\n" % (INSERT.encode(), name.encode(), HOST)

@@ -76,10 +76,7 @@ def folder(tmp_path: Path) -> Path:
 def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
     """Run a program in a folder, and return what was noted."""
     # Loading all plugins would take longer than all that is looked at.
-    fixtures = {
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTEST_PLUGINS": "pytest_pullqueue.plugin",
-    }
+    fixtures = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_pullqueue.plugin"}
     done = completed(
         [forked("python"), "-c", f"{NOTING}{program}{TELLING}"],
         check=True,
@@ -90,7 +87,6 @@ def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
 
 
 def test_nothing_but_a_server_listens(folder: Path) -> None:
-    """Engine, store, SDK stub and fixtures open no port but that of `pullqueue_server`."""
     (folder / "test_fixtures.py").write_text(TEST)
 
     noted = noted_in(WITHOUT_A_SERVER, folder)
@@ -132,13 +128,11 @@ def repository(folder: Path) -> Path:
 
 
 def test_the_linter_runs_no_program(repository: Path) -> None:
-    """Files are found, checked and fixed without any other program, and without a port."""
     assert noted_in(LINTING, repository) == []
     assert not (repository / "was-here").exists()
 
 
 def test_the_linter_compares_by_reading_objects(repository: Path) -> None:
-    """With --against, git names and reads objects, and does nothing else."""
     commands = [command for _, command in noted_in(COMPARING, repository)]
 
     assert {command[0] for command in commands} == {"git"}

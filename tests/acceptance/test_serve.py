@@ -86,7 +86,6 @@ NAMED = "--service-account worker@app.iam.gserviceaccount.com"
 
 class TestGreeting:
     def test_address_queues_and_a_line_to_try(self) -> None:
-        """The address comes first, then the queues, then a line to try; last what was left."""
         done, url = serve_here(use=lambda url: call(f"{url}/{TASKS}", "POST", TASK) and url)
 
         assert done.stdout.splitlines()[:8] == [
@@ -206,7 +205,6 @@ class TestGreeting:
         assert "Tasks are stored in sqlite:///a@b.db\n" in done.stdout
 
     def test_a_warning_of_tasks_whose_queue_was_removed(self, folder: Path) -> None:
-        """The start, and `pullqueue queues`, say what the store has and no queue shows."""
         store = open_store("sqlite:///tasks.db")
         with closing(Emulator.from_text("queue:\n- {name: old, mode: pull}\n", store=store)) as old:
             old.queue("old").add_many([NewTask(), NewTask()])
@@ -223,7 +221,6 @@ class TestGreeting:
         assert "tasks of queues that are not in queue.yaml: 2 in old" in shown
 
     def test_a_file_without_pull_queues(self, folder: Path) -> None:
-        """Push queues are listed as well; one with `rate: 0` sends nothing."""
         (folder / "queue.yaml").unlink()
         (folder / "queue.yml").write_text(
             "queue: [{name: default, rate: 1/s}, {name: web, rate: 0/s}]"
@@ -247,7 +244,6 @@ class TestGreeting:
         assert "kept" not in delivered.stdout
 
     def test_a_warning_where_others_can_reach_it(self) -> None:
-        """A server on every interface says what that means."""
         done, _ = serve_here("--host", "0.0.0.0")
 
         assert re.match(r"pullqueue listening on http://0\.0\.0\.0:\d+\n", done.stdout)
@@ -282,7 +278,6 @@ def queue_states(served: Served) -> dict[str, str]:
 
 class TestRunning:
     def test_changes_of_queue_yaml_are_applied(self, file: Path, served: Served) -> None:
-        """A broken file changes nothing and is reported in the log and to the console."""
         file.write_text(f"{QUEUE_YAML}- {{name: new, mode: pull}}\n")
         assert "added new" in served.log_line("is applied")
         names = queue_states(served)
@@ -302,7 +297,6 @@ class TestRunning:
         assert "nothing changed" in served.log_line("is applied")
 
     def test_json_logs_have_one_object_a_line(self, served: Served) -> None:
-        """Requests have their verb, path and status."""
         call(f"{served.url}/{TASKS}")
 
         line = json.loads(served.log_line('"verb": "GET"'))
@@ -322,7 +316,6 @@ class TestRunning:
             urlopen(other, timeout=60)  # noqa: S310
 
     def test_more_tasks_than_there_may_be_are_refused(self, served: Served) -> None:
-        """Those that are there can be used."""
         url = f"{served.url}/_emulator/queues/pull-queue/tasks"
         call(url, "POST", {"tasks": [{}, {}]})
         with pytest.raises(OSError, match="403"):
@@ -341,7 +334,6 @@ def test_ctrl_c_stops_it(folder: Path) -> None:
 
 class TestRefusals:
     def test_a_bad_file_with_all_its_problems(self, folder: Path) -> None:
-        """Each problem of a queue.yaml is one line, and the status is 1."""
         (folder / "queue.yaml").write_text("queue:\n- name: a b\n  mode: pul\n")
 
         done, _ = serve_here()
@@ -426,7 +418,6 @@ class TestRefusals:
     def test_wrong_values_are_refused_at_the_start(
         self, option: str, value: str, reason: str
     ) -> None:
-        """Of options, a project id, an address or a store."""
         done = run_pullqueue("serve", option, value)
 
         assert (done.exit_code, done.stdout) == (2, "")
@@ -448,8 +439,6 @@ class TestOptions:
     def test_leases_are_limited_as_in_production(
         self, options: tuple[str, ...], leases: int
     ) -> None:
-        """More than ten leases in a second return nothing, by default."""
-
         def lease(url: str) -> int:
             call(f"{url}/{TASKS}", "POST", TASK)
             path = f"{url}/{TASKS}/lease?numTasks=1&leaseSecs=0"
@@ -458,8 +447,6 @@ class TestOptions:
         assert serve_here("--clock", "manual", *options, use=lease)[1] == leases
 
     def test_another_project_has_no_queues(self) -> None:
-        """With --project."""
-
         def ask(url: str) -> Any:
             with pytest.raises(OSError, match="404"):
                 call(f"{url}/{TASKS}")
@@ -477,7 +464,6 @@ class TestFilesOfProjects:
         return file
 
     def test_a_project_has_the_queues_of_its_file(self) -> None:
-        """The greeting shows it; calls that name no other project use the server's own."""
         option = ("--queue-yaml-for", "s~billing=billing.yaml")
 
         def queues(url: str) -> list[int]:
@@ -529,7 +515,6 @@ class TestFilesOfProjects:
     def test_a_file_that_cannot_be_used(
         self, folder: Path, option: str, status: int, message: str
     ) -> None:
-        """One line, as for the server's own file."""
         (folder / "bad.yaml").write_text("queue: 5\n")
 
         done, _ = serve_here("--queue-yaml-for", option)
@@ -545,7 +530,6 @@ class TestFilesOfProjects:
 
 
 def test_help_waits_for_no_server() -> None:
-    """`pullqueue --help` imports neither Flask nor the server."""
     program = (
         "import sys; from pullqueue.cli import main; main(['--help']); "
         "print({'flask', 'waitress', 'yaml', 'jsonschema'} & set(sys.modules))"

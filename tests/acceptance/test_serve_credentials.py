@@ -22,7 +22,6 @@ def folder(folder: Path) -> Path:
 
 
 def test_a_line_that_works_with_an_acl(folder: Path) -> None:
-    """The curl line has a token of one who may insert; closed queues are pointed out."""
     with serving("--auth", "acl", folder=folder) as served:
         assert served.process.stdout is not None
         lines = [served.process.stdout.readline().rstrip("\n") for _ in range(6)]

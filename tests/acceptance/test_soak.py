@@ -53,10 +53,7 @@ DONE = [*ADDED, line("deleting")]
         (ADDED, "a was added, never deleted, and is not there"),
         ([*ADDED, leased(1, start=0)], "a was added, never deleted, and is not there"),
         ([leased(1, start=0)], "a was delivered and never added"),
-        (
-            [*DONE, leased(1, start=0), leased(1, start=99)],
-            "a: one lease was given to two workers",
-        ),
+        ([*DONE, leased(1, start=0), leased(1, start=99)], "a: one lease was given to two workers"),
         (
             [*DONE, leased(1, start=0), leased(2, start=29)],
             "a: lease 2 began 1000000 us before the end of another",
@@ -81,7 +78,6 @@ DONE = [*ADDED, line("deleting")]
 def test_the_checker_reports_each_broken_promise_and_nothing_else(
     lines: list[dict[str, Any]], fault: str | None, tmp_path: Path
 ) -> None:
-    """Even if the last line was cut off."""
     journal = tmp_path / "python-1.jsonl"
     text = "\n".join(json.dumps(line) for line in lines)
     journal.write_text(text + '\n{"what": "lea', "utf-8")
@@ -92,7 +88,6 @@ def test_the_checker_reports_each_broken_promise_and_nothing_else(
 
 
 def test_the_checker_knows_all_tasks() -> None:
-    """A task that is there, and in no journal, is reported."""
     verdict = check_journals([], gone=set(), there={"b"}, most_leases=5)
 
     assert verdict.faults == ["b is there and was never added"]

@@ -29,7 +29,6 @@ Run = Callable[..., pytest.RunResult]
 
 
 def test_a_file_for_each_worker(pytester: pytest.Pytester, run: Run) -> None:
-    """A worker of pytest-xdist has an SQLite file of its name; the folder is made."""
     pytester.makeini("[pytest]\npullqueue_store = sqlite:///.pytest_cache/pullqueue/tasks.db\n")
 
     run(TESTS, "-n", "1").assert_outcomes(passed=4)
@@ -41,7 +40,6 @@ def test_a_file_for_each_worker(pytester: pytest.Pytester, run: Run) -> None:
 def test_the_store_in_postgresql_is_a_schema_of_its_own(
     pytester: pytest.Pytester, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Never the one that a server uses by default."""
     pytester.makeini(f"[pytest]\npullqueue_store = {postgres_url()}?schema=test_plugin\n")
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw9")
 
@@ -53,7 +51,6 @@ def test_the_store_in_postgresql_is_a_schema_of_its_own(
 
 
 def test_a_store_that_cannot_be_opened(pytester: pytest.Pytester, run: Run) -> None:
-    """The test fails with the store's own message."""
     pytester.makeini("[pytest]\npullqueue_store = sqlite:///taken/tasks.db\n")
     pytester.path.joinpath("taken").write_text("no folder")
 
@@ -66,7 +63,6 @@ def test_a_store_that_cannot_be_opened(pytester: pytest.Pytester, run: Run) -> N
 def test_the_name_of_a_store_gets_that_of_the_worker(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What else the URL says stays."""
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw3")
 
     assert store_of_worker("memory", tmp_path) == "memory"

@@ -36,7 +36,6 @@ def test_each_figure_has_a_ratio_and_a_verdict() -> None:
 
 
 def test_an_unknown_suite_is_refused() -> None:
-    """The message names the suites that exist."""
     done = run("engines")
 
     assert done.returncode == 2

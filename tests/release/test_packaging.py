@@ -49,7 +49,6 @@ def test_the_links_of_the_readme_work_where_it_is_published(built: Path) -> None
 
 
 def test_the_sdist_can_be_tested(built: Path) -> None:
-    """Tests, samples, licence and change log are in it."""
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -65,7 +64,6 @@ def test_the_sdist_can_be_tested(built: Path) -> None:
 
 
 def test_the_wheel_works_from_where_it_lies(built: Path, tmp_path: Path) -> None:
-    """Even zipped, away from its sources, it reads its schemas and runs a queue."""
     (wheel,) = built.glob("*.whl")
     code = (
         f"import sys; sys.path.insert(0, {str(wheel)!r})\n"
@@ -83,7 +81,6 @@ def test_the_wheel_works_from_where_it_lies(built: Path, tmp_path: Path) -> None
 
 
 def test_the_command_and_the_plugin_are_announced() -> None:
-    """The installed distribution offers both entry points and the extras."""
     offered = {(point.group, point.name): point.value for point in entry_points(name="pullqueue")}
 
     assert offered["console_scripts", "pullqueue"] == "pullqueue.cli:main"

@@ -38,14 +38,12 @@ class TestVersion:
     """The version is in one place."""
 
     def test_everybody_reads_it_from_there(self, project: dict[str, Any]) -> None:
-        """The package and the command tell the version of pyproject.toml."""
         done = completed([sys.executable, "-m", "pullqueue", "--version"], check=True)
 
         assert pullqueue.__version__ == project["version"]
         assert done.stdout.split() == ["pullqueue", project["version"]]
 
     def test_no_source_repeats_it(self, project: dict[str, Any]) -> None:
-        """No file of the distribution has it as text."""
         folders = [ROOT / name for name in ("emulator", "pytest_plugin", "schemas")]
         sources = [path for folder in folders for path in folder.rglob("*.py")]
         literal = f'"{project["version"]}"'
@@ -57,7 +55,6 @@ class TestChangeLog:
     """CHANGELOG.md is kept in the format that it names."""
 
     def test_its_newest_part_is_unreleased_or_the_version(self, project: dict[str, Any]) -> None:
-        """What is not released is first; a released version has its day."""
         parts = re.findall(r"^## (.+)$", self.text(), re.MULTILINE)
 
         assert parts[0] == "Unreleased" or re.fullmatch(
@@ -66,7 +63,6 @@ class TestChangeLog:
         assert all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", part) for part in parts[1:])
 
     def test_its_sections_are_those_of_the_format_in_order(self) -> None:
-        """In each part, what matters most to a user comes first."""
         for part in re.split(r"^## ", self.text(), flags=re.MULTILINE)[1:]:
             sections = re.findall(r"^### (.+)$", part, re.MULTILINE)
 
@@ -82,7 +78,6 @@ class TestMetadata:
     """A stranger who finds the package in an index learns what it is."""
 
     def test_metadata_are_complete(self, built: Path) -> None:
-        """Summary, description, licence, authors, keywords, addresses, classifiers, Pythons."""
         (wheel,) = built.glob("*.whl")
         (name,) = {
             name.partition("/")[0] for name in ZipFile(wheel).namelist() if "dist-info" in name
@@ -110,7 +105,6 @@ class TestFiles:
     """The index would take the files."""
 
     def test_twine_finds_nothing_wrong(self, built: Path) -> None:
-        """Metadata are valid and the description can be rendered."""
         files = [str(path) for path in built.iterdir()]
         command = [sys.executable, "-m", "twine", "check", "--strict", *files]
         done = completed(command)
@@ -118,7 +112,6 @@ class TestFiles:
         assert done.returncode == 0, done.stdout
 
     def test_check_wheel_contents_finds_nothing(self, built: Path) -> None:
-        """No stray, empty, doubled or compiled file is in the wheel."""
         command = [sys.executable, "-m", "check_wheel_contents", str(built)]
         done = completed(command, cwd=ROOT)
 
@@ -139,7 +132,6 @@ class TestWorkflows:
 
     @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
     def test_workflows_have_minimal_rights(self, path: Path) -> None:
-        """Reading is all a workflow may do, and nothing of it outlives a step."""
         content = workflow(path.name)
 
         assert content["permissions"] == {"contents": "read"}
@@ -154,13 +146,11 @@ class TestWorkflows:
         ("job", "command"), [("gate", ".ci/run"), ("nightly", "nox -s nightly")]
     )
     def test_the_gates_are_called(self, job: str, command: str) -> None:
-        """CI runs what everybody can run."""
         name = "ci.yml" if job == "gate" else f"{job}.yml"
 
         assert str(workflow(name)["jobs"][job]["steps"][-1]["run"]).endswith(command)
 
     def test_every_supported_python_is_tested(self, project: dict[str, Any]) -> None:
-        """The matrix has the Pythons of the classifiers, and the oldest with the oldest."""
         prefix = "Programming Language :: Python :: 3."
         pythons = [f"3.{c.removeprefix(prefix)}" for c in project["classifiers"] if prefix in c]
         matrix = workflow("ci.yml")["jobs"]["wheel"]["strategy"]["matrix"]["session"]
@@ -169,7 +159,6 @@ class TestWorkflows:
         assert matrix == [f"wheel(lowest-{pythons[0]})", *newest]
 
     def test_only_what_was_tested_is_published(self) -> None:
-        """A release needs CI, builds nothing again, and has no password."""
         jobs = workflow("release.yml")["jobs"]
 
         assert jobs["ci"]["uses"] == "./.github/workflows/ci.yml"

@@ -39,14 +39,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_is_built(site: Path) -> None:
-    """Each Markdown file has its HTML."""
     built = {path.relative_to(site).with_suffix(".md").as_posix() for path in site.rglob("*.html")}
 
     assert {page.relative_to(DOCS).as_posix() for page in PAGES} <= built
 
 
 def test_generated_parts_are_there(site: Path) -> None:
-    """What the code says of itself is in the pages, and no mark for it is left."""
     for page, text in {
         "limits": "tombstone_seconds",
         "errors": "TASK_LEASE_EXPIRED",
@@ -64,7 +62,6 @@ def test_generated_parts_are_there(site: Path) -> None:
 
 @pytest.mark.parametrize("module", [pullqueue, pullqueue.testing], ids=lambda m: m.__name__)
 def test_every_public_name_has_its_place(site: Path, module: ModuleType) -> None:
-    """What can be imported is in a reference."""
     pages = [path.read_text("utf-8") for path in (site / "reference").glob("*.html")]
     text = "".join(pages)
 
@@ -95,7 +92,6 @@ class Assets(HTMLParser):
 
 
 def test_no_page_fetches_from_another_host(site: Path) -> None:
-    """Every script, style sheet and image lies beside the pages."""
     assets = Assets()
     for page in site.rglob("*.html"):
         assets.feed(page.read_text("utf-8"))
@@ -206,7 +202,6 @@ def test_a_page_can_be_read_by_all(browser: Browser, address: str, page: str, wi
 
 
 def test_tables_and_pictures_can_be_read_on_a_phone(browser: Browser, address: str) -> None:
-    """No cell is beside the screen, each has the title of its column; pictures keep their size."""
     show(browser, width=390)
     cells = []
     for page in ("reference/fidelity", "reference/errors", "how-to/clients"):

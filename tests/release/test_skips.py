@@ -14,12 +14,8 @@ CONFTEST = (Path(__file__).parents[1] / "conftest.py").read_text("utf-8")
     [("true", {"failed": 1, "errors": 1, "passed": 1}), ("", {"skipped": 2, "passed": 1})],
 )
 def test_skips_fail_in_ci(
-    pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
-    ci: str,
-    outcomes: dict[str, int],
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, outcomes: dict[str, int]
 ) -> None:
-    """Where CI is set, tests and modules that are skipped fail; elsewhere they may be skipped."""
     monkeypatch.setenv("CI", ci)
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(

@@ -60,11 +60,7 @@ class ControlClient:
         return self.call("POST", path, {} if body is None else body)
 
     def call(
-        self,
-        verb: str,
-        path: str,
-        body: object = None,
-        headers: Mapping[str, str] | None = None,
+        self, verb: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
         """Do something; the answer is as the document says."""
         reply = self.send(verb, f"/_emulator{path}", body, headers)
@@ -73,11 +69,7 @@ class ControlClient:
         return reply
 
     def send(
-        self,
-        verb: str,
-        path: str,
-        body: object = None,
-        headers: Mapping[str, str] | None = None,
+        self, verb: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
         """Send a request to any route of the server."""
         answer = self._client.open(

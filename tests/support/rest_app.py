@@ -7,13 +7,7 @@ from typing import Any
 
 from werkzeug.test import TestResponse
 
-from pullqueue.config.model import (
-    AclEntry,
-    QueueConfig,
-    QueueMode,
-    QueueSettings,
-    RetryParameters,
-)
+from pullqueue.config.model import AclEntry, QueueConfig, QueueMode, QueueSettings, RetryParameters
 
 ROOT = "/taskqueue/v1beta2/projects/s~app/taskqueues"
 

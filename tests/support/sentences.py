@@ -464,8 +464,7 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _other_tag,
     ),
     "no worker": Statement(
-        rf"no worker has leased in the last minute{_OPERATORS}: {_AVAILABLE}",
-        _no_worker,
+        rf"no worker has leased in the last minute{_OPERATORS}: {_AVAILABLE}", _no_worker
     ),
     "leases expire": Statement(
         rf"workers leased (?P<leased>\d+) in the last minute{_OPERATORS}, (?P<expired>\d+) leases? "

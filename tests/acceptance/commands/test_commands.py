@@ -41,7 +41,6 @@ def test_queues_are_listed_as_a_table_or_as_json(run: Run, emulator: Emulator) -
 def test_tasks_of_a_queue_with_rate_0_are_not_sent_and_the_note_says_why(
     run: Run, emulator: Emulator
 ) -> None:
-    """So does `resume`."""
     settings = QueueSettings(name="zero", rate=Rate(count=0))
     emulator.reconfigure(replace(emulator.config, queues=(*emulator.config.queues, settings)))
 
@@ -83,7 +82,6 @@ def test_attempts_that_were_only_counted_are_one_line_of_the_history(
 def test_what_changes_the_behaviour_of_a_server(
     run: Run, emulator: Emulator, server: Server
 ) -> None:
-    """`queues` says it on one line; `pause` and `resume` show the queue as it is then."""
     assert run("queues").err == "manual clock at 2026-01-01 00:00:00\n"
     emulator.queue("pull").add(name="a")
     exhaust(emulator.queue("pull"), "a")
@@ -109,7 +107,6 @@ def test_what_changes_the_behaviour_of_a_server(
 
 
 def test_server_shows_where_it_listens_and_how_it_was_started(run: Run, server: Server) -> None:
-    """One fact in a line."""
     facts = dict(line.split(maxsplit=1) for line in run("server").out.splitlines()[:5])
     assert facts["url"] == server.url
     assert (facts["gRPC"], facts["store"], facts["auth"]) == ("off", "memory", "none")
@@ -117,7 +114,6 @@ def test_server_shows_where_it_listens_and_how_it_was_started(run: Run, server: 
 
 
 def test_release_takes_names_a_tag_or_all(run: Run, emulator: Emulator) -> None:
-    """What is not leased is reported, and options select leased tasks."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name=f"n{n}", tag="t" if n < 2 else None) for n in range(4)])
     queue.lease_tasks(60, 3)
@@ -132,7 +128,6 @@ def test_release_takes_names_a_tag_or_all(run: Run, emulator: Emulator) -> None:
 
 
 def test_requests_are_listed_latest_first_and_filtered(run: Run, server: Server) -> None:
-    """One is shown with what was sent and answered."""
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
     headers = {"User-Agent": "worker/1.0"}
     for name in ("a", "b"):
@@ -210,7 +205,6 @@ def test_what_happened_since_a_time_is_listed(run: Run, server: Server, clock: M
 
 
 def test_the_lifecycle_of_a_task(run: Run) -> None:
-    """Added, listed, leased, extended, released, shown and deleted."""
     run("tasks add pull hello --name a --tag t --countdown 5")
     assert "scheduled" in run("tasks list pull").out
     assert run("clock advance 5").out.splitlines() == [
@@ -266,7 +260,6 @@ def test_a_deferred_call_is_shown_as_function_and_types(run: Run, emulator: Emul
     [("", "a"), ("--max 9", "a b c"), ("--max 9 --tag t", "b c"), ("--max 9 --by-tag", "a")],
 )
 def test_which_tasks_are_leased(run: Run, emulator: Emulator, options: str, leased: str) -> None:
-    """The first one, or several, also of one tag."""
     tags = {"a": None, "b": "t", "c": "t"}
     emulator.queue("pull").add_many([NewTask(name=name, tag=tag) for name, tag in tags.items()])
 
@@ -293,7 +286,6 @@ def test_tasks_are_limited_and_filtered_by_state_tag_and_text(run: Run, emulator
 def test_the_heads_of_tasks_are_those_of_the_mode_of_their_queue(
     run: Run, emulator: Emulator
 ) -> None:
-    """And of both modes where tasks of both are listed."""
     pull, push = emulator.queue("pull"), emulator.queue("push")
     retry = RetryParameters(task_retry_limit=0)
     for _ in range(2):
@@ -417,7 +409,6 @@ def test_a_delivery_that_takes_long_goes_on_until_its_time(
 
 
 def test_clock_shows_advances_and_moves_the_time(run: Run) -> None:
-    """What makes no sense is refused."""
     assert run("clock").out == "2026-01-01T00:00:00+00:00  (manual clock)\n"
     assert run("clock advance 1.5h").out.startswith("2026-01-01T01:30:00")
     assert run("clock move-to 2026-02-01T00:00:00Z").out.startswith("2026-02-01T00:00:00")
@@ -439,7 +430,6 @@ def test_clock_shows_advances_and_moves_the_time(run: Run) -> None:
     ],
 )
 def test_a_noun_alone_lists(run: Run, alone: str, meant: str) -> None:
-    """With options, too. A group without such a command shows its help."""
     run("tasks add pull a")
     done = run(alone)
 
@@ -447,7 +437,6 @@ def test_a_noun_alone_lists(run: Run, alone: str, meant: str) -> None:
 
 
 def test_faults_are_set_listed_and_removed(run: Run) -> None:
-    """By number, or all of them."""
     assert run("faults").out == "no faults\n"
     run("faults add fail lease_tasks --error InternalError --times 2")
     run("faults add empty_leases --queue other --queue pull")
@@ -467,14 +456,12 @@ def test_faults_are_set_listed_and_removed(run: Run) -> None:
 
 
 def test_the_help_on_faults_names_them_all(run: Run) -> None:
-    """Every kind of fault, every call that can be triggered and every error is there."""
     shown = run("faults add --help").out
 
     assert [name for name in (*KINDS, *CALLS, *ERRORS) if name not in shown] == []
 
 
 def test_reload_reports_what_changed(run: Run, queue_yaml: Path) -> None:
-    """A broken file is refused with its place."""
     queue_yaml.write_text("queue:\n- name: pull\n  mode: pull\n- name: new\n  mode: pull\n")
     assert run("reload").out.splitlines() == [
         "added: new",
@@ -549,7 +536,6 @@ def test_a_table_that_is_too_wide(length: int, head: str) -> None:
 
 
 def test_reasons_are_not_cut(emulator: Emulator, server: Server) -> None:
-    """On a narrow terminal they follow their rows."""
     settings = QueueSettings(name="mail", retry_parameters=RetryParameters(task_retry_limit=0))
     emulator.reconfigure(replace(emulator.config, queues=(settings,)))
     emulator.queue("mail").add(name="a", request=HttpRequest("/x"))
@@ -569,7 +555,6 @@ def test_reasons_are_not_cut(emulator: Emulator, server: Server) -> None:
 
 
 def test_states_that_are_cut_keep_their_colour(emulator: Emulator, server: Server) -> None:
-    """The colour is that of the whole word."""
     emulator.queue("pull").add(b"work", name="0123456789abcdef", tag="books")
 
     command = ("tasks", "list", "pull", "--url", server.url)
@@ -578,7 +563,6 @@ def test_states_that_are_cut_keep_their_colour(emulator: Emulator, server: Serve
 
 
 def test_exhausted_tasks_are_listed_and_requeued(run: Run, emulator: Emulator) -> None:
-    """By name or by tag; what is not exhausted is reported."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask("work", name=f"n{n}", tag="t") for n in range(3)])
     for _ in range(3):
@@ -617,7 +601,6 @@ def test_exhausted_tasks_are_listed_and_requeued(run: Run, emulator: Emulator) -
 
 
 def test_delete_takes_a_tag_or_a_state(run: Run, emulator: Emulator) -> None:
-    """Names and a filter exclude each other."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name=f"n{n}", tag="even" if n % 2 == 0 else None) for n in range(5)])
 
@@ -627,7 +610,6 @@ def test_delete_takes_a_tag_or_a_state(run: Run, emulator: Emulator) -> None:
 
 
 def test_delete_counts_a_repeated_name_once(run: Run, emulator: Emulator) -> None:
-    """Exhausted tasks can be deleted, too."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name=name) for name in ("a", "b")])
     for _ in range(3):
@@ -676,7 +658,6 @@ def test_a_task_is_requeued_with_changes(run: Run, emulator: Emulator, tmp_path:
 
 
 def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
-    """By status and reason, of one queue or of all; tasks are searched by the reason, too."""
     retries = RetryParameters(task_retry_limit=0)
     settings = [QueueSettings(name=name, retry_parameters=retries) for name in ("mail", "jobs")]
     emulator.reconfigure(replace(emulator.config, queues=tuple(settings)))
@@ -704,7 +685,6 @@ def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
 
 
 def test_a_queue_shows_what_it_overrides_in_its_tasks(run: Run, emulator: Emulator) -> None:
-    """Beside the table, and in JSON."""
     target = HttpTarget(host="api.example.com", headers=(("X-Mine", "7"),))
     settings = replace(emulator.queue("push").settings, http_target=target)
     emulator.reconfigure(replace(emulator.config, queues=(settings,)))
@@ -722,7 +702,6 @@ def test_a_failed_attempt_is_followed_by_the_next_one(run: Run, emulator: Emulat
 
 
 def test_a_task_shows_what_the_app_answered_last(run: Run, server: Server) -> None:
-    """All of the response, of which lists of tasks have the first line."""
     with push_app() as app:
         run("push-to", app.url)
         for name, path in (("a", "/status/500"), ("b", "/status/200")):
@@ -758,7 +737,6 @@ def test_workers_and_their_leases_are_listed(run: Run, server: Server, emulator:
 
 
 def test_activity_outlives_a_reset(run: Run, server: Server) -> None:
-    """The name of a client is cut."""
     assert run("activity").out == "nobody did anything since the server started\n"
     assert run("activity --since 14:05") == Done(
         0, "nobody did anything since 14:05\n", "nothing failed\n"

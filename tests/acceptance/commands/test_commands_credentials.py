@@ -55,7 +55,6 @@ def test_credentials_writes_a_file_for_its_owner_alone(run: Run, path: Path) -> 
 
 @pytest.mark.parametrize("content", OTHER_FILES)
 def test_a_file_that_is_somebody_elses(run: Run, path: Path, content: bytes) -> None:
-    """What is not a key of pullqueue's is kept, unless it is to be overwritten by force."""
     path.write_bytes(content)
     order = f"credentials a@b --output {path}"
     refused = run(order)

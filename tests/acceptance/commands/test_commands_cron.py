@@ -48,7 +48,6 @@ def server(app: PushApp) -> Iterator[Server]:
 
 
 def test_jobs_are_listed_and_run(run: Run, server: Server, app: PushApp) -> None:
-    """With the next time, and the status of the last run."""
     assert run("cron run --no-wait /status/503") == (0, "started\n", "")
     assert server.state.cron.settle(60)
 
@@ -77,7 +76,6 @@ def test_jobs_are_listed_and_run(run: Run, server: Server, app: PushApp) -> None
     ],
 )
 def test_a_run_is_waited_for(run: Run, app: PushApp, job: int, status: int, printed: str) -> None:
-    """Its status decides the exit status, its repetition is announced."""
     printed = printed.format(app.url.removeprefix("http://"))
     assert run(f"cron run {job}") == (status, f"{printed}\n", "")
     shown = json.loads(run(f"cron run {job} --json").out)
@@ -87,7 +85,6 @@ def test_a_run_is_waited_for(run: Run, app: PushApp, job: int, status: int, prin
 
 
 def test_a_run_that_takes_long_is_waited_for(run: Run, server: Server, app: PushApp) -> None:
-    """Meanwhile a second one is refused, with or without waiting for its end."""
     address = f"{server.host}:{server.port}"
     with running(PROGRAM, "cron", "run", "/slow", PULLQUEUE_EMULATOR_HOST=address) as waiting:
         until(lambda: app.paths() == ["/slow"])
@@ -110,7 +107,6 @@ def test_an_unknown_job_is_refused(run: Run) -> None:
 
 
 def test_exec_runs_the_jobs_of_a_file(execute: Execute, app: PushApp, app_folder: Path) -> None:
-    """While the program runs, which can run one itself."""
     (app_folder / "cron.yaml").write_text(JOBS)
     program = """
 import json, os, urllib.request
@@ -131,7 +127,6 @@ while not json.load(urllib.request.urlopen(f"{root}/cron"))["jobs"][0]["last"]:
 def test_a_file_with_faults_is_refused_before_anything_starts(
     run: Run, tmp_path: Path, command: str
 ) -> None:
-    """Each fault has its line."""
     (tmp_path / "queue.yaml").write_text("queue: []\n")
     path = tmp_path / "cron.yaml"
     path.write_text("cron:\n- url: /a\n  schedule: every hour\n")

@@ -38,7 +38,6 @@ NESTED = b'{"format":"pullqueue-snapshot/1","queues":{"q":{"exhausted":[],"tasks
 
 
 def test_a_saved_snapshot_can_be_loaded_again(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """A broken file changes nothing."""
     file = tmp_path / "state.json"
     emulator.queue("pull").add_many([NewTask(name="x"), NewTask(name="y")])
     exhaust(emulator.queue("pull"), "x")
@@ -66,10 +65,7 @@ def test_a_saved_snapshot_can_be_loaded_again(run: Run, tmp_path: Path, emulator
     kept = run("snapshot save", str(file))
     assert (kept.status, file.read_text()) == (1, "queue:")
     assert f'"{file}" exists, and is not a snapshot: name another file, or replace' in kept.err
-    assert [run("snapshot save", str(file), *force).status for force in (["--force"], [])] == [
-        0,
-        0,
-    ]
+    assert [run("snapshot save", str(file), *force).status for force in (["--force"], [])] == [0, 0]
     assert 'cannot write ".": ' in run("snapshot save . --force").err
     assert run("snapshot load nowhere").status == 3
     assert run("snapshot save", str(tmp_path / "no" / "file")).status == 3
@@ -80,7 +76,6 @@ def test_a_saved_snapshot_can_be_loaded_again(run: Run, tmp_path: Path, emulator
 
 
 def test_snapshots_are_compared(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """Two files, or one and the server; by queue, with the fields of tasks that changed."""
     old, new = str(tmp_path / "old.json"), str(tmp_path / "new.json")
     pull = emulator.queue("pull")
     pull.add_many([NewTask(name=name) for name in ("last", "kept", "leased", "deleted")])
@@ -128,7 +123,6 @@ def test_snapshots_are_compared(run: Run, tmp_path: Path, emulator: Emulator) ->
     ],
 )
 def test_other_files_are_not_compared(run: Run, tmp_path: Path, data: bytes) -> None:
-    """One line says why, for either file."""
     good, bad = str(tmp_path / "good.json"), tmp_path / "bad.json"
     run("snapshot save", good)
     bad.write_bytes(data)
@@ -171,7 +165,6 @@ def test_the_history_of_a_loaded_task_says_since_when_it_is_recorded(
 
 
 def test_a_snapshot_of_a_later_time(run: Run, tmp_path: Path) -> None:
-    """A line on standard error says so; with --shift nothing is wrong."""
     file = tmp_path / "state.json"
     saved = json.loads(run("snapshot save -").out)
     file.write_text(json.dumps(saved | {"taken_usec": saved["taken_usec"] + 1}))
@@ -185,7 +178,6 @@ def test_a_snapshot_of_a_later_time(run: Run, tmp_path: Path) -> None:
 
 
 def test_seed_adds_the_tasks_of_a_yaml_file(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """Texts, data as JSON, many of one kind, names and times."""
     file = tmp_path / "seed.yaml"
     file.write_text(
         "pull:\n"
@@ -213,7 +205,6 @@ def test_seed_adds_the_tasks_of_a_yaml_file(run: Run, tmp_path: Path, emulator: 
 def test_seed_adds_push_tasks_with_their_requests(
     run: Run, tmp_path: Path, emulator: Emulator
 ) -> None:
-    """A push task without one has the default request."""
     file = tmp_path / "seed.yaml"
     request = "{url: /mail, method: PUT, headers: [[X-Mine, '7']], target: worker}"
     file.write_text(f"push:\n- {{payload: to=ada, request: {request}}}\n- work\n")
@@ -226,7 +217,6 @@ def test_seed_adds_push_tasks_with_their_requests(
 
 
 def test_a_snapshot_that_breaks_off(run: Run, tmp_path: Path) -> None:
-    """A snapshot that breaks off does not replace the one before, and leaves no other file."""
     file = tmp_path / "backup" / "state.json"
     file.parent.mkdir()
     before = '{"format": "pullqueue-snapshot/1"}'
@@ -251,7 +241,6 @@ def test_seeding_on_a_terminal(tmp_path: Path, server: Server) -> None:
 
 
 def test_a_server_that_fails(run: Run, tmp_path: Path) -> None:
-    """Whatever the command was, the status is that of a failure, and its message has the place."""
     seeds, snapshot = tmp_path / "seed.yaml", tmp_path / "state.json"
     seeds.write_text("pull: [work]")
     snapshot.write_text("{}")
@@ -266,7 +255,6 @@ def test_a_server_that_fails(run: Run, tmp_path: Path) -> None:
 
 
 def test_seeding_more_than_a_request_holds(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """Large tasks are sent in as many requests as they need."""
     file = tmp_path / "seed.yaml"
     file.write_text(f"pull:\n- {{payload: {'x' * 900_000}, count: 20}}\n")
 
@@ -275,7 +263,6 @@ def test_seeding_more_than_a_request_holds(run: Run, tmp_path: Path, emulator: E
 
 
 def test_seed_reads_one_json_object_per_line(run: Run, tmp_path: Path, emulator: Emulator) -> None:
-    """Each has its queue."""
     file = tmp_path / "seed.jsonl"
     file.write_text(
         '{"queue": "pull", "payload": "a\u2028b"}\r\n\n{"queue": "other", "payload": [1]}\n'
@@ -290,7 +277,6 @@ def test_seed_reads_one_json_object_per_line(run: Run, tmp_path: Path, emulator:
 
 
 def test_seed_sees_what_standard_input_has(run: Run, emulator: Emulator) -> None:
-    """Lines of JSON or a document, which may be JSON as well."""
     for text in (
         '\n{"queue": "pull", "payload": "a"}\n{"queue": "other"}\n',
         '{"pull": ["b"], "other": []}\n',
@@ -374,7 +360,6 @@ def test_seeds_that_make_no_sense(
 
 
 def test_seeds_that_the_server_refuses(run: Run, tmp_path: Path) -> None:
-    """What only the server knows has its place, too, and what was added before is reported."""
     file = tmp_path / "seed.yaml"
     late = "- {eta: 2100-01-01T00:00:00Z}\n"
 
@@ -393,7 +378,6 @@ def test_seeds_that_the_server_refuses(run: Run, tmp_path: Path) -> None:
 def test_seeding_many_lines_uses_one_connection(
     run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each queue is looked up once, tasks are sent in batches of a hundred, on one connection."""
     file = tmp_path / "many.jsonl"
     lines = [f'{{"queue": "{("pull", "other")[n % 2]}", "payload": "p{n}"}}' for n in range(1000)]
     file.write_text("\n".join(lines))

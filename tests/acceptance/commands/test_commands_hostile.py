@@ -205,7 +205,6 @@ def test_answers_on_a_terminal(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_errors_on_a_terminal(command: str, seeds: Path, refusing_all: str) -> None:
-    """So are its messages."""
     order = command.format(seeds=seeds).split()
     shown = shown_on_terminal(*order, "--url", refusing_all)
 
@@ -247,7 +246,6 @@ def test_completion_offers_no_names_with_control_characters(
 def test_json_keeps_the_content_of_strings(
     answering_all: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """In JSON's own escapes."""
     assert main(("queues", "--json", "--url", answering_all)) == 0
 
     shown = capfd.readouterr().out

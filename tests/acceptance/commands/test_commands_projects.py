@@ -60,7 +60,6 @@ def project(server: Server) -> Emulator:
 def test_every_command_is_about_the_project(
     run: Run, server: Server, emulator: Emulator, tmp_path: Path
 ) -> None:
-    """Each succeeds, though the server's own has no such queue, and the own one is as it was."""
     emulator.queue("pull").add(b"own")
     before = (emulator.export(), emulator.now_usec())
     snapshot = tmp_path / "saved.json"

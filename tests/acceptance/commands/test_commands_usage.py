@@ -22,7 +22,6 @@ from pullqueue.testing import exhaust
 
 
 def test_wait_ends_once_all_is_well(run: Run, emulator: Emulator) -> None:
-    """With status 1 when it takes too long."""
     emulator.queue("pull").add(b"work")
 
     assert run("wait --empty other") == Done(0, "", "")
@@ -39,7 +38,6 @@ def test_wait_ends_once_all_is_well(run: Run, emulator: Emulator) -> None:
 
 
 def test_waiting_reports_exhausted_tasks(run: Run, emulator: Emulator) -> None:
-    """A queue that is empty because its tasks are exhausted is reported as such."""
     exhaust(emulator.queue("pull"), emulator.queue("pull").add(b"work"))
 
     done = run("wait --empty pull")
@@ -52,7 +50,6 @@ def test_waiting_reports_exhausted_tasks(run: Run, emulator: Emulator) -> None:
 
 
 def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
-    """A server that starts later is waited for."""
     with ThreadPoolExecutor() as pool:
         with socket.create_server(("127.0.0.1", 0)) as nobody:
             nobody.settimeout(60)
@@ -73,7 +70,6 @@ def test_wait_does_not_wait_longer_for_an_answer_than_at_all(run: Run) -> None:
 
 @pytest.mark.parametrize("order", ["queues", "credentials a@b", "snapshot save -"])
 def test_an_answer_that_breaks_off(run: Run, order: str) -> None:
-    """A server that closes the connection in the middle of its response is reported."""
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
         done = run(order, "--url", address)
 
@@ -99,7 +95,6 @@ def test_a_wrong_address_and_a_missing_server_are_reported(
 
 @pytest.mark.parametrize("path", ["elsewhere", "console"])
 def test_another_kind_of_server_is_reported(run: Run, server: Server, path: str) -> None:
-    """Whatever it is that answers for the routes."""
     url = f"{server.url}/{path}"
     done = run("queues --url", f"{url}/")
 
@@ -145,7 +140,6 @@ def test_values_that_are_refused(run: Run, order: str, option: str, problem: str
     ],
 )
 def test_a_value_that_the_server_refuses_is_wrong_usage(run: Run, order: str, message: str) -> None:
-    """The message names the value."""
     done = run(order)
 
     assert (done.status, done.out) == (2, "")
@@ -174,7 +168,6 @@ def test_a_value_that_the_server_refuses_is_wrong_usage(run: Run, order: str, me
     ],
 )
 def test_arguments_that_are_refused(run: Run, order: str, message: str) -> None:
-    """The message has what was passed, or what can be."""
     done = run(order)
 
     assert done.status == 2
@@ -185,7 +178,6 @@ def test_arguments_that_are_refused(run: Run, order: str, message: str) -> None:
     "order", ["clock advance 999999999999999", "tasks renew pull a", "tasks lease push"]
 )
 def test_what_the_state_of_the_server_forbids(run: Run, emulator: Emulator, order: str) -> None:
-    """A valid order that is refused is not wrong usage."""
     emulator.queue("pull").add(name="a")
 
     assert run(order).status == 1
@@ -205,7 +197,6 @@ def test_what_the_state_of_the_server_forbids(run: Run, emulator: Emulator, orde
 def test_durations_are_the_same_everywhere(
     run: Run, emulator: Emulator, order: str, seconds: int
 ) -> None:
-    """Whatever takes seconds takes a time span, too."""
     start = emulator.clock.now()
     queue = emulator.queue("pull")
     queue.add(name="a")
@@ -239,7 +230,6 @@ def test_spans_that_no_clock_advances_by(run: Run, span: str, problem: str) -> N
 
 
 def test_a_missing_argument_lists_its_values(run: Run) -> None:
-    """One per line, indented with spaces."""
     assert run("faults add").err.splitlines()[-5:] == [
         "pullqueue: Missing argument 'KIND'. Choose from:",
         "    fail,",
@@ -264,7 +254,6 @@ def test_a_full_disk_is_reported_in_one_line(server: Server) -> None:
 
 
 def test_watch_repeats_the_statistics_until_ctrl_c(server: Server) -> None:
-    """The status is 0."""
     order = ["queues", "--watch", "--interval", "0.1", "--json", "--url", server.url]
     with subprocess.Popen([PROGRAM, *order], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -287,7 +276,6 @@ def test_the_summary_of_each_command_is_whole(run: Run, monkeypatch: pytest.Monk
 
 
 def test_commands_that_are_not_there(run: Run) -> None:
-    """A slip of the finger gets a suggestion; the exit status is that of wrong usage."""
     slip, far = run("queus"), run("frobnicate")
 
     assert slip.status == far.status == 2
@@ -297,7 +285,6 @@ def test_commands_that_are_not_there(run: Run) -> None:
 
 
 def test_help_shows_what_the_option_shows_of_any_command(run: Run) -> None:
-    """The commands are in sections."""
     assert run("help").out == run("--help").out
     assert run("help tasks list").out == run("tasks list --help").out
     assert run("help tasks nope").status == run("help nope").status == 2
@@ -316,14 +303,9 @@ def test_help_shows_what_the_option_shows_of_any_command(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("order", "status"),
-    [
-        ("tasks list nope", 1),
-        ("queues --url 127.0.0.1:9", 3),
-        ("queues --nope", 2),
-    ],
+    [("tasks list nope", 1), ("queues --url 127.0.0.1:9", 3), ("queues --nope", 2)],
 )
 def test_json_makes_an_error_one_object(run: Run, order: str, status: int) -> None:
-    """On standard error, with the exit status."""
     done = run(order, "--json")
     error = json.loads(done.err)["error"]
 

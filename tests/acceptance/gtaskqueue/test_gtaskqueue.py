@@ -56,7 +56,6 @@ def test_tasks_are_listed_shown_leased_and_deleted(run: Run, queue: Queue) -> No
 
 
 def test_an_enforced_acl_gets_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a flag, or from the variable in the help."""
     acl = "acl: [{user_email: worker@example.com}]"
     emulator = Emulator.from_text(f"queue: [{{name: pull, mode: pull, {acl}}}]")
     with Server(emulator, acl=True) as server:
@@ -81,7 +80,6 @@ def test_a_long_payload_is_cut_as_asked(run: Run, queue: Queue) -> None:
 
 
 def test_clear_deletes_a_hundred_tasks_or_as_many_as_asked(run: Run, queue: Queue) -> None:
-    """Leased or not."""
     for place in range(230):
         queue.add(b"work", name=f"n{place}")
     queue.lease_tasks(60, 3)
@@ -107,7 +105,6 @@ def test_clearing_what_cannot_be_deleted(run: Run, server: Server, queue: Queue)
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 def test_the_version_of_the_api(run: Run, queue: Queue, version: str) -> None:
-    """The calls are made in the version that was asked for, and can be shown."""
     done = run("listtasks", f"--service_version={version}", "--dump_request")
 
     shown, _, answer = done.stdout.partition("--request-end--\n")
@@ -116,7 +113,6 @@ def test_the_version_of_the_api(run: Run, queue: Queue, version: str) -> None:
 
 
 def test_flags_of_all_commands_may_come_first(server: Server, queue: Queue) -> None:
-    """The last one given counts."""
     queue.add(b"work", name="a")
     first = ["-project_name=app", "--taskqueue_name=other", f"--api_host={server.url}/"]
 
@@ -150,7 +146,6 @@ def test_the_log_has_every_call_at_debug(
 
 
 def test_help_marks_flags_that_are_not_of_google() -> None:
-    """The flags of a command are shown."""
     shown = CliRunner().invoke(gtaskqueue, ["help", "leasetask"])
     same = CliRunner().invoke(gtaskqueue, ["leasetask", "--help"])
     unknown = CliRunner().invoke(gtaskqueue, ["help", "lease"])

@@ -64,7 +64,6 @@ def meet(folder: Path, count: int) -> str:
 
 
 def test_a_program_for_each_task(pull: Pull, queue: Queue, tmp_path: Path) -> None:
-    """The payload goes in by a file, the output is posted, and the task is deleted."""
     (tmp_path / "token").write_text("secret\n")
     for place in range(10):
         queue.add(f"work {place}", name=f"n{place}")
@@ -96,7 +95,6 @@ def test_a_program_for_each_task(pull: Pull, queue: Queue, tmp_path: Path) -> No
 def test_the_task_of_a_failed_program_stays_leased(
     pull: Pull, queue: Queue, folder: Path, program: str, flag: str
 ) -> None:
-    """Until the lease runs out."""
     (folder / "program").touch(mode=0o755)
     queue.add(b"work", name="a")
 
@@ -111,7 +109,6 @@ def test_the_task_of_a_failed_program_stays_leased(
 def test_a_lease_is_extended_as_long_as_its_program_runs(
     pull: Pull, queue: Queue, tmp_path: Path
 ) -> None:
-    """So that it runs once."""
     queue.add(b"work", name="a")
 
     def kinds() -> list[str]:
@@ -153,7 +150,6 @@ def test_a_lease_that_was_lost(pull: Pull, queue: Queue, tmp_path: Path) -> None
 def test_as_many_programs_as_asked_for_run_side_by_side(
     pull: Pull, queue: Queue, tmp_path: Path
 ) -> None:
-    """Each waits until all have begun."""
     for _ in range(4):
         queue.add(b"work")
 
@@ -215,7 +211,6 @@ class TestPace:
 def test_a_log_file_gets_what_goes_wrong(
     queue: Queue, queue_flags: list[str], tmp_path: Path
 ) -> None:
-    """Standard error does not."""
     queue.add(b"work", name="a")
     file = tmp_path / "puller.log"
     program = [f"--executable_binary={shell('exit 3')}", "--sleep_before_next_poll_secs=0.05"]
@@ -299,7 +294,6 @@ def test_the_work_goes_on_after_failures_of_the_server(
     logged: str,
     left: int,
 ) -> None:
-    """They are logged; what cannot be deleted stays until its lease ends."""
     queue.add(b"work", name="a")
     after = 1 if verb == "lease_tasks" else 0
     Faults(server.emulator).fail(verb, TransientError, after=after, times=1)

@@ -56,7 +56,6 @@ def web_app(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 
 
 def test_an_app_with_ndb_runs_under_exec(folder: Path) -> None:
-    """Transactions, their tasks, and queries; nothing is written to the folder."""
     items = [f"item{number}" for number in range(10)]
     with web_app(folder) as (_, url):
         for item in items:
@@ -119,7 +118,6 @@ def test_kill_9_loses_nothing_that_was_acknowledged(folder: Path) -> None:
 
 
 def test_a_command_deletes_the_data(folder: Path) -> None:
-    """A reset with `--services`, and no other one; the banner names the folder."""
     with serving("--data", "data", folder=folder) as served:
         client, command = Client(served.url), (forked("pullqueue"), "reset", "--yes")
         client.put("a", 1)
@@ -139,7 +137,6 @@ def test_a_command_deletes_the_data(folder: Path) -> None:
 
 
 def test_python_and_the_server_agree_on_the_project(folder: Path) -> None:
-    """Exec's --project names the app, and the datastore refuses others; the app has a module."""
     show = (
         "from google.appengine.api.modules import *; from google.appengine.ext import ndb; "
         "print(get_current_module_name(), get_current_version_name(), get_current_instance_id()); "

@@ -32,7 +32,6 @@ def upload(url: str, **options: str) -> requests.Response:
 
 
 def test_an_upload_is_stored_and_reaches_the_app(app: tuple[str, str]) -> None:
-    """Google's parser finds it in the form, with the other fields and the browser's cookies."""
     url = requests.get(app[0], timeout=60).text
     assert url.startswith(f"{app[0]}/_ah/upload/")
     answer = upload(url, cookies={"user": "me"}).json()  # type: ignore[arg-type]
@@ -53,7 +52,6 @@ def test_an_upload_is_stored_and_reaches_the_app(app: tuple[str, str]) -> None:
 
 
 def test_a_part_of_a_blob_is_served(app: tuple[str, str]) -> None:
-    """The range that the browser wants; a type of the app replaces that of the blob."""
     key = upload(requests.get(app[0], timeout=60).text).json()["photos"][0][0]
     url, wanted = f"{app[0]}/photos/{key}", {"Range": "bytes=10-19"}
 
@@ -69,7 +67,6 @@ def test_a_part_of_a_blob_is_served(app: tuple[str, str]) -> None:
 
 
 def test_an_upload_is_refused_with_the_reason(app: tuple[str, str]) -> None:
-    """A URL is for one upload, of at most the size that the app has named."""
     url = requests.get(app[0], timeout=60).text
     assert upload(url).ok
     again = upload(url)
@@ -85,7 +82,6 @@ def test_an_upload_is_refused_with_the_reason(app: tuple[str, str]) -> None:
 
 
 def test_mails_are_listed_until_services_are_reset(app: tuple[str, str]) -> None:
-    """By the command."""
     upload(requests.get(app[0], timeout=60).text)
     command = (forked("pullqueue"),)
     where = ("--url", app[1])
@@ -101,7 +97,6 @@ def test_mails_are_listed_until_services_are_reset(app: tuple[str, str]) -> None
 
 
 def test_blobs_outlive_the_app(tmp_path: Path) -> None:
-    """They are in the folder of `--data`, each a file."""
     with photo_app(tmp_path, "--data", "data") as (url, _):
         key = upload(requests.get(url, timeout=60).text).json()["photos"][0][0]
     (file,) = (tmp_path / "data" / "blobs").iterdir()

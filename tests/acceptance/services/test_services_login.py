@@ -19,7 +19,6 @@ ID = "185804764220139124118"
 
 
 def test_a_user_signs_in_and_out_in_a_browser(tmp_path: Path, browser: Browser) -> None:
-    """On the page of `create_login_url`, from which the browser goes on to the app's."""
     with accounts(tmp_path) as (url, server):
 
         def shows(text: str) -> None:

@@ -73,9 +73,6 @@ def test_a_task_whose_process_died_after_the_commit_is_swept(tmp_path: Path) -> 
         swept = completed([*exec_, *on_sdk(SWEEP)], cwd=tmp_path)
 
     assert died.returncode == 128 + 9, died.stderr
-    assert swept.stdout.splitlines() == [
-        "True (403, 0)",
-        "(200, 0)",
-        "(200, 1)",
-        "(200, 1)",
-    ], swept.stderr
+    assert swept.stdout.splitlines() == ["True (403, 0)", "(200, 0)", "(200, 1)", "(200, 1)"], (
+        swept.stderr
+    )

@@ -106,7 +106,6 @@ asyncio.run(live())
 
 
 def test_gcloud_aio_works_though_its_root_is_a_constant(served: Served, tmp_path: Path) -> None:
-    """A third party's client, in a folder of its own."""
     # It pins ancient versions of what signs tokens, which none of this needs.
     pip_install("--target", str(tmp_path), "--no-deps", *AIO_PACKAGES)
     run = completed([sys.executable, "-W", "ignore", "-c", AIO_WORKER, str(tmp_path), served.url])

@@ -120,7 +120,6 @@ def check_firebase(handlers: TaskHandlers, body: bytes) -> None:
 def test_firebase_admin_adds_and_deletes_tasks_of_a_function(
     handlers: TaskHandlers, tmp_path: Path
 ) -> None:
-    """The URL of the function is that of production."""
     packages = npm_packages(NPM, tmp_path)
     node = program("node", package="nodejs")
     found = reported(handlers, node, str(NPM / "firebase.js"), str(packages))
@@ -300,7 +299,6 @@ with emulation(queues=["pull"], start=datetime.now(UTC), server=True) as emulate
 
 
 def test_routes_of_fastapi_gcp_tasks_run_and_are_retried(tmp_path: Path) -> None:
-    """A library on top of Google's client."""
     packages = ("fastapi-gcp-tasks==0.3.4", "google-cloud-scheduler==2.21.0")
     pip_install("--target", str(tmp_path), "--no-deps", *packages)
     run = completed([sys.executable, "-W", "ignore", "-c", FASTAPI, str(tmp_path)])

@@ -43,7 +43,6 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_go_programs_make_all_calls_for_pull_queues(app: Path, folder: Path) -> None:
-    """Their log is theirs, without complaints."""
     status, output, errors = execute(folder, "--no-lease-rate-limit", "--", str(app), "calls")
 
     assert status == 0, errors
@@ -77,7 +76,6 @@ def answer_of(port: int, path: str) -> str:
 
 
 def test_handlers_under_appengine_main_use_the_queues(app: Path, folder: Path) -> None:
-    """Their logs are theirs."""
     port = free_port()
     with running(*forked_exec(), "--", app, cwd=folder, PORT=str(port)) as process:
         answers = [answer_of(port, path) for path in ("/one", "/two")]

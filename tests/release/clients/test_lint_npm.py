@@ -48,7 +48,6 @@ RIGHT = ("indented_list_and_comments_ok", "json_style_ok", "pull_retry_limit_ok"
 
 
 def test_editor_finds_nothing_in_right_files(editor: Json) -> None:
-    """A right file has no squiggle."""
     assert [name for name in RIGHT if editor["found"][name] != []] == []
 
 
@@ -79,7 +78,6 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_editor_marks_the_line_the_linter_marks(editor: Json, name: str) -> None:
-    """An editor shows what to do, in the schema's words, where the linter does."""
     line, message = WRONG[name]
     found = editor["found"][name]
     assert {item["range"]["start"]["line"] + 1 for item in found} == {line}
@@ -87,7 +85,6 @@ def test_editor_marks_the_line_the_linter_marks(editor: Json, name: str) -> None
 
 
 def test_editor_completes_and_explains(editor: Json) -> None:
-    """Keys are completed, and their descriptions shown."""
     completed = {item["label"] for item in editor["completed"]["items"]}
     assert {"bucket_size", "mode", "acl"} <= completed
     assert "a slash and" in str(editor["hover"]["contents"])
@@ -95,7 +92,6 @@ def test_editor_completes_and_explains(editor: Json) -> None:
 
 @pytest.mark.parametrize("draft", ["2020-12", "7"])
 def test_ajv_accepts_the_schema_in_strict_mode(node_modules: Path, draft: str) -> None:
-    """ajv compiles the schema without a complaint, and judges files as jsonschema does."""
     schema = json.loads(published(draft="7") if draft == "7" else published())
     files = [
         yaml.safe_load(case.read_text())
@@ -108,7 +104,6 @@ def test_ajv_accepts_the_schema_in_strict_mode(node_modules: Path, draft: str) -
 
 
 def test_sarif_is_valid_by_its_schema(node_modules: Path) -> None:
-    """Every rule that a case shows is written as the schema of SARIF asks for."""
     path = node_modules / "@microsoft" / "sarif-multitool-linux" / "sarif-2.1.0.json"
     validator = jsonschema.Draft202012Validator(json.loads(path.read_bytes()))
     cases = [str(path) for path in sorted(CASES.glob("*.yaml"))]

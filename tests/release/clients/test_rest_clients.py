@@ -125,7 +125,6 @@ def discovered(server: Server, key: Path) -> Any:
 
 
 def test_the_client_for_python_is_built_from_the_description(server: Server, key: Path) -> None:
-    """Of the server."""
     with discovered(server, key) as api:
         reported = lifecycle(api)
 
@@ -145,7 +144,6 @@ def test_the_client_for_python_is_built_from_the_description(server: Server, key
 def test_googleapis_of_npm_works_in_each_of_its_ways(
     server: Server, tmp_path: Path, package: str, made: str
 ) -> None:
-    """Old and newer."""
     folder = FOLDER / "npm"
     client = str(npm_packages(folder, tmp_path) / package)
     script = (program("node", package="nodejs"), str(folder / "lifecycle.js"))
