@@ -24,6 +24,11 @@ Signed64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
+def about(description: str) -> Meta:
+    """Return the description of a field, for its annotation."""
+    return Meta(description=description)
+
+
 class Model(Struct, forbid_unknown_fields=True):
     """An object with these fields and no others."""
 
@@ -36,8 +41,7 @@ class Bytes(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     text: str | None
     data: bytes = field(name="base64")
     call: Annotated[
-        Maybe[str],
-        Meta(description="The deferred call that they are: the function, and types of arguments."),
+        Maybe[str], about("The deferred call that they are: the function, and types of arguments.")
     ] = UNSET
 
     @classmethod

@@ -87,12 +87,7 @@ def _user(value: str) -> User:
 
 @click.command(cls=_Exec)
 @emulator_options
-@click.option(
-    "--port",
-    default=0,
-    type=PORT,
-    help="Port of the server; 0 picks a free one.",
-)
+@click.option("--port", default=0, type=PORT, help="Port of the server; 0 picks a free one.")
 @click.option(
     "--url",
     metavar="HOST:PORT",

@@ -104,10 +104,7 @@ def lint(**options: Any) -> int:  # noqa: ANN401 - as click passes them
     invalid settings, 3 a file is missing or cannot be read or written.
     """
     from pullqueue.cli._linter import run
-    from pullqueue.lint.errors import (
-        InvalidOptionError,
-        InvalidSettingsError,
-    )
+    from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
 
     try:
         return run(Arguments(**options))
@@ -126,12 +123,7 @@ def explain(rules: tuple[str, ...], *, listed: bool) -> None:
     Print what each rule finds and why, its severity, its fix, and bad and good samples. A RULE
     is a name (push-key-on-pull), a code (QY301), the beginning of codes (QY3) or `all`.
     """
-    from pullqueue.lint.rules import (
-        all_rules,
-        no_such_rule,
-        parse_docs,
-        rules_named,
-    )
+    from pullqueue.lint.rules import all_rules, no_such_rule, parse_docs, rules_named
 
     if listed:
         click.echo("\n".join(_format_rule(rule, parse_docs(rule)) for rule in all_rules()))

@@ -31,10 +31,7 @@ AUDIENCE: Final = "https://cloudtasks.googleapis.com/"
 SCOPES: Final = frozenset({CLOUD_PLATFORM, "https://www.googleapis.com/auth/cloud-tasks"})
 
 _PREFIX: Final = "cloudtasks."
-_ACL_ROLES: Final = {
-    Right.USE: "roles/cloudtasks.admin",
-    Right.INSERT: "roles/cloudtasks.enqueuer",
-}
+_ACL_ROLES: Final = {Right.USE: "roles/cloudtasks.admin", Right.INSERT: "roles/cloudtasks.enqueuer"}
 _ENQUEUER: Final = frozenset({"tasks.create", "tasks.fullView"})
 _VIEWER = r"queues\.(get|list)|tasks\.(fullView|get|list)"
 _EDITOR = r"queues\.(?!.*IamPolicy).*|tasks\..*"

@@ -158,10 +158,7 @@ def _project(name: str) -> str:
 
 
 def _check_front_end(
-    method: Method,
-    metadata: Mapping[str, str],
-    now: datetime,
-    remaining_seconds: float | None,
+    method: Method, metadata: Mapping[str, str], now: datetime, remaining_seconds: float | None
 ) -> None:
     """Check what Google's front end checks of each call, before the service.
 

@@ -39,10 +39,7 @@ _REMEMBERED: Final = 1000
 """How many refusals are not logged again."""
 
 _ORDINARY: Final = frozenset(
-    {
-        *(texts.TASK_EXISTS, texts.TASK_DELETED, texts.TASK_GONE, texts.NOT_FOUND),
-        texts.QUEUE_EXISTS,
-    }
+    {*(texts.TASK_EXISTS, texts.TASK_DELETED, texts.TASK_GONE, texts.NOT_FOUND), texts.QUEUE_EXISTS}
 )
 """Errors that apps expect: they add each task once by its name, and create queues at each start."""
 

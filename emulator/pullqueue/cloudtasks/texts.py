@@ -91,14 +91,8 @@ BACKOFF_ORDER: Final = (
 )
 
 _REFERENCE: Final = "https://cloud.google.com/tasks/docs/reference/rest/v2/projects.locations"
-QUEUE_NAME_HELP: Final = (
-    "Definition of queue name",
-    f"{_REFERENCE}.queues#Queue.FIELDS.name",
-)
-TASK_ID_HELP: Final = (
-    "Definition of task ID",
-    f"{_REFERENCE}.queues.tasks#Task.FIELDS.name",
-)
+QUEUE_NAME_HELP: Final = ("Definition of queue name", f"{_REFERENCE}.queues#Queue.FIELDS.name")
+TASK_ID_HELP: Final = ("Definition of task ID", f"{_REFERENCE}.queues.tasks#Task.FIELDS.name")
 CONSOLE_HELP: Final = ("Google developers console", "https://console.developers.google.com")
 
 

@@ -53,10 +53,7 @@ from pullqueue.resources.history import (
 from pullqueue.resources.mails import MailQuery, get_mail, list_mails
 from pullqueue.resources.models import EXHAUSTED, TaskResource, Tasks
 from pullqueue.resources.operations import parse_query
-from pullqueue.resources.overview import (
-    build_summary,
-    get_server,
-)
+from pullqueue.resources.overview import build_summary, get_server
 from pullqueue.resources.push import get_delivery
 from pullqueue.resources.queue_resource import build_resource
 from pullqueue.resources.queues import (
@@ -288,11 +285,7 @@ class Pages(Questions):
             for part in ("body", "response")
         }
         return self._page(
-            "request",
-            logged=found,
-            shown=shown,
-            curl=curl(found),
-            queues=self._queue_names(),
+            "request", logged=found, shown=shown, curl=curl(found), queues=self._queue_names()
         )
 
     @page("/faults", in_menu=True)

@@ -41,6 +41,7 @@ from pullqueue.faults.effects import (
 )
 from pullqueue.faults.fault import CallNext, Effect, Fault, ServiceCall
 from pullqueue.faults.when import When, Wire
+from pullqueue.structs import about
 from pullqueue.text import did_you_mean, quoted
 
 if TYPE_CHECKING:
@@ -84,15 +85,15 @@ Call: TypeAlias = Annotated[
     str,
     Wire(
         Literal[(*CALLS, *METHODS)],
-        Meta(description="Call to affect, or a method of Cloud Tasks, which makes the call."),
+        about("Call to affect, or a method of Cloud Tasks, which makes the call."),
     ),
 ]
 Error: TypeAlias = Annotated[
     ErrorSource,
     Wire(
         Literal[tuple(ERRORS)],
-        Meta(
-            description="Error that the call raises, or a status of gRPC that means one. Default: "
+        about(
+            "Error that the call raises, or a status of gRPC that means one. Default: "
             "TransientError; DeadlineExceededError for lose_response."
         ),
     ),
@@ -100,8 +101,7 @@ Error: TypeAlias = Annotated[
 Status: TypeAlias = Annotated[
     int | None,
     Wire(
-        int,
-        Meta(ge=300, le=599, description="HTTP status of the response, instead of an error."),
+        int, Meta(ge=300, le=599, description="HTTP status of the response, instead of an error.")
     ),
 ]
 Seconds: TypeAlias = Annotated[

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypedDi
 
 from msgspec import Meta
 
+from pullqueue.structs import about
+
 if TYPE_CHECKING:
     from pullqueue.engine.queue import Queue
 
@@ -37,7 +39,7 @@ class When(TypedDict, total=False):
     probability: Annotated[
         float, Meta(gt=0, le=1, description="Probability of triggering on each call. Default: 1.")
     ]
-    seed: Annotated[int, Meta(description="Seed of the random sequence. Default: 0.")]
+    seed: Annotated[int, about("Seed of the random sequence. Default: 0.")]
     url: Annotated[
         str,
         Meta(
@@ -47,6 +49,5 @@ class When(TypedDict, total=False):
         ),
     ]
     per_task: Annotated[
-        bool,
-        Meta(description="Count times, after and every for each task on its own. Default: false."),
+        bool, about("Count times, after and every for each task on its own. Default: false.")
     ]

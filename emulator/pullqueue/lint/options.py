@@ -41,8 +41,7 @@ class Options:
         ),
     ] = field(default_factory=dict)
     fail_on: Annotated[
-        FailOn | None,
-        Option("Lowest severity that makes the exit status 1. Default: error."),
+        FailOn | None, Option("Lowest severity that makes the exit status 1. Default: error.")
     ] = None
     strict: Annotated[bool | None, Option("Also report an empty `queue:`.")] = None
     exclude: Annotated[

@@ -149,10 +149,7 @@ class Selection:
         self._find_project = cache(find_project)
         self.project = self._config or self._find_project(folder)
         """The settings of the whole run."""
-        self.exclude = (
-            self.project.exclude,
-            Patterns(folder, arguments.exclude, strict=True),
-        )
+        self.exclude = (self.project.exclude, Patterns(folder, arguments.exclude, strict=True))
         """The patterns of files that are not checked."""
         self.settings(folder / "queue.yaml")
 
@@ -178,7 +175,5 @@ class Selection:
         levels = _levels({}, options, profile=profile, ignored=project.ignored(path))
         strict = options.strict if arguments.strict is None else arguments.strict
         return Settings(
-            profile=profile,
-            levels=_levels(levels, arguments, profile=profile),
-            strict=bool(strict),
+            profile=profile, levels=_levels(levels, arguments, profile=profile), strict=bool(strict)
         )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Protocol
 
-from msgspec import Meta
-
-from pullqueue.structs import Count, Model
+from pullqueue.structs import Count, Model, about
 
 LISTED: Final = 1_000
 """Maximum number of entities in one list."""
@@ -15,8 +13,8 @@ LISTED: Final = 1_000
 class EntityKind(Model):
     """A kind of entities of one app and namespace."""
 
-    app: Annotated[str, Meta(description="Application id, such as `dev~my-app`.")]
-    namespace: Annotated[str, Meta(description="Empty: the default one.")]
+    app: Annotated[str, about("Application id, such as `dev~my-app`.")]
+    namespace: Annotated[str, about("Empty: the default one.")]
     kind: str
 
 
@@ -29,10 +27,8 @@ class CountedKind(EntityKind):
 class Entity(Model):
     """An entity."""
 
-    key: Annotated[str, Meta(description='Its path, such as `Order "tea" / Line 1`.')]
-    properties: Annotated[
-        dict[str, str], Meta(description="Values as text, of which the beginning is shown.")
-    ]
+    key: Annotated[str, about('Its path, such as `Order "tea" / Line 1`.')]
+    properties: Annotated[dict[str, str], about("Values as text, of which the beginning is shown.")]
 
 
 class EntitySource(Protocol):

@@ -7,10 +7,10 @@ from collections import deque
 from itertools import count
 from typing import Annotated, Final
 
-from msgspec import Meta, field
+from msgspec import field
 
 from pullqueue.limits import MIB
-from pullqueue.structs import Count, Model, Time
+from pullqueue.structs import Count, Model, Time, about
 
 KEPT: Final = 1_000
 """Maximum number of mails that are kept."""
@@ -31,7 +31,7 @@ class ListedMail(Model, kw_only=True):
     number: Count = 0
     time: Time = ""
     sender: str
-    to: Annotated[list[str], Meta(description="Empty: the administrators of the app.")]
+    to: Annotated[list[str], about("Empty: the administrators of the app.")]
     cc: list[str] = field(default_factory=list)
     bcc: list[str] = field(default_factory=list)
     reply_to: str | None = None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import Meta, field
+from msgspec import field
 
 from pullqueue.engine.events import Interface
-from pullqueue.structs import Bytes, Count, Model, Time
+from pullqueue.structs import Bytes, Count, Model, Time, about
 
 _ENTRY_BYTES = 700
 """Size of a request without its texts (measured)."""
@@ -21,77 +21,63 @@ class Request(Model, kw_only=True):
     number: Count = 0
     time: Time = ""
     interface: Annotated[
-        Interface,
-        Meta(description="Interface of the request; push: a task that this server has sent."),
+        Interface, about("Interface of the request; push: a task that this server has sent.")
     ] = Interface.REST
     method: Annotated[
-        str,
-        Meta(description="Method, such as `tasks.lease` or `taskqueue.BulkAdd`; empty if none."),
+        str, about("Method, such as `tasks.lease` or `taskqueue.BulkAdd`; empty if none.")
     ] = ""
-    queue: Annotated[str, Meta(description="Name of the queue; empty if the request has none.")] = (
-        ""
-    )
+    queue: Annotated[str, about("Name of the queue; empty if the request has none.")] = ""
     tasks: Annotated[
-        list[str], Meta(description="Names of the first 20 tasks of the queue that were concerned.")
+        list[str], about("Names of the first 20 tasks of the queue that were concerned.")
     ] = field(default_factory=list)
     task_count: Annotated[
-        Count,
-        Meta(description="Number of tasks added or refused, leased, changed, deleted or read."),
+        Count, about("Number of tasks added or refused, leased, changed, deleted or read.")
     ] = 0
-    verb: Annotated[str, Meta(description="HTTP method; CALL for a call of the SDK in process.")]
+    verb: Annotated[str, about("HTTP method; CALL for a call of the SDK in process.")]
     path: str
     query: str = ""
     client: Annotated[
         str,
-        Meta(
-            description="Address of the client; of the app, for a push task, or that a fault "
+        about(
+            "Address of the client; of the app, for a push task, or that a fault "
             "answered the attempt."
         ),
     ] = ""
-    agent: Annotated[str, Meta(description="User-Agent of the client; empty if unknown.")] = ""
+    agent: Annotated[str, about("User-Agent of the client; empty if unknown.")] = ""
     caller: Annotated[
-        str | None, Meta(description="E-mail address of the token's owner, if tokens are required.")
+        str | None, about("E-mail address of the token's owner, if tokens are required.")
     ] = None
     lease_tags: Annotated[
-        list[str | None],
-        Meta(description="Tags that leases asked for; null: any. None of other requests."),
+        list[str | None], about("Tags that leases asked for; null: any. None of other requests.")
     ] = field(default_factory=list)
-    fault: Annotated[
-        Count | None, Meta(description="Number of the fault that triggered on it.")
-    ] = None
+    fault: Annotated[Count | None, about("Number of the fault that triggered on it.")] = None
     failure: Annotated[
-        Count | None, Meta(description="Number of the failure in `/activity` that it is part of.")
+        Count | None, about("Number of the failure in `/activity` that it is part of.")
     ] = None
     times: Annotated[
         Count,
-        Meta(
-            description="How many attempts got no response for the same reason, one after the "
+        about(
+            "How many attempts got no response for the same reason, one after the "
             "other; 1 of other requests. The last one is shown."
         ),
     ] = 1
-    first: Annotated[Time | None, Meta(description="Time of the first of several.")] = None
+    first: Annotated[Time | None, about("Time of the first of several.")] = None
     status: Annotated[
-        Count,
-        Meta(
-            description="HTTP status, or the status of a call's result; 0 if there was no response."
-        ),
+        Count, about("HTTP status, or the status of a call's result; 0 if there was no response.")
     ]
     reason: Annotated[
         str,
-        Meta(
-            description="Why it failed: the message of the response, or its first line; empty if "
+        about(
+            "Why it failed: the message of the response, or its first line; empty if "
             "it succeeded, or the response does not say."
         ),
     ] = ""
     milliseconds: float
     headers: Annotated[
-        list[str],
-        Meta(description="Headers of an attempt to send a push task; none of other requests."),
+        list[str], about("Headers of an attempt to send a push task; none of other requests.")
     ] = field(default_factory=list)
-    body: Annotated[Bytes, Meta(description="First 4 KiB of the body, decompressed.")] = NOTHING
-    response: Annotated[
-        Bytes, Meta(description="First 4 KiB of the response, before compression.")
-    ] = NOTHING
+    body: Annotated[Bytes, about("First 4 KiB of the body, decompressed.")] = NOTHING
+    response: Annotated[Bytes, about("First 4 KiB of the response, before compression.")] = NOTHING
 
     @property
     def memory(self) -> int:
@@ -107,40 +93,34 @@ class Request(Model, kw_only=True):
 class Action(Model):
     """What an operator did."""
 
-    time: Annotated[Time, Meta(description="Time by the emulator's clock.")]
-    text: Annotated[str, Meta(description="What happened, such as `paused queue mail`.")]
+    time: Annotated[Time, about("Time by the emulator's clock.")]
+    text: Annotated[str, about("What happened, such as `paused queue mail`.")]
     interface: Interface
-    client: Annotated[str, Meta(description="User-Agent of the client; empty if unknown.")]
+    client: Annotated[str, about("User-Agent of the client; empty if unknown.")]
 
 
 class Failure(Model):
     """Requests that failed in the same way, from the first to the last; or exhausted tasks."""
 
     first: Annotated[
-        Time,
-        Meta(
-            description="Time of the first, by the emulator's clock; of exhausted tasks its minute."
-        ),
+        Time, about("Time of the first, by the emulator's clock; of exhausted tasks its minute.")
     ]
-    last: Annotated[Time, Meta(description="The same of the last.")]
-    count: Annotated[Count, Meta(description="Requests that failed, or tasks exhausted.")]
-    queue: Annotated[str, Meta(description="Queue of what failed; empty if there is none.")]
+    last: Annotated[Time, about("The same of the last.")]
+    count: Annotated[Count, about("Requests that failed, or tasks exhausted.")]
+    queue: Annotated[str, about("Queue of what failed; empty if there is none.")]
     number: Annotated[
-        Count | None,
-        Meta(description="The `failure` of its requests; null of exhausted tasks."),
+        Count | None, about("The `failure` of its requests; null of exhausted tasks.")
     ] = None
     recorded: Annotated[
-        Count,
-        Meta(description="How many of these requests are recorded still, or tasks are exhausted."),
+        Count, about("How many of these requests are recorded still, or tasks are exhausted.")
     ] = 0
-    text: Annotated[str, Meta(description="What failed, how often and why.")] = ""
-    interface: Annotated[Interface | None, Meta(description="Null of exhausted tasks.")] = None
+    text: Annotated[str, about("What failed, how often and why.")] = ""
+    interface: Annotated[Interface | None, about("Null of exhausted tasks.")] = None
     client: Annotated[
-        str, Meta(description="The client; empty if it is unknown, or if there are several.")
+        str, about("The client; empty if it is unknown, or if there are several.")
     ] = ""
     status: Annotated[
-        Count | None,
-        Meta(description="Status of the requests, 0: no response; null: tasks were exhausted."),
+        Count | None, about("Status of the requests, 0: no response; null: tasks were exhausted.")
     ] = None
 
 
@@ -149,32 +129,27 @@ class Worker(Model):
 
     client: Annotated[
         str,
-        Meta(
-            description="E-mail address of its credentials, or its User-Agent; under `pullqueue "
+        about(
+            "E-mail address of its credentials, or its User-Agent; under `pullqueue "
             "exec` program and process id. `not recorded`: of leases that are too old to be "
             "recorded, or came with a snapshot."
         ),
     ]
-    address: Annotated[str, Meta(description="Address of its last call; empty if unknown.")] = ""
+    address: Annotated[str, about("Address of its last call; empty if unknown.")] = ""
     interfaces: list[Interface] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
     calls: Count = 0
-    failed: Annotated[Count, Meta(description="Calls that were refused or failed.")] = 0
-    last: Annotated[Time | None, Meta(description="Time of its last call; null if not known.")] = (
+    failed: Annotated[Count, about("Calls that were refused or failed.")] = 0
+    last: Annotated[Time | None, about("Time of its last call; null if not known.")] = None
+    last_method: str = ""
+    leased: Annotated[Count, about("Tasks that it leased, or renewed, last.")] = 0
+    expired: Annotated[Count, about("Tasks that are available because its lease has expired.")] = 0
+    longest_seconds: Annotated[
+        float | None, about("How long ago it leased, or renewed, the first of those tasks.")
+    ] = None
+    until: Annotated[Time | None, about("When the last of its leases ends; null if not known.")] = (
         None
     )
-    last_method: str = ""
-    leased: Annotated[Count, Meta(description="Tasks that it leased, or renewed, last.")] = 0
-    expired: Annotated[
-        Count, Meta(description="Tasks that are available because its lease has expired.")
-    ] = 0
-    longest_seconds: Annotated[
-        float | None,
-        Meta(description="How long ago it leased, or renewed, the first of those tasks."),
-    ] = None
-    until: Annotated[
-        Time | None, Meta(description="When the last of its leases ends; null if not known.")
-    ] = None
 
 
 def is_failure(status: int) -> bool:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from hashlib import md5
 from typing import Annotated
 
-from msgspec import Meta
-
-from pullqueue.structs import Model
+from pullqueue.structs import Model, about
 from pullqueue.text import is_email, quoted
 
 _ADMIN = "admin"
@@ -18,10 +16,10 @@ class User(Model):
     """A user of the app."""
 
     email: str
-    admin: Annotated[bool, Meta(description="Whether `is_current_user_admin` returns true.")]
-    default: Annotated[
-        bool, Meta(description="True of the user of `exec --user`, who need not sign in.")
-    ] = False
+    admin: Annotated[bool, about("Whether `is_current_user_admin` returns true.")]
+    default: Annotated[bool, about("True of the user of `exec --user`, who need not sign in.")] = (
+        False
+    )
 
     @property
     def cookie(self) -> str:

@@ -117,11 +117,7 @@ class Dispatcher:
             return []
         scan = self._scans.setdefault(queue.name, Scan())
         return scan.find(
-            queue,
-            limit,
-            find_address=find_address,
-            is_running=self._is_running,
-            sweeps=sweeps,
+            queue, limit, find_address=find_address, is_running=self._is_running, sweeps=sweeps
         )
 
     def look_again(self) -> None:

@@ -32,11 +32,7 @@ NO_RESPONSE = "Instance Unavailable"
 """Why the previous attempt failed that got no response, in a header."""
 
 _PASSED_ON = frozenset(
-    {
-        "x-appengine-current-namespace",
-        "x-appengine-default-namespace",
-        "x-appengine-failfast",
-    }
+    {"x-appengine-current-namespace", "x-appengine-default-namespace", "x-appengine-failfast"}
 )
 """Headers that the SDK's client or a user sets on a task, and the service leaves alone."""
 

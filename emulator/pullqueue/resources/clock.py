@@ -23,7 +23,7 @@ from pullqueue.runtime.passing import pass_time
 from pullqueue.runtime.progress import find_progress
 from pullqueue.runtime.situation import next_change_usec, why_kept
 from pullqueue.runtime.state import Move, ServerState
-from pullqueue.structs import Count, Maybe, Model, Time, iso_usec
+from pullqueue.structs import Count, Maybe, Model, Time, about, iso_usec
 
 _DELIVERY_SECONDS = 10.0
 """How long one call delivers, unless it says so."""
@@ -45,39 +45,34 @@ class ClockStep(Model):
 
     queue: str
     expired: Annotated[
-        Count, Meta(description="Leases that ended, those of tasks that are exhausted included.")
+        Count, about("Leases that ended, those of tasks that are exhausted included.")
     ]
     due: Annotated[
         Count,
-        Meta(
-            description="How many times tasks became due, which waited for their eta or next "
+        about(
+            "How many times tasks became due, which waited for their eta or next "
             "attempt: a task that fails and is retried meanwhile counts again."
         ),
     ]
-    delivered: Annotated[Count, Meta(description="Attempts that succeeded.")]
-    failed: Annotated[Count, Meta(description="Attempts that failed.")]
+    delivered: Annotated[Count, about("Attempts that succeeded.")]
+    failed: Annotated[Count, about("Attempts that failed.")]
     exhausted: Count
-    sending: Annotated[Count, Meta(description="Push tasks that are sent now.")]
+    sending: Annotated[Count, about("Push tasks that are sent now.")]
     waiting: Annotated[
-        Count, Meta(description="Push tasks that are due, and wait for the rate or other attempts.")
+        Count, about("Push tasks that are due, and wait for the rate or other attempts.")
     ]
-    text: Annotated[str, Meta(description="Why due push tasks are not sent; empty if they are.")]
+    text: Annotated[str, about("Why due push tasks are not sent; empty if they are.")]
 
 
 class MovedClock(ClockResource):
     """The time after a step, and what the step did."""
 
     reached: Annotated[
-        bool,
-        Meta(
-            description="False: delivery takes longer; send `target` as `move_to`, and it goes on."
-        ),
+        bool, about("False: delivery takes longer; send `target` as `move_to`, and it goes on.")
     ]
-    start: Annotated[Time, Meta(description="The time before the move, also of one that goes on.")]
-    target: Annotated[Time, Meta(description="The time that was asked for.")]
-    steps: Annotated[
-        list[ClockStep], Meta(description="The queues in which anything changed since then.")
-    ]
+    start: Annotated[Time, about("The time before the move, also of one that goes on.")]
+    target: Annotated[Time, about("The time that was asked for.")]
+    steps: Annotated[list[ClockStep], about("The queues in which anything changed since then.")]
 
 
 class ClockMove(Model):
@@ -87,14 +82,13 @@ class ClockMove(Model):
     move_to: Maybe[Time] = UNSET
     deliver: Annotated[
         bool,
-        Meta(
-            description="Deliver push tasks while the time passes, at the rates and "
+        about(
+            "Deliver push tasks while the time passes, at the rates and "
             "with the retries of their queues."
         ),
     ] = False
     seconds: Annotated[
-        float,
-        Meta(gt=0, le=60, description="Maximum time of the call, while it delivers."),
+        float, Meta(gt=0, le=60, description="Maximum time of the call, while it delivers.")
     ] = _DELIVERY_SECONDS
 
 

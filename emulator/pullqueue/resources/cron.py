@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import from_usec
 from pullqueue.cron.runner import JobState
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Model, Time
+from pullqueue.structs import Count, Model, Time, about
 from pullqueue.text import did_you_mean, quoted
 
 
@@ -19,36 +17,36 @@ class CronRun(Model):
     """How the last run of a job ended."""
 
     started: Time
-    status: Annotated[int | None, Meta(description="Null: there was no response.")]
-    reason: Annotated[str | None, Meta(description="What the failure was; null: it succeeded.")]
+    status: Annotated[int | None, about("Null: there was no response.")]
+    reason: Annotated[str | None, about("What the failure was; null: it succeeded.")]
 
 
 class CronJobResource(Model):
     """A job of cron.yaml."""
 
     number: Count
-    name: Annotated[str, Meta(description="Its description, or else its URL.")]
+    name: Annotated[str, about("Its description, or else its URL.")]
     url: str
     schedule: str
     timezone: str
     target: str | None
     next: Time
     running: bool
-    retries: Annotated[Count, Meta(description="Attempts of the run that failed and is repeated.")]
+    retries: Annotated[Count, about("Attempts of the run that failed and is repeated.")]
     last: CronRun | None
 
 
 class NewCronRun(Model):
     """The job to run."""
 
-    job: Annotated[str, Meta(description="Its description, URL or number.")]
+    job: Annotated[str, about("Its description, URL or number.")]
 
 
 class CronStarted(Model):
     """Whether a run was started; if not, one is running already."""
 
     started: bool
-    number: Annotated[Count, Meta(description="That of the job.")]
+    number: Annotated[Count, about("That of the job.")]
 
 
 @operation("GET", "/cron", key="jobs")

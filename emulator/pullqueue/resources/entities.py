@@ -10,7 +10,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.observe.entities import LISTED, CountedKind, Entity, EntityKind, EntitySource
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Model
+from pullqueue.structs import Model, about
 from pullqueue.text import quoted
 
 
@@ -18,7 +18,7 @@ class EntityQuery(Model):
     """Which entities are listed."""
 
     kind: str
-    app: Annotated[str, Meta(description="Needed if several apps have the kind.")] = ""
+    app: Annotated[str, about("Needed if several apps have the kind.")] = ""
     namespace: str = ""
     limit: Annotated[int, Meta(ge=1, le=LISTED)] = 100
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Literal, NamedTuple, get_args
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET
 
 from pullqueue.clock import from_usec
 from pullqueue.engine.events import EventKind
@@ -17,7 +17,7 @@ from pullqueue.resources.models import EXHAUSTED
 from pullqueue.resources.operations import operation
 from pullqueue.resources.task_lists import Limit, TaskFilter, chosen_queues, failed_usec, select
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Maybe, Model, Time
+from pullqueue.structs import Count, Maybe, Model, Time, about
 from pullqueue.tasks import Task, TaskState
 
 _PAGE = 1_000
@@ -33,11 +33,11 @@ FailedState = Literal["exhausted", "retrying", "available"]
 class FailureQuery(TaskFilter):
     """Which failed tasks to group."""
 
-    queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
+    queue: Annotated[Maybe[str], about("Only tasks of this queue.")] = UNSET
     state: Annotated[
         Maybe[FailedState],
-        Meta(
-            description="Only failed tasks in this state. Of those that are available, those are "
+        about(
+            "Only failed tasks in this state. Of those that are available, those are "
             "found that are among the first 20,000 tasks that became due since one failed."
         ),
     ] = UNSET
@@ -49,10 +49,9 @@ class FailureExample(Model):
 
     task: str
     reason: Annotated[
-        str | None,
-        Meta(description="First line of the last response, or why there was none; null: unknown."),
+        str | None, about("First line of the last response, or why there was none; null: unknown.")
     ]
-    time: Annotated[Time, Meta(description="When it failed.")]
+    time: Annotated[Time, about("When it failed.")]
 
 
 class FailureGroup(Model):
@@ -61,37 +60,34 @@ class FailureGroup(Model):
     queue: str
     state: Annotated[
         FailedState,
-        Meta(description="retrying: they are sent again later; available: as soon as they may be."),
+        about("retrying: they are sent again later; available: as soon as they may be."),
     ]
     status: Annotated[
-        Count | None,
-        Meta(description="Status of the last attempt; 0: no response; null: it was leased."),
+        Count | None, about("Status of the last attempt; 0: no response; null: it was leased.")
     ]
     pattern: Annotated[
         str,
-        Meta(
-            description="The reason, with … for numbers, ids, addresses, paths and quoted texts, "
+        about(
+            "The reason, with … for numbers, ids, addresses, paths and quoted texts, "
             "in which reasons of one pattern differ."
         ),
     ]
     reason: Annotated[
-        str | None, Meta(description="The reason, if all have the same; null: none, or several.")
+        str | None, about("The reason, if all have the same; null: none, or several.")
     ]
     tasks: Count
-    examples: Annotated[
-        list[FailureExample], Meta(description="The tasks that failed last, 5 at most.")
-    ]
+    examples: Annotated[list[FailureExample], about("The tasks that failed last, 5 at most.")]
 
 
 class Failures(Model):
     """Groups of failed tasks, the largest first."""
 
     failures: list[FailureGroup]
-    total: Annotated[Count, Meta(description="How many groups there are.")]
+    total: Annotated[Count, about("How many groups there are.")]
     is_complete: Annotated[
         bool,
-        Meta(
-            description="Whether all failed tasks are in the groups: of each queue 5,000 in each "
+        about(
+            "Whether all failed tasks are in the groups: of each queue 5,000 in each "
             "state are read."
         ),
     ]

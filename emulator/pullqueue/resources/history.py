@@ -22,7 +22,7 @@ from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import find_task
 from pullqueue.resources.task_lists import Limit
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Bytes, Count, Maybe, Model, Time, iso
+from pullqueue.structs import Bytes, Count, Maybe, Model, Time, about, iso
 from pullqueue.tasks import TombstonedTaskError
 from pullqueue.text import quoted
 
@@ -37,50 +37,41 @@ class Event(Model):
     time: Time
     until: Annotated[
         Time | None,
-        Meta(
-            description="When the lease ends, when the next attempt is due after a failed one, or "
+        about(
+            "When the lease ends, when the next attempt is due after a failed one, or "
             "by when the running attempt must end."
         ),
     ]
     retry_count: Count
     status: Annotated[
-        Count | None,
-        Meta(description="Status of an attempt that has ended; 0 if there was no response."),
+        Count | None, about("Status of an attempt that has ended; 0 if there was no response.")
     ]
     interface: Annotated[
         Interface | None,
-        Meta(
-            description="Interface of the call; null if time caused the event, or it is not known."
-        ),
+        about("Interface of the call; null if time caused the event, or it is not known."),
     ]
     client: Annotated[
-        str,
-        Meta(description="The caller: the e-mail address of its credentials, or its User-Agent."),
+        str, about("The caller: the e-mail address of its credentials, or its User-Agent.")
     ]
     request: Annotated[
         Count | None,
-        Meta(
-            description="Number of the request in `/requests`; null if there is none, or it is no "
+        about(
+            "Number of the request in `/requests`; null if there is none, or it is no "
             "longer among the latest."
         ),
     ]
     reason: Annotated[
         str | None,
-        Meta(
-            description="Why an attempt failed: the first line of the response, or why there was "
-            "none."
-        ),
+        about("Why an attempt failed: the first line of the response, or why there was none."),
     ] = None
-    fault: Annotated[
-        Count | None, Meta(description="Number of the fault that made an attempt fail.")
-    ] = None
+    fault: Annotated[Count | None, about("Number of the fault that made an attempt fail.")] = None
     requeued: Annotated[
-        bool, Meta(description="Whether the exhausted task was added again, by an operator.")
+        bool, about("Whether the exhausted task was added again, by an operator.")
     ] = False
     attempts: Annotated[
         Count,
-        Meta(
-            description="How many attempts it counts, of which `retry_count` is the last: more "
+        about(
+            "How many attempts it counts, of which `retry_count` is the last: more "
             "than 1 where an address refused connections while a manual clock passed time, and "
             "only the first attempt was made."
         ),
@@ -121,13 +112,12 @@ class TaskHistory(Model):
     task: TaskResource | None
     problem: str | None
     missing: Annotated[
-        str | None,
-        Meta(description="Why the beginning of the history is missing; null: it is not."),
+        str | None, about("Why the beginning of the history is missing; null: it is not.")
     ]
     last_response: Annotated[
         Bytes | None,
-        Meta(
-            description="First 4 KiB of the response to its last attempt, if that has failed; null "
+        about(
+            "First 4 KiB of the response to its last attempt, if that has failed; null "
             "if it has not, or there was no response."
         ),
     ] = None
@@ -152,7 +142,7 @@ class Throughput(Model):
 
     added: Count
     leased: Count
-    deleted: Annotated[Count, Meta(description="Number of deleted tasks, purged ones included.")]
+    deleted: Annotated[Count, about("Number of deleted tasks, purged ones included.")]
     exhausted: Count
 
 
@@ -160,23 +150,19 @@ class RequestQuery(Model):
     """Which requests to return."""
 
     limit: Limit = 100
-    before: Annotated[Maybe[Count], Meta(description="Value of `next` on the previous page.")] = (
-        UNSET
-    )
-    queue: Annotated[str, Meta(description="Only requests on this queue.")] = ""
-    task: Annotated[str, Meta(description="Only requests about this task.")] = ""
-    interface: Annotated[
-        Maybe[Interface], Meta(description="Only requests through this interface.")
-    ] = UNSET
+    before: Annotated[Maybe[Count], about("Value of `next` on the previous page.")] = UNSET
+    queue: Annotated[str, about("Only requests on this queue.")] = ""
+    task: Annotated[str, about("Only requests about this task.")] = ""
+    interface: Annotated[Maybe[Interface], about("Only requests through this interface.")] = UNSET
     method: Annotated[
         str,
-        Meta(
-            description="Only requests whose method contains this text, such as `lease`, "
+        about(
+            "Only requests whose method contains this text, such as `lease`, "
             "`tasks.create` or `CreateTask`."
         ),
     ] = ""
     client: Annotated[
-        str, Meta(description="Only requests whose client, agent or caller contains this text.")
+        str, about("Only requests whose client, agent or caller contains this text.")
     ] = ""
     status: Annotated[
         str,
@@ -188,17 +174,15 @@ class RequestQuery(Model):
     ] = ""
     search: Annotated[
         str,
-        Meta(
-            description="Only requests with this text in method, verb, path, query or bodies, or "
+        about(
+            "Only requests with this text in method, verb, path, query or bodies, or "
             "in the reason why they failed."
         ),
     ] = ""
     since: Since = ""
-    failure: Annotated[
-        Maybe[Count], Meta(description="Only requests of this failure in `/activity`.")
-    ] = UNSET
+    failure: Annotated[Maybe[Count], about("Only requests of this failure in `/activity`.")] = UNSET
     fault: Annotated[
-        Maybe[Count], Meta(description="Only requests on which the fault of this number triggered.")
+        Maybe[Count], about("Only requests on which the fault of this number triggered.")
     ] = UNSET
 
 
@@ -270,10 +254,7 @@ def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     matching = (logged for logged in latest if _matches(query, logged))
     found = list(islice(matching, query.limit + 1))
     shown = found[: query.limit]
-    return Requests(
-        requests=shown,
-        next=shown[-1].number if len(found) > len(shown) else None,
-    )
+    return Requests(requests=shown, next=shown[-1].number if len(found) > len(shown) else None)
 
 
 def _matches(query: RequestQuery, logged: Request) -> bool:

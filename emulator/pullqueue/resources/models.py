@@ -30,7 +30,7 @@ from pullqueue.errors import (
 from pullqueue.observe.activity import IN_PROCESS
 from pullqueue.push.retry import find_retry
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Bytes, Count, Maybe, Model, Signed64, Time, iso_usec
+from pullqueue.structs import Bytes, Count, Maybe, Model, Signed64, Time, about, iso_usec
 from pullqueue.tasks import HttpRequest, RetryParameters, Task, TaskState
 from pullqueue.text import format_span, quoted
 
@@ -44,8 +44,8 @@ NOT_RECORDED: Final = "not recorded"
 EXHAUSTED: Final = "exhausted"
 Since = Annotated[
     str,
-    Meta(
-        description="Only what happened from this time on: 2026-01-01T14:05:00Z, or 14:05 (UTC), "
+    about(
+        "Only what happened from this time on: 2026-01-01T14:05:00Z, or 14:05 (UTC), "
         "when it last was."
     ),
 ]
@@ -132,12 +132,10 @@ def _limits_text(retry: RetryParameters, attempts: int) -> str | None:
 class Holder(Model):
     """Who has leased a task."""
 
-    client: Annotated[
-        str, Meta(description="Who leased it, or renewed its lease, last; as in `/workers`.")
-    ]
+    client: Annotated[str, about("Who leased it, or renewed its lease, last; as in `/workers`.")]
     interface: Interface | None
-    leased: Annotated[Time, Meta(description="When it was leased, or its lease was renewed.")]
-    seconds: Annotated[float, Meta(description="How long ago that was.")]
+    leased: Annotated[Time, about("When it was leased, or its lease was renewed.")]
+    seconds: Annotated[float, about("How long ago that was.")]
 
     @classmethod
     def of(cls, lease: Event, now_usec: int) -> Holder:
@@ -251,19 +249,16 @@ def build_task_resources(
 class NewTask(Model):
     """A task to add."""
 
-    payload: Annotated[Maybe[str], Meta(description="Payload as text, stored as UTF-8.")] = UNSET
-    payload_base64: Annotated[Maybe[bytes], Meta(description="Payload in base64.")] = UNSET
+    payload: Annotated[Maybe[str], about("Payload as text, stored as UTF-8.")] = UNSET
+    payload_base64: Annotated[Maybe[bytes], about("Payload in base64.")] = UNSET
     name: Maybe[str] = UNSET
     tag: Maybe[str] = UNSET
-    eta: Annotated[
-        Maybe[Time], Meta(description="Earliest time of a lease or an attempt. Default: now.")
-    ] = UNSET
-    countdown: Annotated[
-        Maybe[float], Meta(description="Alternative to `eta`: delay in seconds.")
-    ] = UNSET
+    eta: Annotated[Maybe[Time], about("Earliest time of a lease or an attempt. Default: now.")] = (
+        UNSET
+    )
+    countdown: Annotated[Maybe[float], about("Alternative to `eta`: delay in seconds.")] = UNSET
     request: Annotated[
-        Maybe[SentRequest],
-        Meta(description="How a push task is sent. Default: POST to /_ah/queue/QUEUE."),
+        Maybe[SentRequest], about("How a push task is sent. Default: POST to /_ah/queue/QUEUE.")
     ] = UNSET
 
 
@@ -273,7 +268,7 @@ class ChangedRequest(Model):
     url: Maybe[str] = UNSET
     method: Maybe[str] = UNSET
     headers: Annotated[
-        Maybe[list[tuple[str, str]]], Meta(description="All headers: they replace those it has.")
+        Maybe[list[tuple[str, str]]], about("All headers: they replace those it has.")
     ] = UNSET
     target: Maybe[str] = UNSET
 
@@ -281,8 +276,8 @@ class ChangedRequest(Model):
 class ChangedTask(Model):
     """What to change in an exhausted task; what is absent stays as it is."""
 
-    payload: Annotated[Maybe[str], Meta(description="Payload as text, stored as UTF-8.")] = UNSET
-    payload_base64: Annotated[Maybe[bytes], Meta(description="Payload in base64.")] = UNSET
+    payload: Annotated[Maybe[str], about("Payload as text, stored as UTF-8.")] = UNSET
+    payload_base64: Annotated[Maybe[bytes], about("Payload in base64.")] = UNSET
     request: Maybe[ChangedRequest] = UNSET
 
 
@@ -298,8 +293,7 @@ class LeaseRequest(Model):
     lease_seconds: float = 60
     max_tasks: int = 1
     group_by_tag: Annotated[
-        Maybe[bool],
-        Meta(description="Whether all tasks must have one tag. Default: true if `tag` is set."),
+        Maybe[bool], about("Whether all tasks must have one tag. Default: true if `tag` is set.")
     ] = UNSET
     tag: Maybe[str] = UNSET
 
@@ -308,11 +302,10 @@ class LeaseChange(Model):
     """A new end of a lease."""
 
     lease_seconds: Annotated[
-        float, Meta(description="Lease duration in seconds from now; 0 releases the task.")
+        float, about("Lease duration in seconds from now; 0 releases the task.")
     ]
     eta_usec: Annotated[
-        Maybe[Signed64],
-        Meta(description="Current end of the lease; the change is refused if it is another."),
+        Maybe[Signed64], about("Current end of the lease; the change is refused if it is another.")
     ] = UNSET
 
 

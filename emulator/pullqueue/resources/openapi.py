@@ -7,12 +7,12 @@ from functools import cache
 from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Meta, field
+from msgspec import UNSET, field
 
 import pullqueue
 from pullqueue.api.encoding import Json
 from pullqueue.resources.operations import OPERATIONS, Operation
-from pullqueue.structs import Count, Maybe, Model
+from pullqueue.structs import Count, Maybe, Model, about
 
 PATH = "/openapi.json"
 _REFERENCE = "#/components/schemas/{name}"
@@ -31,7 +31,7 @@ class ErrorDetail(Model):
 class Advice(Model):
     """What was wrong and what to do, where the message is a text of production."""
 
-    type: Annotated[str, Meta(description="google.rpc.LocalizedMessage")] = field(name="@type")
+    type: Annotated[str, about("google.rpc.LocalizedMessage")] = field(name="@type")
     locale: str
     message: str
 
@@ -43,7 +43,7 @@ class ErrorEnvelope(Model):
     code: Count
     message: str
     details: Maybe[list[Advice]] = UNSET
-    status: Annotated[Maybe[str], Meta(description="A code of google.rpc.Code.")] = UNSET
+    status: Annotated[Maybe[str], about("A code of google.rpc.Code.")] = UNSET
 
 
 class Error(Model):

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET
 
 import pullqueue
 from pullqueue.clock import from_usec
@@ -21,7 +21,7 @@ from pullqueue.resources.queues import collect_statistics, shown_queues
 from pullqueue.runtime.fault_registry import FaultResource
 from pullqueue.runtime.situation import why_kept
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Maybe, Model, Positive, Time
+from pullqueue.structs import Count, Maybe, Model, Positive, Time, about
 
 FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
     "added": (EventKind.ADDED,),
@@ -39,13 +39,11 @@ _MINUTES = 24 * 60
 class PushSummary(Model):
     """How push tasks are delivered."""
 
-    addresses: Annotated[
-        list[str], Meta(description="Where push tasks are sent; empty: they are kept.")
-    ]
-    tasks: Annotated[Count, Meta(description="Tasks of all push queues.")]
+    addresses: Annotated[list[str], about("Where push tasks are sent; empty: they are kept.")]
+    tasks: Annotated[Count, about("Tasks of all push queues.")]
     kept: Annotated[
         dict[str, str],
-        Meta(description="Push queues with tasks that are not delivered, and how to deliver them."),
+        about("Push queues with tasks that are not delivered, and how to deliver them."),
     ]
 
 
@@ -53,44 +51,37 @@ class Summary(Model):
     """What makes the server behave differently from an idle one with a running clock."""
 
     clock: ClockResource
-    faults: Annotated[list[FaultResource], Meta(description="Faults that can still trigger.")]
-    paused: Annotated[list[str], Meta(description="Queues that are paused.")]
+    faults: Annotated[list[FaultResource], about("Faults that can still trigger.")]
+    paused: Annotated[list[str], about("Queues that are paused.")]
     exhausted: Annotated[
-        dict[str, Count], Meta(description="Number of exhausted tasks of the queues that have any.")
+        dict[str, Count], about("Number of exhausted tasks of the queues that have any.")
     ]
     unlisted: Annotated[
         dict[str, Count],
-        Meta(description="Number of tasks of queues that the store has and queue.yaml does not."),
+        about("Number of tasks of queues that the store has and queue.yaml does not."),
     ]
     push: Annotated[
-        PushSummary | None,
-        Meta(description="Delivery of push tasks; null if there is no push queue."),
+        PushSummary | None, about("Delivery of push tasks; null if there is no push queue.")
     ]
 
 
 class ServerInfo(Model):
     """Addresses, store and settings of the server."""
 
-    url: Annotated[str, Meta(description="Empty where another program serves the app.")]
-    grpc: Annotated[str | None, Meta(description="HOST:PORT of Cloud Tasks over gRPC.")]
-    store: Annotated[str, Meta(description="memory, or the URL of the store, without password.")]
-    auth: Annotated[str, Meta(description="none, or acl: callers need a token.")]
-    project: Annotated[
-        str | None, Meta(description="The only project that is accepted; null if any is.")
-    ]
+    url: Annotated[str, about("Empty where another program serves the app.")]
+    grpc: Annotated[str | None, about("HOST:PORT of Cloud Tasks over gRPC.")]
+    store: Annotated[str, about("memory, or the URL of the store, without password.")]
+    auth: Annotated[str, about("none, or acl: callers need a token.")]
+    project: Annotated[str | None, about("The only project that is accepted; null if any is.")]
     file: str
-    profile: Annotated[str | None, Meta(description="Rules that the file must follow.")]
+    profile: Annotated[str | None, about("Rules that the file must follow.")]
     manual_clock: bool
-    push_to: Annotated[list[str], Meta(description="Where push tasks are sent.")]
-    cron_jobs: Annotated[Count, Meta(description="Jobs of cron.yaml, which `/cron` lists.")]
-    services: Annotated[
-        list[str], Meta(description="Other services of App Engine that are answered here.")
-    ]
-    data: Annotated[
-        str | None, Meta(description="Folder of datastore and blobs; null: they are in memory.")
-    ]
-    users: Annotated[list[User], Meta(description="Users of the app who are signed in.")]
-    started: Annotated[Time, Meta(description="Time of the start, by the machine's clock.")]
+    push_to: Annotated[list[str], about("Where push tasks are sent.")]
+    cron_jobs: Annotated[Count, about("Jobs of cron.yaml, which `/cron` lists.")]
+    services: Annotated[list[str], about("Other services of App Engine that are answered here.")]
+    data: Annotated[str | None, about("Folder of datastore and blobs; null: they are in memory.")]
+    users: Annotated[list[User], about("Users of the app who are signed in.")]
+    started: Annotated[Time, about("Time of the start, by the machine's clock.")]
     uptime_seconds: float
     version: str
     python: str
@@ -99,12 +90,12 @@ class ServerInfo(Model):
 class FlowMinute(Model):
     """What happened to the tasks of a queue in one minute, as numbers of tasks."""
 
-    time: Annotated[Time, Meta(description="When the minute began, by the emulator's clock.")]
+    time: Annotated[Time, about("When the minute began, by the emulator's clock.")]
     added: Count
-    leased: Annotated[Count, Meta(description="Tasks leased, or attempts started.")]
-    deleted: Annotated[Count, Meta(description="Tasks deleted, purged or sent successfully.")]
-    delivered: Annotated[Count, Meta(description="Attempts that succeeded.")]
-    failed: Annotated[Count, Meta(description="Attempts that failed.")]
+    leased: Annotated[Count, about("Tasks leased, or attempts started.")]
+    deleted: Annotated[Count, about("Tasks deleted, purged or sent successfully.")]
+    delivered: Annotated[Count, about("Attempts that succeeded.")]
+    failed: Annotated[Count, about("Attempts that failed.")]
     exhausted: Count
 
     @classmethod
@@ -121,9 +112,9 @@ class FlowQuery(Model):
 
     minutes: Annotated[
         Maybe[Positive],
-        Meta(description="Number of minutes to return, the last ones of the clock. Default: all."),
+        about("Number of minutes to return, the last ones of the clock. Default: all."),
     ] = UNSET
-    queue: Annotated[str, Meta(description="Only this queue.")] = ""
+    queue: Annotated[str, about("Only this queue.")] = ""
 
 
 @operation("GET", "/summary")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET
 
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import served
@@ -14,11 +14,11 @@ from pullqueue.engine.validation import parse_time
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Maybe, Model, Time
+from pullqueue.structs import Count, Maybe, Model, Time, about
 
 ClockKind = Literal["machine", "manual"]
 ManualStart = Annotated[
-    Maybe[Time], Meta(description="Start of a manual clock. Default: 2026-01-01T00:00:00Z.")
+    Maybe[Time], about("Start of a manual clock. Default: 2026-01-01T00:00:00Z.")
 ]
 
 
@@ -26,8 +26,8 @@ class ProjectResource(Model):
     """A project of the server."""
 
     name: str
-    own: Annotated[bool, Meta(description="True of the server's own, which has queue.yaml.")]
-    manual: Annotated[bool, Meta(description="Whether its clock is moved, by POST /clock.")]
+    own: Annotated[bool, about("True of the server's own, which has queue.yaml.")]
+    manual: Annotated[bool, about("Whether its clock is moved, by POST /clock.")]
     now: Time
     queues: Count
 
@@ -38,15 +38,15 @@ class NewProject(Model):
     name: str
     clock: Annotated[
         ClockKind,
-        Meta(
-            description="machine: that of the machine. manual: it is moved, push tasks are sent "
+        about(
+            "machine: that of the machine. manual: it is moved, push tasks are sent "
             "by POST /run, and POST /clock with deliver, only, and the project is in memory, "
             "whatever the store of the server is."
         ),
     ] = "machine"
     now: ManualStart = UNSET
     queue_yaml: Annotated[
-        Maybe[str], Meta(description="Text of its queue.yaml. Default: no queues but `default`.")
+        Maybe[str], about("Text of its queue.yaml. Default: no queues but `default`.")
     ] = UNSET
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from pullqueue.api.errors import ApiError
 from pullqueue.engine.events import Interface
 from pullqueue.errors import InvalidTaskError
@@ -14,7 +12,7 @@ from pullqueue.resources.history import RequestQuery, list_requests
 from pullqueue.resources.operations import operation
 from pullqueue.resources.queues import current_task
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Model
+from pullqueue.structs import Count, Model, about
 
 _LATEST = 20
 
@@ -24,14 +22,14 @@ class Addresses(Model):
 
     push_to: Annotated[
         list[str],
-        Meta(
-            description="Each `[TARGET=]URL`, as in `--push-to`, such as http://localhost:8080 or "
+        about(
+            "Each `[TARGET=]URL`, as in `--push-to`, such as http://localhost:8080 or "
             "worker=http://localhost:8081; none: push tasks are kept."
         ),
     ]
-    keep_others: Annotated[
-        bool, Meta(description="Keep the addresses of the targets that are not named.")
-    ] = False
+    keep_others: Annotated[bool, about("Keep the addresses of the targets that are not named.")] = (
+        False
+    )
 
 
 class Started(Model):
@@ -43,16 +41,14 @@ class Started(Model):
 class QueueDelivery(Model):
     """How fast the tasks of a push queue are sent, and what the attempts led to."""
 
-    rate: Annotated[
-        float, Meta(description="Maximum tasks per second, from queue.yaml or the default.")
-    ]
+    rate: Annotated[float, about("Maximum tasks per second, from queue.yaml or the default.")]
     enforced_rate: Annotated[
         float | None,
-        Meta(description="Current rate, lower while the app is overloaded; null: nothing is sent."),
+        about("Current rate, lower while the app is overloaded; null: nothing is sent."),
     ]
     bucket_size: Count
     max_concurrent_requests: Count
-    latest: Annotated[list[Request], Meta(description="The latest 20 attempts, newest first.")]
+    latest: Annotated[list[Request], about("The latest 20 attempts, newest first.")]
 
 
 @operation("GET", "/queues/{queue}/delivery", key="delivery")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, to_builtins
+from msgspec import to_builtins
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueMode
@@ -14,7 +14,7 @@ from pullqueue.engine.store import QueueStatistics
 from pullqueue.push.http_target import describe_target
 from pullqueue.runtime.progress import Progress, find_progress
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Model, Time, iso_usec
+from pullqueue.structs import Count, Model, Time, about, iso_usec
 
 
 class QueueResource(Model):
@@ -33,16 +33,15 @@ class QueueResource(Model):
     retrying: Count
     paused: Annotated[
         Count,
-        Meta(
-            description="How many of the available tasks wait until the queue is resumed, or "
+        about(
+            "How many of the available tasks wait until the queue is resumed, or "
             "listed again: all, or 0."
         ),
     ]
     exhausted: Count
     oldest_eta: Time | None
     oldest_age_seconds: Annotated[
-        float | None,
-        Meta(description="Seconds since the oldest task became due; null if none is due."),
+        float | None, about("Seconds since the oldest task became due; null if none is due.")
     ]
     leased_last_minute: Count
     leased_last_hour: Count

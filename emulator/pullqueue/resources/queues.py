@@ -6,7 +6,7 @@ from collections.abc import Collection
 from itertools import islice
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from pullqueue.api.errors import ApiError
@@ -30,7 +30,7 @@ from pullqueue.resources.operations import operation
 from pullqueue.resources.queue_resource import QueueResource, build_resource
 from pullqueue.resources.task_lists import TaskFilter, matching_tasks
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Maybe, Model, given
+from pullqueue.structs import Count, Maybe, Model, about, given
 from pullqueue.tasks import (
     DeleteResult,
     NewTask,
@@ -61,9 +61,9 @@ class Change(TaskFilter, kw_only=True):
     """An operation on tasks: on those named, or on all that match the filter."""
 
     action: Literal["delete", "release", "requeue"]
-    state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
-    tasks: Annotated[Maybe[list[str]], Meta(description="Names of the tasks.")] = UNSET
-    all: Annotated[bool, Meta(description="All tasks, if there is no filter.")] = False
+    state: Annotated[Maybe[ShownState], about("Only tasks in this state.")] = UNSET
+    tasks: Annotated[Maybe[list[str]], about("Names of the tasks.")] = UNSET
+    all: Annotated[bool, about("All tasks, if there is no filter.")] = False
 
 
 class Changed(Model):

@@ -19,7 +19,7 @@ from pullqueue.runtime.delivery import Delivery
 from pullqueue.runtime.passing import next_delivery_usec, settle_delivery
 from pullqueue.runtime.progress import find_progress
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Maybe, Model, Positive, given
+from pullqueue.structs import Count, Maybe, Model, Positive, about, given
 from pullqueue.tasks import Task
 from pullqueue.text import quoted
 
@@ -42,12 +42,12 @@ class NewRun(Model):
         ),
     ] = "empty"
     max_attempts: Annotated[
-        Maybe[Positive], Meta(description="Attempts to make at most. Default: any number.")
+        Maybe[Positive], about("Attempts to make at most. Default: any number.")
     ] = UNSET
     lose_response: Annotated[
         bool,
-        Meta(
-            description="Lose the first response of each task: the handler has done its work, and "
+        about(
+            "Lose the first response of each task: the handler has done its work, and "
             "is called again, as after a crash."
         ),
     ] = False
@@ -58,7 +58,7 @@ class KeptTasks(Model):
 
     queue: str
     tasks: Count
-    text: Annotated[str, Meta(description="Why, as the console says it.")]
+    text: Annotated[str, about("Why, as the console says it.")]
 
 
 class Run(Model):
@@ -67,14 +67,13 @@ class Run(Model):
     attempts: list[Request]
     done: Annotated[
         bool,
-        Meta(
-            description="False: it takes longer, or max_attempts were made; send the same again "
-            "for the rest."
+        about(
+            "False: it takes longer, or max_attempts were made; send the same again for the rest."
         ),
     ]
     kept: Annotated[
         list[KeptTasks],
-        Meta(description="When done: tasks that are due and stay, as of a queue that is paused."),
+        about("When done: tasks that are due and stay, as of a queue that is paused."),
     ]
 
 

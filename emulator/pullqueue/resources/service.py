@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from flask import request
-from msgspec import UNSET, Meta
+from msgspec import UNSET
 
 import pullqueue
 from pullqueue.address import DEFAULT_PROJECT, is_loopback
@@ -25,7 +25,7 @@ from pullqueue.runtime.config_file import Changes
 from pullqueue.runtime.fault_registry import FaultResource, NewFault
 from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Maybe, Model, Time, iso
+from pullqueue.structs import Count, Maybe, Model, Time, about, iso
 from pullqueue.tasks import count_tasks
 from pullqueue.text import quoted
 
@@ -62,17 +62,15 @@ class ResetRequest(Model):
     """What a reset keeps, and what else it deletes."""
 
     keep_queues: Annotated[
-        bool,
-        Meta(description="Keep queues that were created at run time, such as by CreateQueue."),
+        bool, about("Keep queues that were created at run time, such as by CreateQueue.")
     ] = False
     services: Annotated[
-        bool,
-        Meta(description="Delete the data of App Engine's other services, such as entities."),
+        bool, about("Delete the data of App Engine's other services, such as entities.")
     ] = False
     clock: Annotated[
         Maybe[ClockKind],
-        Meta(
-            description="Clock that the project gets, which may be at an earlier time. Of the "
+        about(
+            "Clock that the project gets, which may be at an earlier time. Of the "
             "server's own project only a manual clock can be set to another start."
         ),
     ] = UNSET
@@ -84,7 +82,7 @@ class TokenQuery(Model):
 
     email: str
     scope: Annotated[
-        Maybe[str], Meta(description="Scopes separated by blanks; default: those of both APIs.")
+        Maybe[str], about("Scopes separated by blanks; default: those of both APIs.")
     ] = UNSET
 
 

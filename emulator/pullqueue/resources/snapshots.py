@@ -24,7 +24,7 @@ from pullqueue.errors import InvalidTaskError, PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Model
+from pullqueue.structs import Count, Model, about
 from pullqueue.tasks import AttemptRecord, HttpRequest, NewTask, Task, TaskState, count_tasks
 from pullqueue.text import quoted, shorten
 
@@ -87,10 +87,9 @@ class Snapshot(Model):
 class SnapshotQuery(Model):
     """How to load a snapshot."""
 
-    shift: Annotated[
-        bool,
-        Meta(description="Move all times by the time between the snapshot and now."),
-    ] = False
+    shift: Annotated[bool, about("Move all times by the time between the snapshot and now.")] = (
+        False
+    )
 
 
 class LoadedSnapshot(Model):

@@ -28,7 +28,7 @@ from pullqueue.resources.models import (
 )
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Maybe, Model, given
+from pullqueue.structs import Count, Maybe, Model, about, given
 from pullqueue.tasks import Task, TaskState, TombstonedTaskError
 
 _QUEUE = "/queues/{queue}"
@@ -51,37 +51,32 @@ Limit = Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of res
 class TaskFilter(Model):
     """Which tasks are meant."""
 
-    tag: Annotated[Maybe[str], Meta(description="Only tasks with this tag.")] = UNSET
+    tag: Annotated[Maybe[str], about("Only tasks with this tag.")] = UNSET
     search: Annotated[
-        str,
-        Meta(
-            description="Only tasks with this text in name, payload, URL or last reason, in any "
-            "case."
-        ),
+        str, about("Only tasks with this text in name, payload, URL or last reason, in any case.")
     ] = ""
     status: Annotated[
-        Maybe[Count],
-        Meta(description="Only push tasks with this last status; 0: no response."),
+        Maybe[Count], about("Only push tasks with this last status; 0: no response.")
     ] = UNSET
     reason: Annotated[
         str,
-        Meta(
-            description="Only push tasks with this text in the reason of their last failure, the "
+        about(
+            "Only push tasks with this text in the reason of their last failure, the "
             "first line of the response or why there was none, or in its pattern."
         ),
     ] = ""
     pattern: Annotated[
-        str, Meta(description="Only failed tasks of this pattern, as `/failures` returns it.")
+        str, about("Only failed tasks of this pattern, as `/failures` returns it.")
     ] = ""
     since: Annotated[
         str,
-        Meta(
-            description="Only tasks whose last attempt or lease ended from this time on: "
+        about(
+            "Only tasks whose last attempt or lease ended from this time on: "
             "2026-01-01T14:05:00Z, or 14:05 (UTC), when it last was."
         ),
     ] = ""
     until: Annotated[
-        str, Meta(description="Only tasks whose last attempt or lease ended before this time.")
+        str, about("Only tasks whose last attempt or lease ended before this time.")
     ] = ""
 
     @property
@@ -96,22 +91,21 @@ class ListQuery(TaskFilter):
 
     limit: Limit = 100
     offset: Annotated[
-        int,
-        Meta(ge=0, le=10**9, description="Number of matching tasks to skip."),
+        int, Meta(ge=0, le=10**9, description="Number of matching tasks to skip.")
     ] = 0
 
 
 class TaskQuery(ListQuery):
     """Which tasks of a queue to return, and in which order."""
 
-    state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
+    state: Annotated[Maybe[ShownState], about("Only tasks in this state.")] = UNSET
     sort: Annotated[
         Literal["eta", "name", "tag", "size", "leases", "added"],
-        Meta(description="Sort order. Orders other than eta sort the first 100,000 tasks only."),
+        about("Sort order. Orders other than eta sort the first 100,000 tasks only."),
     ] = "eta"
     descending: bool = False
     client: Annotated[
-        str, Meta(description="Only tasks that this client has leased; its name as in `/workers`.")
+        str, about("Only tasks that this client has leased; its name as in `/workers`.")
     ] = ""
 
     @property
@@ -123,10 +117,10 @@ class TaskQuery(ListQuery):
 class ExhaustedQuery(ListQuery):
     """Which exhausted tasks to return, and how much of them."""
 
-    queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
+    queue: Annotated[Maybe[str], about("Only tasks of this queue.")] = UNSET
     payload: Annotated[
         Literal["preview", "full"],
-        Meta(description="How much of each payload to return: its first 256 bytes, or all."),
+        about("How much of each payload to return: its first 256 bytes, or all."),
     ] = "preview"
 
 
@@ -137,12 +131,7 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> Tasks:
     exhausted = query.state == EXHAUSTED
     tasks, total = _page(found, query)
     shown = build_task_resources(
-        tasks,
-        found,
-        state,
-        payload_bytes=PREVIEW_BYTES,
-        exhausted=exhausted,
-        search=query.search,
+        tasks, found, state, payload_bytes=PREVIEW_BYTES, exhausted=exhausted, search=query.search
     )
     return Tasks(tasks=shown, total=total)
 
@@ -181,12 +170,7 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> Tasks:
     payload_bytes = None if query.payload == "full" else PREVIEW_BYTES
     shown = [
         build_task_resources(
-            [task],
-            queue,
-            state,
-            payload_bytes=payload_bytes,
-            exhausted=True,
-            search=query.search,
+            [task], queue, state, payload_bytes=payload_bytes, exhausted=True, search=query.search
         )[0]
         for task, queue in found[query.offset : query.offset + query.limit]
     ]

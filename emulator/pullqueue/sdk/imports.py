@@ -21,12 +21,8 @@ try:
             taskqueue,
         )
         from google.appengine.api.app_identity import app_identity
-        from google.appengine.api.taskqueue import (
-            taskqueue_service_bytes_pb2 as messages,
-        )
-        from google.appengine.api.taskqueue import (
-            taskqueue_stub,
-        )
+        from google.appengine.api.taskqueue import taskqueue_service_bytes_pb2 as messages
+        from google.appengine.api.taskqueue import taskqueue_stub
         from google.appengine.ext.remote_api import remote_api_bytes_pb2 as remote_api
         from google.appengine.runtime import apiproxy_errors, context, request_environment
         from google.protobuf.message import DecodeError

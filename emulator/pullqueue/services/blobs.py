@@ -157,10 +157,7 @@ def _check(session: Any, files: Sequence[FileStorage]) -> None:
     ):
         limit = session[name]
         if limit is not None and size > limit:
-            raise ApiError(
-                f"the upload has {size} bytes, {name} of its URL is {limit}",
-                status=413,
-            )
+            raise ApiError(f"the upload has {size} bytes, {name} of its URL is {limit}", status=413)
     for file in files:
         for text in (file.filename, file.content_type):
             if len(text or "") > _TEXT_CHARACTERS:

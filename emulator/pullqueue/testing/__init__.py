@@ -37,12 +37,7 @@ from pullqueue.testing.exploration.results import (
     RaceTestError,
 )
 from pullqueue.testing.freezing import ProcessClock, freeze
-from pullqueue.testing.interrupt import (
-    HandlerKilled,
-    WorkerInterrupt,
-    WorkerKilled,
-    WorkerStopped,
-)
+from pullqueue.testing.interrupt import HandlerKilled, WorkerInterrupt, WorkerKilled, WorkerStopped
 from pullqueue.testing.live_server import LiveServer
 from pullqueue.testing.points import point
 from pullqueue.testing.record import record_calls

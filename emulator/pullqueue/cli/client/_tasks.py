@@ -93,8 +93,7 @@ def filter_options(command: Command) -> Command:
             help="Only push tasks with this last status; 0: no response.",
         ),
         click.option(
-            "--reason",
-            help="Only push tasks with this text in the REASON of `tasks failures`.",
+            "--reason", help="Only push tasks with this text in the REASON of `tasks failures`."
         ),
     )
     for option in reversed(options):

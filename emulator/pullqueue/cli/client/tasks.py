@@ -11,15 +11,7 @@ from time import monotonic
 import click
 
 from pullqueue.cli._options import Duration
-from pullqueue.cli._output import (
-    STDIN,
-    Table,
-    note,
-    read_content,
-    show,
-    when,
-    write_bytes,
-)
+from pullqueue.cli._output import STDIN, Table, note, read_content, show, when, write_bytes
 from pullqueue.cli._words import Choice, Group
 from pullqueue.cli.client import Client, queue_path, without_none
 from pullqueue.cli.client._options import (

@@ -68,10 +68,7 @@ def grant_tickets() -> None:
 
     Inside requests and outside. Doing so again changes nothing.
     """
-    from google.appengine.api import (
-        apiproxy_stub_map,
-        full_app_id,
-    )
+    from google.appengine.api import apiproxy_stub_map, full_app_id
     from google.appengine.runtime import context, default_api_stub
 
     rpc = default_api_stub.DefaultApiRPC

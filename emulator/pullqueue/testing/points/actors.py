@@ -204,11 +204,7 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
 def _submitting(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
     @wraps(submit)
     def submit_call(
-        pool: ThreadPoolExecutor,
-        function: Callable[..., Any],
-        /,
-        *args: object,
-        **kwargs: object,
+        pool: ThreadPoolExecutor, function: Callable[..., Any], /, *args: object, **kwargs: object
     ) -> Future[Any]:
         actor = _actor.get()
         with _acting(None):  # threads of the pool are nobody's
