@@ -7,7 +7,7 @@ and what its attempts so far have left behind.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -392,3 +392,22 @@ class TaskAlreadyExistsError(NameInUseError):
 
 class TombstonedTaskError(NameInUseError):
     """a task of this name was deleted or exhausted recently"""
+
+
+def leased_until(until_usec: int, tasks: Iterable[Task]) -> list[Task]:
+    """Return tasks as they are when they have been leased until a time."""
+    # `_replace` would take 0.74 us a task instead of 0.29 us.
+    new = tuple.__new__
+    return [new(Task, (until_usec, task[1], task[2] + 1, *task[3:])) for task in tasks]
+
+
+def fitting(tasks: Iterable[Task], payload_bytes: int) -> list[Task]:
+    """Return the tasks up to the last whose payload still fits; one always does."""
+    total = 0
+    found: list[Task] = []
+    for task in tasks:
+        total += len(task.payload)
+        if total > payload_bytes and found:
+            break
+        found.append(task)
+    return found

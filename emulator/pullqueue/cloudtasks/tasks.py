@@ -25,12 +25,11 @@ from pullqueue.cloudtasks.task_messages import (
 )
 from pullqueue.engine import verbs
 from pullqueue.engine.request_validation import METHODS_WITH_BODY
-from pullqueue.engine.store import fitting
 from pullqueue.engine.task_errors import unknown_task
 from pullqueue.errors import InvalidTaskError, TaskError
 from pullqueue.push.dispatcher import make_due
 from pullqueue.push.http_target import override_url
-from pullqueue.tasks import DeleteResult, Task
+from pullqueue.tasks import DeleteResult, Task, fitting
 
 _MAX_LISTED: Final = 1000
 _POSITION: Final = re.compile(r"(-?\d{1,18}) (\d{1,18})", re.ASCII)

@@ -74,6 +74,8 @@ class Emulator:
         )
         """What stores its tasks; users go by the queues."""
         self._lock = threading.Lock()
+        self.config = config
+        """The current configuration."""
         self._queues: dict[str, Queue] = {}
         self._checked_usec = 0
         try:
@@ -129,11 +131,6 @@ class Emulator:
 
     def __repr__(self) -> str:
         return f"Emulator(file={self.config.file!r}, queues={[q.name for q in self.queues]!r})"
-
-    @property
-    def config(self) -> QueueConfig:
-        """The current configuration."""
-        return self._config
 
     @property
     def queues(self) -> list[Queue]:
@@ -232,7 +229,7 @@ class Emulator:
             if queue.is_runtime:
                 settings = self._with_defaults(settings)
                 self.store.change_queue_record(queue.name, settings=settings)
-            queue.configure(settings, storage_limit_bytes=self._config.total_storage_limit_bytes)
+            queue.configure(settings, storage_limit_bytes=self.config.total_storage_limit_bytes)
         return queue
 
     def delete_queue(self, name: str) -> None:
@@ -252,7 +249,7 @@ class Emulator:
         The configuration and the clock are not changed.
         """
         self.store.clear()
-        self._configure(self._config, resume=False)
+        self._configure(self.config, resume=False)
 
     def export(self) -> dict[str, QueueContents]:
         """Return the contents of all queues, as of one time, for `restore`."""
@@ -340,7 +337,7 @@ class Emulator:
         listed = config.by_name()
         with self._lock:
             records = self.store.queue_records()
-            self._config, self._listed = config, listed
+            self.config, self._listed = config, listed
             self._in_file = frozenset(settings.name for settings in config.queues)
             for name, record in records.items():
                 if name in listed:
@@ -362,7 +359,7 @@ class Emulator:
 
     def _configured(self, settings: QueueSettings) -> Queue:
         queue = self._queues.get(settings.name)
-        storage_limit_bytes = self._config.total_storage_limit_bytes
+        storage_limit_bytes = self.config.total_storage_limit_bytes
         if queue is None:
             return Queue(
                 settings,
@@ -444,5 +441,5 @@ class Emulator:
             hint = f"did you mean {quoted(close)}?"
         elif not names:
             hint = "create it by CreateQueue of Cloud Tasks, or list it in queue.yaml"
-        missing = f"is not in {self._config.file}" if self._config.file else "was not created"
+        missing = f"is not in {self.config.file}" if self.config.file else "was not created"
         return f"queue {quoted(name)} {missing}: {hint}"

@@ -62,8 +62,7 @@ def lease(
     queue.check_pull()
     if queue.state is QueueState.PAUSED:
         raise QueuePausedError(
-            f'queue "{queue.name}" is paused: resume it to lease its tasks',
-            queue_name=queue.name,
+            f'queue "{queue.name}" is paused: resume it to lease its tasks', queue_name=queue.name
         )
     validation.check_tag(tag, queue.limits)
     if tag is not None and not group_by_tag:

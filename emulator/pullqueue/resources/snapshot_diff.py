@@ -11,6 +11,7 @@ from pullqueue.errors import PullQueueError
 from pullqueue.text import shorten
 
 _Task = dict[str, Any]
+Change = Literal["added", "gone", "changed", "exhausted"]
 
 
 class _Queue(msgspec.Struct):
@@ -39,7 +40,7 @@ class Difference(msgspec.Struct):
     """Tasks of a queue that differ in the same way between two snapshots."""
 
     queue: str
-    change: Literal["added", "gone", "changed", "exhausted"]
+    change: Change
     """gone: deleted, or exhausted; exhausted: in the second one only."""
     tasks: list[DifferentTask]
 
@@ -83,29 +84,19 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> list[Difference]:
 def _differences(queue: str, before: _Queue, after: _Queue) -> Iterator[Difference]:
     old, new = _by_name(before.tasks), _by_name(after.tasks)
     ended, ended_now = _by_name(before.exhausted), _by_name(after.exhausted)
-    differences = (
-        Difference(queue, "added", [DifferentTask(each, []) for each in new if each not in old]),
-        Difference(queue, "gone", [DifferentTask(each, []) for each in old if each not in new]),
-        Difference(
-            queue,
-            "changed",
-            [
-                DifferentTask(each, _changed_fields(old[each], new[each]))
-                for each in new
-                if each in old and new[each] != old[each]
-            ],
-        ),
-        Difference(
-            queue,
-            "exhausted",
-            [
-                DifferentTask(each, [])
-                for each, task in ended_now.items()
-                if ended.get(each) != task
-            ],
-        ),
-    )
-    return (difference for difference in differences if difference.tasks)
+    fields: dict[Change, dict[str, list[str]]] = {
+        "added": {each: [] for each in new if each not in old},
+        "gone": {each: [] for each in old if each not in new},
+        "changed": {
+            each: _changed_fields(old[each], new[each])
+            for each in new
+            if each in old and new[each] != old[each]
+        },
+        "exhausted": {each: [] for each, task in ended_now.items() if ended.get(each) != task},
+    }
+    for change, tasks in fields.items():
+        if tasks:
+            yield Difference(queue, change, [DifferentTask(*each) for each in tasks.items()])
 
 
 def _by_name(tasks: list[_Task]) -> Mapping[str, _Task]:

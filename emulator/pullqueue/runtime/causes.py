@@ -6,88 +6,34 @@ has all causes that apply: what stops the queue, what happened, what its tasks w
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
-from msgspec import Meta
-
-from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.push.request import effective_request, find_target
 from pullqueue.runtime.failures import (
     failing,
     kinds_of_faults,
     name_result,
-    name_results,
     next_faults,
     no_response,
     slowed,
     some_failed,
 )
-from pullqueue.runtime.situation import Found, Severity, Situation
-from pullqueue.structs import Count, Model
-from pullqueue.tasks import AttemptResult, TaskState, count_tasks
+from pullqueue.runtime.leasing import (
+    few_leased,
+    leases_expire,
+    leases_fail,
+    no_worker,
+    other_tag,
+)
+from pullqueue.runtime.situation import MINUTE_SECONDS, Found, Severity, Situation
+from pullqueue.structs import Count, Model, about
+from pullqueue.tasks import TaskState, count_tasks
 from pullqueue.text import counted, format_span, quoted
 
-Reason = Literal[
-    "disabled",
-    "paused",
-    "rate 0",
-    "not listening",
-    "no address",
-    "run only",
-    "no response",
-    "failing",
-    "some failed",
-    "slowed",
-    "concurrency",
-    "shared slots",
-    "rate",
-    "running",
-    "leases fail",
-    "other tag",
-    "no worker",
-    "leases expire",
-    "few leased",
-    "leased",
-    "retrying",
-    "not due",
-    "due",
-    "exhausted",
-    "faults",
-]
-_MINUTE_SECONDS: Final = 60.0
-_LONG_SECONDS: Final = 600.0
-"""What takes longer than this needs somebody's attention."""
 _QUEUES: Final = 3
 """Queues that are named."""
-_TAGS: Final = 5
-"""Tags that are named."""
-
-
-class Cause(Model):
-    """One cause of what a queue does, or does not."""
-
-    reason: Reason
-    severity: Severity
-    count: Annotated[Count, Meta(description="Number of tasks, or of failed attempts.")]
-    text: str
-
-
-def find_causes(now: Situation) -> list[Cause]:
-    """Return the causes that apply to a queue, in their order."""
-    found = ((reason, explain(now)) for reason, explain in CAUSES.items())
-    return [
-        Cause(
-            reason=reason,
-            severity=each.severity,
-            count=each.count,
-            text=now.state.address_commands(each.text),
-        )
-        for reason, each in found
-        if each is not None
-    ]
 
 
 # -- what stops the queue ----------------------------------------------------------------------
@@ -182,14 +128,14 @@ def _concurrency(now: Situation) -> Found | None:
         return None
     one = "the running attempt" if now.running == 1 else f"one of {now.running} running attempts"
     text = f"{_due_wait(now)} for {one} to end: max_concurrent_requests is {now.slots}"
-    return Found(now.due, f"{text}{_pace(now)}", _severity_of_wait(now))
+    return Found(now.due, f"{text}{_pace(now)}", now.wait_severity)
 
 
 def _pace(now: Situation) -> str:
     """Return how long the due tasks take if as many attempts end as in the last minute."""
     if now.is_manual or not (ended := now.ended_last_minute):
         return ""  # by a clock that stands still, they take no time
-    seconds = now.due / ended * _MINUTE_SECONDS
+    seconds = now.due / ended * MINUTE_SECONDS
     return f", about {format_span(seconds)} for all at the pace of the last minute"
 
 
@@ -205,7 +151,7 @@ def _shared_slots(now: Situation) -> Found | None:
         f"{_due_wait(now)} for a slot: this server makes at most {delivery.threads} attempts at "
         f"the same time, and {', '.join(of)} are running"
     )
-    return Found(now.due, f"{text}{_pace(now)}", _severity_of_wait(now))
+    return Found(now.due, f"{text}{_pace(now)}", now.wait_severity)
 
 
 def _rate(now: Situation) -> Found | None:
@@ -233,7 +179,7 @@ def _running(now: Situation) -> Found | None:
     longest = max(now.attempts, key=now.seconds_of)
     span, left = format_span(now.seconds_of(longest)), longest.request.deadline_seconds
     deadline = f"its deadline is in {format_span(max(0, left - longest.seconds))}"
-    severity: Severity = "info" if now.longest_seconds < _MINUTE_SECONDS else "warning"
+    severity: Severity = "info" if now.longest_seconds < MINUTE_SECONDS else "warning"
     if now.running == 1:
         return Found(1, f"1 attempt has been running for {span}, {deadline}", severity)
     text = f"{now.running} attempts are running, the longest for {span}, {deadline}"
@@ -241,93 +187,6 @@ def _running(now: Situation) -> Found | None:
 
 
 # -- what pull tasks wait for ------------------------------------------------------------------
-
-
-def _leases_fail(now: Situation) -> Found | None:
-    if not _is_unleased(now) or now.leased:
-        return None
-    kinds = kinds_of_faults(now.state)
-    results = Counter(
-        AttemptResult(call.status, call.reason or None, call.fault)
-        for call in now.lease_calls
-        if call.status >= 400 or (call.fault is not None and kinds.get(call.fault) != "latency")
-    )
-    if not results:
-        return None
-    failed, calls = results.total(), len(now.lease_calls)
-    share = f"{failed} of {counted(calls, 'lease call')}"
-    text = f"{_available(now)}, workers leased none in the last minute{_by_operators(now)}: "
-    text += f"{share} got none: "
-    return Found(now.due, text + name_results(results, failed, kinds), "warning")
-
-
-def _other_tag(now: Situation) -> Found | None:
-    if not _is_unleased(now) or _leases_fail(now) is not None:
-        return None
-    asked = dict.fromkeys(tag for call in now.lease_calls for tag in call.lease_tags)
-    tags = [tag for tag in asked if tag is not None]
-    if not tags or len(tags) < len(asked) or len(tags) > _TAGS:
-        return None
-    if any(now.queue.list_tasks(1, state=TaskState.AVAILABLE, tag=tag) for tag in tags):
-        return None
-    names = f"the tag{'' if len(tags) == 1 else 's'} {', '.join(map(quoted, tags))}"
-    has = "the available task does not have" if now.due == 1 else f"none of {now.due} available has"
-    text = f"in the last minute workers asked only for {names}, which {has}"
-    return Found(now.due, text, "warning")
-
-
-def _no_worker(now: Situation) -> Found | None:
-    is_other = _leases_fail(now) is not None or _other_tag(now) is not None
-    if not _is_unleased(now) or is_other or now.leased:
-        return None
-    text = f"no worker has leased in the last minute{_by_operators(now)}: {_available(now)}"
-    return Found(now.due, text, "warning")
-
-
-def _by_operators(now: Situation) -> str:
-    """Return what the leases of the last minute have besides those of workers."""
-    leased = now.by_operators[EventKind.LEASED]
-    return f" (operators leased {leased})" if leased else ""
-
-
-def _leases_expire(now: Situation) -> Found | None:
-    """Return that workers do not finish what they lease, or too late."""
-    if now.is_stopped or not now.numbers.tasks or now.expired <= now.deleted:
-        return None
-    expired = f"{counted(now.expired, 'lease')} expired"
-    text = (
-        f"workers leased {now.leased} in the last minute{_by_operators(now)}, {expired}, "
-        f"{_deleted(now)}: see why workers do not finish, or lease for longer"
-    )
-    return Found(now.expired, text, "warning")
-
-
-def _deleted(now: Situation) -> str:
-    return f"{now.deleted or 'none'} {'were' if now.deleted > 1 else 'was'} deleted"
-
-
-def _few_leased(now: Situation) -> Found | None:
-    leased = now.leased
-    if not (_is_unleased(now) and leased) or _other_tag(now) or _leases_expire(now):
-        return None
-    if now.due <= leased and now.due_seconds < _MINUTE_SECONDS:
-        return None
-    text = f"{_available(now)}, workers leased {leased} in the last minute{_by_operators(now)}"
-    text += f", {_deleted(now)}"
-    if not now.deleted:
-        return Found(now.due, text, _severity_of_wait(now))
-    seconds = now.due / now.deleted * _MINUTE_SECONDS
-    them = "it" if now.due == 1 else "all"
-    text += f": about {format_span(seconds)} for {them} at this rate"
-    return Found(now.due, text, "info" if seconds <= _LONG_SECONDS else "warning")
-
-
-def _is_unleased(now: Situation) -> bool:
-    return not (now.queue.is_push or now.is_stopped) and now.due > 0
-
-
-def _available(now: Situation) -> str:
-    return f"{count_tasks(now.due)} {'is' if now.due == 1 else 'are'} available"
 
 
 def _leased(now: Situation) -> Found | None:
@@ -380,7 +239,7 @@ def _not_due(now: Situation) -> Found | None:
 def _due(now: Situation) -> Found | None:
     """Return that tasks are due, where nothing else says why they have been for a minute."""
     is_push = now.queue.is_push and not now.is_stopped and not now.kept
-    if not is_push or not now.due or now.limit is not None or now.due_seconds < _MINUTE_SECONDS:
+    if not is_push or not now.due or now.limit is not None or now.due_seconds < MINUTE_SECONDS:
         return None
     are = "task is" if now.due == 1 else "tasks are"
     span = format_span(now.due_seconds)
@@ -400,7 +259,7 @@ def _exhausted(now: Situation) -> Found | None:
 
 
 Explain: TypeAlias = Callable[[Situation], Found | None]
-CAUSES: Final[Mapping[Reason, Explain]] = {
+CAUSES: Final[Mapping[str, Explain]] = {
     "disabled": _disabled,
     "paused": _paused,
     "rate 0": _rate_0,
@@ -415,11 +274,11 @@ CAUSES: Final[Mapping[Reason, Explain]] = {
     "shared slots": _shared_slots,
     "rate": _rate,
     "running": _running,
-    "leases fail": _leases_fail,
-    "other tag": _other_tag,
-    "no worker": _no_worker,
-    "leases expire": _leases_expire,
-    "few leased": _few_leased,
+    "leases fail": leases_fail,
+    "other tag": other_tag,
+    "no worker": no_worker,
+    "leases expire": leases_expire,
+    "few leased": few_leased,
     "leased": _leased,
     "retrying": _retrying,
     "not due": _not_due,
@@ -428,16 +287,40 @@ CAUSES: Final[Mapping[Reason, Explain]] = {
     "faults": next_faults,
 }
 """The causes in the order in which they are shown."""
+if TYPE_CHECKING:
+    Reason = str
+else:
+    Reason = Literal[tuple(CAUSES)]
+
+
+class Cause(Model):
+    """One cause of what a queue does, or does not."""
+
+    reason: Reason
+    severity: Severity
+    count: Annotated[Count, about("Number of tasks, or of failed attempts.")]
+    text: str
+
+
+def find_causes(now: Situation) -> list[Cause]:
+    """Return the causes that apply to a queue, in their order."""
+    found = ((reason, explain(now)) for reason, explain in CAUSES.items())
+    return [
+        Cause(
+            reason=reason,
+            severity=each.severity,
+            count=each.count,
+            text=now.state.address_commands(each.text),
+        )
+        for reason, each in found
+        if each is not None
+    ]
 
 
 def _due_wait(now: Situation, count: int | None = None) -> str:
     """Return the subject and the verb of a sentence: `1 due task waits`."""
     count = now.due if count is None else count
     return f"{counted(count, 'due task')} {'waits' if count == 1 else 'wait'}"
-
-
-def _severity_of_wait(now: Situation) -> Severity:
-    return "info" if now.due_seconds < _MINUTE_SECONDS else "warning"
 
 
 def _in(now: Situation, usec: int) -> str:

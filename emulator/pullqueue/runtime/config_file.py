@@ -9,8 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta
-
 from pullqueue import config as queue_yaml
 from pullqueue.config.files import read_project_file, read_stamp
 from pullqueue.config.findings import InvalidQueueConfigError
@@ -18,7 +16,7 @@ from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue_base import QueueState
 from pullqueue.errors import ConfigFileError, PullQueueError
-from pullqueue.structs import Model
+from pullqueue.structs import Model, about
 
 _OF_THE_FILE = (ConfigFileError, InvalidQueueConfigError)
 """Errors that remain until the file changes; others are those of the store."""
@@ -32,8 +30,8 @@ class Changes(Model):
     added: list[str]
     changed: list[str]
     removed: list[str]
-    total_storage_limit: Annotated[bool, Meta(description="Whether it is another one.")]
-    settings: Annotated[dict[str, list[str]], Meta(description="Which settings changed, by queue.")]
+    total_storage_limit: Annotated[bool, about("Whether it is another one.")]
+    settings: Annotated[dict[str, list[str]], about("Which settings changed, by queue.")]
 
     def __str__(self) -> str:
         limit = ["total_storage_limit"] if self.total_storage_limit else []

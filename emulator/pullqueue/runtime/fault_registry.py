@@ -12,14 +12,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import MovableClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ClockError, PullQueueError
-from pullqueue.faults.declaration import (
-    KINDS,
-    OPTIONS,
-    WHEN,
-    Faults,
-    Kind,
-    options_text,
-)
+from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, Faults, Kind, options_text
 from pullqueue.faults.fault import Fault
 from pullqueue.structs import Count, Maybe, Model, list_choices
 from pullqueue.text import quoted

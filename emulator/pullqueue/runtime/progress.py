@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.runtime.causes import Cause, Reason, find_causes
 from pullqueue.runtime.situation import Severity, Situation
 from pullqueue.runtime.state import ServerState
-from pullqueue.structs import Count, Model, Time, iso_usec
+from pullqueue.structs import Count, Model, Time, about, iso_usec
 
 _SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 
@@ -20,34 +18,33 @@ _SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 class Progress(Model):
     """What the tasks of a queue did in the last minute, and what they wait for."""
 
-    leased: Annotated[Count, Meta(description="Tasks leased in the last minute.")]
+    leased: Annotated[Count, about("Tasks leased in the last minute.")]
     done: Annotated[
         Count,
-        Meta(
-            description="Tasks finished in the last minute: those that workers deleted, not "
+        about(
+            "Tasks finished in the last minute: those that workers deleted, not "
             "operators, or the attempts that succeeded."
         ),
     ]
-    delivered: Annotated[Count, Meta(description="Attempts that succeeded in the last minute.")]
-    failed: Annotated[Count, Meta(description="Attempts that failed in the last minute.")]
+    delivered: Annotated[Count, about("Attempts that succeeded in the last minute.")]
+    failed: Annotated[Count, about("Attempts that failed in the last minute.")]
     failing_since: Annotated[
         Time | None,
-        Meta(
-            description="The minute, in the last day, since which all attempts fail. Null if one "
+        about(
+            "The minute, in the last day, since which all attempts fail. Null if one "
             "succeeded in the last minute, or none failed in it and no task that failed waits."
         ),
     ]
     causes: Annotated[
-        list[Cause],
-        Meta(description="Why tasks do not move; empty if they do, or there are none."),
+        list[Cause], about("Why tasks do not move; empty if they do, or there are none.")
     ]
-    reason: Annotated[Reason | None, Meta(description="The first of the causes.")]
-    severity: Annotated[Severity, Meta(description="That of the most severe cause.")]
-    text: Annotated[str, Meta(description="The causes as a sentence; empty if there are none.")]
+    reason: Annotated[Reason | None, about("The first of the causes.")]
+    severity: Annotated[Severity, about("That of the most severe cause.")]
+    text: Annotated[str, about("The causes as a sentence; empty if there are none.")]
     next: Annotated[
         Time | None,
-        Meta(
-            description="When time alone changes the state of a task, or the rate permits the next "
+        about(
+            "When time alone changes the state of a task, or the rate permits the next "
             "attempt; null: never."
         ),
     ]

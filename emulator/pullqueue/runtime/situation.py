@@ -24,6 +24,7 @@ from pullqueue.runtime.state import NO_DELIVERY, ServerState
 from pullqueue.tasks import AttemptResult, Task, TaskState
 
 MINUTE: Final = timedelta(minutes=1)
+MINUTE_SECONDS: Final = 60.0
 _DAY_USEC: Final = 24 * 60 * MINUTE_USEC
 _LOOKED_AT: Final = 100
 """Due tasks that are looked at one by one, if the queue has no more than these."""
@@ -278,6 +279,11 @@ class Situation:
         first = self.queue.list_tasks(1 + self._overdue, state=TaskState.AVAILABLE)
         etas = [task.eta_usec for task in first if task.name not in running]
         return (self.now_usec - etas[0]) / USEC_PER_SECOND if etas else 0.0
+
+    @property
+    def wait_severity(self) -> Severity:
+        """How severe it is that tasks are due and wait."""
+        return "info" if self.due_seconds < MINUTE_SECONDS else "warning"
 
     # -- where tasks go --------------------------------------------------------------------------
 

@@ -21,13 +21,7 @@ from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import (
-    Claim,
-    Insertion,
-    Lease,
-    LeaseRequest,
-    StoreFactory,
-)
+from pullqueue.engine.store import Claim, Insertion, Lease, LeaseRequest, StoreFactory
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_pool import Address, Connection, Connections, prepare

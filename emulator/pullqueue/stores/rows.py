@@ -187,8 +187,4 @@ def result_values(attempts: AttemptRecord | None) -> dict[str, object]:
 
 def attempted(task: Task) -> dict[str, object]:
     """Return the parameters by which a statement finds a task that has not changed since."""
-    return {
-        "queue": task.queue_name,
-        "name": task.name,
-        "expected_eta_usec": task.eta_usec,
-    }
+    return {"queue": task.queue_name, "name": task.name, "expected_eta_usec": task.eta_usec}

@@ -17,20 +17,10 @@ from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import (
-    Insertion,
-    QueueContents,
-)
+from pullqueue.engine.store import Insertion, QueueContents
 from pullqueue.errors import PullQueueError, TransientError
 from pullqueue.limits import KIB
-from pullqueue.stores.rows import (
-    Row,
-    attempted,
-    count_finished,
-    encode,
-    is_storable,
-    result_values,
-)
+from pullqueue.stores.rows import Row, attempted, count_finished, encode, is_storable, result_values
 from pullqueue.stores.session import Target, retried
 from pullqueue.stores.sql_reading import HOUR_SECONDS, S
 from pullqueue.stores.sql_records import SqlRecords

@@ -26,23 +26,15 @@ from pullqueue.engine.store import (
     Lease,
     LeaseRequest,
     StoreFactory,
-    fitting,
-    leased_until,
 )
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores.rows import (
-    Row,
-    count_finished,
-    encode,
-    encode_tag,
-    result_values,
-)
+from pullqueue.stores.rows import Row, count_finished, encode, encode_tag, result_values
 from pullqueue.stores.session import OWN, Keys, Session, Target, closed_error
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements, with_scope
 from pullqueue.stores.sqlite_file import SqliteFile, opening_error
-from pullqueue.tasks import AttemptRecord, NewTask, Task
+from pullqueue.tasks import AttemptRecord, NewTask, Task, fitting, leased_until
 from pullqueue.text import format_size
 
 _SQL = statements("sqlite")
@@ -392,11 +384,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         return row
 
     def _removed(
-        self,
-        session: SqliteSession,
-        kind: EventKind,
-        queue_name: str,
-        rows: Sequence[Row],
+        self, session: SqliteSession, kind: EventKind, queue_name: str, rows: Sequence[Row]
     ) -> None:
         if rows:
             session.add_to_totals(queue_name, -len(rows), -sum(row[2] for row in rows))

@@ -156,12 +156,10 @@ def _check(path: Path, scripts: Sequence[str]) -> None:
         _check_content(connection, path)
         schema = _schema_of(scripts[: max(version, 0)])
         if not schema <= _schema(connection):
-            raise StoreError(_damaged(path, "its tables were changed"))
+            raise _damaged(path, "its tables were changed")
         for kind, table, name, sql in schema:
             if kind == "index" and not _is_complete(connection, table, name, sql):
-                raise StoreError(
-                    _damaged(path, f"index {name} has not one row for each of {table}")
-                )
+                raise _damaged(path, f"index {name} has not one row for each of {table}")
     finally:
         connection.close()
 
@@ -169,7 +167,7 @@ def _check(path: Path, scripts: Sequence[str]) -> None:
 def _check_content(connection: sqlite3.Connection, path: Path) -> None:
     (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if state != "ok":
-        raise StoreError(_damaged(path, state))
+        raise _damaged(path, state)
 
 
 def _is_complete(connection: sqlite3.Connection, table: str, index: str, sql: str | None) -> bool:
@@ -226,28 +224,24 @@ def _migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
 
 def opening_error(path: Path, error: Exception) -> StoreError:
     """Return the error for a file that cannot be opened, or whose content cannot be read."""
-    return StoreError(_reason(path, error))
-
-
-def _reason(path: Path, error: Exception) -> str:
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return (
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreError(
             f'"{path}" is in use by another process: stop it, or use another file; '
             "several servers can share a postgresql:// store"
         )
-    if code is not None and code & 0xFF == sqlite3.SQLITE_NOTADB:
-        return f'"{path}" is not an SQLite database: use another file for the store'
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreError(f'"{path}" is not an SQLite database: use another file for the store')
     if isinstance(error, UnicodeDecodeError):  # of a message that repeats what is damaged
         return _damaged(path, "names that are not UTF-8")
-    if code is not None and code & 0xFF == sqlite3.SQLITE_CORRUPT:
+    if code == sqlite3.SQLITE_CORRUPT:
         return _damaged(path, str(error))
     detail = getattr(error, "strerror", None) or error
-    return f'"{path}" cannot be opened as a store: {detail}'
+    return StoreError(f'"{path}" cannot be opened as a store: {detail}')
 
 
-def _damaged(path: Path, detail: str) -> str:
-    return (
+def _damaged(path: Path, detail: str) -> StoreError:
+    return StoreError(
         f'"{path}" is damaged ({detail.splitlines()[-1]}): restore it from a copy, or use '
         "another file"
     )

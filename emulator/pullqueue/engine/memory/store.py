@@ -31,12 +31,18 @@ from pullqueue.engine.store import (
     QueueStatistics,
     TaskFilter,
     TaskStore,
-    fitting,
-    leased_until,
 )
 from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
-from pullqueue.tasks import AttemptRecord, AttemptResult, DeleteResult, NewTask, Task
+from pullqueue.tasks import (
+    AttemptRecord,
+    AttemptResult,
+    DeleteResult,
+    NewTask,
+    Task,
+    fitting,
+    leased_until,
+)
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueSettings
