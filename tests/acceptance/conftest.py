@@ -37,9 +37,9 @@ def loaded() -> None:
 
 @pytest.fixture(scope="session")
 def _browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Yield a browser in which pages wait a fifth of the time."""
+    """Yield a browser in which pages wait a tenth of the time."""
     with started(tmp_path_factory.mktemp("profile")) as browser:
-        source = "const wait = setTimeout; setTimeout = (call, time) => wait(call, time / 5)"
+        source = "const wait = setTimeout; setTimeout = (call, time) => wait(call, time / 10)"
         browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
         yield browser
 

@@ -1,7 +1,8 @@
 """The documentation's pictures of the console, as a browser shows it after some work.
 
 `PULLQUEUE_REGENERATE=1 pytest tests/acceptance/test_console_pictures.py` takes them again. A
-picture contains the text of its page, so that an outdated one is found with any fonts and browser.
+picture contains the text of its page, so that an outdated one is found with any fonts, and without
+a browser.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import pytest
 import requests
 from browser import Browser, show
-from selenium.webdriver.common.by import By
+from console_client import ConsoleClient
 
 from pullqueue import Emulator, ManualClock, NewTask
 from pullqueue.server.lifecycle import Server
@@ -62,13 +63,13 @@ WIDTH = 970
 
 
 @pytest.fixture(scope="module")
-def console() -> Iterator[str]:
-    """Serve queues in the middle of a day's work, and return the console's address."""
+def server() -> Iterator[Server]:
+    """Serve queues in the middle of a day's work."""
     clock = ManualClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
     with Server(Emulator.from_text(QUEUE_YAML, clock=clock)) as server:
         work(server, clock)
         call(f"{server.url}/taskqueue/v1beta2/projects/shop/taskqueues/thumbnails/tasks")
-        yield f"{server.url}/console"
+        yield server
 
 
 def work(server: Server, clock: ManualClock) -> None:
@@ -114,8 +115,9 @@ def call(tasks: str) -> None:
         session.delete(f"{tasks}/cat-1", timeout=60)
 
 
-def open_page(browser: Browser, address: str) -> str:
-    """Open a page, replace what differs from run to run (durations, the port), return its text."""
+def take(browser: Browser, address: str, picture: Picture, *, dark: bool) -> bytes:
+    """Return a picture of a page, without what differs from run to run: durations, the port."""
+    show(browser, dark=dark, width=WIDTH, height=picture.height)
     browser.get(address)
     script = (
         "document.querySelectorAll('[data-label=Took]')"
@@ -124,7 +126,9 @@ def open_page(browser: Browser, address: str) -> str:
         ".forEach(each => { each.textContent = each.textContent.replace(/ --url \\S+/, '') })"
     )
     browser.execute_script(script)  # type: ignore[no-untyped-call]
-    return browser.find_element(By.TAG_NAME, "body").text
+    browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+    taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+    return b64decode(taken["data"])
 
 
 def with_text(png: bytes, text: str) -> bytes:
@@ -152,19 +156,19 @@ def test_every_picture_is_shown_and_every_shown_one_is_taken() -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_shows_the_console_as_it_is(browser: Browser, console: str, name: str) -> None:
-    """What could be read on the page when the pictures were taken can be read on it now."""
+def test_a_picture_shows_the_console_as_it_is(
+    request: pytest.FixtureRequest, server: Server, name: str
+) -> None:
+    """The text of the page is what it was when the pictures were taken."""
     picture = PICTURES[name]
-    show(browser, width=WIDTH, height=picture.height)
-    text = open_page(browser, console + picture.path)
+    text = ConsoleClient(server.state).text(picture.path)
+    text = re.sub(r" --url \S+|\b[\d.]+ ms\b", "", text)
     assert "Not found" not in text
     for file in (IMAGES / f"{name}.png", IMAGES / f"{name}-dark.png"):
         if os.environ.get("PULLQUEUE_REGENERATE"):
-            dark = file.stem.endswith("-dark")
-            show(browser, dark=dark, width=WIDTH, height=picture.height)
-            browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
-            taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
-            file.write_bytes(with_text(b64decode(taken["data"]), text))
+            browser = request.getfixturevalue("browser")
+            address, dark = f"{server.url}/console{picture.path}", file.stem.endswith("-dark")
+            file.write_bytes(with_text(take(browser, address, picture, dark=dark), text))
         png = file.read_bytes()
 
         assert text_in(png) == text, "take the pictures again: PULLQUEUE_REGENERATE=1"

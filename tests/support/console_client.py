@@ -6,6 +6,7 @@ import re
 from html import unescape
 from typing import Any
 
+import html5lib
 from werkzeug.test import Client, TestResponse
 
 from pullqueue.runtime.state import ServerState
@@ -30,6 +31,25 @@ class ConsoleClient:
     def text(self, path: str) -> str:
         """Return the words of a page, without its elements."""
         return " ".join(re.sub("<[^>]+>", " ", self.page(path)).split())
+
+    def follow(self, path: str, *links: str) -> str:
+        """Return where links lead, each of which has an id on the page before."""
+        for link in links:
+            [path] = re.findall(rf'<a id="{link}"[^>]* href="/console([^"]*)"', self.page(path))
+        return path
+
+    def press(self, path: str, button: str) -> str:
+        """Press the button with an id on a page and return the page that follows."""
+        tree = html5lib.parse(self.get(path).text, namespaceHTMLElements=False)
+        [(form, pressed)] = [
+            (form, each)
+            for form in tree.iter("form")
+            for each in form.iter("button")
+            if each.get("id") == button
+        ]
+        fields = [*form.iter("input"), pressed]
+        sent = {str(each.get("name")): each.get("value") for each in fields}
+        return self.send(str(form.get("action")).removeprefix("/console"), **sent)
 
     def send(self, path: str, **fields: Any) -> str:
         """Send a form and return the page that follows."""

@@ -20,6 +20,7 @@ CONFIG = """\
 queue:
 - {name: mail, rate: 20/m, bucket_size: 7, max_concurrent_requests: 3, target: mail}
 - {name: jobs, rate: 5/s, target: worker}
+- {name: pull, mode: pull}
 """
 
 
@@ -29,6 +30,11 @@ class Console(ConsoleClient):
     def __init__(self, app: PushApp) -> None:
         self.emulator = Emulator.from_text(CONFIG, clock=ManualClock())
         super().__init__(ServerState(self.emulator, push_to=PushAddresses([f"mail={app.url}"])))
+
+    def retry(self, parameters: str) -> None:
+        """Set the retry_parameters of `mail`."""
+        config = CONFIG.replace("}", f", retry_parameters: {{{parameters}}}}}", 1)
+        self.emulator.reconfigure(Emulator.from_text(config).config)
 
     def run(self, name: str) -> str:
         """Run a task of `mail` now, wait for the end of the attempt, and return the page."""
@@ -185,8 +191,7 @@ def test_a_task_is_added(console: Console) -> None:
 
 def test_an_exhausted_task_is_listed_requeued_and_downloaded(console: Console) -> None:
     """With request, end and status of its last attempt."""
-    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
-    console.emulator.reconfigure(Emulator.from_text(config).config)
+    console.retry("task_retry_limit: 0")
     queue = console.emulator.queue("mail")
     queue.add(name="a", request=HttpRequest("/status/500"))
     console.run("a")
@@ -204,8 +209,7 @@ def test_attempts_from_before_a_requeue_are_marked(console: Console) -> None:
     """Their numbers begin again, so a line is above them, and none above those of an exhausted
     task, which has no others.
     """
-    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 1}}", 1)
-    console.emulator.reconfigure(Emulator.from_text(config).config)
+    console.retry("task_retry_limit: 1")
     queue = console.emulator.queue("mail")
     queue.pause()  # only `run` sends
     queue.add(name="a", request=HttpRequest("/status/500"))
@@ -258,9 +262,31 @@ def test_attempts_that_were_only_counted_are_one_step_of_the_history(console: Co
     assert "Its attempts are not among the latest requests; the history has them." in text
 
 
+def test_what_operators_look_for_is_two_links_away(console: Console) -> None:
+    console.retry("task_retry_limit: 0")
+    console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
+    console.run("a")
+    console.emulator.queue("pull").add(name="held")
+    for queue in ("pull", "pul"):
+        path = f"/taskqueue/v1beta2/projects/p/taskqueues/{queue}/tasks/lease"
+        console.http.post(f"{path}?leaseSecs=60&numTasks=1")
+    console.send("/faults", kind="fail", call="purge")
+
+    for links, shown in (
+        (["to-failures", "latest-1"], "at all"),
+        (["to-failures", "task-mail-a"], "Requeue"),
+        (["exhausted-mail-a"], "Requeue"),
+        (["to-workers", "leased-1"], "held"),
+        (["to-activity"], "1 call of tasks.lease on queue pul failed: status 404"),
+        (["to-activity"], "set fault 1: fail"),
+        (["to-requests"], "all failed"),
+        (["to-faults"], "0 of 0"),
+    ):
+        assert shown in console.text(console.follow("/", *links)), links
+
+
 def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console) -> None:
-    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
-    console.emulator.reconfigure(Emulator.from_text(config).config)
+    console.retry("task_retry_limit: 0")
     queue = console.emulator.queue("mail")
     for name, path in (("a", "/status/500"), ("b", "/status/404"), ("c", "/status/500/c")):
         queue.add(name=name, request=HttpRequest(path))
@@ -272,17 +298,7 @@ def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console
         "1 exhausted 404",
         page,
     )
-    shown = console.send(
-        "/change",
-        all="1",
-        state="exhausted",
-        action="requeue",
-        queue="mail",
-        status="500",
-        pattern="no …",
-    )
-
-    assert "Requeued 2 tasks." in shown
+    assert "Requeued 2 tasks." in console.press("/failures", "requeue-group-1")
     assert [task.name for task in queue.exhausted] == ["b"]
     assert "a" not in re.findall(
         r'id="task-mail-(\w+)"', console.page("/failures?search=STATUS/404")
@@ -291,8 +307,7 @@ def test_tasks_that_failed_for_one_reason_are_requeued_together(console: Console
 
 def test_an_exhausted_task_is_requeued_with_changes(console: Console) -> None:
     """The form has what the task has; what is not valid is reported beside its field."""
-    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
-    console.emulator.reconfigure(Emulator.from_text(config).config)
+    console.retry("task_retry_limit: 0")
     queue = console.emulator.queue("mail")
     request = HttpRequest("/status/500", headers=(("X-A", "1"), ("X-B", "2")))
     queue.add("to=<ada>", name="a", request=request)
@@ -328,8 +343,7 @@ def test_what_a_form_cannot_keep_is_edited_as_base64_or_replaced_by_a_file(
     console: Console, payload: bytes, text: str | None, format_: str | None
 ) -> None:
     """And the task is not changed by a form that was not filled in."""
-    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
-    console.emulator.reconfigure(Emulator.from_text(config).config)
+    console.retry("task_retry_limit: 0")
     queue = console.emulator.queue("mail")
     queue.add(payload, name="a", request=HttpRequest("/status/500"))
     console.run("a")
@@ -372,9 +386,7 @@ def test_due_tasks_that_are_held_up_are_available(console: Console) -> None:
 
 
 def test_attempts_past_the_retry_limit_are_explained(console: Console) -> None:
-    retries = "retry_parameters: {task_retry_limit: 1, task_age_limit: 1d}"
-    config = CONFIG.replace("}", f", {retries}}}", 1)
-    console.emulator.reconfigure(Emulator.from_text(config).config)
+    console.retry("task_retry_limit: 1, task_age_limit: 1d")
     console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
     for _ in range(3):
         console.run("a")
@@ -384,8 +396,7 @@ def test_attempts_past_the_retry_limit_are_explained(console: Console) -> None:
 
 
 def test_a_queue_of_which_all_is_exhausted_says_so(console: Console) -> None:
-    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
-    console.emulator.reconfigure(Emulator.from_text(config).config)
+    console.retry("task_retry_limit: 0")
     console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
     console.run("a")
 
