@@ -14,13 +14,7 @@ from cloudtasks_interface import (
     located_interface,
 )
 from google.cloud import tasks_v2
-from interfaces import (
-    Interface,
-    InterfaceMaker,
-    PushInterface,
-    python_interface,
-    second_project,
-)
+from interfaces import Interface, InterfaceMaker, PushInterface, python_interface, second_project
 from rest_interface import rest_interface
 from sdk_interface import bridge_interface, sdk_interface
 from stores import LONG

@@ -26,12 +26,11 @@ def names(held: list[Shown]) -> list[str]:
 
 class TestAdd:
     def test_what_is_added_is_leased_as_it_was(self, interface: Interface) -> None:
-        """A task comes back with its name, payload and tag, leased once."""
-        interface.add(b"\x00work\xff", name="one", tag="red")
+        interface.add(b"\x00work\xff", name="one", tag="ü" * 500)
 
         (held,) = interface.lease(MINUTE, 10)
 
-        assert (held.name, held.payload, held.tag) == ("one", b"\x00work\xff", "red")
+        assert (held.name, held.payload, held.tag) == ("one", b"\x00work\xff", "ü" * 500)
         assert held.retry_count == 1
         assert held.eta_usec == interface.emulator.clock.now_usec() + MINUTE * 1_000_000
 
@@ -42,7 +41,6 @@ class TestAdd:
         assert set(names(interface.lease(MINUTE, 10))) == generated
 
     def test_an_eta_ahead_keeps_a_task_back(self, interface: Interface) -> None:
-        """A task is not leased a microsecond before its eta, and is leased at it."""
         interface.add(b"", name="later", eta=interface.emulator.clock.now() + timedelta(seconds=10))
 
         interface.advance(9.999999)
@@ -62,7 +60,6 @@ class TestAdd:
         assert [task.payload for task in interface.lease(MINUTE, 10)] == [b"first"]
 
     def test_a_deleted_name_stays_taken_for_seven_days(self, interface: Interface) -> None:
-        """A deleted task's name is refused for 7 days and free after that."""
         interface.add(b"", name="once")
         interface.delete("once")
 
@@ -80,12 +77,6 @@ class TestAdd:
 
         assert interface.count() == 0
 
-    def test_a_tag_may_be_any_text(self, interface: Interface) -> None:
-        """A tag of 500 characters outside ASCII is kept."""
-        interface.add(b"", tag="ü" * 500)
-
-        assert [task.tag for task in interface.lease(MINUTE, 1)] == ["ü" * 500]
-
     def test_the_storage_limit_is_over_all_queues(self, interface: Interface) -> None:
         """An add that would pass total_storage_limit is refused, and deleting makes room."""
         interface.add(b"x" * 2000, name="a")
@@ -99,8 +90,7 @@ class TestAdd:
 
 
 class TestLease:
-    def test_order_is_eta_then_arrival(self, interface: Interface) -> None:
-        """Tasks are leased by eta, and those of one eta in the order they came."""
+    def test_tasks_are_leased_by_eta_then_arrival(self, interface: Interface) -> None:
         now = interface.emulator.clock.now()
         for name in ("t10", "t9", "t8"):
             interface.add(b"", name=name, eta=now + timedelta(seconds=1))
@@ -122,8 +112,7 @@ class TestLease:
         assert early == []
         assert [(task.name, task.retry_count) for task in again] == [("one", 2)]
 
-    def test_as_many_as_asked_for(self, interface: Interface) -> None:
-        """A lease returns at most the requested number of tasks."""
+    def test_a_lease_returns_as_many_tasks_as_asked_for(self, interface: Interface) -> None:
         for _ in range(5):
             interface.add(b"")
 
@@ -181,7 +170,6 @@ class TestLeaseByTag:
         assert names(interface.lease_by_tag(MINUTE, 10)) == ["a", "c"]
 
     def test_a_leased_task_does_not_choose_the_tag(self, interface: Interface) -> None:
-        """The tag is that of the first task that is free, not of one that is leased."""
         interface.add(b"", name="a", tag="red")
         interface.add(b"", name="b", tag="blue")
         interface.lease(MINUTE, 1)
@@ -234,8 +222,7 @@ class TestModify:
         with interface.refuses(TaskLeaseExpiredError):
             interface.modify(held, 10)
 
-    def test_a_lease_someone_else_holds(self, interface: Interface) -> None:
-        """Who lost a lease cannot change the next holder's."""
+    def test_who_lost_a_lease_cannot_change_the_next_holder_s(self, interface: Interface) -> None:
         interface.add(b"")
         (held,) = interface.lease(MINUTE, 1)
         interface.advance(MINUTE)
@@ -295,7 +282,6 @@ class TestRetryLimit:
         assert [task.name for task in interface.exhausted("limited")] == ["one"]
 
     def test_the_last_lease_can_be_extended(self, interface: Interface) -> None:
-        """Extending the last lease puts the end off."""
         interface.add(b"", queue="limited")
         interface.lease(1, 1, queue="limited")
         interface.advance(1)
@@ -308,8 +294,7 @@ class TestRetryLimit:
 
         assert (before, interface.count(queue="limited")) == (1, 0)
 
-    def test_released_for_the_last_time(self, interface: Interface) -> None:
-        """A task released in its last permitted lease is gone at once."""
+    def test_a_task_released_in_its_last_lease_is_gone_at_once(self, interface: Interface) -> None:
         interface.add(b"", queue="limited")
         interface.lease(1, 1, queue="limited")
         interface.advance(1)
@@ -320,7 +305,6 @@ class TestRetryLimit:
         assert interface.count(queue="limited") == 0
 
     def test_an_exhausted_name_stays_taken(self, interface: Interface) -> None:
-        """The name of an exhausted task is taken like that of a deleted one."""
         interface.add(b"", name="one", queue="limited")
         for _ in range(2):
             interface.lease(1, 1, queue="limited")

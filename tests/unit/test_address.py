@@ -37,8 +37,7 @@ def test_hosts_that_only_look_like_this_machine(host: str) -> None:
         "http://user@example.com/%zz",
     ],
 )
-def test_a_url_that_can_be_called(url: str) -> None:
-    """Only host and port decide; a path is not parsed."""
+def test_a_url_can_be_called_whatever_its_path(url: str) -> None:
     assert why_not_callable(url) is None
 
 
@@ -51,15 +50,8 @@ def test_a_port_is_a_decimal_number_from_1_to_65535(port: str) -> None:
     "host",
     [
         *(".", "a..b", ".a", "-a", "a-", "a b", "a%b", "a\\b", "ä.example"),
-        *(
-            "a" * 64,
-            ".".join(["a" * 63] * 4),
-            "[::1",
-            "::1]",
-            "[::g]",
-            "[fe80::1%eth0]",
-            "[1.2.3.4]",
-        ),
+        *("a" * 64, ".".join(["a" * 63] * 4)),
+        *("[::1", "::1]", "[::g]", "[fe80::1%eth0]", "[1.2.3.4]"),
     ],
 )
 def test_a_host_that_cannot_be_called(host: str) -> None:
@@ -67,8 +59,7 @@ def test_a_host_that_cannot_be_called(host: str) -> None:
     assert why_not_callable(f"http://{host}/x") == "its host is not valid"
 
 
-def test_a_url_without_a_host() -> None:
-    """There is nothing to call."""
+def test_a_url_without_a_host_cannot_be_called() -> None:
     assert why_not_callable("http:///x") == "it has no host"
 
 

@@ -20,7 +20,6 @@ ERRORS = [
 
 
 def test_every_error_can_be_imported_from_the_top() -> None:
-    """Users catch errors by names of the package itself."""
     for kind in ERRORS:
         assert getattr(pullqueue, kind.__name__) is kind
         assert kind.__name__ in pullqueue.__all__
@@ -33,7 +32,6 @@ def test_the_docstring_is_the_default_message() -> None:
 
 
 def test_the_facts_of_an_error_are_attributes() -> None:
-    """Nobody has to parse its message."""
     error = errors.OverQuotaError("full", limit_bytes=5, needed_bytes=6)
     taken = tasks.TaskAlreadyExistsError(queue_name="q", task_name="t")
 
@@ -54,8 +52,6 @@ def test_every_error_has_codes() -> None:
 
 
 def test_codes_are_those_of_the_nearest_class() -> None:
-    """A subclass without codes of its own has its parent's."""
-
     class OddTagError(errors.InvalidTagError):
         """an odd tag"""
 

@@ -70,7 +70,6 @@ def test_which_words_are_found(text: str, found: list[str]) -> None:
 
 
 def test_no_coined_words() -> None:
-    """See `WORDS` for what to write."""
     assert {path.relative_to(ROOT).parts[0] for path in FILES} >= {*FOLDERS}
 
     found = [

@@ -21,42 +21,15 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "emulator" / "pullqueue"
 
 ORDER = (
-    "errors",
-    "extras",
-    "address",
-    "text",
-    "pickled",
-    "clock",
-    "limits",
-    "tasks",
-    "structs",
-    "checks",
-    "config",
-    "error_codes",
-    "lint",
-    "engine",
-    "stores",
-    "push",
-    "faults",
-    "api",
-    "observe",
-    "cron",
-    "runtime",
-    "resources",
-    "cloudtasks",
-    "sdk",
-    "services",
-    "console",
-    "server",
-    "cli",
-    "gtaskqueue",
-    "testing",
+    *("errors", "extras", "address", "text", "pickled", "clock", "limits", "tasks", "structs"),
+    *("checks", "config", "error_codes", "lint", "engine", "stores", "push", "faults", "api"),
+    *("observe", "cron", "runtime", "resources", "cloudtasks", "sdk", "services", "console"),
+    *("server", "cli", "gtaskqueue", "testing"),
 )
 """The parts of the package: each imports only parts before it, so there are no cycles."""
 
 
 def test_the_names_are_sorted_and_exist() -> None:
-    """`__all__` is what the package offers."""
     assert pullqueue.__all__ == sorted(pullqueue.__all__)
     assert [name for name in pullqueue.__all__ if not hasattr(pullqueue, name)] == []
 
@@ -70,7 +43,6 @@ def test_no_public_name_is_hidden_by_a_module() -> None:
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
-    """The version is in one place."""
     assert pullqueue.__version__ == version("pullqueue")
 
 
@@ -154,7 +126,6 @@ def test_helpers_of_tests_do_not_import_those_that_explore() -> None:
 
 
 def test_every_part_has_a_place_in_the_order() -> None:
-    """A new part of the package needs one."""
     parts = {path.stem for path in SOURCE.iterdir() if path.suffix in ("", ".py")}
 
     assert {part for part in parts if not part.startswith("__")} == {*ORDER}
@@ -223,7 +194,6 @@ def test_no_module_imports_itself_through_others() -> None:
 
 
 def test_private_modules_are_used_by_their_package_only() -> None:
-    """A module whose name has an underscore is imported by those beside it."""
     for name, path in MODULES.items():
         imported = names_imported_by(nodes_of(path))
         private = {other for other in imported if re.search(r"\._(?!_)", other)}

@@ -33,7 +33,6 @@ def test_a_new_task_has_bytes_and_microseconds() -> None:
 
 
 def test_times_are_aware_datetimes(task: Task) -> None:
-    """Eta and time of arrival are in UTC."""
     assert task.eta == task.enqueued == datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -70,7 +69,6 @@ def test_a_task_reads_well(task: Task) -> None:
 
 
 def test_a_task_cannot_be_changed(task: Task) -> None:
-    """A task is a snapshot."""
     with pytest.raises(AttributeError):
         task.payload = b"other"  # type: ignore[misc]
 

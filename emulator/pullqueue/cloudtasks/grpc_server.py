@@ -166,8 +166,9 @@ def _check_front_end(
         CloudTasksError: INVALID_ARGUMENT: its deadline is too far, or it is not routed.
     """
     # A client's timeout is rounded up on its way, by 0.1 seconds at most here.
-    if _MOST_SECONDS + 0.5 < (remaining_seconds or 0) < _LONGEST_SECONDS:
-        end = now + timedelta(seconds=remaining_seconds or 0)
+    most = _MOST_SECONDS + 0.5
+    if remaining_seconds is not None and most < remaining_seconds < _LONGEST_SECONDS:
+        end = now + timedelta(seconds=remaining_seconds)
         raise invalid(
             texts.RPC_DEADLINE.format(time=texts.format_time(end)),
             advice=f"the call has a deadline of {remaining_seconds:.0f} seconds: pass a timeout of "

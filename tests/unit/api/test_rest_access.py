@@ -166,7 +166,6 @@ class TestToken:
             assert refusal(response)[1:] == ("insufficientPermissions", "Insufficient Permission")
 
     def test_a_batch_hands_its_token_on(self, guarded: Client, tokens: Tokens) -> None:
-        """The token of a batch counts for its calls."""
         response = guarded.post(
             "/batch",
             data=f"--sep\r\n\r\nGET {ROOT}/limited HTTP/1.1\r\n\r\n\r\n--sep--",

@@ -73,11 +73,8 @@ class TestChangeLease:
         deleted = refusal(call("POST", "pull/tasks/one?newLeaseSeconds=1", json=held))
 
         assert unknown[:2] == (404, "notFound")
-        assert deleted == (
-            400,
-            "invalid",
-            'task "one" of queue "pull" was done, deleted or exhausted',
-        )
+        text = 'task "one" of queue "pull" was done, deleted or exhausted'
+        assert deleted == (400, "invalid", text)
 
     @pytest.mark.parametrize("name", ["pull", "projects/app/taskqueues/pull"])
     def test_patch_needs_the_queue_name_alone(

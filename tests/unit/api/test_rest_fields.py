@@ -72,7 +72,6 @@ def test_a_bad_selector_is_refused_with_the_part_that_is_wrong(selector: str, pa
 
 
 def test_fields_can_be_selected_that_the_discovery_document_has() -> None:
-    """What can be selected is what the discovery document describes."""
     task = known_fields("v1beta2", "tasks.get")
 
     assert known_fields("v1beta2", "tasks.list") == {"kind": {}, "items": task}

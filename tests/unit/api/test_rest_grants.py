@@ -169,10 +169,9 @@ def test_characters_that_utf8_has_not(guarded: Client, key: dict[str, Any]) -> N
         *(({"scope": scope}, "invalid_scope") for scope in (["https://x"], None, 5, "", " ")),
     ],
 )
-def test_claims_that_do_not_hold(
+def test_issuer_subject_audience_times_and_scope_are_verified(
     guarded: Client, key: dict[str, Any], changes: dict[str, Any], code: str
 ) -> None:
-    """Issuer, subject, audience, times and scope are verified."""
     response = ask(guarded, key, claims(key, **changes))
 
     assert response.status_code == 400
@@ -236,7 +235,6 @@ def test_other_grants_are_oauth_errors(guarded: Client, body: dict[str, str], co
 
 
 def test_keys_stay_on_this_machine(guarded: Client) -> None:
-    """A key is made for no other machine."""
     response = guarded.post(
         "/_emulator/credentials",
         json={"email": "worker@example.com"},

@@ -75,7 +75,6 @@ class TestBodies:
 
     @pytest.mark.parametrize("value", ['"\\ud800"', '"a\\u0000b"'])
     def test_a_tag_without_a_utf8_form_is_refused(self, call: Call, value: str) -> None:
-        """What has no UTF-8 form is refused; any other text is a tag."""
         body = f'{{"payloadBase64": "", "tag": {value}}}'
 
         response = call("POST", "pull/tasks", data=body, content_type="application/json")
@@ -88,11 +87,8 @@ class TestBodies:
 
         response = client.post(f"{ROOT}/pull/tasks", data=b"x" * 101)
 
-        assert refusal(response) == (
-            413,
-            "uploadTooLarge",
-            "Request payload size exceeds the limit: 100 bytes.",
-        )
+        text = "Request payload size exceeds the limit: 100 bytes."
+        assert refusal(response) == (413, "uploadTooLarge", text)
         assert client.post(f"{ROOT}/pull/tasks", data=TASK.ljust(100)).status_code == 200
 
 
@@ -149,11 +145,8 @@ class TestParameters:
     def test_common_parameters_that_are_not_valid_are_refused(
         self, call: Call, query: str, message: str
     ) -> None:
-        assert refusal(call("GET", "pull", query_string=query)) == (
-            400,
-            "invalidParameter",
-            message,
-        )
+        refused = refusal(call("GET", "pull", query_string=query))
+        assert refused == (400, "invalidParameter", message)
 
     def test_answers_are_indented_unless_asked_otherwise(self, call: Call) -> None:
         pretty = call("GET", "pull?prettyPrint=true").text

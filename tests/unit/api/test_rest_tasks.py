@@ -142,11 +142,8 @@ class TestLease:
         both = call("POST", "pull/tasks/lease?numTasks=5&lease_secs=5&leaseSecs=60")
         (leased,) = answer(call("POST", "pull/tasks/lease?numTasks=5&lease_secs=60"))["items"]
 
-        assert refusal(both) == (
-            400,
-            "invalidParameter",
-            "leaseSecs and lease_secs are both set, and mean the same: leave out lease_secs",
-        )
+        text = "leaseSecs and lease_secs are both set, and mean the same: leave out lease_secs"
+        assert refusal(both) == (400, "invalidParameter", text)
         assert leased["leaseTimestamp"] == str(NOW_USEC + 60_000_000)
 
     @pytest.mark.parametrize(

@@ -31,13 +31,11 @@ def test_java_reader_knows_fewer_keys() -> None:
 
 @pytest.mark.parametrize("profile", ["rest", "migration"])
 def test_profiles_of_production_refuse_what_gcloud_refuses(profile: str) -> None:
-    """The profiles rest and migration add to gcloud's."""
     found = look("queue:\n- name: a\n  mode: pull\n  rate: 5/s\n", profile=profile)
     assert [f.rule for f in found if f.severity is Severity.ERROR] == ["push-key-on-pull"]
 
 
 def test_migration_names_what_does_not_survive() -> None:
-    """Keys that are not deployed and pull queues are named for a team that moves away."""
     text = (
         "total_storage_limit: 1G\nqueue:\n- name: a\n  mode: pull\n  acl:\n"
         "  - user_email: a@b.cd\n  - writer_email: a@b.cd\n"
@@ -46,8 +44,7 @@ def test_migration_names_what_does_not_survive() -> None:
     assert found == [("key-not-deployed", 1), ("pull-to-pubsub", 4), ("key-not-deployed", 5)]
 
 
-def test_rate_is_added_at_the_end_of_a_file_without_a_line_break() -> None:
-    """A line that is added keeps the file's line ends."""
+def test_a_rate_that_is_added_keeps_the_line_ends_of_its_file() -> None:
     for text, added in (
         ("queue:\r\n- name: a", "\r\n  rate: 5/s"),
         ("queue:\r\n- name: a\r\n", "  rate: 5/s\r\n"),
@@ -88,7 +85,6 @@ MAIL = "user_email: a@b.cd"
     ],
 )
 def test_what_is_not_simple_is_not_fixed(text: str) -> None:
-    """Where a fix could go wrong, or lose a comment, none is offered."""
     findings = look(text)
     assert findings
     assert [finding.fix for finding in findings if finding.fix] == []
@@ -103,8 +99,7 @@ def test_template_has_one_finding(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["queue:\n", "queue: []\n", "queue: [{name: a, mode: pull}]"])
-def test_empty_queue_is_reported_when_asked_for(text: str) -> None:
-    """An empty `queue` is silent, but for a strict look."""
+def test_empty_queue_is_reported_by_a_strict_look_alone(text: str) -> None:
     assert look(text) == []
     strict = check(text, file="queue.yaml", settings=Settings(strict=True)).findings
     expected = [] if "name" in text else ["`queue` is empty"]

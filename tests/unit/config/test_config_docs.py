@@ -27,7 +27,6 @@ def _rules_found(rule: Rule, content: bytes, note: str) -> set[str]:
 
 
 def test_samples_show_what_the_rule_finds() -> None:
-    """The bad samples of a rule are reported by it, the good ones by none that warns."""
     for rule in all_rules():
         docs = parse_docs(rule)
         assert docs.summary, rule
@@ -49,8 +48,7 @@ def _is_bad(name: str) -> bool:
     return rule.severity is not Severity.INFO
 
 
-def test_codes_and_names_of_rules_are_unique() -> None:
-    """They are well-formed and in order, too."""
+def test_codes_and_names_of_rules_are_unique_well_formed_and_in_order() -> None:
     rules = all_rules()
     assert [rule.code for rule in rules] == sorted({rule.code for rule in rules})
     assert len({rule.name for rule in rules}) == len(rules)
@@ -58,7 +56,6 @@ def test_codes_and_names_of_rules_are_unique() -> None:
 
 
 def test_advice_is_reported_once_per_file() -> None:
-    """A rule that only informs reports a file once."""
     assert [
         rule.name for rule in all_rules() if rule.severity is Severity.INFO and not rule.once
     ] == []
@@ -66,18 +63,15 @@ def test_advice_is_reported_once_per_file() -> None:
 
 @pytest.mark.parametrize("name", ["rate-format", "QY208", "qy208", "Rate-Format"])
 def test_rules_are_found_by_name_and_code(name: str) -> None:
-    """A rule is found by its name or code in any case."""
     assert [rule.name for rule in rules_named(name)] == ["rate-format"]
 
 
 def test_rules_are_found_by_the_beginning_of_codes() -> None:
-    """`QY90` selects all rules whose codes begin so, `all` every rule."""
     assert [rule.name for rule in rules_named("QY90")] == ["unused-ignore", "unknown-rule"]
     assert rules_named("ALL") == all_rules()
     assert rules_named("QY8") == ()
 
 
 def test_near_rules_are_proposed() -> None:
-    """A wrong name brings the one it may be meant for, a strange one brings none."""
     assert no_such_rule("rate-fromat") == 'unknown rule "rate-fromat": did you mean `rate-format`?'
     assert no_such_rule("zzzz") == 'unknown rule "zzzz": see `pullqueue explain --list`'

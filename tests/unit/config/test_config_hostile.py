@@ -37,7 +37,6 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_hostile_file_has_one_clear_finding(name: str) -> None:
-    """A hostile file is refused with one finding of its rule."""
     data, rule = FILES[name]
     findings = check(data, file="queue.yaml", settings=Settings()).findings
     expected = [rule] if "documents, first" not in name else [rule, "multiple-documents"]
@@ -63,6 +62,5 @@ def test_hostile_file_costs_little(name: str) -> None:
 
 
 def test_text_with_lone_surrogates_is_refused() -> None:
-    """A text that no file can hold is refused as one with a forbidden character."""
     findings = check("queue: \ud800", file="f", settings=Settings()).findings
     assert [finding.rule for finding in findings] == ["control-character"]

@@ -81,7 +81,6 @@ def test_values_with_a_unit_are_read_as_the_schema_allows(
     values: dict[str, float],
     others: str,
 ) -> None:
-    """What is a value is read, and allowed by the schema; what is not is neither."""
     expected = values | dict.fromkeys(others.split("|"))
     assert {text: parse(text) for text in expected} == expected
     assert [text for text in expected if validator().is_valid(file_with(text))] == [*values]
@@ -114,7 +113,6 @@ def test_an_age_limit_is_cut_off_to_whole_seconds_and_fits_a_number() -> None:
     ],
 )
 def test_plain_scalars_are_typed_by_yaml_1_1(text: str, kind: str, effective: str) -> None:
-    """A plain scalar is what App Engine's YAML 1.1 reader takes it for."""
     made = scalar(text)
     assert (made.kind, made.effective_text) == (kind, effective)
 
@@ -168,7 +166,6 @@ def test_usual_misspellings_are_understood(
 
 
 def test_long_and_strange_texts_are_made_fit_for_a_line() -> None:
-    """Messages quote one short, printable line."""
     assert shorten("x" * 100) == "x" * 57 + "..."
     assert shorten("a\nb\x1b") == "a\\nb\\x1b"
     assert describe(scalar("~")) == "empty"

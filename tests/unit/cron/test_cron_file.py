@@ -39,11 +39,8 @@ def test_the_documented_examples_are_read() -> None:
     """Every field of Google's reference."""
     summary, mailout, retry = parse_cron(DOCUMENTED)
 
-    assert (summary.name, summary.url, summary.target) == (
-        "daily summary job",
-        "/tasks/summary",
-        None,
-    )
+    named = ("daily summary job", "/tasks/summary", None)
+    assert (summary.name, summary.url, summary.target) == named
     assert summary.schedule == Interval(seconds=86_400)
     assert (summary.zone, summary.retry, summary.deadline_seconds) == (UTC, None, 600)
     assert (mailout.zone, str(mailout.zone)) == (ZoneInfo("Australia/NSW"), "Australia/NSW")
@@ -63,6 +60,7 @@ def test_the_documented_examples_are_read() -> None:
 
 
 SECOND_LINES = "cron:\n- url: /a\n  schedule: every 1 hours\n"
+SCHEDULE = "\n  schedule: every 1 hours"
 BACKOFF = f"{SECOND_LINES}  retry_parameters:\n    min_backoff_seconds: "
 
 
@@ -85,11 +83,8 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         ("cron: [7]", '1:8: a job is "7": it must have `url` and `schedule`'),
         ("cron:\n- url: /a\n", "2:3: job 1 has no `schedule`: add one"),
         ("cron:\n- schedule: every 1 hours\n", "2:3: job 1 has no `url`: add one"),
-        ("cron:\n- url: a\n  schedule: every 1 hours", '2:8: url "a": use a path of the app'),
-        (
-            "cron:\n- url: https://a.com/b\n  schedule: every 1 hours",
-            '2:8: url "https://a.com/b": use a path of the app',
-        ),
+        (f"cron:\n- url: a{SCHEDULE}", '2:8: url "a": use a path of the app'),
+        (f"cron:\n- url: https://a/b{SCHEDULE}", '2:8: url "https://a/b": use a path of the app'),
         (
             "cron:\n- url: /a\n  schedule: every hour",
             '3:13: schedule "every hour": the number is missing: write `every 1 hours`',
@@ -98,47 +93,31 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
             "cron:\n- url: /a\n  scedule: every 1 hours",
             '3:3: job 1 has no key "scedule": did you mean "schedule"?',
         ),
-        ("cron:\n- url: [/a]\n  schedule: every 1 hours", "2:8: `url` is a list: it must be a"),
+        (f"cron:\n- url: [/a]{SCHEDULE}", "2:8: `url` is a list: it must be a"),
         (
-            "cron:\n- url: /a\n  schedule: every 1 hours\n  timezone: Berlin",
+            f"{SECOND_LINES}  timezone: Berlin",
             '4:13: timezone "Berlin": there is no such time zone: use a name of the tz database',
         ),
+        (f"{SECOND_LINES}  timezone: ../a", '4:13: timezone "../a": there is no such time zone'),
+        (f"{SECOND_LINES}  target: W", '4:11: target "W": use the name of a service or a version'),
+        (f"{SECOND_LINES}  description: {'x' * 500}", "the maximum is 499"),
         (
-            "cron:\n- url: /a\n  schedule: every 1 hours\n  timezone: ../../etc/passwd",
-            '4:13: timezone "../../etc/passwd": there is no such time zone',
-        ),
-        (
-            "cron:\n- url: /a\n  schedule: every 1 hours\n  target: WORKER",
-            '4:11: target "WORKER": use the name of a service or a version',
-        ),
-        (
-            f"cron:\n- url: /a\n  schedule: every 1 hours\n  description: {'x' * 500}",
-            "the maximum is 499",
-        ),
-        (
-            "cron:\n- url: /a\n  schedule: every 1 hours\n  attempt_deadline: 3m",
+            f"{SECOND_LINES}  attempt_deadline: 3m",
             '4:21: attempt_deadline "3m": use a number of seconds, such as 180s',
         ),
         (
-            "cron:\n- url: /a\n  schedule: every 1 hours\n  retry_parameters: 3",
+            f"{SECOND_LINES}  retry_parameters: 3",
             '4:21: `retry_parameters` is "3": it must have keys such as `job_retry_limit`',
         ),
         *(
-            (
-                f"{SECOND_LINES}  retry_parameters: {{{key}: {value}}}",
-                message,
-            )
+            (f"{SECOND_LINES}  retry_parameters: {{{key}: {value}}}", message)
             for key, value, message in (
                 ("job_retry_limit", "6", 'job_retry_limit "6": the maximum is 5'),
                 ("job_retry_limit", "-1", 'job_retry_limit "-1": use a whole number, 0 or more'),
                 ("job_age_limit", "1 day", 'job_age_limit "1 day": use a number with a unit'),
                 ("min_backoff_seconds", "x", 'min_backoff_seconds "x": use a number of seconds'),
                 ("max_doublings", "1.5x", 'max_doublings "1.5x": use a whole number, 0 or more'),
-                (
-                    "task_retry_limit",
-                    "3",
-                    'retry_parameters of job 1 has no key "task_',
-                ),
+                ("task_retry_limit", "3", 'retry_parameters of job 1 has no key "task_'),
             )
         ),
         ("cron:\n  - url: /a\n schedule: b", "3:2: this line begins in column 2, the key above in"),
@@ -175,10 +154,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "least", "most"),
-    [
-        ("description: {}", "x", "x" * 499),
-        ("retry_parameters: {{job_retry_limit: {}}}", "0", "5"),
-    ],
+    [("description: {}", "x", "x" * 499), ("retry_parameters: {{job_retry_limit: {}}}", "0", "5")],
 )
 def test_what_is_at_a_limit_is_permitted(field: str, least: str, most: str) -> None:
     for value in (least, most):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -59,13 +60,9 @@ def test_reports_show_the_names_of_queues(emulator: Emulator) -> None:
 
 
 def test_an_unknown_queue_is_refused_with_the_nearest_name(emulator: Emulator) -> None:
-    with pytest.raises(UnknownQueueError, match='did you mean "pull-queue"') as excinfo:
+    text = 'queue "pull_queue" is not in queue.yaml: did you mean "pull-queue"?'
+    with pytest.raises(UnknownQueueError, match=f"^{re.escape(text)}$") as excinfo:
         emulator.queue("pull_queue")
-    with pytest.raises(
-        UnknownQueueError,
-        match=r'^queue "x" is not in queue\.yaml: the queues are "other", "pull-queue"$',
-    ):
-        emulator.queue("x")
     assert excinfo.value.queue_name == "pull_queue"
 
 
@@ -131,15 +128,6 @@ class TestSharedStore:
             ["running", "running", "paused"],
         ]
 
-    def test_the_time_of_a_purge_reaches_all_emulators(
-        self, emulators: list[Emulator], clock: ManualClock
-    ) -> None:
-        emulators[0].queue("other").purge()
-        purged = clock.now()
-        clock.advance(1)
-
-        assert emulators[1].queue("other").purged_at == purged
-
     def test_a_paused_queue_stays_paused_when_another_server_starts(
         self, clock: ManualClock
     ) -> None:
@@ -182,9 +170,9 @@ class TestSharedStore:
 
         assert not emulators[1].queue("made").is_runtime
 
-    def test_a_queue_that_the_other_deletes_at_once(self, clock: ManualClock) -> None:
-        """Who creates it learns that."""
-
+    def test_who_creates_a_queue_that_the_other_deletes_at_once_learns_that(
+        self, clock: ManualClock
+    ) -> None:
         class Deleting(SharedStore):
             def create_queue(self, queue_name: str, **options: Any) -> bool:
                 created = super().create_queue(queue_name, **options)
@@ -197,8 +185,7 @@ class TestSharedStore:
             emulator.create_queue(replace(OTHER, name="made"))
         assert "made" not in [queue.name for queue in emulator.queues]
 
-    def test_a_name_that_the_other_has_used(self, emulators: list[Emulator]) -> None:
-        """A queue is made once."""
+    def test_a_queue_of_a_name_is_made_once(self, emulators: list[Emulator]) -> None:
         made = replace(OTHER, name="made")
         emulators[1].queue("other")
         emulators[0].create_queue(made)
@@ -207,15 +194,18 @@ class TestSharedStore:
             emulators[1].create_queue(made)
         assert raised.value.queue_name == "made"
 
-    def test_new_settings_of_a_runtime_queue_reach_all_emulators(
+    def test_purges_and_new_settings_of_runtime_queues_reach_all_emulators(
         self, emulators: list[Emulator], clock: ManualClock
     ) -> None:
         made = replace(OTHER, name="made")
         emulators[0].create_queue(made)
         emulators[0].update_queue(replace(made, tombstone_seconds=7))
+        emulators[0].queue("other").purge()
+        purged = clock.now()
         clock.advance(1)
 
         assert emulators[1].queue("made").settings.tombstone_seconds == 7
+        assert emulators[1].queue("other").purged_at == purged
 
 
 def test_a_reset_keeps_queues_and_time_only(emulator: Emulator) -> None:
@@ -257,28 +247,24 @@ class TestReconfigure:
             lambda: queue.delete_tasks("kept"),
             queue.purge,
         ):
-            with pytest.raises(QueueDisabledError, match='"other" is disabled, since it is no'):
+            text = '"other" is disabled, since it is no'
+            with pytest.raises(QueueDisabledError, match=text) as raised:
                 refused()
+            assert raised.value.queue_name == "other"
         emulator.reconfigure(CONFIG)
         assert queue.state.value == "running"
         assert queue.lease_tasks(60, 1)[0].name == "kept"
 
-    def test_reconfigure_adds_queues(self, emulator: Emulator) -> None:
-        config = QueueConfig(queues=(*CONFIG.queues, replace(PULL, name="new")))
+    def test_reconfigure_adds_queues_and_changes_all_settings(self, emulator: Emulator) -> None:
+        changed, new = replace(OTHER, line=3), replace(PULL, name="new")
+        config = QueueConfig(queues=(changed, new), total_storage_limit_bytes=1)
 
         emulator.reconfigure(config)
 
         assert emulator.config is config
-        assert emulator.queue("new").add().queue_name == "new"
-
-    def test_reconfigure_changes_all_settings(self, emulator: Emulator) -> None:
-        changed = replace(OTHER, line=3)
-
-        emulator.reconfigure(QueueConfig(queues=(changed,), total_storage_limit_bytes=1))
-
         assert emulator.queue("other").settings is changed
         with pytest.raises(OverQuotaError):
-            emulator.queue("other").add(b"work")
+            emulator.queue("new").add(b"work")
 
     def test_a_lower_retry_limit_holds_for_tasks_already_there(
         self, emulator: Emulator, clock: ManualClock

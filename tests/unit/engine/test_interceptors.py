@@ -60,10 +60,9 @@ class Watcher:
         return answer
 
 
-def test_an_interceptor_sees_the_calls_of_its_emulator(
+def test_an_interceptor_sees_calls_with_arguments_and_the_caller_the_answer(
     emulator: Emulator, calls: list[QueueCall]
 ) -> None:
-    """An interceptor sees a call with its arguments, and the caller its answer."""
     queue = emulator.queue("q")
     queue.add(name="one")
     leased = verbs.lease(queue, 60, 5, group_by_tag=True)
@@ -143,8 +142,7 @@ def test_only_some_interceptors_see_calls_that_bypass(emulator: Emulator) -> Non
     assert seen == ["record>q.purge", "<record"]
 
 
-def test_for_the_length_of_a_block() -> None:
-    """An interceptor that is installed is gone after the block, whatever happens in it."""
+def test_one_that_is_installed_is_gone_after_the_block() -> None:
     interceptors = Interceptors()
     watcher = Watcher([])
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import count
 from typing import Any
 
 import pytest
@@ -60,10 +59,7 @@ def emulator_of(
     *queues: QueueSettings, limits: Limits | None = None, clock: ManualClock | None = None
 ) -> Emulator:
     """Return an emulator of some queues."""
-    names = map("task{}".format, count(1)).__next__
-    return Emulator(
-        QueueConfig(queues=queues), clock=clock or ManualClock(), limits=limits, names=names
-    )
+    return Emulator(QueueConfig(queues=queues), clock=clock or ManualClock(), limits=limits)
 
 
 @pytest.fixture
@@ -73,17 +69,6 @@ def queue(clock: ManualClock) -> Queue:
 
 
 class TestAddMany:
-    def test_tasks_come_back_in_order(self, queue: Queue) -> None:
-        """The tasks as stored, one for each that was given."""
-        late = NewTask(name="late", eta=START + timedelta(hours=1))
-
-        added = queue.add_many([late, NewTask(payload="text"), NewTask(tag="")])
-
-        assert [task.name for task in added] == ["late", "task1", "task2"]
-        assert [task.payload for task in added] == [b"", b"text", b""]
-        assert [task.tag for task in added] == [None, None, ""]
-        assert queue.list_tasks() == [added[1], added[2], added[0]]
-
     def test_an_add_that_stores_nothing_is_not_an_event(self, clock: ManualClock) -> None:
         queue = emulator_of(pull("pull"), limits=Limits(events_kept=1)).queue("pull")
         queue.add_many([NewTask(name="one"), NewTask(name="two")])
@@ -109,7 +94,6 @@ def test_a_list_has_100_tasks_unless_more_are_asked_for(queue: Queue) -> None:
 
 class TestLease:
     def test_a_tag_requires_a_group(self, queue: Queue) -> None:
-        """A tag without group_by_tag is refused, as in the API."""
         with pytest.raises(InvalidTagError, match='tag "red" requires group_by_tag'):
             verbs.lease(queue, 60, 1, tag="red")
 
@@ -132,7 +116,6 @@ class TestLease:
 
 class TestModify:
     def test_a_name_does_not_identify_a_lease(self, queue: Queue) -> None:
-        """A name does not identify a lease."""
         with pytest.raises(InvalidTaskError, match='"one" is not a task: pass one that was leased'):
             queue.modify_task_lease("one", 60)  # type: ignore[arg-type]
 
@@ -143,8 +126,9 @@ class TestModify:
         with pytest.raises(TaskLeaseExpiredError, match="caller: it was never leased; lease it"):
             queue.modify_task_lease(queue.add(eta=eta), 60)
 
-    def test_a_lease_that_is_over(self, queue: Queue, clock: ManualClock) -> None:
-        """Expired, released and someone else's leases are refused, and the message says which."""
+    def test_a_lease_that_is_over_is_refused_and_the_message_says_why(
+        self, queue: Queue, clock: ManualClock
+    ) -> None:
         queue.add()
         (expired,) = queue.lease_tasks(60, 1)
         clock.advance(60)
@@ -160,8 +144,7 @@ class TestModify:
         with pytest.raises(TaskLeaseExpiredError, match="its lease has expired"):
             queue.modify_task_lease(released, 60)
 
-    def test_a_task_that_is_gone(self, queue: Queue) -> None:
-        """A deleted task and an unknown one are distinguished."""
+    def test_a_deleted_task_and_an_unknown_one_are_distinguished(self, queue: Queue) -> None:
         queue.add(name="gone")
         queue.delete_tasks("gone")
 
@@ -237,8 +220,7 @@ def test_a_push_queue_refuses_leases() -> None:
     assert queue.list_tasks() == []
 
 
-def test_a_pull_queue_refuses_requests(queue: Queue) -> None:
-    """A task with a request can only be added to a push queue, a pull task not be sent."""
+def test_a_pull_queue_refuses_requests_and_attempts(queue: Queue) -> None:
     with pytest.raises(InvalidQueueModeError) as excinfo:
         queue.add(request=HttpRequest("/work"))
     with pytest.raises(InvalidTaskError, match='task "one" of queue "pull" is a pull task'):
@@ -275,17 +257,3 @@ def test_an_exhausted_task_is_added_again_whatever_the_limit_is_now() -> None:
 
     assert [task.name for task in queue.requeue(["a"]).added] == ["a"]
     assert queue.remove_exhausted(["a"]) == 0
-
-
-def test_records_of_exhausted_tasks_are_deleted_by_name(clock: ManualClock) -> None:
-    retry = RetryParameters(task_retry_limit=0)
-    settings = QueueSettings(name="pull", mode=QueueMode.PULL, retry_parameters=retry)
-    queue = emulator_of(settings, clock=clock).queue("pull")
-    queue.add_many([NewTask(name=name, tag="red") for name in "abc"])
-    queue.lease_tasks(1, 3)
-
-    assert queue.remove_exhausted(["a", "b", "unknown"]) == 2
-    assert [task.name for task in queue.exhausted] == ["c"]
-    assert [(task.name, task.tag) for task in queue.requeue(["c"]).added] == [("c", "red")]
-    with pytest.raises(TombstonedTaskError):
-        queue.add(name="a")

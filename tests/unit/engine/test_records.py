@@ -59,7 +59,6 @@ class TestNameIndex:
         assert names.get("a") == 12
 
     def test_a_tombstone_keeps_no_payload(self) -> None:
-        """A tombstone does not keep its task in memory."""
         names = NameIndex(10)
         payload = b"x" * MIB
         unused = sys.getrefcount(payload)

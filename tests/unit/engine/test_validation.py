@@ -87,8 +87,7 @@ def test_a_task_that_cannot_be_added(
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 501])
-def test_a_name_among_good_ones(name: str) -> None:
-    """A name that is not valid is found among valid ones."""
+def test_a_name_that_is_not_valid_is_found_among_valid_ones(name: str) -> None:
     names = ["good", "y" * 500, name, "better"]
     tasks = [NewTask(name=each) for each in names]
 
@@ -97,7 +96,6 @@ def test_a_name_among_good_ones(name: str) -> None:
 
 
 def test_only_new_tasks_can_be_added() -> None:
-    """Anything else in a batch is refused by name."""
     with pytest.raises(
         InvalidTaskError, match=r'"work" is not a task to add: pass a pullqueue\.New'
     ):
@@ -109,8 +107,7 @@ def test_a_batch_that_is_too_large_is_refused() -> None:
         validation.check_new_tasks([NewTask()] * 101, LIMITS, lambda: 0)
 
 
-def test_a_name_stands_once_in_a_batch() -> None:
-    """The name that is twice is reported."""
+def test_a_name_that_is_twice_in_a_batch_is_reported() -> None:
     tasks = [NewTask(name="a"), NewTask(), NewTask(name="b"), NewTask(name="b")]
 
     with pytest.raises(DuplicateTaskNameError, match='"b" occurs twice in one batch'):
@@ -142,15 +139,13 @@ def test_a_lease_of_0_seconds_to_a_week_is_converted_to_microseconds(
 @pytest.mark.parametrize(
     "seconds", [-1, 604_800.000001, float("nan"), float("inf"), "5", None, True]
 )
-def test_a_lease_of_another_length(seconds: object) -> None:
-    """Anything else is refused with the range."""
+def test_a_lease_of_another_length_is_refused_with_the_range(seconds: object) -> None:
     text = f"lease_seconds is {quoted(seconds)}: it must be a number of seconds from 0 to 604800"
     with pytest.raises(InvalidLeaseTimeError, match=re.escape(text)):
         validation.lease_usec(seconds, LIMITS, to_usec(NOW))
 
 
-def test_a_lease_to_the_end_of_time() -> None:
-    """A lease may end at the last time that a datetime can represent, not a microsecond later."""
+def test_a_lease_may_end_at_the_last_time_of_a_datetime() -> None:
     last = to_usec(datetime.max.replace(tzinfo=UTC))
 
     assert validation.lease_usec(1, LIMITS, last - 1_000_000) == 1_000_000
@@ -167,14 +162,8 @@ def test_a_number_of_tasks_outside_1_to_1000_is_refused(count: object) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", None, True])
-def test_another_number_of_tasks_to_list(count: object) -> None:
-    """All stores refuse invalid requests with the same errors."""
-    with pytest.raises(
-        InvalidMaxTasksError, match=r"limit is .*: it must be an integer, 0 or more"
-    ):
+def test_a_number_of_tasks_to_list_is_one_that_there_can_be(count: object) -> None:
+    text = r"limit is .*: it must be an integer, 0 or more"
+    with pytest.raises(InvalidMaxTasksError, match=text):
         validation.list_limit(count)
-
-
-def test_a_number_of_tasks_to_list() -> None:
-    """None, and more than there can be, are permitted."""
     assert [validation.list_limit(count) for count in (0, 2**63 - 1)] == [0, 2**63 - 1]

@@ -218,20 +218,9 @@ def test_the_script_is_valid_and_calls_gcloud_with_each_setting(tmp_path: Path) 
     assert "--max-dispatches-per-second=0.000011574" in calls[2]
     assert calls[3].startswith(f"tasks queues create {parent}/-stopped")
     assert calls[4] == f"tasks queues pause {parent}/-stopped --project=my-app --quiet"
-
-
-def test_the_script_updates_a_queue_that_exists(tmp_path: Path) -> None:
-    fake = tmp_path / "gcloud"
-    write(fake, '#!/bin/sh\nprintf "%s\\n" "$3"\n')
-    fake.chmod(0o755)
-    done = completed(
-        [program("sh", package="dash")],
-        input=converted("queue:\n- name: mail\n  rate: 5/s\n", "gcloud"),
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        check=True,
-    )
-
-    assert done.stdout == "update\n"
+    write(fake, '#!/bin/sh\nprintf "%s\\n" "$3"\n')  # each queue exists
+    done = completed([shell, str(script)], env={"PATH": f"{fake.parent}:/usr/bin:/bin"}, check=True)
+    assert done.stdout.split() == ["update", "update", "update", "update", "pause"]
 
 
 @pytest.mark.parametrize("name", ["PROJECT", "LOCATION"])
@@ -368,11 +357,7 @@ def test_a_file_that_loses_nothing_is_converted_with_status_0(tmp_path: Path) ->
     ],
 )
 def test_what_cannot_be_converted_is_refused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    status: int,
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], status: int, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write("bad.yaml", "queue:\n- name: jobs\n  mode: pull\n  rate: 5/s\n")

@@ -72,21 +72,19 @@ def test_each_case_has_its_findings_and_its_fix_and_no_others() -> None:
 
 
 def test_loading_refuses_what_the_linter_calls_an_error() -> None:
-    """`loads` refuses a case for its errors, and only for these."""
     texts = {case.name: case.read_bytes() for case in FILES}
 
     assert [name for name, text in texts.items() if refused_for(text) != errors_of(text)] == []
 
 
 def test_schema_refuses_what_the_linter_calls_an_error() -> None:
-    """The schema refuses a case for its errors, as far as it can, and only for these."""
+    """As far as it can."""
     texts = {case.name: case.read_bytes().replace(b"queue-lint", b"no more") for case in FILES}
 
     assert [name for name, text in texts.items() if not schema_agrees(text)] == []
 
 
 def test_nothing_is_kept_of_cases_that_are_gone() -> None:
-    """Each report that is kept belongs to a case."""
     kept = {path.stem for path in (CASES / "expected").glob("*.txt")}
     assert kept <= {case.stem for case in FILES}
 

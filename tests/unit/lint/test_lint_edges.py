@@ -14,9 +14,9 @@ PULL = "queue:\n- name: jobs\n  mode: pull\n  {}\n"
 MOST_INTEGER = 2**31 - 1
 
 
-def queues(count: int) -> str:
-    """Return a file with `default` and so many other queues."""
-    names = ["default", *(f"q{number}" for number in range(count))]
+def queues(count: int, *default: str) -> str:
+    """Return a file with so many queues beside `default`, which does not count."""
+    names = [*default, *(f"q{number}" for number in range(count))]
     return "queue:\n" + "".join(f"- {{name: {name}, rate: 5/s}}\n" for name in names)
 
 
@@ -48,26 +48,25 @@ for key in ("task_retry_limit", "max_doublings"):
 for key in ("min_backoff_seconds", "max_backoff_seconds"):
     edge("retry-range", RETRY.format(f"{key}: {{}}"), (0, -1), (0.0, -0.1))
 edge("age-limit-range", RETRY.format("task_age_limit: {}"), ("1s", "0.999s"))
-edge(
-    "backoff-order",
-    RETRY.format("min_backoff_seconds: 60\n    max_backoff_seconds: {}"),
-    (60, 59.9),
-)
+BACKOFFS = RETRY.format("min_backoff_seconds: 60\n    max_backoff_seconds: {}")
+edge("backoff-order", BACKOFFS, (60, 59.9))
 edge("backoff-implied", RETRY.format("min_backoff_seconds: {}"), (3600, 3601))
 edge("backoff-implied", RETRY.format("max_backoff_seconds: {}"), (0.1, 0.09))
-edge(
-    "pull-retry-limit-drops",
-    PULL.format("retry_parameters:\n    task_retry_limit: {}"),
-    (2, 1),
-    (2, 0),
-)
+PULL_LIMIT = PULL.format("retry_parameters:\n    task_retry_limit: {}")
+edge("pull-retry-limit-drops", PULL_LIMIT, (2, 1), (2, 0))
 edge("storage-limit-zero", "total_storage_limit: {}\n" + PUSH.format(""), (1, 0))
 EDGES += [
     ("doublings-pointless", doublings(36, longest=64), doublings(37, longest=64)),
     ("doublings-pointless", doublings(30, longest=1), doublings(31, longest=1)),
-    ("too-many-queues-free", queues(10), queues(11)),
-    ("too-many-queues-free", queues(101), queues(100)),
-    ("too-many-queues", queues(100), queues(101)),
+    *(
+        (rule, queues(permitted, *default), queues(not_, *default))
+        for rule, permitted, not_ in (
+            ("too-many-queues-free", 10, 11),
+            ("too-many-queues-free", 101, 100),
+            ("too-many-queues", 100, 101),
+        )
+        for default in ((), ("default",))
+    ),
     ("too-deep", f"queue: {'[' * 31}{']' * 31}\n", f"queue: {'[' * 32}{']' * 32}\n"),
     ("file-too-large", "#".ljust(2**20 - 1, "x") + "\n", "#".ljust(2**20, "x") + "\n"),
 ]

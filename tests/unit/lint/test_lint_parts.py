@@ -46,7 +46,6 @@ def finding(
 
 
 def test_label_and_finding_of_several_lines_end_with_their_first() -> None:
-    """A span of several lines is underlined to the end of its first."""
     label = Label(line=2, column=1, end_line=3, end_column=2, message="and here")
     long = finding(end=(2, 1), labels=(label,))
     source = Source("queue: x\n- name: a\n", file="queue.yaml")
@@ -65,7 +64,6 @@ def test_label_and_finding_of_several_lines_end_with_their_first() -> None:
 
 
 def test_long_lines_are_shown_in_part() -> None:
-    """Of a line of thousands of characters the part around the finding is shown."""
     source = Source("x" * 5000 + "queue" + "y" * 5000, file="queue.yaml")
     long = finding(column=5001, end=(1, 5006))
     text = report_full(RunReport([FileReport("q", source, [long], [""])]))
@@ -102,8 +100,6 @@ def test_fix_that_would_make_things_worse_is_left_out(rate: str, left: str, appl
 
 
 def test_fixes_without_end_are_stopped() -> None:
-    """Fixing ends after some rounds, whatever the rules say."""
-
     def endless(content: str) -> CheckResult:
         checked = _check(content)
         fix = Fix(title="add", edits=(Edit(0, 0, "#\n"),), safe=True)
@@ -113,7 +109,6 @@ def test_fixes_without_end_are_stopped() -> None:
 
 
 def test_touching_fixes_are_made_one_after_the_other() -> None:
-    """Two fixes at one place do not mix."""
     text = (
         "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n  bucket_size: 5\n  target: x\n"
         "  max_concurrent_requests: 5\n"
@@ -124,7 +119,6 @@ def test_touching_fixes_are_made_one_after_the_other() -> None:
 
 
 def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
-    """A named file that the search of a folder finds too is checked as named."""
     path = tmp_path / "queue.yaml"
     path.write_text("queue:")
     inputs = find_inputs([str(tmp_path), str(path)]).files
@@ -265,21 +259,5 @@ def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
     ],
 )
 def test_values_are_quoted_where_yaml_would_read_others(limit: str, written: str) -> None:
-    """A value is written so that YAML reads it as it is."""
     xml = f"<queue-entries><total-storage-limit>{limit}</total-storage-limit></queue-entries>"
     assert convert_xml(xml.encode()).text == f"total_storage_limit: {written}\nqueue: []\n"
-
-
-@pytest.mark.parametrize(
-    ("queues", "codes"),
-    [(10, []), (11, ["QY502"]), (100, ["QY502"]), (101, ["QY503"])],
-)
-@pytest.mark.parametrize("default", ["", "- {name: default, rate: 5/s}\n"])
-def test_the_maximum_without_billing_is_counted_without_the_default_queue(
-    queues: int, codes: list[str], default: str
-) -> None:
-    names = "".join(f"- {{name: q{number}, mode: pull}}\n" for number in range(queues))
-    settings = Settings(levels={"too-many-queues-free": Severity.INFO})
-    checked = check(f"queue:\n{default}{names}", file="f", settings=settings)
-
-    assert [finding.code for finding in checked.findings] == codes

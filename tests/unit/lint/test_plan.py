@@ -84,26 +84,6 @@ def test_a_rate_is_shown_as_it_is_written_and_per_second() -> None:
     assert [tuple(change) for change in plan.changes] == [("rate", "5/s", "1800000/h (500/s)")]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--json", "--format", "json"], "pass --json or --format, one of them"),
-        ([], "pass --deployed JSON or --against REV|FILE, one of them"),
-        (["--deployd", "q.json"], "there is no option `--deployd`"),
-    ],
-)
-def test_wrong_usage_is_not_taken_for_a_change(
-    folder: Path, options: list[str], message: str
-) -> None:
-    write("queue.yaml", PLAIN)
-    write("q.json", "[]")
-    deployed = ["--deployed", "q.json"] if "--json" in options else []
-    done = run_pullqueue("plan", *deployed, "--detailed-exitcode", *options)
-
-    assert done.exit_code == 3
-    assert message in done.stderr
-
-
 def test_a_new_queue_is_created_and_paused_if_its_rate_is_0() -> None:
     new, stopped = planned("queue:\n- {name: a, rate: 1/s}\n- {name: b, rate: 0/s}\n")
 
@@ -322,6 +302,13 @@ def test_a_comment_is_a_table_with_the_queues_that_change(folder: Path, output_f
     ("arguments", "status", "message"),
     [
         ([], 3, "pass --deployed JSON or --against REV|FILE, one of them"),
+        (["--detailed-exitcode"], 3, "pass --deployed JSON or --against REV|FILE, one of them"),
+        (["--detailed-exitcode", "--deployd", "q.json"], 3, "there is no option `--deployd`"),
+        (
+            ["--deployed", "q.json", "--json", "--format", "json", "--detailed-exitcode"],
+            3,
+            "pass --json or --format, one of them",
+        ),
         (["--deployed", "q.json", "--against", "HEAD"], 3, "one of them"),
         (["--deployed", "none.json"], 3, 'cannot read "none.json": no such file'),
         (["--deployed", "queue.yaml"], 1, "queue.yaml: not a JSON array of queues"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pullqueue import Emulator, ManualClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.engine import verbs
 from pullqueue.engine.events import EventKind, Operation
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Claim
@@ -298,7 +299,8 @@ class TestOutcomes:
             started(Dispatcher(emulator, rates=False), web, "a")
             clock.advance(3600)
 
-        assert Dispatcher(emulator).start(web.get_task("a")) is None
+        found = web.get_task("a")
+        assert [Dispatcher(emulator).start(found) for _ in range(2)] == [None, None]
         [task] = web.exhausted
         reason = "the last 4 attempts were interrupted"
         assert (task.attempts.finished, task.attempts.reason) == (4, reason)
@@ -633,6 +635,24 @@ class TestFaults:
         getattr(Faults(emulator), fault)("attempt", **options)
 
         assert self.send(emulator) == (response, sent)
+
+    def test_an_interceptor_that_fails_leaves_the_error_of_the_app(
+        self, emulator: Emulator
+    ) -> None:
+        """It is not a fault, so that the response has no number."""
+
+        def fail(call: QueueCall, proceed: Callable[[], object]) -> object:
+            result = proceed()
+            if call.verb == "attempt":
+                raise TransientError("no")
+            return result
+
+        emulator.interceptors.add(fail)
+        error = ValueError("broken")
+        reason = "no: the handler ran, and its response with status 500 was lost"
+
+        found = self.send(emulator, PushResponse(500, error=error))
+        assert found == (PushResponse(None, reason=reason, error=error), 1)
 
     def test_latency_beyond_the_deadline_leaves_no_response(
         self, emulator: Emulator, clock: ManualClock

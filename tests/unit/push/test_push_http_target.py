@@ -24,10 +24,7 @@ from pullqueue.tasks import RequestToken
             HttpTarget(host="b.example.com", if_not_exists=True),
             "host b.example.com (where the URL has none)",
         ),
-        (
-            HttpTarget(method="PUT", if_not_exists=True),
-            "method PUT",
-        ),
+        (HttpTarget(method="PUT", if_not_exists=True), "method PUT"),
         (
             HttpTarget(token=RequestToken("oidc_token", "a@example.com", "me")),
             "OIDC token of a@example.com, audience me",

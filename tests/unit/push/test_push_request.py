@@ -56,20 +56,15 @@ FRONT_END = {
 
 
 def test_the_first_attempt_has_the_headers_of_app_engine() -> None:
-    """Those of Google's documentation, and no previous response."""
     headers = headers_of(HttpRequest("/mail"))
 
-    assert service_headers(headers, "X-AppEngine-") == {
-        **FIRST,
-        **FRONT_END,
-    }
+    assert service_headers(headers, "X-AppEngine-") == {**FIRST, **FRONT_END}
     assert headers["User-Agent"] == AGENT
     assert headers["X-Google-Internal-SkipAdminCheck"] == "true"
     assert len(headers) == len(FIRST) + len(FRONT_END) + 3
 
 
 def test_the_first_attempt_at_an_http_target_has_headers_of_cloud_tasks() -> None:
-    """And none of App Engine."""
     headers = headers_of(HttpRequest(URL))
 
     assert service_headers(headers, "X-CloudTasks-") == FIRST
@@ -166,8 +161,7 @@ def test_later_attempts_send_the_previous_response_and_reason(
     }
 
 
-def test_after_an_attempt_that_a_crash_ended() -> None:
-    """An attempt that left no status counts as a retry without a response."""
+def test_an_attempt_that_a_crash_ended_is_a_retry_without_a_response() -> None:
     attempts = AttemptRecord(finished=1, responses=1, executions=1, status=500)
 
     headers = headers_of(HttpRequest("/mail"), attempts, retry_count=3)
@@ -199,24 +193,20 @@ def test_after_an_attempt_that_a_crash_ended() -> None:
     ],
 )
 @pytest.mark.parametrize("url", ["/mail", URL])
-def test_what_users_cannot_set(url: str, name: str) -> None:
-    """Such headers of a task are dropped."""
+def test_headers_that_users_cannot_set_are_dropped(url: str, name: str) -> None:
     others = (("X-A", "1"),)
     forged = headers_of(HttpRequest(url, headers=((name, "forged"), *others)))
 
     assert forged == headers_of(HttpRequest(url, headers=others))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["X-AppEngine-Current-Namespace", "x-appengine-default-namespace", "X-AppEngine-FailFast"],
-)
-def test_what_the_sdk_sets_is_passed_on(name: str) -> None:
+def test_what_the_sdk_sets_is_passed_on() -> None:
     """Namespaces and FailFast reach the app, also with an empty value; not an HTTP target."""
-    given = ((name, ""),)
+    prefixes = ("X-AppEngine-Current-Namespace", "x-appengine-default-namespace")
+    given = tuple((name, "") for name in (*prefixes, "X-AppEngine-FailFast"))
 
-    assert headers_of(HttpRequest("/mail", headers=given))[name] == ""
-    assert name not in headers_of(HttpRequest(URL, headers=given))
+    assert dict(given).items() <= headers_of(HttpRequest("/mail", headers=given)).items()
+    assert not dict(given).keys() & headers_of(HttpRequest(URL, headers=given)).keys()
 
 
 @pytest.mark.parametrize(
@@ -226,9 +216,8 @@ def test_app_engine_appends_its_user_agent(url: str, expected: str) -> None:
     """Cloud Tasks replaces the user's."""
     headers = headers_of(HttpRequest(url, headers=(("user-agent", "mine/1.0"),)))
 
-    assert {k: v for k, v in headers.items() if k.lower() == "user-agent"} == {
-        "User-Agent": expected
-    }
+    agents = {k: v for k, v in headers.items() if k.lower() == "user-agent"}
+    assert agents == {"User-Agent": expected}
 
 
 @pytest.mark.parametrize(
@@ -250,8 +239,7 @@ def test_a_body_without_a_type_has_the_default(
     assert found == ([] if expected is None else [expected])
 
 
-def test_a_header_that_is_given_twice() -> None:
-    """The values are joined under the first name, as HTTP permits."""
+def test_the_values_of_a_header_that_is_given_twice_are_joined() -> None:
     given = (("X-A", "1"), ("x-a", "2"), ("Cookie", "a=1"), ("Cookie", "b=2"))
 
     headers = headers_of(HttpRequest("/mail", headers=given))
@@ -261,30 +249,28 @@ def test_a_header_that_is_given_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue_target", "task_target", "expected"),
-    [(None, None, None), (None, "w", "w"), ("q", None, "q"), ("q", "w", "q")],
+    ("url", "queue_target", "task_target", "expected"),
+    [
+        ("/mail", None, None, None),
+        ("/mail", None, "w", "w"),
+        ("/mail", "q", None, "q"),
+        ("/mail", "q", "w", "q"),
+        (URL, "worker", None, "https://api.example.com"),
+    ],
 )
-def test_the_target_of_the_queue_wins_over_that_of_the_task(
-    queue_target: str | None, task_target: str | None, expected: str | None
+def test_the_target_is_that_of_the_queue_before_that_of_the_task(
+    url: str, queue_target: str | None, task_target: str | None, expected: str | None
 ) -> None:
-    stored = HttpRequest("/mail", "PUT", target=task_target, deadline_seconds=30)
+    """Of an HTTP task it is the origin of its URL."""
+    stored = HttpRequest(url, "PUT", target=task_target, deadline_seconds=30)
     task = Task(0, 1, 2, "t1", "web", b"x", None, 0, 5, stored)
 
     request = push_request(task, QueueSettings(name="web", target=queue_target))
 
     assert request.target == expected
-    assert (request.method, request.url, request.body) == ("PUT", "/mail", b"x")
+    assert (request.method, request.url, request.body) == ("PUT", url, b"x")
     assert (request.queue_name, request.task_name, request.attempt) == ("web", "t1", 2)
     assert request.deadline_seconds == 30
-
-
-def test_the_target_of_an_http_task_is_the_origin_of_its_url() -> None:
-    """The queue's target does not apply."""
-    task = Task(0, 1, 1, "t1", "web", b"", None, 0, 5, HttpRequest(URL))
-
-    request = push_request(task, QueueSettings(name="web", target="worker"))
-
-    assert (request.target, request.url) == ("https://api.example.com", URL)
 
 
 @pytest.mark.parametrize(
@@ -410,13 +396,6 @@ class TestRedirects:
         assert (second.method, second.headers["Content-Type"]) == (method, "text/plain")
         assert "Authorization" not in second.headers
 
-    def test_a_get_at_another_origin_has_no_token(self) -> None:
-        moved = PushResponse(302, location="http://other.example:81/there")
-
-        _, [_, second] = self.follow(moved, PushResponse(204))
-
-        assert {"Authorization", "Content-Type"}.isdisjoint(second.headers)
-
     def test_all_requests_share_one_deadline(self) -> None:
         """After it nothing is left for the next one."""
         moved = PushResponse(302, location="/there")
@@ -439,10 +418,8 @@ class TestRedirects:
 
         _, [_, second] = self.follow(moved, PushResponse(200))
 
-        assert (second.method, second.body, second.target) == (
-            *("POST", b"x"),
-            "http://other.example:81",
-        )
+        assert (second.method, second.body) == ("POST", b"x")
+        assert second.target == "http://other.example:81"
         assert second.headers["Host"] == "other.example:81"
         assert second.headers["Content-Length"] == "1"
         assert "Authorization" not in second.headers
@@ -458,7 +435,6 @@ class TestRedirects:
         assert (response.status, len(sent)) == (302, 1)
 
     def test_the_sixth_redirect_is_not_followed(self) -> None:
-        """After five, the last one is the response."""
         response, sent = self.follow(*[PushResponse(302, location="/again")] * 9)
 
         assert (response.status, len(sent)) == (302, 6)

@@ -71,8 +71,9 @@ def task(
         pytest.param(RetryParameters(min_backoff_seconds=0), [0, 0, 0], id="no pause"),
     ],
 )
-def test_the_sequence_of_pauses(retry: RetryParameters, pauses: list[float]) -> None:
-    """The pause doubles, then grows by the last pause, up to the maximum."""
+def test_pauses_double_then_grow_by_the_last_up_to_the_maximum(
+    retry: RetryParameters, pauses: list[float]
+) -> None:
     found = [backoff_seconds(n, retry) for n in range(1, len(pauses) + 1)]
 
     assert found == pytest.approx(pauses)
@@ -182,28 +183,21 @@ def test_a_tasks_own_parameters_replace_those_of_the_queue() -> None:
     assert find_retry(task(), settings) is of_queue
     assert find_retry(task(HttpRequest("/", retry=own)), settings) is own
     assert find_retry(task(), SETTINGS) == RetryParameters()
-    assert (
-        find_retry(task(HttpRequest("/", retry=RetryParameters())), settings) == RetryParameters()
-    )
+    defaults = RetryParameters()
+    assert find_retry(task(HttpRequest("/", retry=defaults)), settings) == defaults
 
 
-def test_a_pull_task_has_no_attempts() -> None:
-    """Passing one is an error that names it."""
+def test_a_pull_task_is_refused_by_its_name() -> None:
     with pytest.raises(InvalidTaskError, match=r'^task "t" of queue "web" is a pull task$'):
         find_retry(task()._replace(request=None), SETTINGS)
 
 
-def test_an_attempt_keeps_the_start_of_the_first_one() -> None:
-    """And for when this one was scheduled."""
-    first = start(task(), 9 * SECOND)
-    second = start(task(attempts=first)._replace(eta_usec=20 * SECOND), 21 * SECOND)
+def test_an_attempt_keeps_the_start_of_the_first_one_and_when_it_was_scheduled() -> None:
+    first = start(task(), 9)
+    second = start(task(attempts=first)._replace(eta_usec=20), 21)
 
-    assert first == AttemptRecord(
-        first_usec=9 * SECOND, schedule_usec=7 * SECOND, dispatched_usec=9 * SECOND
-    )
-    assert second == AttemptRecord(
-        first_usec=9 * SECOND, schedule_usec=20 * SECOND, dispatched_usec=21 * SECOND
-    )
+    assert first == AttemptRecord(first_usec=9, schedule_usec=7 * SECOND, dispatched_usec=9)
+    assert second == AttemptRecord(first_usec=9, schedule_usec=20, dispatched_usec=21)
 
 
 @pytest.mark.parametrize(

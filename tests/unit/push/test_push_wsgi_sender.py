@@ -31,7 +31,6 @@ PUSH = PushRequest(
 
 
 def test_an_app_receives_an_internal_request_of_app_engine() -> None:
-    """Its response comes back."""
     app = flask.Flask(__name__)
     seen: dict[str, Any] = {}
 
@@ -57,7 +56,6 @@ def test_an_app_receives_an_internal_request_of_app_engine() -> None:
 
 
 def test_an_http_target_sets_host_scheme_and_path() -> None:
-    """They are those of the URL."""
     app = flask.Flask(__name__)
 
     @app.post("/work")
@@ -88,8 +86,7 @@ def test_the_host_is_what_apps_route_by() -> None:
     )
 
 
-def test_what_the_service_reads_of_a_response() -> None:
-    """Two headers."""
+def test_a_response_has_the_headers_that_the_service_reads() -> None:
     app = flask.Flask(__name__)
 
     @app.post("/mail")
@@ -130,7 +127,6 @@ def test_context_variables_of_a_handler_end_with_the_attempt() -> None:
 
 
 def test_the_environment_is_restored_after_the_block() -> None:
-    """Whatever was added, changed and deleted."""
     before = dict(os.environ)
 
     with environ_restored():
@@ -251,7 +247,7 @@ for signal in (request_started, request_finished):
 """
 
 
-def test_an_exception_that_the_app_has_answered() -> None:
+def test_an_exception_that_the_app_has_answered_is_a_response() -> None:
     """A handler for errors makes a response of it; a success stays one."""
     app = flask.Flask(__name__)
     app.register_error_handler(KeyError, lambda _: ("missing", 404))
@@ -268,9 +264,7 @@ def test_an_exception_that_the_app_has_answered() -> None:
     assert sender(PUSH) == PushResponse(200, b"fine")
 
 
-def test_an_error_while_the_response_is_read() -> None:
-    """The app's iterator is part of the attempt."""
-
+def test_an_error_while_the_response_is_read_is_one_of_the_attempt() -> None:
     def app(_: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", [])
         yield b"begun"
@@ -279,7 +273,7 @@ def test_an_error_while_the_response_is_read() -> None:
     assert repr(WsgiSender(app)(PUSH).error) == "ValueError('broken')"
 
 
-def test_an_end_of_the_test_without_a_response() -> None:
+def test_what_ends_the_test_is_not_an_error_of_the_handler() -> None:
     """`pytest.fail`, an exit and a keyboard interrupt are not errors of the handler."""
 
     def app(*_: object) -> list[bytes]:

@@ -39,7 +39,6 @@ def steps(queue: Queue, name: str) -> list[str]:
 
 
 def test_the_history_has_every_step_of_a_task(queue: Queue, clock: ManualClock) -> None:
-    """Every step is an event, also those without a call."""
     queue.add_many([NewTask(name="one"), NewTask(name="other")])
     queue.lease_tasks(10, 1)
     clock.advance(10)
@@ -149,7 +148,7 @@ def test_a_queue_that_permits_no_lease(start: Start, clock: ManualClock) -> None
 def exhaust(queue: Queue, clock: ManualClock, **payloads: bytes) -> None:
     """Exhaust tasks, one after the other."""
     for name, payload in payloads.items():
-        queue.add(payload, name=name)
+        queue.add(payload, name=name, tag="red")
         for _ in range(2):
             queue.lease_tasks(300, 1)
             clock.advance(300)
@@ -363,13 +362,17 @@ def test_requeue_adds_exhausted_tasks_as_they_were(emulator: Emulator, clock: Ma
     queue = emulator.queue("limited")
     exhaust(queue, clock, first=b"one", second=b"two", third=b"three")
 
-    added, refused = queue.requeue(["third", "first", "none"])
+    added, refused = queue.requeue(["second", "first", "none"])
 
     assert refused == {}
-    assert {(task.name, task.payload) for task in added} == {("first", b"one"), ("third", b"three")}
-    assert [task.name for task in queue.exhausted] == ["second"]
-    assert queue.remove_exhausted(["second", "none"]) == 1
+    assert {(task.name, task.payload, task.tag) for task in added} == {
+        *(("first", b"one", "red"), ("second", b"two", "red")),
+    }
+    assert [task.name for task in queue.exhausted] == ["third"]
+    assert queue.remove_exhausted(["third", "none"]) == 1
     assert (queue.exhausted, queue.fetch_statistics().exhausted) == ([], 0)
+    with pytest.raises(TombstonedTaskError):
+        queue.add(name="third")
     assert [task.name for task in queue.lease_tasks(300, 10)] == [task.name for task in added]
 
 
@@ -396,8 +399,9 @@ def test_tasks_are_listed_by_state_and_tag_page_by_page(queue: Queue, clock: Man
     assert names(state=available)[-3:] == ["later", "n0", "n1"]
 
 
-def test_next_change_and_last_lease_end(queue: Queue, clock: ManualClock) -> None:
-    """The next change is the next eta or lease end; the last lease end skips waiting tasks."""
+def test_the_last_lease_end_skips_waiting_tasks_and_the_next_change_does_not(
+    queue: Queue, clock: ManualClock
+) -> None:
     start = clock.now()
     assert queue.next_change_usec() is queue.last_lease_end_usec() is None
     for seconds in (10, 20):
