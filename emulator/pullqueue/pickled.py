@@ -121,7 +121,6 @@ class _Machine:
                 self._stack.append(_result(opcode, argument, operands))
 
     def _popped(self, kinds: Sequence[str]) -> list[_Value]:
-        """Return the operands of an opcode, removed from the stack."""
         if "mark" not in kinds:
             first = len(self._stack) - len(kinds)
         else:

@@ -163,7 +163,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> str:
-    """Return the message on an option that a command does not have."""
     command = ctx.command_path.removeprefix("pullqueue ")
     advice = _MEANT.get(f"{command} {error.option_name}")
     if advice:
@@ -172,7 +171,6 @@ def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> str:
 
 
 def _report(error: Exception, *, as_json: bool) -> int:
-    """Write what went wrong to standard error, and return the exit status."""
     usage, prefix = "", "pullqueue: "
     match error:
         case click.exceptions.NoArgsIsHelpError():

@@ -299,7 +299,6 @@ class EmulatorOptions:
         return f"sqlite:///{quote(str(self.data.resolve() / 'tasks.db'))}"
 
     def _cron_jobs(self) -> tuple[CronJob, ...]:
-        """Return the jobs of the cron.yaml that is named."""
         if self.cron is None:
             return ()
         from pullqueue.cron.file import load_cron

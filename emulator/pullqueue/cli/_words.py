@@ -51,11 +51,7 @@ class Group(click.Group):
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command.
-
-        Raises:
-            UsageError: it does not exist.
-        """
+        """Return a command; raise a UsageError if it does not exist."""
         command = super().get_command(ctx, cmd_name)
         if command is None and not ctx.resilient_parsing and not cmd_name.startswith("-"):
             message = unknown_word("command", cmd_name, self.list_commands(ctx), ctx)

@@ -139,7 +139,6 @@ def exec(  # noqa: A001 - the command's name
 def _serve_and_run(
     command: Sequence[str], options: EmulatorOptions, *, port: int, user: User | None
 ) -> int:
-    """Run a program with a server of its own."""
     hint, environment = _hint_at_default_server(), dict(os.environ)
     from pullqueue.cli._process import set_up_logs
 
@@ -199,7 +198,6 @@ def _check_unused(ctx: click.Context, url: str) -> None:
 
 
 def _hint_at_default_server() -> str | None:
-    """Return a hint if a server is already running at the default address."""
     try:
         _check_server(DEFAULT_ADDRESS, timeout=_LOOK_SECONDS)
     except click.ClickException:
@@ -211,10 +209,8 @@ def _hint_at_default_server() -> str | None:
 
 
 def _check_server(address: str, *, timeout: float) -> None:
-    """Check that pullqueue listens at an address.
-
-    Raises:
-        RefusedError: it refuses the request, there is none, or it is not a pullqueue.
+    """Check that pullqueue listens at an address; raise a RefusedError if it refuses the request,
+    there is none, or it is not a pullqueue.
     """
     with closing(Client(f"http://{address}", timeout=timeout)) as client:
         if "version" not in client.get("/version"):

@@ -53,7 +53,6 @@ def _severities(
 
 
 def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that `Arguments` declares."""
     kinds = get_type_hints(Arguments, include_extras=True)
     for each in reversed(fields(Arguments)):
         kind = kinds[each.name]
@@ -66,7 +65,6 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _option(
     name: str, kind: object, option: Option, default: object
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option of a field."""
     is_flag = bool in leaves(kind)
     is_several = default == () or default is MISSING
     words = [*option.choices, *(word for word in leaves(kind) if isinstance(word, str))]
@@ -144,7 +142,6 @@ def _format_rule(rule: Rule, docs: RuleDocs) -> str:
 
 
 def _explanation(rule: Rule, docs: RuleDocs) -> str:
-    """Return all that a rule's documentation says."""
     facts = f"{_severity(rule)}\nFix: {_FIXES[rule.fixes]}"
     if rule.once:
         facts += "\nReported once per file and key."

@@ -102,7 +102,6 @@ def plan(
 
 
 def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> FilePlan:
-    """Return the plan of a file, or what is wrong in it."""
     from pullqueue.config.files import read_project_file
     from pullqueue.lint.plan import make_plan
     from pullqueue.lint.plan_report import FilePlan

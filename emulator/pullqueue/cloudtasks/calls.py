@@ -77,7 +77,6 @@ def _problem(text: str, pattern: str) -> str:
 
 
 def _malformed(text: str, pattern: str, field: str) -> CloudTasksError:
-    """Return the error for a text that is not a name of a pattern."""
     problem = _problem(text, pattern)
     advice = f"{field} {problem}"
     queue, is_task, task_id = text.partition("/tasks/")

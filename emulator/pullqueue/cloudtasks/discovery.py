@@ -110,7 +110,6 @@ def _method(method: Method) -> dict[str, Any]:
 
 
 def _body(method: Method) -> Message:
-    """Return the descriptor of what the body of a method's requests holds."""
     request = message_class(method.version, method.request).DESCRIPTOR
     return request if method.body == "*" else request.fields_by_name[method.body].message_type
 

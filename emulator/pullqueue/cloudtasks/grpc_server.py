@@ -160,10 +160,8 @@ def _project(name: str) -> str:
 def _check_front_end(
     method: Method, metadata: Mapping[str, str], now: datetime, remaining_seconds: float | None
 ) -> None:
-    """Check what Google's front end checks of each call, before the service.
-
-    Raises:
-        CloudTasksError: INVALID_ARGUMENT: its deadline is too far, or it is not routed.
+    """Check what Google's front end checks of each call, before the service; raise a
+    CloudTasksError (INVALID_ARGUMENT) if its deadline is too far, or it is not routed.
     """
     # A client's timeout is rounded up on its way, by 0.1 seconds at most here.
     most = _MOST_SECONDS + 0.5
@@ -188,7 +186,6 @@ def _check_front_end(
 
 
 def _abort(context: Any, error: CloudTasksError) -> None:  # noqa: ANN401 - grpc has no types
-    """End a call with an error and its details."""
     status = build_status(_shortened(error))
     context.set_trailing_metadata(((_DETAILS_KEY, status.SerializeToString()),))
     context.abort(grpc.StatusCode[error.rpc_code], status.message)

@@ -179,7 +179,6 @@ def _rates(limits: Message, version: Version) -> dict[str, Any]:
 
 
 def _limit(limits: Message, name: str, most: int) -> float:
-    """Return a field of RateLimits, checked."""
     value: float = getattr(limits, name)
     shown = f"RateLimits.{limits.DESCRIPTOR.fields_by_name[name].json_name}"
     field = f"queue.rate_limits.{name}"

@@ -191,7 +191,6 @@ def _read_paths(call: Call) -> list[str] | None:
 
 
 def _queue_filter(text: str) -> Callable[[Queue], bool]:
-    """Return what decides whether a queue is listed."""
     if not text.strip():
         return lambda _queue: True
     match = _FILTER.fullmatch(text.strip())

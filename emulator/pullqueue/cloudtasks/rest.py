@@ -74,11 +74,7 @@ class CloudTasks:
 
     @cached_property
     def service(self) -> Servicer:
-        """The service.
-
-        Raises:
-            ApiError: UNIMPLEMENTED: the extra is not installed.
-        """
+        """The service; raise an ApiError (UNIMPLEMENTED) if the extra is not installed."""
         try:
             from pullqueue.cloudtasks.servicer import Servicer  # noqa: PLC0415 - takes half a second
         except ModuleNotFoundError:

@@ -267,7 +267,6 @@ def _problem(field: Any, value: object) -> str:  # noqa: ANN401 - as above
 
 
 def _text_problem(called: str, text: str) -> str:
-    """Return what is wrong with the text of a duration, a time or a mask."""
     if called == "timestamp":
         return f"Invalid time format: {text:.100}"
     if called == "field mask":

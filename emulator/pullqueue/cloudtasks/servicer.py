@@ -78,11 +78,7 @@ class Servicer:
         return queue and self._state.emulator.name_at(location, queue)
 
     def call(self, method: Method, request: Message, *, caller: str | None) -> Message:
-        """Carry out one call.
-
-        Raises:
-            CloudTasksError: it is refused, or failed.
-        """
+        """Carry out one call; raise a CloudTasksError if it is refused, or failed."""
         try:
             return self._call(method, request, caller)
         except UnknownQueueError as error:

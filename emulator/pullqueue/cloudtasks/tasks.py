@@ -164,7 +164,6 @@ def run_task(call: Call) -> Message:
 
 
 def _insert(call: Call, task: Message) -> Task:
-    """Add the task that a message describes and return it as it is stored."""
     [result] = insert_tasks(call, call.queue, [read_new_task(call, call.queue, task)])
     if isinstance(result, CloudTasksError):
         raise result

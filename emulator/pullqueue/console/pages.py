@@ -411,5 +411,4 @@ def _latest_before(history: TaskHistory, attempts: Sequence[Request]) -> int | N
 
 
 def _chosen(*names: str) -> dict[str, str]:
-    """Return the query parameters of the page that are not empty."""
     return {name: text for name in names if (text := request.args.get(name))}

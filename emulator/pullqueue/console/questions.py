@@ -127,7 +127,6 @@ class Questions:
         return self._page("confirm", title=title, text=text, verb=verb, **values)
 
     def _tasks_text(self) -> str:
-        """Return the number of tasks in all queues, in words."""
         queues = list_queues(self._state)
         tasks, exhausted = (
             sum(getattr(queue, name) for queue in queues) for name in ("tasks", "exhausted")

@@ -105,10 +105,8 @@ def load_cron(path: PathLike[str]) -> tuple[CronJob, ...]:
 
 
 def parse_cron(text: bytes | str, *, file: str = "cron.yaml") -> tuple[CronJob, ...]:
-    """Return the jobs in the text of a cron.yaml.
-
-    Raises:
-        InvalidCronError: it is not valid; the message has each fault with its line.
+    """Return the jobs in the text of a cron.yaml; raise an InvalidCronError if it is not valid; the
+    message has each fault with its line.
     """
     reader = _Reader(text, file)
     jobs = tuple(reader.jobs())
@@ -246,7 +244,6 @@ class _Reader:
                 self._fault(pair.key.place, message)
 
     def _read(self, section: _Section, key: str, parse: Callable[[Scalar], _T]) -> _T | None:
-        """Return the value of a key, parsed; None: it is missing, or not valid."""
         node = section.value(key)
         if node is None:
             return None

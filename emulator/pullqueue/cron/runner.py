@@ -279,7 +279,6 @@ class CronRunner:
         return response
 
     def _end(self, state: JobState, response: PushResponse) -> None:
-        """Apply the end of a run to its job."""
         try:
             now_usec = self._emulator.now_usec()
         except PullQueueError:  # the store does not respond: about now

@@ -26,10 +26,8 @@ _is_header_value = re.compile(r"[\t -~\x80-\xff]*").fullmatch
 
 
 def check_request(request: object, limits: Limits, *, absolute_urls: bool) -> None:
-    """Check the request of a push task.
-
-    Raises:
-        InvalidTaskError: a part of it is not valid; an absolute URL is only if `absolute_urls`.
+    """Check the request of a push task; raise an InvalidTaskError if a part of it is not valid; an
+    absolute URL is only if `absolute_urls`.
     """
     if not isinstance(request, HttpRequest):
         raise InvalidTaskError(f"request is {quoted(request)}: pass a pullqueue.HttpRequest")
@@ -106,11 +104,7 @@ def _check_headers(headers: object) -> None:
 
 
 def check_retry(retry: object) -> None:
-    """Check retry parameters.
-
-    Raises:
-        InvalidTaskError: one of them is not valid.
-    """
+    """Check retry parameters; raise an InvalidTaskError if one of them is not valid."""
     if not isinstance(retry, RetryParameters):
         raise InvalidTaskError(f"retry is {quoted(retry)}: pass pullqueue.RetryParameters")
     for field in fields(retry):

@@ -26,10 +26,8 @@ _LARGEST: Mapping[str, int] = {
 
 
 def check_settings(settings: QueueSettings) -> None:
-    """Check the settings of a queue, apart from its name.
-
-    Raises:
-        InvalidQueueSettingsError: one of them is not valid.
+    """Check the settings of a queue, apart from its name; raise an InvalidQueueSettingsError if one
+    of them is not valid.
     """
     for name, largest in _LARGEST.items():
         value: object = getattr(settings, name)
@@ -56,7 +54,6 @@ def check_settings(settings: QueueSettings) -> None:
 
 
 def _any_request(target: HttpTarget) -> HttpRequest:
-    """Return a request with all that a queue overrides in its HTTP tasks."""
     port = f":{target.port}" if target.port else ""
     query = f"?{target.query}" if target.query else ""
     path = (target.path or "").removeprefix("/")

@@ -51,10 +51,8 @@ class AnyTask(Protocol):
 
 
 def name_of(task: AnyTask | str) -> str:
-    """Return the name of a task, also of the SDK's, or the name that is given.
-
-    Raises:
-        InvalidTaskNameError: it is neither, or a task without a name.
+    """Return the name of a task, also of the SDK's, or the name that is given; raise an
+    InvalidTaskNameError if it is neither, or a task without a name.
     """
     if isinstance(task, str):
         return task
@@ -113,10 +111,8 @@ def with_request(task: NewTask, request: HttpRequest) -> NewTask:
 
 
 def queue_name(name: str) -> str:
-    """Return the name of a queue that is to be made, with a location or not, if it is valid.
-
-    Raises:
-        InvalidQueueNameError: it is not.
+    """Return the name of a queue that is to be made, with a location or not, if it is valid; raise
+    an InvalidQueueNameError if it is not.
     """
     if not _is_queue_name(name):
         raise InvalidQueueNameError(
@@ -128,11 +124,9 @@ def queue_name(name: str) -> str:
 
 
 def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:
-    """Check the duration of a lease that begins now and return it in microseconds, rounded down.
-
-    Raises:
-        InvalidLeaseTimeError: it is not a number, negative, longer than permitted, or would end at
-            a time that no datetime can represent.
+    """Check the duration of a lease that begins now and return it in microseconds, rounded down;
+    raise an InvalidLeaseTimeError if it is not a number, negative, longer than permitted, or would
+    end at a time that no datetime can represent.
     """
     if not is_number(lease_seconds) or not 0 <= lease_seconds <= limits.lease_seconds:
         raise InvalidLeaseTimeError(
@@ -149,10 +143,8 @@ def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:
 
 
 def max_tasks(count: object, limits: Limits) -> int:
-    """Check the number of tasks to lease.
-
-    Raises:
-        InvalidMaxTasksError: it is not an integer from 1 to the limit.
+    """Check the number of tasks to lease; raise an InvalidMaxTasksError if it is not an integer
+    from 1 to the limit.
     """
     if (
         isinstance(count, bool)
@@ -167,10 +159,8 @@ def max_tasks(count: object, limits: Limits) -> int:
 
 
 def list_limit(count: object) -> int:
-    """Check the number of tasks to list.
-
-    Raises:
-        InvalidMaxTasksError: it is not an integer from 0 on.
+    """Check the number of tasks to list; raise an InvalidMaxTasksError if it is not an integer from
+    0 on.
     """
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _LARGEST_COUNT:
         raise InvalidMaxTasksError(f"limit is {quoted(count)}: it must be an integer, 0 or more")
@@ -184,10 +174,8 @@ def position(eta_usec: int, sequence: int) -> tuple[int, int]:
 
 
 def check_tag(value: object, limits: Limits) -> None:
-    """Check a tag.
-
-    Raises:
-        InvalidTagError: it is neither text nor None, too long, or cannot be encoded in UTF-8.
+    """Check a tag; raise an InvalidTagError if it is neither text nor None, too long, or cannot be
+    encoded in UTF-8.
     """
     if value is None:
         return

@@ -324,7 +324,6 @@ def _check_call(call: object) -> None:
 
 
 def _advice_on(call: str) -> str:
-    """Return what to use instead of a call that does not exist."""
     plain = call.replace("_", "").lower()
     for method, known in CALL_OF_METHOD.items():
         if plain == method.lower():
@@ -342,7 +341,6 @@ def _check(name: str, value: object) -> None:
 
 
 def _source_text(argument: object) -> str:
-    """Return an argument as it is written in Python."""
     if isinstance(argument, type):
         return argument.__name__
     if isinstance(argument, list):

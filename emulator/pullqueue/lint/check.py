@@ -70,7 +70,6 @@ def _checked_rules(
 
 
 def _reports(rule: Rule, result: ParseResult, view: View | None) -> list[Report]:
-    """Return what a rule reports, once for each place."""
     reports = [*result.reports.get(rule.name, ()), *(rule.check(view) or () if view else ())]
     if len(reports) < 2:
         return reports

@@ -140,7 +140,6 @@ def _message(queue: QueueSettings, place: Place) -> dict[str, Any]:
 
 
 def _written(queue: QueueSettings) -> Iterator[tuple[Field, Value]]:
-    """Yield the fields that can be set in Cloud Tasks, with their values."""
     state = DeployedQueue.of(queue)
     for field in FIELDS:
         value = state.values[field.key]

@@ -225,7 +225,6 @@ def _comments_in(element: Element) -> list[str]:
 
 
 def _text(element: Element) -> str:
-    """Return an element's text, which comments may interrupt."""
     parts = (element.text, *(child.tail for child in element))
     return "".join(part or "" for part in parts).strip()
 

@@ -359,7 +359,6 @@ def _header_lines(headers: Mapping[str, str]) -> list[str]:
 
 
 def _excerpts(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of a request with the excerpts of bodies that are in bytes."""
     return {
         name: excerpt(value) if isinstance(value, bytes) else value
         for name, value in fields.items()
@@ -381,7 +380,6 @@ def _named(name: str) -> str:
 
 
 def _without_secrets(query: str) -> str:
-    """Return a query without the values of its credentials."""
     parts = []
     for part in query.split("&"):
         name, equals, value = part.partition("=")

@@ -37,11 +37,7 @@ class User(Model):
 
 
 def parse_user(text: str) -> User:
-    """Return the user that `EMAIL` or `EMAIL:admin` names.
-
-    Raises:
-        ValueError: that is not valid.
-    """
+    """Return the user that EMAIL or EMAIL:admin names; raise a ValueError if that is not valid."""
     email, colon, role = text.partition(":")
     if colon and role != _ADMIN:
         raise ValueError(f"role {quoted(role)} does not exist: use EMAIL or EMAIL:{_ADMIN}")
@@ -49,11 +45,7 @@ def parse_user(text: str) -> User:
 
 
 def check_email(text: str) -> str:
-    """Return an e-mail address.
-
-    Raises:
-        ValueError: it is not valid.
-    """
+    """Return an e-mail address; raise a ValueError if it is not valid."""
     if not is_email(text):
         raise ValueError(f"{quoted(text)} is not an e-mail address: use one such as me@example.com")
     return text

@@ -110,7 +110,6 @@ class HttpSender:
             connection.close()
 
     def _idle_connection(self, origin: str) -> _Connection | None:
-        """Return a connection to an origin that can be used; None: there is none."""
         with self._lock:
             for connection in [each for each in self._idle if each.origin == origin]:
                 self._idle.remove(connection)
@@ -276,15 +275,12 @@ def _connect(address: SplitUrl, deadline: float, own_ports: frozenset[int]) -> _
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Return what this machine trusts."""
     return ssl.create_default_context()
 
 
 def _left(deadline: float) -> float:
-    """Return the seconds until a deadline, by `perf_counter`.
-
-    Raises:
-        TimeoutError: it has passed.
+    """Return the seconds until a deadline, by `perf_counter`; raise a TimeoutError if it has
+    passed.
     """
     left = deadline - perf_counter()
     if left <= 0:

@@ -45,11 +45,7 @@ class WsgiSender:
     """
 
     def __init__(self, app: WSGIApplication) -> None:
-        """Use an app.
-
-        Raises:
-            TypeError: `app` is not a WSGI app.
-        """
+        """Use an app; raise a TypeError if `app` is not a WSGI app."""
         _check_wsgi(app)
         self._app = app
 

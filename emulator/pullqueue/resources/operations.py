@@ -114,11 +114,7 @@ def call(
 
 
 def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:
-    """Convert texts to the types of a model.
-
-    Raises:
-        ApiError: one is not valid, or not known.
-    """
+    """Convert texts to the types of a model; raise an ApiError if one is not valid or known."""
     for name in query:
         if name not in model.__struct_fields__:
             raise _unknown_parameter(name, sorted(model.__struct_fields__))
@@ -132,10 +128,8 @@ def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:
 
 
 def parse_body(body: bytes | Json, model: type[_M]) -> _M:
-    """Convert JSON, or a form's fields, to a model.
-
-    Raises:
-        ApiError: it is not JSON, or a field is not valid, or not known.
+    """Convert JSON, or a form's fields, to a model; raise an ApiError if it is not JSON, or a field
+    is not valid, or not known.
     """
     try:
         if isinstance(body, bytes):

@@ -250,7 +250,6 @@ def requeue_task(
 
 
 def _fields(request: models.ChangedRequest) -> dict[str, Any]:
-    """Return the fields of a request that are to be others, as the engine has them."""
     fields = {name: value for name, value in asdict(request).items() if value is not UNSET}
     if request.headers is not UNSET:
         fields["headers"] = tuple(request.headers)
@@ -348,7 +347,6 @@ def _why_not_exhausted(queue: Queue, name: str, exhausted: Collection[str]) -> s
 
 
 def _delete(state: ServerState, queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
-    """Delete tasks, exhausted ones as well."""
     chosen = list(dict.fromkeys(names))
     results = dict(zip(chosen, queue.delete_tasks(chosen), strict=True))
     failed = {
@@ -376,7 +374,6 @@ def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
 
 
 def _payload(task: models.NewTask | models.ChangedTask, name: str) -> bytes | None:
-    """Return the payload of a task, or None: it has none."""
     if task.payload is not UNSET and task.payload_base64 is not UNSET:
         raise ApiError(f"{name} has both payload and payload_base64: send one of them")
     text = given(task.payload)

@@ -55,11 +55,7 @@ class Difference(msgspec.Struct):
 
 
 def read_snapshot(data: bytes, source: str) -> Snapshot:
-    """Return the snapshot of a file or a server.
-
-    Raises:
-        PullQueueError: it is not one.
-    """
+    """Return the snapshot of a file or a server; raise a PullQueueError if it is not one."""
     try:
         return msgspec.json.decode(data, type=Snapshot)
     except (ValueError, RecursionError) as error:

@@ -241,7 +241,6 @@ def _attempts(saved: AttemptRecord, retry_count: int, shift_usec: int) -> Attemp
 
 
 def _shifted_times(fields: Mapping[str, Any], shift_usec: int) -> dict[str, Any]:
-    """Return those of some fields that are times, moved."""
     return {
         name: _shifted(usec, shift_usec)
         for name, usec in fields.items()

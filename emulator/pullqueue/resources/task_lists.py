@@ -239,7 +239,6 @@ def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
 
 
 def _has(queue: Queue, name: str) -> bool:
-    """Return whether a queue has a task of this name."""
     try:
         queue.get_task(name)
     except (UnknownTaskError, TombstonedTaskError):
@@ -248,7 +247,6 @@ def _has(queue: Queue, name: str) -> bool:
 
 
 def _leased_by(queue: Queue, tasks: Iterable[Task], client: str) -> Iterator[Task]:
-    """Return those tasks that a client has leased."""
     now_usec = queue.now_usec()
     leased = [task for task in tasks if task.state_at(now_usec) is TaskState.LEASED]
     leases = queue.last_leases([task.name for task in leased])

@@ -286,7 +286,6 @@ class Delivery:
         return self._poll_seconds if self._is_passing else self._wait_seconds(queues)
 
     def _start_due_of(self, queue: Queue, limit: int) -> int:
-        """Start up to `limit` attempts of a queue, and return how many."""
         self._log_cap(queue)
         # What waits when time begins to pass, waits until it has passed.
         found = self.dispatcher.deliverable(
@@ -364,7 +363,6 @@ class Delivery:
 
     @bypass_interceptors()
     def _count_refused(self, queue: Queue) -> None:
-        """Count the attempts of the tasks of a queue that were passed over."""
         counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
         shortest_seconds = queue.fetch_statistics().available / self.dispatcher.enforced_rate(queue)
         for task in walk(queue, page=_PAGE, state=TaskState.AVAILABLE):

@@ -119,11 +119,7 @@ class Projects:
         return self._own if found is None else found
 
     def get(self, name: str) -> ServerState:
-        """Return a project by its name.
-
-        Raises:
-            ApiError: there is none.
-        """
+        """Return a project by its name; raise an ApiError if there is none."""
         app_id = Project.of(name).app_id
         found = self.states.get(app_id)
         if found is None:
@@ -151,10 +147,8 @@ class Projects:
             return self._add(name, _Made(queue_yaml), clock)
 
     def delete(self, name: str) -> None:
-        """End a project with all that it has; attempts under way leave no trace.
-
-        Raises:
-            ApiError: there is none, or it is the server's own.
+        """End a project with all that it has; attempts under way leave no trace. Raise an ApiError
+        if there is none, or it is the server's own.
         """
         if self.get(name) is self._own:
             message = f"project {quoted(name)} is the server's own: reset it instead"
@@ -163,10 +157,8 @@ class Projects:
             self._remove(Project.of(name).app_id)
 
     def replace(self, state: ServerState, clock: Clock) -> ServerState:
-        """Replace a project by an empty one with its queues of queue.yaml and another clock.
-
-        Raises:
-            ApiError: it is the server's own, or was deleted.
+        """Replace a project by an empty one with its queues of queue.yaml and another clock; raise
+        an ApiError if it is the server's own, or was deleted.
         """
         with self._lock:
             found = [name for name, each in self._others.items() if each is state]
@@ -277,7 +269,6 @@ class Projects:
         return state
 
     def _serve(self, state: ServerState) -> None:
-        """Send the push tasks that a project has, once the server listens."""
         own = self._own
         state.url, state.own_ports, state.grpc_address = own.url, own.own_ports, own.grpc_address
         state.signer.issuer = own.signer.issuer
@@ -285,7 +276,6 @@ class Projects:
             state.wake()
 
     def _remove(self, name: str) -> None:
-        """End a project, and delete what is stored of it."""
         self._end(self._others.pop(name))
         stored = self._stored.pop(name, None)
         if stored is not None:

@@ -66,7 +66,6 @@ def install(emulator: Emulator, services: Iterable[str]) -> Iterator[EmulatorStu
 
 
 def _app_id(emulator: Emulator) -> str:
-    """Return the id of the app under test, which the environment can name."""
     given = first_variable(*sitecustomize.APP_ID_VARIABLES) or emulator.project
     return given or first_variable(PROJECT_VARIABLE) or _TESTBED_APP_ID
 

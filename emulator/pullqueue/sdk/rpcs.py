@@ -159,10 +159,8 @@ _patch = patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", _make_call)
 
 
 def check_service_call(name: str) -> None:
-    """Check a call such as `datastore_v3.Commit`: its service has a stub, which knows it.
-
-    Raises:
-        ValueError: it does not.
+    """Check a call such as `datastore_v3.Commit`: its service has a stub, which knows it. Raise a
+    ValueError if it does not.
     """
     service, _, method = name.partition(".")
     stub = apiproxy_stub_map.apiproxy.GetStub(service)
@@ -223,7 +221,6 @@ def _datastore_details(request: Any) -> str:
 
 
 def _of_kinds(one: str, many: str, keys: Iterable[Any]) -> str:
-    """Return how many keys there are, and of which kinds."""
     kinds = Counter(decode_name(key.path.element[-1].type) for key in keys)
     count = kinds.total()
     return f"{count} {one if count == 1 else many} of kind {', '.join(kinds)}" if count else ""

@@ -38,9 +38,7 @@ ALL = "all"
 
 def parse_services(text: str) -> frozenset[str]:
     """Return the services of a list with commas; `none` is the empty list, `all` is every one.
-
-    Raises:
-        ValueError: a name is not that of a service.
+    Raise a ValueError if a name is not that of a service.
     """
     names = [name.strip() for name in text.split(",")]
     if names == [ALL]:

@@ -183,7 +183,6 @@ def _store(storage: Any, files: Sequence[tuple[str, FileStorage]]) -> None:
 
 
 def _info(file: FileStorage, now: datetime) -> Any:
-    """Return the entity that describes a file."""
     md5 = hashlib.md5(usedforsecurity=False)
     while block := file.stream.read(1 << 20):
         md5.update(block)
@@ -199,7 +198,6 @@ def _info(file: FileStorage, now: datetime) -> Any:
 
 
 def _blob_part(boundary: str, name: str, info: Any) -> str:
-    """Return the part of the form that replaces a file."""
     disposition = f"{_disposition(name)}; {_parameter('filename', info['filename'])}"
     key = f'blob-key="{info.key().name()}"; access-type="{blobstore.BLOB_KEY_HEADER}"'
     described = {

@@ -33,10 +33,8 @@ class CompositeIndexes:
     """
 
     def __init__(self, path: Path, *, required: bool) -> None:
-        """Read the file; one that does not exist has no indexes.
-
-        Raises:
-            ConfigFileError: the file cannot be read, or is not an index.yaml.
+        """Read the file; one that does not exist has no indexes. Raise a ConfigFileError if the
+        file cannot be read, or is not an index.yaml.
         """
         self._path = path
         self._required = required

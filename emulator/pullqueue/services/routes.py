@@ -81,10 +81,8 @@ def _page(page: str, *, problem: str = "", status: int = 200) -> Response:
 
 
 def _page_of_app(url: str) -> str:
-    """Return a URL if it is a path, or on the host of the app or another of this machine.
-
-    Raises:
-        ApiError: it is not.
+    """Return a URL if it is a path, or on the host of the app or another of this machine; raise an
+    ApiError if it is not.
     """
     with suppress(ValueError):
         parts = urlsplit(url)
@@ -102,7 +100,6 @@ def _signed_in() -> str:
 
 
 def _go_on(page: str, user: str) -> Response:
-    """Return a redirect to a page of the app that sets the cookie of the user."""
     response = Response(status=303, headers={"Location": _page_of_app(page)})
     response.set_cookie(USER_COOKIE, user, httponly=True, samesite="Lax")
     return response

@@ -72,11 +72,7 @@ class _Service(NamedTuple):
 
 
 def make_stub(service: str, services: _Host) -> Any:
-    """Return the stub of a service.
-
-    Raises:
-        FeatureNotEnabledError: it cannot work here.
-    """
+    """Return the stub of a service; raise a FeatureNotEnabledError if it cannot work here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _SERVICES[service].make(services)
@@ -84,10 +80,8 @@ def make_stub(service: str, services: _Host) -> Any:
 
 @cache
 def find_messages(service: str, method: str) -> tuple[Any, Any] | None:
-    """Return the classes of the request and the response of a method; None: it has none.
-
-    Raises:
-        FeatureNotEnabledError: the SDK cannot be imported so far, as parts of it on a new Python.
+    """Return the classes of the request and the response of a method; None: it has none. Raise a
+    FeatureNotEnabledError if the SDK cannot be imported so far, as parts of it on a new Python.
     """
     kind = _SERVICES[service]
     names = kind.methods.get(

@@ -127,7 +127,6 @@ class SqlStore(SqlRecords[S]):
     def _insert_within(
         self, session: S, target: Target, new_tasks: Sequence[NewTask], limit_bytes: int
     ) -> Insertion:
-        """Store tasks, if the size of all queues stays within a limit."""
         refused = self._names_in_use(session, target.queue, new_tasks)
         accepted = self._named([new for new in new_tasks if new.name not in refused])
         if not accepted:

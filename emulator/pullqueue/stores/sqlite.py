@@ -263,7 +263,6 @@ class SqliteStore(SqlStore[SqliteSession]):
         return SqliteSession(connection, self._keys, self._clock.now_usec(), self._stored_totals)
 
     def _begin(self, connection: sqlite3.Connection, statement: str) -> SqliteSession:
-        """Begin a transaction."""
         if self._is_closed:
             raise closed_error()
         self._file.check()

@@ -24,10 +24,8 @@ _OWNER_ONLY = 0o600
 
 
 def parsed(url: str) -> tuple[Path, str]:
-    """Return the path of `sqlite:///FILE?synchronous=...`, and the option.
-
-    Raises:
-        StoreError: the URL has no file, or an unknown option.
+    """Return the path of `sqlite:///FILE?synchronous=...`, and the option. Raise a StoreError if
+    the URL has no file, or an unknown option.
     """
     address, _, query = url.partition("?")
     _, slashes, name = address.partition(":///")
@@ -101,10 +99,8 @@ class SqliteFile:
         self._identity = _identity(path)
 
     def check(self) -> None:
-        """Notice that the file is gone, which SQLite does not: it would go on without it.
-
-        Raises:
-            InternalError: it is.
+        """Notice that the file is gone, which SQLite does not: it would go on without it. Raise an
+        InternalError if it is.
         """
         if _identity(self.path) != self._identity:
             raise InternalError(

@@ -283,7 +283,6 @@ def _texts(value: object) -> list[str]:
 
 
 def _misses(wanted: _Wanted, tasks: Sequence[Task], now_usec: int) -> Iterable[str]:
-    """Yield the tasks that come nearest, with their differences."""
     misses = [(len(d), d, task) for task in tasks if (d := wanted.differences(task))]
     misses.sort(key=lambda miss: miss[0])
     if not tasks:

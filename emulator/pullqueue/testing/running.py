@@ -362,7 +362,6 @@ def is_endless(task: Task, settings: QueueSettings, failures: int) -> bool:
 
 
 def _failure(attempt: Attempt) -> str:
-    """Return what was wrong with the response of an attempt."""
     task, request = attempt.task, attempt.request
     result = attempt.reason if attempt.status is None else f"status {attempt.status}"
     body = f": {describe_payload(attempt.body)}" if attempt.body else ""

@@ -118,7 +118,6 @@ class _FunctionSender:
 
 
 def _body_of(response: object) -> bytes:
-    """Return the beginning of the body of a response of a test client; empty if it has none."""
     # Django, Starlette, httpx and requests; Flask and werkzeug; webtest.
     bodies = (getattr(response, name, None) for name in ("content", "data", "body"))
     return next((body for body in bodies if isinstance(body, bytes)), b"")[:TEST_BODY_KEPT]

@@ -29,7 +29,6 @@ since_option = click.option(
 
 
 def _client(ctx: click.Context, parameter: click.Parameter, address: str) -> Client:
-    """Return the client of an address."""
     if address.startswith("/") and any(each.name == "request" for each in ctx.command.params):
         raise click.BadParameter(
             f"{quoted(address)} is not a valid address: pass the path of a push task by --request, "

@@ -86,7 +86,6 @@ def parse_seeds(data: bytes, file: Path) -> Iterator[Seed]:
 
 
 def _refuse(source: Source, reports: Reports) -> None:
-    """Raise the first of what is reported, if anything is."""
     problems = [
         (report.at.start, _MESSAGES.get(rule, report.message))
         for rule, found in reports.items()
@@ -135,8 +134,6 @@ def _of_lines(source: Source) -> Iterator[Seed]:
 
 
 def _of_document(source: Source) -> Iterator[Seed]:
-    """Yield the tasks of a YAML document in order."""
-
     def place(node: Node) -> str:
         return _place(source, node.start)
 

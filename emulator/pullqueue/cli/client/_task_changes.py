@@ -142,7 +142,6 @@ def requeue(
 def _requeue_changed(
     client: Client, path: str, changes: Json, request: str | None, headers: tuple[str, ...]
 ) -> None:
-    """Add one task again with changes."""
     changed = {} if request is None else parse_request(request)
     if headers:
         push = client.get(path)["task"]["push"] or {"request": {"headers": []}}

@@ -64,7 +64,6 @@ def run(*, job: str, no_wait: bool, client: Client) -> int:
 
 
 def _end_of_run(client: Client, number: int) -> Json:
-    """Return a job when the run that was started has ended, however long it takes."""
     pause = threading.Event()
     while True:
         jobs: dict[int, Json] = {job["number"]: job for job in client.get("/cron")["jobs"]}

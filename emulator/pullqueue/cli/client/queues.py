@@ -158,7 +158,6 @@ def _change(client: Client, names: tuple[str, ...], verb: str) -> list[Json]:
 
 
 def _has_rate_0(queue: Json) -> bool:
-    """Return True for a push queue whose rate prevents its tasks from being sent."""
     rate = queue["settings"].get("rate")
     return queue["mode"] == "push" and bool(rate) and not rate["count"]
 

@@ -94,7 +94,6 @@ def list_(
 
 
 def _list_all(client: Client, limit: int, filters: Json) -> None:
-    """List the tasks of all queues."""
     is_exhausted = filters["state"] == "exhausted"
     if is_exhausted:
         chosen = {name: value for name, value in filters.items() if name != "state"}

@@ -397,7 +397,6 @@ class MemoryStore(TaskStore):
         return queue, now_usec
 
     def _catch_up(self) -> None:
-        """Delete what is exhausted by now, in all queues."""
         now_usec = self._clock.now_usec()
         for queue in self._queues.values():
             queue.catch_up(now_usec)

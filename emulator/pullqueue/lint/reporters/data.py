@@ -37,7 +37,6 @@ class EditRange(NamedTuple):
 
 
 def _edits(finding: Finding, source: Source) -> list[EditRange]:
-    """Return the edits of a finding's fix with lines and columns."""
     return [
         EditRange(*source.position(edit.start), *source.position(edit.end), edit.replacement)
         for edit in sorted(finding.fix.edits if finding.fix else ())

@@ -139,7 +139,6 @@ class FrontEnd:
     def _respond(
         self, blocks: Iterable[bytes], response: _Response, environ: WSGIEnvironment
     ) -> Iterator[bytes]:
-        """Yield the response of the app, or the blob that it names."""
         try:
             for block in blocks:
                 if response.blob_key:
@@ -162,7 +161,6 @@ class FrontEnd:
     def _ask(
         self, verb: str, path: str, headers: dict[str, str], body: Iterable[bytes] = ()
     ) -> Iterator[HTTPResponse]:
-        """Yield the response of the server to a request."""
         with closing(HTTPConnection(*self._address())) as connection:
             headers = {**headers, "User-Agent": self._client()}
             connection.request(verb, path, body or None, headers)
@@ -216,7 +214,6 @@ def _user_of(environ: WSGIEnvironment, default: str) -> str:
 
 
 def _blocks_of(stream: Any, length: int) -> Iterator[bytes]:
-    """Yield what a request has sent, of that many bytes."""
     while length > 0 and (block := stream.read(min(length, _BLOCK_BYTES))):
         length -= len(block)
         yield block

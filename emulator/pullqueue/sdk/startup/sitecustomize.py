@@ -124,7 +124,6 @@ def _client(module: Any, address: dict[str, str]) -> Any:
 
 
 def _url(host: str | None, port: str | None) -> str:
-    """Return the address of the server, whose host may be one of IPv6."""
     return f"http://[{host}]:{port}" if ":" in str(host) else f"http://{host}:{port}"
 
 

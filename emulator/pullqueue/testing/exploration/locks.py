@@ -148,7 +148,6 @@ def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLoc
 
 
 def _maker(lock: Any) -> Callable[[], Any]:  # noqa: ANN401 - one of the types of locks
-    """Return what makes locks like one."""
     if not isinstance(lock, threading.Semaphore):
         return _FACTORIES[isinstance(lock, _KINDS[1])]
     permits = 0

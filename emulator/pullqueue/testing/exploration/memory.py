@@ -142,7 +142,6 @@ class Memory:
             yield f"function {number}", function, False
 
     def _add(self, path: str, thing: object, *, is_global: bool) -> None:
-        """Look into a thing, and what it refers to."""
         left = deque([(path, thing)])
         while left and len(self._found) < _MOST_OBJECTS:
             path, thing = left.popleft()

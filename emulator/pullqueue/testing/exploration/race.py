@@ -206,7 +206,6 @@ def _of_memory(shared: Iterable[str]) -> str:
 def _named(
     actors: tuple[RaceFunction, ...], copies: int, *, has_tasks: bool
 ) -> list[tuple[str, str, Callable[[], object]]]:
-    """Return each copy of each function, with a name of its own, and that of the function."""
     if not actors and not has_tasks:
         raise TypeError(
             "there is no actor: pass functions without arguments, such as workers, or the app that "

@@ -206,7 +206,6 @@ class Search:
         return f"race_test: {self.count:,} of about {self.estimate:,} orders, none of which fails"
 
     def _explore(self, level: Level) -> bool:
-        """Run a schedule, and return whether it fails."""
         plan = self._take(level)
         outcome = self.run(plan)
         self.count += 1
@@ -267,7 +266,6 @@ class Search:
     # -- what else can be run --------------------------------------------------------------------
 
     def _branch(self, plan: Plan, made: tuple[Choice, ...], level: Level) -> None:
-        """Add how else a schedule could have gone on after its plan."""
         start = max(plan.length - 1, 0)
         choices = (*plan.earlier[:start], *made[start:])
         ranks = _ranks(choices)

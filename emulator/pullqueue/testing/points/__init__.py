@@ -248,7 +248,6 @@ class Trial:
 
 
 def _name_of(call: Call) -> str:
-    """Return which service or database is called."""
     if isinstance(call, str):
         return "point()"
     name: str = getattr(call, "service", "") or getattr(call, "database", "queues")

@@ -177,7 +177,6 @@ def _finished(future: Any) -> Any:
 
 
 def _error_of(result: Any) -> object:
-    """Return the error of a call that has been carried out, as the clients raise it, if any."""
     if isinstance(result, grpc.Future):
         result = None if result.cancelled() else result.exception()
     error = getattr(result, "error", result)
