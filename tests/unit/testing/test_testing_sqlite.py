@@ -1,4 +1,4 @@
-"""Calls to SQLite by `sqlite3` are points of `race_test` and `crash_test` by themselves."""
+"""What is SQLite's own among the points of `race_test` and `crash_test`: its locks."""
 
 from __future__ import annotations
 
@@ -13,218 +13,51 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from failing import assert_hidden_errors_are_found
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from visits_sqlite import UPDATE, SqliteVisits
 
 from pullqueue import Emulator, ManualClock, Queue
-from pullqueue.testing import CrashTestError, RaceResult, RaceTestError, crash_test, race_test
+from pullqueue.testing import RaceResult, RaceTestError, crash_test, race_test
 
 pytestmark = pytest.mark.slow
 
-CONNECT = sqlite3.connect
-"""As `from sqlite3 import connect` in an app."""
-
-
-class Database:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def connect(self, **options: Any) -> sqlite3.Connection:
-        connection: sqlite3.Connection = sqlite3.connect(self.path, **options)
-        return connection
-
-    def reset(self) -> None:
-        self.path.unlink(missing_ok=True)
-        with closing(self.connect(isolation_level=None)) as connection:
-            connection.execute("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)")
-            connection.execute("INSERT INTO counters VALUES ('all', 0)")
-
-    @property
-    def value(self) -> int:
-        with closing(self.connect()) as connection:
-            return read(connection)
-
 
 @pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return Database(tmp_path / "app.sqlite")
+def database(tmp_path: Path) -> SqliteVisits:
+    return SqliteVisits(tmp_path / "app.sqlite")
 
 
-def read(connection: sqlite3.Connection | sqlite3.Cursor) -> int:
-    rows = connection.execute("SELECT value FROM counters WHERE name = 'all'")
-    return int(rows.fetchone()[0])
-
-
-UPDATE = "UPDATE counters SET value = ? WHERE name = 'all'"
-
-
-def race(emulator: Emulator, database: Database, count: Callable[[], None]) -> RaceResult:
-    def check() -> None:
-        assert database.value == 2
-
-    options: Any = {"copies": 2, "setup": database.reset, "check": check}
-    return race_test(emulator, count, **options, clock=False, preemptions=1)
-
-
-class Logged(sqlite3.Connection):
-    def execute(self, *args: Any) -> sqlite3.Cursor:
-        return super().execute(*args)
-
-
-class LoggedCursor(sqlite3.Cursor):
-    """Another."""
-
-
-def by_connection(database: Database) -> None:
-    connection = database.connect()
-    connection.execute(UPDATE, (read(connection) + 1,))
-    connection.commit()
-    connection.close()
-
-
-def by_block(database: Database) -> None:
-    with closing(database.connect()) as connection, connection:
-        connection.execute(UPDATE, (read(connection) + 1,))
-
-
-def by_cursor(database: Database) -> None:
-    with closing(database.connect()) as connection:
-        cursor = connection.cursor()
-        cursor.execute(UPDATE, (read(cursor) + 1,))
-        connection.commit()
-
-
-def by_many(database: Database) -> None:
-    with closing(database.connect()) as connection, connection:
-        value = read(connection) + 1
-        connection.executemany(UPDATE, ((each,) for each in (value, value)))
-
-
-def by_script(database: Database) -> None:
-    with closing(database.connect()) as connection:
-        connection.executescript(f"BEGIN; {UPDATE.replace('?', str(read(connection) + 1))}; COMMIT")
-
-
-def by_autocommit(database: Database) -> None:
-    with closing(database.connect(isolation_level=None)) as connection:
-        connection.execute(UPDATE, (read(connection) + 1,))
-
-
-def by_name(database: Database) -> None:
-    with closing(CONNECT(database.path)) as connection, connection:
-        connection.execute(UPDATE, (read(connection) + 1,))
-
-
-def by_factory(database: Database) -> None:
-    with closing(database.connect(factory=Logged)) as connection, connection:
-        assert isinstance(connection, Logged)
-        cursor = connection.cursor(LoggedCursor)
-        assert isinstance(cursor, LoggedCursor)
-        connection.execute(UPDATE, (read(cursor) + 1,))
-
-
-def by_position(database: Database) -> None:
-    arguments: list[Any] = [database.path, 5.0, 0, "", True, Logged]
-    connection = sqlite3.connect(*arguments)
-    with closing(connection), connection:
-        connection.execute(UPDATE, (read(connection) + 1,))
-
-
-def by_transaction(database: Database) -> None:
-    """A transaction that takes its lock after it has read."""
-    with closing(database.connect(isolation_level=None)) as connection:
-        connection.execute("BEGIN")
-        value = read(connection)
-        connection.execute(UPDATE, (value + 1,))
-        connection.execute("COMMIT")
-
-
-LOST = [by_connection, by_block, by_cursor, by_many, by_script, by_autocommit, by_name]
-LOST += [by_factory, by_position]
-
-
-@pytest.mark.filterwarnings("ignore:Passing more than 1 positional argument")  # since 3.13
-@pytest.mark.parametrize("count", LOST)
-def test_a_lost_update_is_found(
-    emulator: Emulator, database: Database, count: Callable[[Database], None]
-) -> None:
-    with pytest.raises(RaceTestError, match="assert 1 == 2"):
-        race(emulator, database, lambda: count(database))
-
-
-def locked(database: Database) -> None:
-    with closing(database.connect(isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(UPDATE, (read(connection) + 1,))
-        connection.execute("COMMIT")
-
-
-def by_isolation_level(database: Database) -> None:
-    with closing(database.connect(isolation_level="EXCLUSIVE")) as connection, connection:
-        connection.execute("UPDATE counters SET value = value WHERE name = 'all'")
-        connection.execute(UPDATE, (read(connection) + 1,))
-
-
-def by_one_statement(database: Database) -> None:
-    with closing(database.connect()) as connection, connection:
-        connection.execute("UPDATE counters SET value = value + 1")
-
-
-@pytest.mark.parametrize("count", [locked, by_isolation_level, by_one_statement])
-def test_a_transaction_with_a_lock_is_correct(
-    emulator: Emulator, database: Database, count: Callable[[Database], None]
-) -> None:
-    result = race(emulator, database, lambda: count(database))
-
-    assert result.is_complete
-    assert result > 1
-    assert str(result).startswith(f"all {int(result)} orders that can differ of calls to sqlite3")
-
-
-def test_who_finds_the_database_locked_waits(emulator: Emulator, database: Database) -> None:
+def test_who_finds_the_database_locked_waits(emulator: Emulator, database: SqliteVisits) -> None:
     """It does not get an error, and goes on after the commit."""
+
+    def check() -> None:
+        assert database.value() == 2
+
+    options: Any = {"copies": 2, "setup": database.reset, "check": check, "clock": False}
     with pytest.raises(RaceTestError) as caught:
-        race(emulator, database, lambda: by_connection(database))
+        race_test(emulator, database.by_connection, **options, preemptions=1)
 
     steps = [step.partition(" (")[0].partition(": ")[2] for step in caught.value.schedule]
     waits = steps.index("waits for a lock")
     assert steps[waits + 1 : waits + 3] == ["sqlite3: COMMIT", f"sqlite3: {UPDATE}"]
 
 
-def test_a_transaction_that_has_read_does_not_wait_to_write(
-    emulator: Emulator, database: Database
-) -> None:
-    """SQLite refuses at once what could be a deadlock, whatever the timeout is."""
-    with pytest.raises(RaceTestError, match="database is locked") as caught:
-        race(emulator, database, lambda: by_transaction(database))
-
-    assert not any("waits" in step for step in caught.value.schedule)
-    assert not any(step.startswith("time:") for step in caught.value.schedule)
-
-
 def test_a_lock_that_is_not_released_ends_by_the_timeout(
-    emulator: Emulator, database: Database
+    emulator: Emulator, database: SqliteVisits
 ) -> None:
     """The clock moves by the timeout of the connection where nobody can go on."""
-    kept: list[sqlite3.Connection] = []
 
     def keep() -> None:
-        kept.append(database.connect(isolation_level=None, check_same_thread=False))
-        kept[0].execute("BEGIN IMMEDIATE")
+        database.keep(isolation_level=None, check_same_thread=False).execute("BEGIN IMMEDIATE")
 
     def write() -> None:
         with closing(database.connect(isolation_level=None, timeout=7)) as connection:
             connection.execute(UPDATE, (1,))
 
-    def setup() -> None:
-        while kept:
-            kept.pop().close()
-        database.reset()
-
     with pytest.raises(RaceTestError, match="database is locked") as caught:
-        race_test(emulator, keep, write, setup=setup, check=lambda: None)
-    setup()
+        race_test(emulator, keep, write, setup=database.reset, check=lambda: None)
+    database.reset()
 
     assert any(step.startswith("time: moves 0:00:07") for step in caught.value.schedule)
 
@@ -238,7 +71,7 @@ def test_a_lock_that_is_not_released_ends_by_the_timeout(
     ],
 )
 def test_a_connection_waits_as_long_as_it_is_set(
-    emulator: Emulator, database: Database, pragma: str, moved: str
+    emulator: Emulator, database: SqliteVisits, pragma: str, moved: str
 ) -> None:
     """Without a timeout it does not wait."""
 
@@ -260,36 +93,27 @@ def test_a_connection_waits_as_long_as_it_is_set(
 
 
 def test_time_does_not_pass_for_who_waits_while_others_can_go_on(
-    emulator: Emulator, database: Database
+    emulator: Emulator, database: SqliteVisits
 ) -> None:
     """Also where time is an actor: a slow worker would make each other one fail."""
 
     def check() -> None:
-        assert database.value == 2
+        assert database.value() == 2
 
-    result = race_test(
-        emulator, lambda: locked(database), copies=2, setup=database.reset, check=check
-    )
+    result = race_test(emulator, database.with_a_lock, copies=2, setup=database.reset, check=check)
 
     assert result.is_complete
 
 
-def test_what_a_killed_handler_has_not_committed_is_rolled_back(
-    emulator: Emulator, pushed: Queue, database: Database
+def test_the_connection_of_an_apps_module_is_rolled_back_where_its_handler_is_killed(
+    emulator: Emulator, pushed: Queue, database: SqliteVisits
 ) -> None:
-    """Also where the connection is one of the app's module, and outlives the handler."""
-    connections: list[sqlite3.Connection] = []
-
     def setup() -> None:
-        while connections:
-            connections.pop().close()
         database.reset()
         pushed.add(name="one")
 
     def send(_: object) -> int:
-        if not connections:
-            connections.append(database.connect())
-        (connection,) = connections
+        connection = database.keep()
         if not connection.execute("SELECT 1 FROM counters WHERE name = 'done'").fetchone():
             connection.execute("UPDATE counters SET value = value + 1")
             connection.execute("INSERT INTO counters VALUES ('done', 1)")
@@ -297,10 +121,9 @@ def test_what_a_killed_handler_has_not_committed_is_rolled_back(
         return 200
 
     def check() -> None:
-        assert database.value == 1
+        assert database.value() == 1
 
     result = crash_test(emulator, setup=setup, check=check, send=send)
-    connections.pop().close()
 
     assert result.seen == ("sqlite3",)
     assert (
@@ -309,57 +132,24 @@ def test_what_a_killed_handler_has_not_committed_is_rolled_back(
     )
 
 
-def test_a_handler_that_commits_before_it_adds_a_task_loses_it(
-    emulator: Emulator, pushed: Queue, database: Database
-) -> None:
-    """The order is paid, and the retry finds that and does not add the task."""
-    mails: list[str] = []
-
-    def setup() -> None:
-        mails.clear()
-        database.reset()
-        pushed.add(name="pay")
-
-    def send(request: Any) -> int:
-        if request.task_name == "mail":
-            mails.append("mail")
-        else:
-            with closing(database.connect()) as connection, connection:
-                if read(connection):
-                    return 200
-                connection.execute(UPDATE, (1,))
-            pushed.add(name="mail")
-        return 200
-
-    def check() -> None:
-        assert mails
-
-    with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, setup=setup, check=check, send=send)
-
-    first = caught.value.failures[0]
-    assert first.title.startswith('killed before call 4, add(["mail"]) ')
-    assert "sqlite3: COMMIT (" in first.calls[2]
-
-
-def test_connections_outside_of_tests_are_those_of_python(database: Database) -> None:
+def test_connections_outside_of_tests_are_those_of_python(database: SqliteVisits) -> None:
     with closing(database.connect()) as connection:
         assert type(connection) is sqlite3.Connection
 
 
 def test_services_leaves_databases_out(
-    emulator: Emulator, queue: Queue, database: Database
+    emulator: Emulator, queue: Queue, database: SqliteVisits
 ) -> None:
     def count() -> None:
         queue.fetch_statistics()
-        locked(database)
+        database.with_a_lock()
 
     result = race_test(
         emulator,
         count,
         copies=2,
         setup=database.reset,
-        check=lambda: database.value,
+        check=database.value,
         services=False,
     )
 
@@ -490,48 +280,3 @@ def test_orders_that_are_left_out_lead_to_the_same_states(
     assert result.is_complete
     assert states == expected
     assert result <= all_orders
-
-
-def in_a_block(connection: sqlite3.Connection) -> None:
-    with connection:
-        connection.execute(UPDATE, (1,))
-
-
-def with_a_commit(connection: sqlite3.Connection) -> None:
-    connection.execute(UPDATE, (1,))
-    connection.commit()
-
-
-def with_a_statement(connection: sqlite3.Connection) -> None:
-    connection.isolation_level = None
-    for statement in ("BEGIN", UPDATE.replace("?", "1"), "COMMIT"):
-        connection.execute(statement)
-
-
-@pytest.mark.parametrize("write", [in_a_block, with_a_commit, with_a_statement])
-def test_a_write_that_fails_is_an_error_of_sqlite(
-    emulator: Emulator,
-    pushed: Queue,
-    database: Database,
-    write: Callable[[sqlite3.Connection], None],
-) -> None:
-    """The connection is kept, so a transaction that stays open would be seen."""
-    kept: list[sqlite3.Connection] = []
-
-    def reset() -> None:
-        database.reset()
-        kept[:] = [database.connect()]
-
-    def value() -> int:
-        found = database.value
-        kept.pop().close()
-        return found
-
-    assert_hidden_errors_are_found(
-        emulator,
-        pushed,
-        sqlite3.OperationalError,
-        reset=reset,
-        write=lambda: write(kept[0]),
-        value=value,
-    )

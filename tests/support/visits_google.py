@@ -1,6 +1,6 @@
-"""A server of Datastore and Firestore, over gRPC, with optimistic transactions.
+"""The counter of `visits` in Datastore and Firestore, by Google's clients over gRPC.
 
-Google's emulators are programs of their own; this has what the tests of points call.
+Google's emulators are programs of their own; the server here has what the clients call.
 """
 
 from __future__ import annotations
@@ -9,11 +9,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
+from google.api_core.exceptions import GatewayTimeout
 from google.cloud.datastore_v1.types import datastore
 from google.cloud.firestore_v1.types import firestore
+from visits import Open, Visits
 
 
 class Records:
@@ -24,13 +29,8 @@ class Records:
         self.versions: dict[str, int] = {}
         self.open: dict[bytes, dict[str, int]] = {}
         """What each transaction has read."""
-        self.rolled_back = 0
         self._lock = threading.Lock()
         self._numbers = iter(range(1, 1_000_000))
-
-    def clear(self) -> None:
-        self.values.clear()
-        self.open.clear()
 
     def begin(self) -> bytes:
         name = b"transaction %d" % next(self._numbers)
@@ -57,7 +57,6 @@ class Records:
 
     def roll_back(self, transaction: bytes) -> None:
         self.open.pop(transaction, None)
-        self.rolled_back += 1
 
 
 class Datastore:
@@ -194,23 +193,157 @@ def handlers(service: str, servicer: object, types: Any, streams: set[str]) -> A
 
 
 @contextmanager
-def serving_google_databases(records: Records) -> Iterator[str]:
+def serving_google_databases() -> Iterator[str]:
     """Serve both in the block, and yield the server's `host:port`."""
     with ThreadPoolExecutor(8) as pool:
         server = grpc.server(pool)
         port = server.add_insecure_port("127.0.0.1:0")
-        services = [
-            handlers("google.datastore.v1.Datastore", Datastore(records), datastore, set()),
-            handlers(
-                "google.firestore.v1.Firestore",
-                Firestore(records),
-                firestore,
-                {"batch_get_documents", "run_query"},
-            ),
-        ]
-        server.add_generic_rpc_handlers(tuple(services))
+        servicers = Datastore(Records()), Firestore(Records())
+        streams = {"batch_get_documents", "run_query"}
+        server.add_generic_rpc_handlers(
+            (
+                handlers("google.datastore.v1.Datastore", servicers[0], datastore, set()),
+                handlers("google.firestore.v1.Firestore", servicers[1], firestore, streams),
+            )
+        )
         server.start()
         try:
             yield f"127.0.0.1:{port}"
         finally:
             server.stop(None).wait()
+
+
+client_of_datastore, client_of_firestore, ndb = (
+    import_module(f"google.cloud.{name}") for name in ("datastore", "firestore", "ndb")
+)
+"""Modules without types."""
+Model: Any = ndb.Model
+
+
+class RacedVisits(Model):  # type: ignore[misc]  # of Any
+    value = ndb.IntegerProperty()
+
+
+class GoogleVisits(Visits):
+    name = "Datastore"
+    error = GatewayTimeout
+
+    def reset(self) -> None:
+        self.store(0)
+
+    def store(self, value: int) -> None:
+        raise NotImplementedError
+
+    def sum(self) -> int:
+        """Return the sum of all numbers, by a query."""
+        raise NotImplementedError
+
+    def write(self) -> None:
+        self.store(1)
+
+    def count(self) -> None:
+        self.store(self.value() + 1)
+
+    def by_query(self) -> None:
+        self.store(self.sum() + 1)
+
+
+class NdbVisits(GoogleVisits):
+    def __init__(self) -> None:
+        self._client = ndb.Client(project="p")
+
+    def _context(self) -> Any:
+        return self._client.context(cache_policy=False, global_cache=None)
+
+    def value(self) -> int:
+        with self._context():
+            return int(RacedVisits.get_by_id("all").value)
+
+    def store(self, value: int) -> None:
+        with self._context():
+            RacedVisits(id="all", value=value).put()
+
+    def sum(self) -> int:
+        with self._context():
+            return sum(each.value for each in RacedVisits.query())
+
+    @staticmethod
+    def _count() -> None:
+        row = RacedVisits.get_by_id("all")
+        row.value += 1
+        row.put()
+
+    def count(self) -> None:
+        with self._context():
+            self._count()
+
+    def by_transaction(self) -> None:
+        with self._context():
+            ndb.transaction(self._count, retries=3)
+
+
+class DatastoreVisits(GoogleVisits):
+    def __init__(self) -> None:
+        self._client = client_of_datastore.Client(project="p")
+        self._key = self._client.key("Visits", "all")
+
+    def value(self) -> int:
+        return int(self._client.get(self._key)["value"])
+
+    def store(self, value: int) -> None:
+        entity = client_of_datastore.Entity(self._key)
+        entity["value"] = value
+        self._client.put(entity)
+
+    def sum(self) -> int:
+        return sum(each["value"] for each in self._client.query(kind="Visits").fetch())
+
+    def by_transaction(self) -> None:
+        for _ in range(3):
+            try:
+                with self._client.transaction():
+                    self.count()
+            except Exception as error:
+                if type(error).__name__ != "Aborted":
+                    raise
+            else:
+                return
+
+
+class FirestoreVisits(GoogleVisits):
+    name = "Firestore"
+
+    def __init__(self) -> None:
+        self._client = client_of_firestore.Client(project="p")
+        self._document = self._client.collection("visits").document("all")
+
+    def value(self) -> int:
+        return int(self._document.get().get("value"))
+
+    def store(self, value: int) -> None:
+        self._document.set({"value": value})
+
+    def sum(self) -> int:
+        return sum(each.get("value") for each in self._client.collection("visits").stream())
+
+    def by_transaction(self) -> None:
+        def transact(transaction: Any) -> None:
+            value = self._document.get(transaction=transaction).get("value")
+            transaction.set(self._document, {"value": value + 1})
+
+        client_of_firestore.transactional(transact)(self._client.transaction())
+
+
+@contextmanager
+def serving() -> Iterator[Open]:
+    """Make the clients, before the tests, as those of apps."""
+    with pytest.MonkeyPatch.context() as patch, serving_google_databases() as address:
+        patch.setenv("DATASTORE_EMULATOR_HOST", address)
+        patch.setenv("FIRESTORE_EMULATOR_HOST", address)
+        made = {"ndb": NdbVisits(), "datastore": DatastoreVisits(), "firestore": FirestoreVisits()}
+
+        @contextmanager
+        def opened(variant: str, _: Path) -> Iterator[Visits]:
+            yield made[variant]
+
+        yield opened

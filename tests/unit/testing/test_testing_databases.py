@@ -1,0 +1,331 @@
+"""Calls to databases are points of `race_test` and `crash_test` by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import without_places
+from visits import Open, Visits
+
+from pullqueue import Emulator, Queue
+from pullqueue.push.request import PushRequest
+from pullqueue.testing import (
+    Crash,
+    CrashTestError,
+    ProcessClock,
+    RaceResult,
+    RaceTestError,
+    crash_test,
+    freeze,
+    race_test,
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def open_kind() -> Iterator[Callable[[str], Open]]:
+    """A function that imports a module `visits_*`, which is slow, and starts its server, if any."""
+    with ExitStack() as stack:
+        yield cache(lambda kind: stack.enter_context(import_module(f"visits_{kind}").serving()))
+
+
+@pytest.fixture
+def visits(
+    request: pytest.FixtureRequest, open_kind: Callable[[str], Open], tmp_path: Path
+) -> Iterator[Visits]:
+    """A counter in a database: kind and variant."""
+    kind, _, variant = request.param.partition(" ")
+    with open_kind(kind)(variant, tmp_path) as visits:
+        yield visits
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """An emulator in frozen time, as that of the fixtures: ndb compares times to wait."""
+    with freeze(datetime(2026, 1, 1, tzinfo=UTC)):
+        yield Emulator.from_text("queue: [{name: pushed, rate: 5/s}]", clock=ProcessClock())
+
+
+DATABASES = [
+    *("sqlite", "sqlalchemy", "sqlalchemy pool", "sqlalchemy postgresql"),
+    *("django", "django connected", "django postgresql"),
+    *("redis", "google ndb", "google datastore", "google firestore"),
+]
+SQLALCHEMY, DJANGO, GOOGLE = DATABASES[1:4], DATABASES[4:7], DATABASES[8:]
+
+
+def each_way(*ways: tuple[list[str], str]) -> pytest.MarkDecorator:
+    """Run a test with each of some methods of each of some databases."""
+    pairs = [(name, way) for names, some in ways for name in names for way in some.split()]
+    return pytest.mark.parametrize(("visits", "way"), pairs, indirect=["visits"])
+
+
+def race(emulator: Emulator, visits: Visits, way: str) -> RaceResult:
+    """Run two that count against each other."""
+
+    def check() -> None:
+        assert visits.value() == 2
+
+    options: Any = {"copies": 2, "setup": visits.reset, "check": check, "preemptions": 1}
+    return race_test(emulator, getattr(visits, way), **options, clock=False)
+
+
+@each_way(
+    (["sqlite"], "by_connection by_block by_cursor by_many by_script by_autocommit by_name"),
+    (["sqlite"], "by_factory by_position"),
+    (SQLALCHEMY, "by_session"),
+    (["sqlalchemy pool"], "by_connection by_text"),
+    (DJANGO, "by_save"),
+    (["django connected"], "by_cursor"),
+    (["django postgresql"], "by_transaction"),
+    (["redis"], "by_set by_pipeline"),
+    (GOOGLE, "count by_query"),
+)
+@pytest.mark.filterwarnings("ignore:Passing more than 1 positional argument")  # since 3.13
+def test_a_lost_update_is_found(emulator: Emulator, visits: Visits, way: str) -> None:
+    """Each call is shown with the line of the app, also where SQLAlchemy generates code."""
+    with pytest.raises(RaceTestError, match="assert 1 == 2") as caught:
+        race(emulator, visits, way)
+
+    steps = [step for step in caught.value.schedule if f": {visits.name}: " in step]
+    file = import_module(type(visits).__module__).__file__
+    assert len(steps) >= 4
+    assert all(f"{Path(str(file)).name}:" in step for step in steps), steps
+
+
+@each_way((["sqlite", *DJANGO[:2]], "by_transaction"))
+def test_a_transaction_that_has_read_may_not_write_after_another(
+    emulator: Emulator, visits: Visits, way: str
+) -> None:
+    """SQLite refuses at once what could be a deadlock, whatever the timeout is."""
+    with pytest.raises(RaceTestError, match="database is locked") as caught:
+        race(emulator, visits, way)
+
+    assert not any("waits" in step or "time:" in step for step in caught.value.schedule)
+
+
+@each_way(
+    (["sqlite"], "with_a_lock by_isolation_level by_expression"),
+    (SQLALCHEMY + DJANGO, "with_a_lock"),
+    (["sqlalchemy pool", "django connected"], "by_expression"),
+    (["redis"], "by_incr by_watch by_transaction by_lock"),
+    (GOOGLE, "by_transaction"),
+)
+def test_a_correct_update_is_correct(emulator: Emulator, visits: Visits, way: str) -> None:
+    """Who waits for the lock of another lets that one go on; who is aborted tries it again."""
+    result = race(emulator, visits, way)
+
+    assert result.is_complete
+    assert result > 1
+    seen = ", ".join(result.seen)
+    assert visits.name in (seen, seen.removeprefix("sqlite3, ")), "Django sets its connection up"
+    assert str(result).startswith(f"all {int(result)} orders that can differ of calls to {seen}")
+
+
+@each_way(
+    (["sqlite", *SQLALCHEMY, *DJANGO], "with_a_lock"),
+    (["redis", *GOOGLE], "by_transaction"),
+)
+def test_what_a_killed_handler_has_not_committed_has_no_effect(
+    emulator: Emulator, pushed: Queue, visits: Visits, way: str
+) -> None:
+    """A handler that counts, and is retried where its response is lost, counts twice."""
+
+    def setup() -> None:
+        visits.reset()
+        pushed.add(name="one")
+
+    def send(_: PushRequest) -> int:
+        getattr(visits, way)()
+        return 200
+
+    def check() -> None:
+        assert visits.value() == 1
+
+    with pytest.raises(CrashTestError, match=r"^crash_test: 1 of [4-9] ") as caught:
+        crash_test(emulator, setup=setup, check=check, send=send)
+
+    assert [failure.title for failure in caught.value.failures] == ["response lost"]
+
+
+@pytest.mark.parametrize("visits", DATABASES[:7], indirect=True)
+def test_a_handler_that_commits_before_it_adds_a_task_loses_it(
+    emulator: Emulator, pushed: Queue, visits: Visits
+) -> None:
+    """The order is paid, and the retry finds that; Django's `on_commit` is after the commit."""
+    mails: list[str] = []
+
+    def setup() -> None:
+        visits.reset()
+        mails.clear()
+        pushed.add(name="pay")
+
+    def send(request: PushRequest) -> int:
+        if request.task_name == "mail":
+            mails.append("mail")
+        else:
+            visits.pay(lambda: pushed.add(name="mail"))
+        return 200
+
+    def check() -> None:
+        assert mails
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=setup, check=check, send=send)
+
+    failures = caught.value.failures
+    commit, add = without_places(failures[0].calls[-2:])
+    assert failures[0].title.startswith("killed before call ")
+    assert (commit, add) == (f"{visits.name}: COMMIT", 'add(["mail"]) on queue "pushed"')
+    assert not [failure.title for failure in failures if "COMMIT" in failure.title]
+
+
+@each_way(
+    (["sqlite"], "write write_in_a_block write_with_a_statement"),
+    (["redis"], "write write_by_pipeline"),
+    ([*SQLALCHEMY, *DJANGO, *GOOGLE], "write"),
+)
+def test_a_write_that_fails_is_an_error_of_the_database(
+    emulator: Emulator, pushed: Queue, visits: Visits, way: str
+) -> None:
+    """A handler that hides the error is found."""
+    raised: set[type[Exception]] = set()
+    write = getattr(visits, way)
+
+    def setup() -> None:
+        visits.reset()
+        pushed.add(name="one")
+
+    def careful(_: PushRequest) -> int:
+        write()
+        return 200
+
+    def careless(_: PushRequest) -> int:
+        try:
+            write()
+        except Exception as failure:  # noqa: BLE001 - as in bad code
+            raised.add(type(failure))
+        return 200
+
+    def check() -> None:
+        assert visits.value() == 1
+
+    crash_test(emulator, setup=setup, check=check, send=careful, errors=True)
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=setup, check=check, send=careless, errors=True)
+    assert {failure.crash for failure in caught.value.failures} == {Crash.ERROR}
+    assert any(issubclass(each, visits.error) for each in raised), raised
+
+
+@pytest.mark.parametrize("visits", ["sqlalchemy memory"], indirect=True)
+def test_actors_that_share_a_connection_are_a_warning(emulator: Emulator, visits: Visits) -> None:
+    """A database in memory has one connection, which would be one transaction of both."""
+    with (
+        pytest.warns(UserWarning, match="share one connection of a StaticPool"),
+        suppress(RaceTestError),
+    ):
+        race(emulator, visits, "by_expression")
+
+
+@pytest.mark.parametrize("visits", ["google datastore"], indirect=True)
+def test_the_report_names_the_error_of_a_call(emulator: Emulator, visits: Any) -> None:
+    with pytest.raises(RaceTestError) as caught:
+        race_test(
+            emulator,
+            visits.by_transaction,
+            copies=2,
+            setup=visits.reset,
+            check=lambda: False,
+            replay="1x3 2x4 1x6",
+        )
+
+    assert any("Datastore: Commit" in step for step in caught.value.schedule)
+    assert any(step.endswith(" raises Aborted") for step in caught.value.schedule)
+
+
+def test_calls_to_different_entities_need_no_order(
+    emulator: Emulator, open_kind: Callable[[str], Open], tmp_path: Path
+) -> None:
+    """Nothing here refers to what the server has in memory, which each call changes."""
+    with ExitStack() as stack:
+        opened = open_kind("google")
+        names = ("ndb", "datastore", "firestore")
+        counters: Any = {name: stack.enter_context(opened(name, tmp_path)) for name in names}
+
+    def setup() -> None:
+        for counter in counters.values():
+            counter.reset()
+
+    def actor(name: str) -> Callable[[], None]:
+        def count() -> None:
+            counters[name].count()
+
+        count.__name__ = name
+        return count
+
+    def check() -> None:
+        assert [counter.value() for counter in counters.values()] == [1, 1, 1]
+
+    result = race_test(emulator, *map(actor, names), setup=setup, check=check, clock=False)
+
+    assert result == 1
+    assert result.is_complete
+
+
+@pytest.mark.parametrize("visits", ["redis"], indirect=True)
+def test_calls_to_different_keys_of_redis_need_no_order(emulator: Emulator, visits: Any) -> None:
+    client = visits.client
+
+    def one() -> None:
+        client.set("one", visits.value())
+
+    def other() -> None:
+        client.set("other", visits.value())
+        client.delete("third", "fourth")
+
+    result = race_test(emulator, one, other, setup=visits.reset, check=lambda: True, clock=False)
+
+    assert result == 1
+
+
+@pytest.mark.parametrize("visits", ["redis"], indirect=True)
+def test_a_handler_is_killed_between_calls_to_redis_and_not_within_a_pipeline(
+    emulator: Emulator, pushed: Queue, visits: Any
+) -> None:
+    """A handler that is killed before it sets its mark, but after its effect, repeats that."""
+    client = visits.client
+
+    def setup() -> None:
+        visits.reset()
+        pushed.add(name="one")
+
+    def send(_: PushRequest) -> int:
+        if not client.exists("done"):
+            visits.by_incr()
+            client.set("done", 1)
+        return 200
+
+    def send_at_once(_: PushRequest) -> int:
+        if not client.exists("done"):
+            with client.pipeline() as pipeline:
+                pipeline.incr("visits")
+                pipeline.set("done", 1)
+                pipeline.execute()
+        return 200
+
+    def check() -> None:
+        assert visits.value() == 1
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, setup=setup, check=check, send=send)
+    (failure,) = caught.value.failures
+    assert failure.title.startswith("killed before call 3, redis: SET done (")
+    assert crash_test(emulator, setup=setup, check=check, send=send_at_once) == 3
