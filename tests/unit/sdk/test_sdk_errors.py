@@ -36,10 +36,7 @@ def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
         (InternalError("broken"), taskqueue.InternalError),
         (RateLimitExceededError("slower"), taskqueue.TransientError),
         (DeadlineExceededError("late"), apiproxy_errors.DeadlineExceededError),
-        (
-            OverQuotaError("full", limit_bytes=1, needed_bytes=2),
-            apiproxy_errors.OverQuotaError,
-        ),
+        (OverQuotaError("full", limit_bytes=1, needed_bytes=2), apiproxy_errors.OverQuotaError),
         (QueueDisabledError("off", queue_name="pull"), taskqueue.QueuePausedError),
         (PullQueueError("strange"), taskqueue.InternalError),
     ],
@@ -56,10 +53,7 @@ def test_each_error_is_raised_as_that_of_the_sdk(
 CALLS: dict[str, tuple[str, Callable[[Any, Any], object]]] = {
     "BulkAdd": ("add", lambda queue, task: queue.add(taskqueue.Task(b"", method="PULL"))),
     "QueryAndOwnTasks": ("lease_tasks", lambda queue, task: queue.lease_tasks(60, 1)),
-    "ModifyTaskLease": (
-        "modify_task_lease",
-        lambda queue, task: queue.modify_task_lease(task, 60),
-    ),
+    "ModifyTaskLease": ("modify_task_lease", lambda queue, task: queue.modify_task_lease(task, 60)),
     "Delete": ("delete_tasks", lambda queue, task: queue.delete_tasks_by_name("a")),
     "PurgeQueue": ("purge", lambda queue, task: queue.purge()),
     "FetchQueueStats": ("fetch_statistics", lambda queue, task: queue.fetch_statistics()),

@@ -51,10 +51,7 @@ def set_in_memcache() -> None:
     ("act", "expected"),
     [
         (lambda: Note().put(), ["datastore_v3.Put 1 entity of kind Note"]),
-        (
-            lambda: ndb.put_multi([Note(), Note()]),
-            ["datastore_v3.Put 2 entities of kind Note"],
-        ),
+        (lambda: ndb.put_multi([Note(), Note()]), ["datastore_v3.Put 2 entities of kind Note"]),
         (
             lambda: ndb.delete_multi([ndb.Key("A", 1), ndb.Key("A", 1, "B", 2)]),
             ["datastore_v3.Delete 2 keys of kind A, B"],

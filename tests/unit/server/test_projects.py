@@ -472,12 +472,7 @@ class TestRun:
         ],
     )
     def test_a_run_that_is_not_valid(
-        self,
-        app: PushApp,
-        control: ControlClient,
-        project: str,
-        body: dict[str, Any],
-        message: str,
+        self, app: PushApp, control: ControlClient, project: str, body: dict[str, Any], message: str
     ) -> None:
         control.post(f"/queues/push/tasks{project}", TASKS)
         control.post("/clock?project=t", {"move_to": "2026-01-01T00:00:00Z"})

@@ -197,10 +197,7 @@ def test_a_file_to_which_nothing_can_be_added_is_not_changed(
     ],
 )
 def test_a_file_that_is_not_valid_is_refused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    text: str | bytes,
-    problem: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | bytes, problem: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = Path("index.yaml")

@@ -115,9 +115,7 @@ def test_tasks_that_cannot_be_exhausted(
 
 
 def test_sleeps_advance_the_clock(
-    fixture_clock: FixtureClock,
-    app: ModuleType,
-    make_module: Callable[..., ModuleType],
+    fixture_clock: FixtureClock, app: ModuleType, make_module: Callable[..., ModuleType]
 ) -> None:
     start = fixture_clock.now()
     before = (time.sleep, asyncio.sleep)  # noqa: TID251
@@ -220,14 +218,7 @@ def test_sleeps_side_by_side(fixture_clock: FixtureClock, turns: int) -> None:
     with fixture_clock.auto_advance():
         asyncio.run(both())
 
-    assert seen == [
-        ("fast", 2),
-        ("fast", 4),
-        ("slow", 5),
-        ("fast", 6),
-        ("fast", 8),
-        ("slow", 10),
-    ]
+    assert seen == [("fast", 2), ("fast", 4), ("slow", 5), ("fast", 6), ("fast", 8), ("slow", 10)]
 
 
 def test_other_threads_keep_the_real_time(fixture_clock: FixtureClock) -> None:

@@ -224,10 +224,7 @@ def test_wrong_without_a_crash(emulator: Emulator, app: App) -> None:
         crash_test(emulator, app.work, setup=queue.purge, check=lambda: True)
     with pytest.raises(AssertionError, match=r"^crash_test: the worker makes no call to a queue$"):
         crash_test(
-            emulator,
-            bypass_interceptors()(queue.purge),
-            setup=app.start,
-            check=lambda: True,
+            emulator, bypass_interceptors()(queue.purge), setup=app.start, check=lambda: True
         )
 
 

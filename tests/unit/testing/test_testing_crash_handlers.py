@@ -129,12 +129,7 @@ def with_fastapi_in_threads(shop: Shop, charge: Charge) -> dict[str, Any]:
 
 
 @pytest.fixture(
-    params=[
-        with_flask,
-        with_flask_that_catches_everything,
-        with_fastapi,
-        with_fastapi_in_threads,
-    ]
+    params=[with_flask, with_flask_that_catches_everything, with_fastapi, with_fastapi_in_threads]
 )
 def make_app(request: pytest.FixtureRequest) -> MakeApp:
     made: MakeApp = request.param

@@ -130,10 +130,7 @@ def test_a_correct_update_is_correct(emulator: Emulator, visits: Visits, way: st
     assert str(result).startswith(f"all {int(result)} orders that can differ of calls to {seen}")
 
 
-@each_way(
-    (["sqlite", *SQLALCHEMY, *DJANGO], "with_a_lock"),
-    (["redis", *GOOGLE], "by_transaction"),
-)
+@each_way((["sqlite", *SQLALCHEMY, *DJANGO], "with_a_lock"), (["redis", *GOOGLE], "by_transaction"))
 def test_what_a_killed_handler_has_not_committed_has_no_effect(
     emulator: Emulator, pushed: Queue, visits: Visits, way: str
 ) -> None:

@@ -15,21 +15,8 @@ from typing import Any
 import pytest
 import trio
 
-from pullqueue import (
-    Emulator,
-    Limits,
-    ManualClock,
-    NewTask,
-    Queue,
-    Task,
-)
-from pullqueue.testing import (
-    assert_available,
-    assert_empty,
-    drain,
-    drain_async,
-    exhaust,
-)
+from pullqueue import Emulator, Limits, ManualClock, NewTask, Queue, Task
+from pullqueue.testing import assert_available, assert_empty, drain, drain_async, exhaust
 from pullqueue.testing.draining import AsyncWorker
 
 

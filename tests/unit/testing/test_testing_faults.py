@@ -242,11 +242,7 @@ def test_an_instance_is_raised_as_it_is(
 
 @pytest.mark.parametrize(
     "error",
-    [
-        taskqueue.TransientError,
-        taskqueue.PermissionDeniedError,
-        apiproxy_errors.OverQuotaError,
-    ],
+    [taskqueue.TransientError, taskqueue.PermissionDeniedError, apiproxy_errors.OverQuotaError],
 )
 def test_an_app_on_the_sdk_gets_what_was_set(
     emulator: Emulator, faults: Faults, error: type[Exception]

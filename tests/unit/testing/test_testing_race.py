@@ -19,13 +19,7 @@ from places import place, without_places
 from pullqueue import Emulator, NewTask, Queue
 from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import NameInUseError
-from pullqueue.testing import (
-    CrashTestError,
-    Faults,
-    RaceTestError,
-    crash_test,
-    race_test,
-)
+from pullqueue.testing import CrashTestError, Faults, RaceTestError, crash_test, race_test
 from pullqueue.testing.live_server import live_server
 
 pytestmark = pytest.mark.slow

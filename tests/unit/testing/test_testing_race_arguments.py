@@ -10,11 +10,7 @@ import pytest
 from flask import Flask
 
 from pullqueue import Emulator, Queue
-from pullqueue.testing import (
-    RaceTestError,
-    race_test,
-    run_tasks,
-)
+from pullqueue.testing import RaceTestError, race_test, run_tasks
 
 
 def test_nothing_to_run_is_an_error(emulator: Emulator) -> None:
@@ -40,11 +36,7 @@ def test_nothing_to_run_is_an_error(emulator: Emulator) -> None:
         ({"instances": None}, TypeError, "instances is None: use True or False"),
         ({"errors": "strict"}, ValueError, 'errors is "strict": use "raise" or "retry"'),
         ({"seed": "x"}, ValueError, 'seed is "x": use a whole number, 0 or more'),
-        (
-            {"queues": ["pushed"]},
-            TypeError,
-            "queues are those whose push tasks are sent",
-        ),
+        ({"queues": ["pushed"]}, TypeError, "queues are those whose push tasks are sent"),
         ({"replay": 5}, TypeError, "replay is 5: pass the text that a RaceTestError shows"),
         ({"replay": "1x2 b"}, ValueError, 'replay is "1x2 b": pass the text that a RaceTest'),
         ({"replay": "1x9999999"}, ValueError, 'replay is "1x9999999": pass the text that'),

@@ -18,12 +18,7 @@ from places import without_places
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest, NameInUseError
-from pullqueue.testing import (
-    RaceResult,
-    RaceTestError,
-    assert_empty,
-    race_test,
-)
+from pullqueue.testing import RaceResult, RaceTestError, assert_empty, race_test
 
 pytestmark = pytest.mark.slow
 
@@ -241,13 +236,7 @@ def test_a_handler_can_miss_its_deadline(emulator: Emulator, pushed: Queue) -> N
         pushed.add(name="one")
 
     def run(**options: Any) -> int:
-        return race_test(
-            emulator,
-            setup=setup,
-            check=lambda: seen == [1],
-            send=send,
-            **options,
-        )
+        return race_test(emulator, setup=setup, check=lambda: seen == [1], send=send, **options)
 
     with pytest.raises(RaceTestError) as caught:
         run()

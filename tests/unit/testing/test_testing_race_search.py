@@ -13,10 +13,7 @@ from places import without_places
 from programs import completed
 
 from pullqueue import Emulator, Queue
-from pullqueue.testing import (
-    RaceTestError,
-    race_test,
-)
+from pullqueue.testing import RaceTestError, race_test
 
 pytestmark = pytest.mark.slow
 

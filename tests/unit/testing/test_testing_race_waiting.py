@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 
 from pullqueue import Emulator, ManualClock, Queue
-from pullqueue.testing import (
-    RaceTestError,
-    race_test,
-)
+from pullqueue.testing import RaceTestError, race_test
 
 
 def lock_both(emulator: Emulator, locks: list[threading.Lock]) -> RaceTestError:
@@ -167,9 +164,7 @@ def test_a_sleep_of_no_time_lets_others_go_on(emulator: Emulator, queue: Queue) 
     race_test(emulator, wait, get_ready, setup=ready.clear, check=ready.is_set)
 
 
-def test_all_actors_that_sleep_for_no_time_go_on_before_the_clock_moves(
-    emulator: Emulator,
-) -> None:
+def test_all_actors_that_sleep_for_no_time_go_on_before_the_clock_moves(emulator: Emulator) -> None:
     count = [0]
 
     def increase() -> None:

@@ -186,12 +186,7 @@ class TestSend:
 
     @pytest.mark.parametrize(
         "result",
-        [
-            204,
-            SimpleNamespace(status_code=204),
-            SimpleNamespace(status_int=204),
-            PushResponse(204),
-        ],
+        [204, SimpleNamespace(status_code=204), SimpleNamespace(status_int=204), PushResponse(204)],
     )
     def test_a_function_returns_a_status_or_a_response(
         self, emulator: Emulator, web: Queue, result: Any
@@ -340,8 +335,7 @@ class TestFailures:
         assert "1 exhausted\n  due tasks are sent by run_tasks(emulator, app), or by" in shown
 
     @pytest.mark.parametrize(
-        ("name", "why"),
-        [("never", "rate is 0"), ("web", "the queue is paused")],
+        ("name", "why"), [("never", "rate is 0"), ("web", "the queue is paused")]
     )
     def test_the_report_says_why_tasks_are_not_sent(
         self, emulator: Emulator, name: str, why: str

@@ -145,12 +145,7 @@ def test_services_leaves_databases_out(
         database.with_a_lock()
 
     result = race_test(
-        emulator,
-        count,
-        copies=2,
-        setup=database.reset,
-        check=database.value,
-        services=False,
+        emulator, count, copies=2, setup=database.reset, check=database.value, services=False
     )
 
     assert result.seen == ("queues",)
@@ -256,8 +251,7 @@ class SqlProgram:
 
 @given(sql_programs, st.integers(1, 2), st.sampled_from(["DELETE", "WAL"]))
 @settings(
-    max_examples=2 if not LONG else 500,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=2 if not LONG else 500, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @example([["UPDATE a SET value = value + 1"], ["UPDATE a SET value = value * 3"]], 1, "DELETE")
 @example([["BEGIN", "SELECT value FROM a", "COMMIT"], ["UPDATE a SET value = 5"]], 2, "DELETE")
