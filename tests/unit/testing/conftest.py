@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
 import pytest
 from ledgers import Ledger
 
 from pullqueue import Emulator, ManualClock, Queue
+from pullqueue.testing import CrashResult, RaceResult, crash_test, race_test
 
 YAML = """\
 queue:
@@ -65,3 +67,15 @@ def make_module(monkeypatch: pytest.MonkeyPatch) -> MakeModule:
         return module
 
     return make
+
+
+@pytest.fixture
+def race(emulator: Emulator) -> Callable[..., RaceResult]:
+    """`race_test` of the emulator; unless a test says otherwise, from nothing, and all is right."""
+    return partial(race_test, emulator, setup=lambda: None, check=lambda: True)
+
+
+@pytest.fixture
+def crash(emulator: Emulator) -> Callable[..., CrashResult]:
+    """`crash_test` of the emulator, which finds nothing wrong, unless a test says otherwise."""
+    return partial(crash_test, emulator, check=lambda: True)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+
+import pytest
 
 from pullqueue import Emulator, Queue
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.errors import QueueNameInUseError
 from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest
-from pullqueue.testing import crash_test, drain, race_test, run_tasks
+from pullqueue.testing import drain, run_tasks
 
+Run = Callable[..., int]
 MAILS = QueueSettings(name="mails", mode=QueueMode.PUSH)
 
 
@@ -43,8 +48,14 @@ class Shop:
         assert set(self.mailed) == {b"1"}
 
 
-def test_run_tasks_sends_the_tasks_of_a_queue_that_a_handler_creates(emulator: Emulator) -> None:
-    shop = Shop(emulator)
+@pytest.fixture
+def shop(emulator: Emulator) -> Shop:
+    return Shop(emulator)
+
+
+def test_run_tasks_sends_the_tasks_of_a_queue_that_a_handler_creates(
+    emulator: Emulator, shop: Shop
+) -> None:
     shop.order()
     attempts = run_tasks(emulator, send=shop.handle, until="empty")
     assert [attempt.task.queue_name for attempt in attempts] == ["pushed", "mails"]
@@ -69,36 +80,27 @@ def test_drain_empties_a_queue_that_the_worker_creates(emulator: Emulator, queue
     assert done == [b"1"]
 
 
-def test_crash_test_runs_the_tasks_of_a_queue_that_setup_creates(emulator: Emulator) -> None:
-    shop = Shop(emulator)
-    crashes = crash_test(emulator, send=shop.handle, setup=shop.order_with_queue, check=shop.check)
-    assert crashes == 1, "the response of the handler in the new queue is lost"
+def test_crash_test_runs_the_tasks_of_created_queues(crash: Run, shop: Shop) -> None:
+    run = partial(crash, send=shop.handle, check=shop.check)
+    assert run(setup=shop.order_with_queue) == 1, "the response of the handler is lost"
+    assert run(setup=shop.order) == 5, "three at the add, and the responses of both handlers"
 
 
-def test_crash_test_runs_the_tasks_of_a_queue_that_a_handler_creates(emulator: Emulator) -> None:
-    shop = Shop(emulator)
-    crashes = crash_test(emulator, send=shop.handle, setup=shop.order, check=shop.check)
-    assert crashes == 5, "three at the add, and the responses of both handlers"
-
-
-def test_race_test_runs_the_tasks_of_a_queue_that_setup_creates(emulator: Emulator) -> None:
-    shop = Shop(emulator)
-
+def test_race_test_runs_the_tasks_of_a_queue_that_setup_creates(
+    race: Run, shop: Shop, pushed: Queue
+) -> None:
     def look() -> None:
-        emulator.queue("pushed").fetch_statistics()
+        pushed.fetch_statistics()
 
-    race_test(emulator, look, send=shop.handle, setup=shop.order_with_queue, check=shop.check)
+    race(look, send=shop.handle, setup=shop.order_with_queue, check=shop.check)
 
 
 def test_time_does_not_pass_until_a_task_is_too_old_where_one_could_go_on(
-    emulator: Emulator,
+    race: Run, shop: Shop
 ) -> None:
     """Tasks of a created queue are deleted after 31 days."""
-    shop = Shop(emulator)
 
     def customer() -> None:
         shop.create_and_mail(b"1")
 
-    race_test(
-        emulator, customer, send=shop.handle, setup=shop.mailed.clear, check=shop.check, copies=2
-    )
+    race(customer, send=shop.handle, setup=shop.mailed.clear, check=shop.check, copies=2)

@@ -10,20 +10,20 @@ import pytest
 from flask import Flask
 
 from pullqueue import Emulator, Queue
-from pullqueue.testing import RaceTestError, race_test, run_tasks
+from pullqueue.testing import RaceResult, RaceTestError, run_tasks
 
-
-def test_nothing_to_run_is_an_error(emulator: Emulator) -> None:
-    with pytest.raises(AssertionError) as caught:
-        race_test(emulator, send=lambda _: 200, setup=lambda: None, check=lambda: True)
-
-    assert str(caught.value).startswith("race_test: setup left no push task, so there is nothing")
+Run = Callable[..., RaceResult]
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"actors": ()}, TypeError, "there is no actor: pass functions without arguments"),
+        (
+            {"actors": (), "send": lambda _: 200},
+            AssertionError,
+            "race_test: setup left no push task, so there is nothing",
+        ),
         ({"actors": ("work",)}, TypeError, '"work" cannot be called without arguments: pass a'),
         ({"copies": 0}, ValueError, "copies is 0: use a whole number, 1 or more"),
         ({"schedules": True}, ValueError, "schedules is True: use a whole number, 1 or more"),
@@ -41,55 +41,47 @@ def test_nothing_to_run_is_an_error(emulator: Emulator) -> None:
         ({"replay": "1x2 b"}, ValueError, 'replay is "1x2 b": pass the text that a RaceTest'),
         ({"replay": "1x9999999"}, ValueError, 'replay is "1x9999999": pass the text that'),
         ({"replay": "7"}, ValueError, "replay does not fit: its choice 1 is 7, but only 1 can go"),
+        (  # which would always pass
+            {"clock": False},
+            AssertionError,
+            "race_test: there is only one actor, and one schedule, so nothing was raced: pass two",
+        ),
+        (  # what it does to a database of its own is not seen
+            {"actors": (list,), "copies": 2},
+            AssertionError,
+            "race_test: no actor makes a call to a queue or a service, so none was stopped: call",
+        ),
     ],
 )
-def test_arguments_that_are_refused(
-    emulator: Emulator, options: dict[str, Any], error: type[Exception], message: str
+def test_arguments_that_make_no_race_are_refused(
+    race: Run, queue: Queue, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    actors = options.pop("actors", (emulator.queue("work").purge,))
+    actors = options.pop("actors", (queue.purge,))
     with pytest.raises(error) as caught:
-        race_test(emulator, *actors, setup=lambda: None, check=lambda: True, **options)
+        race(*actors, **options)
     assert str(caught.value).startswith(message)
 
 
-def test_a_race_of_one_is_refused(emulator: Emulator, queue: Queue) -> None:
-    """There is one schedule only, so that it would always pass."""
-
-    def race(*actors: Callable[[], object], **options: Any) -> int:
-        return race_test(
-            emulator, *actors, setup=lambda: None, check=lambda: True, clock=False, **options
-        )
-
-    with pytest.raises(AssertionError, match=r"only one actor, .*: pass two actors, or copies=2"):
-        race(queue.purge)
-    assert race(queue.purge, copies=2) > 1
+def test_a_sleep_is_seen(race: Run) -> None:
+    assert race(lambda: time.sleep(1), copies=2) > 2  # noqa: TID251 - moves the clock
 
 
-def test_a_race_in_which_nobody_can_be_stopped_is_refused(emulator: Emulator) -> None:
-    """What two functions do to a database of their own is not seen; a sleep is."""
-
-    def race(actor: Callable[[], object]) -> int:
-        return race_test(emulator, actor, copies=2, setup=lambda: None, check=lambda: True)
-
-    with pytest.raises(AssertionError, match=r"^race_test: no actor makes a call .*\.point\(\)"):
-        race(lambda: None)
-    assert race(lambda: time.sleep(1)) > 2  # noqa: TID251 - moves the clock
-
-
-def test_an_actor_that_calls_run_tasks_is_refused(emulator: Emulator, pushed: Queue) -> None:
+def test_an_actor_that_calls_run_tasks_is_refused(
+    race: Run, emulator: Emulator, pushed: Queue
+) -> None:
     def run() -> None:
         run_tasks(emulator, send=lambda _: 200)
 
     with pytest.raises(TypeError, match=r"run calls run_tasks, .* pass the app to race_test"):
-        race_test(emulator, run, setup=pushed.add, check=lambda: True)
+        race(run, setup=pushed.add)
 
 
-def test_a_task_without_an_app_is_refused(emulator: Emulator, pushed: Queue) -> None:
+def test_a_task_without_an_app_is_refused(race: Run, pushed: Queue) -> None:
     with pytest.raises(ValueError, match=r"there is no app for tasks without a target"):
-        race_test(emulator, setup=pushed.add, check=lambda: True, app={"other": Flask("x")})
+        race(setup=pushed.add, app={"other": Flask("x")})
 
 
-def test_functions_that_do_nothing_when_they_are_called(emulator: Emulator) -> None:
+def test_functions_that_do_nothing_when_they_are_called_are_refused(race: Run) -> None:
     def lazy() -> Iterator[int]:
         yield 1
 
@@ -97,6 +89,6 @@ def test_functions_that_do_nothing_when_they_are_called(emulator: Emulator) -> N
         """Do nothing."""
 
     with pytest.raises(TypeError, match=r"the setup returned .* was not awaited"):
-        race_test(emulator, lambda: None, setup=wait, check=lambda: True)
+        race(lambda: None, setup=wait)
     with pytest.raises(RaceTestError, match=r"the lazy returned .* was not iterated"):
-        race_test(emulator, lazy, setup=lambda: None, check=lambda: True)
+        race(lazy)

@@ -4,57 +4,71 @@ from __future__ import annotations
 
 import sqlite3
 import traceback
-from contextlib import closing, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from flask import Flask
 from places import without_places
 
-from pullqueue import Emulator, ManualClock, Queue
+from pullqueue import Emulator, ManualClock, NewTask, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.tasks import HttpRequest, NameInUseError
 from pullqueue.testing import RaceResult, RaceTestError, assert_empty, race_test
 
+Run = Callable[..., RaceResult]
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture
+def race(race: Run) -> Run:
+    return partial(race, clock=False)
+
+
+@pytest.fixture
+def add_two(pushed: Queue) -> Callable[..., None]:
+    """Add two push tasks."""
+
+    def add_two(url: str | None = None) -> None:
+        for name in ("one", "two"):
+            pushed.add(name=name, request=None if url is None else HttpRequest(url))
+
+    return add_two
+
+
 def test_a_handler_that_has_leased_in_vain_goes_on(
-    emulator: Emulator, queue: Queue, pushed: Queue
+    race: Run, queue: Queue, add_two: Callable[[], None]
 ) -> None:
-    seen: list[int] = []
+    done: list[int] = []
 
     def send(request: PushRequest) -> int:
-        seen.append(request.attempt)
         assert not queue.lease_tasks(60, 1)
         assert not queue.lease_tasks_by_tag(60, 1, tag="other")
         queue.fetch_statistics()
+        done.append(request.attempt)
         return 200
 
     def setup() -> None:
-        seen.clear()
-        pushed.add(name="one")
-        pushed.add(name="two")
+        done.clear()
+        add_two()
 
-    race_test(emulator, setup=setup, check=lambda: seen == [1, 1], send=send, clock=False)
+    race(setup=setup, check=lambda: done == [1, 1], send=send)
 
 
-def test_a_failure_without_a_race_is_said_to_be_none(emulator: Emulator, pushed: Queue) -> None:
+def test_a_failure_without_a_race_is_said_to_be_none(
+    race: Run, pushed: Queue, add_two: Callable[[], None]
+) -> None:
     """Each attempt ends before the next begins; the first line says so, the traceback why."""
 
     def send(_: PushRequest) -> int:
         raise LookupError("no such\norder")
 
-    def setup() -> None:
-        for name in ("one", "two"):
-            pushed.add(name=name)
-
     with pytest.raises(RaceTestError) as caught:
-        race_test(emulator, setup=setup, check=lambda: not pushed.exhausted, send=send, clock=False)
+        race(setup=add_two, check=lambda: not pushed.exhausted, send=send)
 
     first, second, *_ = str(caught.value).splitlines()
     assert first.endswith("with the actors one after the other, so their calls do not race")
@@ -66,11 +80,11 @@ def test_a_failure_without_a_race_is_said_to_be_none(emulator: Emulator, pushed:
 
 
 @pytest.mark.parametrize(
-    ("failures", "limit", "schedules"),
-    [(29, None, 1), (30, None, None), (1000, None, None), (1000, 31, 1)],
+    ("failures", "limit", "is_endless"),
+    [(29, None, False), (30, None, True), (1000, None, True), (1000, 31, False)],
 )
 def test_a_task_that_fails_forever_ends_the_schedule(
-    failures: int, limit: int | None, schedules: int | None
+    failures: int, limit: int | None, *, is_endless: bool
 ) -> None:
     """Unless its retries have a limit: then they end by themselves."""
     retry = "" if limit is None else f", retry_parameters: {{task_retry_limit: {limit}}}"
@@ -82,22 +96,18 @@ def test_a_task_that_fails_forever_ends_the_schedule(
         return 500 if request.attempt <= failures else 200
 
     def setup() -> None:
-        for name in ("one", "two"):
-            queue.add(name=name)
+        queue.add_many([NewTask(name="one"), NewTask(name="two")])
 
-    def run() -> int:
-        return race_test(
-            emulator, setup=setup, check=lambda: True, send=send, clock=False, schedules=1
-        )
-
-    if schedules is not None:
-        assert run() == schedules
-        return
-    with pytest.raises(RaceTestError, match="has failed 30 times and is retried forever, since"):
-        run()
+    options: Any = {"setup": setup, "check": lambda: True, "clock": False, "schedules": 1}
+    message = "has failed 30 times and is retried forever, since"
+    with pytest.raises(RaceTestError, match=message) if is_endless else nullcontext():
+        assert race_test(emulator, send=send, **options) == 1
 
 
-def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:
+def test_due_push_tasks_are_actors(
+    race: Run, pushed: Queue, add_two: Callable[[str], None]
+) -> None:
+    """Two handlers at the same time lose an update; one after the other they do not."""
     shared: dict[str, int] = {}
     app = Flask("counter")
 
@@ -110,19 +120,9 @@ def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:
 
     def setup() -> None:
         shared.clear()
-        for name in ("one", "two"):
-            pushed.add(name=name, request=HttpRequest("/count"))
+        add_two("/count")
 
-    def run(**options: Any) -> int:
-        return race_test(
-            emulator,
-            setup=setup,
-            check=lambda: shared["value"] == 2,
-            app=app,
-            clock=False,
-            **options,
-        )
-
+    run = partial(race, setup=setup, check=lambda: shared["value"] == 2, app=app)
     with pytest.raises(RaceTestError) as caught:
         run()
     assert without_places(caught.value.schedule) == (
@@ -136,8 +136,12 @@ def test_due_push_tasks_are_actors(emulator: Emulator, pushed: Queue) -> None:
 
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
 def test_handlers_of_fastapi_are_called_by_its_client(
-    emulator: Emulator, pushed: Queue, kind: str
+    race: Run, pushed: Queue, add_two: Callable[[str], None], kind: str
 ) -> None:
+    """Their calls come from event loops and threads of the client, in the context of the actor."""
+    from fastapi import FastAPI  # noqa: PLC0415 - slow, and needed by one worker
+    from fastapi.testclient import TestClient  # noqa: PLC0415 - the same
+
     shared: dict[str, int] = {}
     app = FastAPI()
 
@@ -154,22 +158,19 @@ def test_handlers_of_fastapi_are_called_by_its_client(
 
     def setup() -> None:
         shared.clear()
-        for name in ("one", "two"):
-            pushed.add(name=name, request=HttpRequest("/count"))
+        add_two("/count")
 
     with pytest.raises(RaceTestError) as caught:
-        race_test(
-            emulator,
+        race(
             setup=setup,
             check=lambda: shared["value"] == 2,
             send=lambda r: client.request(r.method, r.url, content=r.body),
-            clock=False,
         )
     assert sum("preempts" in step for step in caught.value.schedule) == 1
 
 
 def test_tasks_that_handlers_add_and_retries_are_actors(
-    emulator: Emulator, pushed: Queue, queue: Queue
+    race: Run, pushed: Queue, queue: Queue
 ) -> None:
     seen: list[str] = []
 
@@ -178,8 +179,7 @@ def test_tasks_that_handlers_add_and_retries_are_actors(
         if request.url == "/first":
             with suppress(NameInUseError):
                 pushed.add(name="second", request=HttpRequest("/second"))
-            return 200
-        if request.attempt == 1:
+        elif request.attempt == 1:
             raise OSError("try again")
         return 200
 
@@ -194,12 +194,10 @@ def test_tasks_that_handlers_add_and_retries_are_actors(
     def look() -> None:
         queue.fetch_statistics()
 
-    assert race_test(emulator, look, setup=setup, check=check, send=send) > 40
+    assert race(look, setup=setup, check=check, send=send, clock=True) > 40
 
 
-def test_tasks_are_retried_without_time_as_an_actor(
-    emulator: Emulator, queue: Queue, pushed: Queue
-) -> None:
+def test_tasks_are_retried_without_time_as_an_actor(race: Run, queue: Queue, pushed: Queue) -> None:
     """Time moves to them when nobody else can go on; no lease and no deadline expires."""
     seen: list[int] = []
 
@@ -220,10 +218,11 @@ def test_tasks_are_retried_without_time_as_an_actor(
         assert seen == [1, 2]
         assert queue.fetch_statistics().leased == 1
 
-    assert race_test(emulator, lease, setup=setup, check=check, send=send, clock=False) > 4
+    assert race(lease, setup=setup, check=check, send=send) > 4
 
 
-def test_a_handler_can_miss_its_deadline(emulator: Emulator, pushed: Queue) -> None:
+def test_a_handler_can_miss_its_deadline(race: Run, pushed: Queue) -> None:
+    """Its task is retried while it still runs, as in production."""
     seen: list[int] = []
 
     def send(request: PushRequest) -> int:
@@ -235,42 +234,39 @@ def test_a_handler_can_miss_its_deadline(emulator: Emulator, pushed: Queue) -> N
         seen.clear()
         pushed.add(name="one")
 
-    def run(**options: Any) -> int:
-        return race_test(emulator, setup=setup, check=lambda: seen == [1], send=send, **options)
-
+    run = partial(race, setup=setup, check=lambda: seen == [1], send=send)
     with pytest.raises(RaceTestError) as caught:
-        run()
+        run(clock=True)
     text = "\n".join(caught.value.schedule)
     assert 'time: ends task "one": no response within 600 s, will retry' in text
     assert 'task "one": responds after its deadline' in text
     assert str(caught.value).endswith("clock=False leaves out that a handler passes its deadline")
     with pytest.raises(AssertionError, match="there is only one actor"):
-        run(clock=False)
+        run()
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Callable[[], AbstractContextManager[sqlite3.Connection]]:
+    """Connect to a database that has a number of visits and a table of prices."""
+    path = tmp_path / "app.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE price (value); CREATE TABLE visit AS SELECT 0 count")
+    return lambda: closing(sqlite3.connect(path))
 
 
 def test_time_passes_a_handler_once_before_each_call_that_its_retry_can_change(
-    emulator: Emulator, pushed: Queue, tmp_path: Path
+    race: Run, pushed: Queue, connect: Callable[[], AbstractContextManager[sqlite3.Connection]]
 ) -> None:
-    path = tmp_path / "app.db"
-
     def run(reads: int) -> RaceResult:
         def send(_: PushRequest) -> int:
-            with closing(sqlite3.connect(path)) as connection:
+            with connect() as connection:
                 for number in range(reads):
                     connection.execute("SELECT * FROM price LIMIT ?", (number,)).fetchall()
                 connection.execute("UPDATE visit SET count = count + 1")
                 connection.commit()
             return 200
 
-        def setup() -> None:
-            path.unlink(missing_ok=True)
-            with closing(sqlite3.connect(path)) as connection:
-                connection.executescript(
-                    "CREATE TABLE price (value); CREATE TABLE visit (count INT)"
-                )
-            pushed.add(name="one")
-
-        return race_test(emulator, setup=setup, check=lambda: True, send=send)
+        return race(setup=lambda: pushed.add(name="one"), send=send, clock=True)
 
     few, many = run(1), run(4)
     assert many - few == 3
@@ -281,43 +277,50 @@ def test_time_passes_a_handler_once_before_each_call_that_its_retry_can_change(
 
 
 def test_a_task_that_becomes_due_loses_the_update_of_a_slow_actor(
-    emulator: Emulator, pushed: Queue, clock: ManualClock, tmp_path: Path
+    race: Run,
+    pushed: Queue,
+    clock: ManualClock,
+    connect: Callable[[], AbstractContextManager[sqlite3.Connection]],
 ) -> None:
-    path = tmp_path / "app.db"
+    """Time passes the actor before a call that does not depend on it, but on the task."""
+    start = clock.now()
 
     def count(*_: object) -> int:
-        with closing(sqlite3.connect(path)) as connection:
+        with connect() as connection:
             (value,) = connection.execute("SELECT count FROM visit").fetchone()
             connection.execute("UPDATE visit SET count = ?", (value + 1,))
             connection.commit()
         return 200
 
-    start = clock.now()
-
     def setup() -> None:
-        path.unlink(missing_ok=True)
-        with closing(sqlite3.connect(path)) as connection:
-            connection.executescript("CREATE TABLE visit AS SELECT 0 AS count")
+        with connect() as connection:
+            connection.execute("UPDATE visit SET count = 0")
+            connection.commit()
         pushed.add(name="later", eta=start + timedelta(seconds=60))
 
     def check() -> None:
-        with closing(sqlite3.connect(path)) as connection:
+        with connect() as connection:
             assert connection.execute("SELECT count FROM visit").fetchone() == (2,)
 
     def worker() -> None:
         count()
 
     with pytest.raises(RaceTestError, match=r"assert \(1,\) == \(2,\)") as caught:
-        race_test(emulator, worker, setup=setup, check=check, send=count, preemptions=1)
+        race(worker, setup=setup, check=check, send=count, preemptions=1, clock=True)
     assert "time: moves 0:01:00" in "\n".join(caught.value.schedule)
 
 
 @pytest.mark.parametrize("preemptions", [2, 3])
 def test_another_task_that_begins_after_time_has_passed_a_handler_is_a_preemption(
-    emulator: Emulator, pushed: Queue, queue: Queue, clock: ManualClock, preemptions: int
+    race: Run,
+    queue: Queue,
+    add_two: Callable[[], None],
+    clock: ManualClock,
+    preemptions: int,
 ) -> None:
     running: set[str] = set()
     overlaps: set[str] = set()
+    start = clock.now()
 
     def send(request: PushRequest) -> int:
         if clock.now() > start and request.attempt == 1:
@@ -329,65 +332,45 @@ def test_another_task_that_begins_after_time_has_passed_a_handler_is_a_preemptio
 
     def setup() -> None:
         running.clear()
-        for name in ("one", "two"):
-            pushed.add(name=name)
+        add_two()
 
-    start = clock.now()
-    race_test(
-        emulator,
-        setup=setup,
-        check=lambda: True,
-        send=send,
-        preemptions=preemptions,
-        instances=False,
-    )
+    race(setup=setup, send=send, preemptions=preemptions, instances=False, clock=True)
     assert bool(overlaps) is (preemptions == 3)
 
 
-def test_a_task_that_fails_forever_is_an_error(emulator: Emulator) -> None:
+def test_a_task_whose_attempts_never_end_is_an_error(race: Run, emulator: Emulator) -> None:
     """Its queue has no limit, and each attempt is an actor."""
     with pytest.raises(RaceTestError, match=r"31 actors have begun; .* pass a higher max_calls"):
-        race_test(
-            emulator,
-            setup=emulator.queue("default").add,
-            check=lambda: True,
-            send=lambda _: 500,
-            max_calls=30,
-        )
+        race(setup=emulator.queue("default").add, send=lambda _: 500, max_calls=30, clock=True)
 
 
-def test_only_the_named_queues_are_run(emulator: Emulator, pushed: Queue) -> None:
-    seen: list[str] = []
+def test_only_the_named_queues_are_run(race: Run, emulator: Emulator, pushed: Queue) -> None:
+    seen: set[str] = set()
 
     def send(request: PushRequest) -> int:
-        seen.append(request.queue_name)
+        seen.add(request.queue_name)
         pushed.fetch_statistics()
         return 200
 
     def setup() -> None:
-        seen.clear()
         pushed.add()
         emulator.queue("default").add()
 
-    def check() -> None:
-        assert {*seen} == {"pushed"}
-
-    race_test(emulator, setup=setup, check=check, send=send, queues=["pushed"], schedules=10)
+    race(setup=setup, send=send, queues=["pushed"], schedules=10, clock=True)
+    assert seen == {"pushed"}
 
 
-def test_handlers_that_cannot_run_at_the_same_time_are_raced(emulator: Emulator) -> None:
+def test_handlers_that_cannot_run_at_the_same_time_are_raced(clock: ManualClock) -> None:
     """One schedule is then all there is, and what the app relies on."""
-    alone = Emulator.from_text(
-        "queue:\n- name: alone\n  rate: 5/s\n  max_concurrent_requests: 1\n", clock=emulator.clock
-    )
-    queue = alone.queue("alone")
+    text = "queue: [{name: alone, rate: 5/s, max_concurrent_requests: 1}]"
+    emulator = Emulator.from_text(text, clock=clock)
+    queue = emulator.queue("alone")
 
     def setup() -> None:
-        queue.add(name="one")
-        queue.add(name="two")
+        queue.add_many([NewTask(name="one"), NewTask(name="two")])
 
     def send(_: PushRequest) -> int:
         queue.fetch_statistics()
         return 200
 
-    assert race_test(alone, setup=setup, check=lambda: True, send=send, clock=False) == 1
+    assert race_test(emulator, setup=setup, check=lambda: True, send=send, clock=False) == 1

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from pullqueue import Emulator, Queue
-from pullqueue.testing import RaceTestError, race_test
+from pullqueue import Queue
+from pullqueue.testing import RaceResult, RaceTestError
 from pullqueue.testing.exploration.memory import Memory
 
+Run = Callable[..., RaceResult]
 Load = Callable[[str], Any]
 
 
@@ -57,14 +58,12 @@ def count():
 
 @pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore"])
 def test_each_actor_has_its_own_lock_of_the_app(
-    emulator: Emulator, queue: Queue, load: Load, kind: str
+    race: Run, queue: Queue, load: Load, kind: str
 ) -> None:
     """An update that only a lock keeps is lost in two instances, but not in one."""
     app = load(COUNTING.format(kind=kind))
     app.queue, lock = queue, app.lock
-    run = partial(
-        race_test, emulator, app.count, setup=app.reset, check=lambda: app.value == 2, copies=2
-    )
+    run = partial(race, app.count, setup=app.reset, check=lambda: app.value == 2, copies=2)
 
     with pytest.raises(RaceTestError) as caught:
         run()
@@ -74,7 +73,7 @@ def test_each_actor_has_its_own_lock_of_the_app(
 
 
 def test_a_lock_that_the_app_makes_later_is_its_own_as_well(
-    emulator: Emulator, queue: Queue, load: Load
+    race: Run, queue: Queue, load: Load
 ) -> None:
     app = load("import threading\n\ndef make():\n    return threading.Lock()\n")
     made: list[Any] = []
@@ -91,7 +90,7 @@ def test_a_lock_that_the_app_makes_later_is_its_own_as_well(
         seen.clear()
 
     with pytest.raises(RaceTestError, match="check returned False"):
-        race_test(emulator, work, setup=setup, check=lambda: seen == [1, -1, 1, -1], copies=2)
+        race(work, setup=setup, check=lambda: seen == [1, -1, 1, -1], copies=2)
 
 
 DEDUPE = """
@@ -109,7 +108,7 @@ def work(queue, print_label):
 
 
 def test_a_green_that_depends_on_memory_of_the_app_says_so(
-    emulator: Emulator, queue: Queue, load: Load
+    race: Run, queue: Queue, load: Load
 ) -> None:
     """Two instances would not share the set, so each would print the label."""
     app = load(DEDUPE)
@@ -125,29 +124,24 @@ def test_a_green_that_depends_on_memory_of_the_app_says_so(
 
     options: dict[str, Any] = {"setup": setup, "check": lambda: printed == ["one"], "copies": 2}
     with pytest.warns(UserWarning, match=r"race_test: actors change an_app\.seen, which instances"):
-        result = race_test(emulator, worker, **options)
+        result = race(worker, **options)
     assert result.shared == ("an_app.seen",)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert race_test(emulator, worker, **options, instances=False).shared == ()
+        assert race(worker, **options, instances=False).shared == ()
 
 
-def test_what_is_made_once_is_not_shared_state(
-    emulator: Emulator, queue: Queue, load: Load
-) -> None:
+def test_what_is_made_once_is_not_shared_state(race: Run, queue: Queue, load: Load) -> None:
     """A module that caches a client changes it in the first schedule only."""
     app = load(
         "client = None\n\ndef work(queue):\n    global client\n"
         "    client = client or object()\n    queue.purge()\n"
     )
-    result = race_test(
-        emulator, partial(app.work, queue), copies=2, setup=queue.add, check=lambda: True
-    )
-    assert result.shared == ()
+    assert race(partial(app.work, queue), copies=2, setup=queue.add).shared == ()
 
 
-def test_locks_of_libraries_are_left_alone(emulator: Emulator, queue: Queue) -> None:
+def test_locks_of_libraries_are_left_alone(race: Run, queue: Queue) -> None:
     before = threading.Lock
     made: list[Any] = []
 
@@ -155,7 +149,7 @@ def test_locks_of_libraries_are_left_alone(emulator: Emulator, queue: Queue) -> 
         made.append(threading.Condition())
         queue.purge()
 
-    race_test(emulator, work, copies=2, setup=queue.add, check=lambda: True, schedules=2)
+    race(work, copies=2, setup=queue.add, schedules=2)
 
     assert threading.Lock is before
     assert not any("pullqueue" in repr(condition) for condition in made)

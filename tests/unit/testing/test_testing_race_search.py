@@ -6,68 +6,64 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from places import without_places
 from programs import completed
 
-from pullqueue import Emulator, Queue
-from pullqueue.testing import RaceTestError, race_test
+from pullqueue import Queue
+from pullqueue.testing import RaceResult, RaceTestError
 
+Run = Callable[..., RaceResult]
 pytestmark = pytest.mark.slow
 
 
-def counting(emulator: Emulator, count: int, calls: int, **options: Any) -> tuple[int, set[str]]:
-    orders: set[str] = set()
-    order: list[str] = []
-    queue = emulator.queue("work")
+@pytest.fixture
+def count(race: Run, queue: Queue) -> Callable[..., tuple[int, set[str]]]:
+    """Return the number of schedules of actors that make some calls, and the orders of calls."""
 
-    def actor(letter: str) -> Callable[[], None]:
-        def act() -> None:
-            for _ in range(calls):
-                queue.get_task("one")
-                order.append(letter)
+    def count(names: str, calls: int, **options: Any) -> tuple[int, set[str]]:
+        orders: set[str] = set()
+        order: list[str] = []
 
-        return act
+        def actor(letter: str) -> Callable[[], None]:
+            def act() -> None:
+                for _ in range(calls):
+                    queue.get_task("one")
+                    order.append(letter)
 
-    def setup() -> None:
-        order.clear()
-        queue.add(name="one")
+            return act
 
-    actors = [actor("abc"[number]) for number in range(count)]
-    check = lambda: orders.add("".join(order))  # noqa: E731
-    number = race_test(emulator, *actors, setup=setup, check=check, seconds=math.inf, **options)
-    return number, orders
+        def setup() -> None:
+            order.clear()
+            queue.add(name="one")
 
+        check = lambda: orders.add("".join(order))  # noqa: E731
+        number = race(*map(actor, names), setup=setup, check=check, seconds=math.inf, **options)
+        return number, orders
 
-@pytest.mark.parametrize(
-    ("preemptions", "expected"),
-    [
-        (0, {"aabb", "bbaa"}),
-        (1, {"aabb", "bbaa", "abba", "baab"}),
-        (2, {"aabb", "bbaa", "abba", "baab", "abab", "baba"}),
-    ],
-)
-def test_all_orders_are_run_up_to_a_number_of_preemptions(
-    emulator: Emulator, preemptions: int, expected: set[str]
-) -> None:
-    assert counting(emulator, 2, 2, preemptions=preemptions)[1] == expected
+    return count
 
 
-def test_no_order_comes_twice(emulator: Emulator) -> None:
-    """Four turns of each actor, its beginning included: as many schedules as merges of both."""
-    number, orders = counting(emulator, 2, 3, preemptions=10, reduce=False)
+def test_all_orders_are_run_up_to_a_number_of_preemptions(count: Any) -> None:
+    """No order comes twice: each actor has a turn at its beginning, and one for each call."""
+    expected = {"aabb", "bbaa"}
+    for preemptions, more in enumerate((set(), {"abba", "baab"}, {"abab", "baba"})):
+        expected |= more
+        assert count("ab", 2, preemptions=preemptions)[1] == expected
+    number, orders = count("ab", 3, preemptions=10, reduce=False)
     assert (number, len(orders)) == (70, 20)
 
 
-def test_more_schedules_than_permitted_are_a_sample(emulator: Emulator) -> None:
-    number, orders = counting(emulator, 3, 3, schedules=20, seed=1)
-    assert (number, counting(emulator, 3, 3, schedules=20, seed=1)) == (20, (20, orders))
-    assert counting(emulator, 3, 3, schedules=20, seed=2)[1] != orders
+def test_more_schedules_than_permitted_are_a_sample(count: Any) -> None:
+    number, orders = count("abc", 3, schedules=20, seed=1)
+    assert (number, count("abc", 3, schedules=20, seed=1)) == (20, (20, orders))
+    assert count("abc", 3, schedules=20, seed=2)[1] != orders
 
 
-def test_the_first_failure_has_the_fewest_preemptions(emulator: Emulator, queue: Queue) -> None:
+def test_the_first_failure_has_the_fewest_preemptions(race: Run, queue: Queue) -> None:
     """A read and a write of something shared: one preemption is enough to lose an update."""
     shared = {"value": 0}
 
@@ -80,19 +76,10 @@ def test_the_first_failure_has_the_fewest_preemptions(emulator: Emulator, queue:
     def setup() -> None:
         shared["value"] = 0
 
-    def run(preemptions: int) -> int:
-        return race_test(
-            emulator,
-            count,
-            setup=setup,
-            check=lambda: shared["value"] == 2,
-            copies=2,
-            preemptions=preemptions,
-        )
-
-    assert run(0) == 2
+    run = partial(race, count, setup=setup, check=lambda: shared["value"] == 2, copies=2)
+    assert run(preemptions=0) == 2
     with pytest.raises(RaceTestError) as caught:
-        run(3)
+        run(preemptions=3)
     assert str(caught.value).partition("\n")[0].endswith(" leads to a wrong state")
     marked = [step for step in caught.value.schedule if "preempts" in step]
     assert without_places(marked) == (
@@ -100,9 +87,7 @@ def test_the_first_failure_has_the_fewest_preemptions(emulator: Emulator, queue:
     )
 
 
-def test_a_replay_that_ends_before_the_schedule_is_refused(
-    emulator: Emulator, queue: Queue
-) -> None:
+def test_a_replay_that_ends_before_the_schedule_is_refused(race: Run, queue: Queue) -> None:
     """The first run has more calls, since what they keep is not there yet."""
 
     def look() -> None:
@@ -110,19 +95,17 @@ def test_a_replay_that_ends_before_the_schedule_is_refused(
             queue.fetch_statistics()
 
     with pytest.raises(ValueError, match=r"^replay does not fit: it has 6 choices, and the sched"):
-        race_test(
-            emulator, look, setup=lambda: None, check=lambda: True, copies=2, replay="1x3 2x3"
-        )
+        race(look, copies=2, replay="1x3 2x3")
 
 
-def test_a_long_replay_is_shown_whole(emulator: Emulator, queue: Queue) -> None:
+def test_a_long_replay_is_shown_whole(race: Run, queue: Queue) -> None:
     def look() -> None:
         for _ in range(60):
             queue.fetch_statistics()
 
     replay = " ".join(["1", "2"] * 61)
     with pytest.raises(RaceTestError) as caught:
-        race_test(emulator, look, setup=lambda: None, check=lambda: False, copies=2, replay=replay)
+        race(look, check=lambda: False, copies=2, replay=replay)
 
     assert caught.value.replay == replay
     assert f'replay="{replay}"' in str(caught.value)

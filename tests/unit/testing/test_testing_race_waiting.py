@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from pullqueue import Emulator, ManualClock, Queue
-from pullqueue.testing import RaceTestError, race_test
+from pullqueue import ManualClock, Queue
+from pullqueue.testing import RaceResult, RaceTestError
+
+Run = Callable[..., RaceResult]
 
 
-def lock_both(emulator: Emulator, locks: list[threading.Lock]) -> RaceTestError:
-    queue = emulator.queue("work")
+def test_actors_that_are_blocked_by_each_other_are_a_deadlock(race: Run, queue: Queue) -> None:
+    """It is reported with the stack of each thread; neither has made conflicting calls."""
+    locks: list[threading.Lock] = []
 
     def setup() -> None:
         locks[:] = [threading.Lock(), threading.Lock()]
@@ -33,21 +36,16 @@ def lock_both(emulator: Emulator, locks: list[threading.Lock]) -> RaceTestError:
         lock(1, 0)
 
     with pytest.raises(RaceTestError, match="all actors are blocked:") as caught:
-        race_test(emulator, forwards, backwards, setup=setup, check=lambda: True)
-    return caught.value
+        race(forwards, backwards, setup=setup)
 
-
-def test_actors_that_are_blocked_by_each_other(emulator: Emulator) -> None:
-    """A deadlock is reported with the stack of each thread; neither has made conflicting calls."""
-    text = str(lock_both(emulator, []))
-
+    text = str(caught.value)
     assert "forwards: waits for a lock" in text
     assert "forwards is blocked:" in text
     assert "backwards is blocked:" in text
     assert "with locks[second]:" in text
 
 
-def test_a_lock_of_the_test_is_shared(emulator: Emulator, queue: Queue) -> None:
+def test_a_lock_of_the_test_is_shared(race: Run, queue: Queue) -> None:
     """The one that has it goes on when the other waits for it, without a delay."""
     lock = threading.RLock()
     done = [0]
@@ -61,16 +59,14 @@ def test_a_lock_of_the_test_is_shared(emulator: Emulator, queue: Queue) -> None:
     def setup() -> None:
         done[0] = 0
 
-    result = race_test(emulator, work, setup=setup, check=lambda: done == [2], copies=2)
+    result = race(work, setup=setup, check=lambda: done == [2], copies=2)
 
     assert result > 2
     assert result.is_complete
     assert lock.acquire(blocking=False)
 
 
-def test_a_lock_of_the_test_is_waited_for_as_long_as_its_timeout(
-    emulator: Emulator, queue: Queue
-) -> None:
+def test_a_lock_of_the_test_is_waited_for_as_long_as_its_timeout(race: Run, queue: Queue) -> None:
     lock = threading.Semaphore(1)
     results: set[str] = set()
 
@@ -86,12 +82,12 @@ def test_a_lock_of_the_test_is_waited_for_as_long_as_its_timeout(
         else:
             results.add("late")
 
-    race_test(emulator, keep, try_to, setup=lambda: None, check=lambda: True)
+    race(keep, try_to)
 
     assert results == {"acquired", "late"}
 
 
-def test_an_actor_that_waits_for_another_is_blocked(emulator: Emulator, queue: Queue) -> None:
+def test_an_actor_that_waits_for_another_is_blocked(race: Run, queue: Queue) -> None:
     """Nothing says so at once, as it does for a lock: it reaches no call for two seconds."""
     ready = threading.Event()
 
@@ -103,12 +99,12 @@ def test_an_actor_that_waits_for_another_is_blocked(emulator: Emulator, queue: Q
         queue.fetch_statistics()
         ready.set()
 
-    race_test(
-        emulator, wait, get_ready, setup=ready.clear, check=ready.is_set, schedules=1, clock=False
-    )
+    race(wait, get_ready, setup=ready.clear, check=ready.is_set, schedules=1, clock=False)
 
 
-def test_an_actor_that_is_busy_is_not_stuck(emulator: Emulator, queue: Queue) -> None:
+def test_an_actor_that_is_busy_is_not_stuck(race: Run, queue: Queue) -> None:
+    """Also if it uses only some of the processor."""
+
     def compute() -> None:
         end, never = time.monotonic() + 2.5, threading.Event()
         while time.monotonic() < end:
@@ -117,11 +113,12 @@ def test_an_actor_that_is_busy_is_not_stuck(emulator: Emulator, queue: Queue) ->
         queue.fetch_statistics()
 
     with pytest.raises(AssertionError, match="there is only one actor"):
-        race_test(emulator, compute, setup=lambda: None, check=lambda: True, clock=False)
+        race(compute, clock=False)
 
 
-def test_a_sleep_lets_others_go_on(emulator: Emulator, queue: Queue, clock: ManualClock) -> None:
+def test_a_sleep_lets_others_go_on(race: Run, queue: Queue, clock: ManualClock) -> None:
     order: list[str] = []
+    start = clock.now()
 
     def slow() -> None:
         time.sleep(30)  # noqa: TID251 - moves the clock
@@ -138,19 +135,15 @@ def test_a_sleep_lets_others_go_on(emulator: Emulator, queue: Queue, clock: Manu
     def check_without_time() -> None:
         assert order == ["quick", "slow"]
 
-    start = clock.now()
-    actors = (slow, quick)
-    race_test(
-        emulator, *actors, setup=order.clear, check=check_without_time, replay="1 2 0 2x2 0 1"
-    )
+    race(slow, quick, setup=order.clear, check=check_without_time, replay="1 2 0 2x2 0 1")
     assert clock.now() - start == timedelta(seconds=30)
-    assert race_test(emulator, *actors, setup=order.clear, check=check) > 5
+    assert race(slow, quick, setup=order.clear, check=check) > 5
     # Without time as an actor it moves where all sleep, and not further than the first wakes.
-    options: dict[str, Any] = {"clock": False, "preemptions": 0}
-    race_test(emulator, *actors, setup=order.clear, check=check_without_time, **options)
+    without = {"check": check_without_time, "clock": False, "preemptions": 0}
+    race(slow, quick, setup=order.clear, **without)
 
 
-def test_a_sleep_of_no_time_lets_others_go_on(emulator: Emulator, queue: Queue) -> None:
+def test_a_sleep_of_no_time_lets_others_go_on(race: Run, queue: Queue) -> None:
     ready = threading.Event()
 
     def wait() -> None:
@@ -161,10 +154,10 @@ def test_a_sleep_of_no_time_lets_others_go_on(emulator: Emulator, queue: Queue) 
         queue.fetch_statistics()
         ready.set()
 
-    race_test(emulator, wait, get_ready, setup=ready.clear, check=ready.is_set)
+    race(wait, get_ready, setup=ready.clear, check=ready.is_set)
 
 
-def test_all_actors_that_sleep_for_no_time_go_on_before_the_clock_moves(emulator: Emulator) -> None:
+def test_all_actors_that_sleep_for_no_time_go_on_before_the_clock_moves(race: Run) -> None:
     count = [0]
 
     def increase() -> None:
@@ -172,13 +165,10 @@ def test_all_actors_that_sleep_for_no_time_go_on_before_the_clock_moves(emulator
         time.sleep(0)  # noqa: TID251 - lets others go on
         count[0] = value + 1
 
+    def setup() -> None:
+        count[0] = 0
+
     with pytest.raises(RaceTestError) as caught:
-        race_test(
-            emulator,
-            increase,
-            setup=lambda: count.__setitem__(0, 0),
-            check=lambda: count == [2],
-            copies=2,
-        )
+        race(increase, setup=setup, check=lambda: count == [2], copies=2)
 
     assert not any(step.startswith("time:") for step in caught.value.schedule)
