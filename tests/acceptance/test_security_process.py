@@ -1,6 +1,6 @@
 """What docs/explanation/security.md says of the process itself: what it listens to, what it runs.
 
-Python tells an audit hook of each program that is started, and sockets say when they listen.
+Python reports each program that is started, and each port that is opened, to an audit hook.
 """
 
 from __future__ import annotations
@@ -17,19 +17,16 @@ from served import SERVE, serving
 
 QUEUE_YAML = "queue:\n- name: q\n  mode: pull\n"
 NOTING = """
-import json, socket, sys
+import json, sys
 noted = []
 def note(event, arguments):
     if event in ("os.system", "os.exec", "os.posix_spawn"):
         noted.append([event, [str(arguments)]])
     if event == "subprocess.Popen":
         noted.append([event, [str(argument) for argument in arguments[1]]])
+    if event == "socket.bind":
+        noted.append([event, [str(arguments[1])]])
 sys.addaudithook(note)
-class Noting(socket.socket):
-    def listen(self, *arguments):
-        noted.append(["listen", [str(self.getsockname())]])
-        super().listen(*arguments)
-socket.socket = Noting
 """
 TELLING = "\nprint(json.dumps(noted))\n"
 WITHOUT_A_SERVER = """
@@ -78,7 +75,7 @@ def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
     # Loading all plugins would take longer than all that is looked at.
     fixtures = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_pullqueue.plugin"}
     done = completed(
-        [forked("python"), "-c", f"{NOTING}{program}{TELLING}"],
+        [forked("python-program"), "-c", f"{NOTING}{program}{TELLING}"],
         check=True,
         cwd=folder,
         env={**os.environ, **fixtures},
@@ -91,7 +88,7 @@ def test_nothing_but_a_server_listens(folder: Path) -> None:
 
     noted = noted_in(WITHOUT_A_SERVER, folder)
 
-    (address,) = {arguments[0] for event, arguments in noted if event == "listen"}
+    (address,) = {arguments[0] for event, arguments in noted if event == "socket.bind"}
     assert address.startswith("('127.0.0.1', ")
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import inspect
 import os
 import shutil
 import signal
@@ -184,6 +185,10 @@ def _serve(folder: Path) -> None:
         _import(_IMPORTED)
         _import(name for name in modules if _NOT_IMPORTED.isdisjoint(name.split(".")))
         import_module("pullqueue.server.app").flask_app()  # it is cached
+        # So are these: the files of all modules, and what tests replace in those of libraries.
+        inspect.getmodule(_serve.__code__)
+        import_module("pullqueue.testing.patching").replace_everywhere({})
+        import_module("pullqueue.testing.place").app_modules()
         settings = import_module("hypothesis").settings
         settings.register_profile("forks", max_examples=10)
         settings.load_profile("forks")

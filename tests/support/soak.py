@@ -104,7 +104,7 @@ class Soak:
 
     def _await_workers(self) -> None:
         patience = time.monotonic() + 60
-        while len(list(self._folder.glob("*.jsonl"))) < self._journals:
+        while sum(path.stat().st_size > 0 for path in self._folder.iterdir()) < self._journals:
             if time.monotonic() > patience:
                 raise TimeoutError("a worker does not start")
             self._stopping.wait(TICK_SECONDS)
