@@ -25,6 +25,13 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.testing import exhaust, run_tasks
 
 
+def fail_once(emulator: Emulator, *names: str) -> None:
+    """Replace all queues by push queues whose tasks have one attempt."""
+    retry = RetryParameters(task_retry_limit=0)
+    queues = tuple(QueueSettings(name=name, retry_parameters=retry) for name in names)
+    emulator.reconfigure(replace(emulator.config, queues=queues))
+
+
 def test_queues_are_listed_as_a_table_or_as_json(run: Run, emulator: Emulator) -> None:
     emulator.queue("pull").add(b"work")
     emulator.queue("pull").lease_tasks(60, 1)
@@ -36,6 +43,8 @@ def test_queues_are_listed_as_a_table_or_as_json(run: Run, emulator: Emulator) -
         "push       0      0       0      0          0             0       0  none   push",
     ]
     assert json.loads(run("queues --json").out)["queues"][0]["leased"] == 1
+    assert len(run("queues list other").out.splitlines()) == 2
+    assert run("queues list nope").err.startswith('pullqueue: queue "nope" is not in ')
 
 
 def test_tasks_of_a_queue_with_rate_0_are_not_sent_and_the_note_says_why(
@@ -137,22 +146,10 @@ def test_requests_are_listed_latest_first_and_filtered(run: Run, server: Server)
     http.get(f"{url}/nothing", headers=headers, timeout=60)
 
     head, *lines = run("requests").out.splitlines()
-    assert head.split() == [
-        *(
-            "NUMBER",
-            "TIME",
-            "(UTC)",
-            "INTERFACE",
-            "METHOD",
-            "QUEUE",
-            "TASKS",
-            "STATUS",
-            "REASON",
-            "MS",
-        ),
-        "CLIENT",
-    ]
+    columns = "NUMBER TIME (UTC) INTERFACE METHOD QUEUE TASKS STATUS REASON MS CLIENT"
+    assert head.split() == columns.split()
     assert [line.split()[0] for line in lines] == ["4", "3", "2", "1"]
+    assert "TIME (UTC)" in shown_on_terminal("requests", "--url", server.url, columns=80)
     assert lines[1].split()[3:7] == ["REST", "tasks.lease", "pull", "2"]
     assert lines[2].split()[3:8] == ["REST", "tasks.insert", "pull", "b", "200"]
     assert lines[2].endswith("worker/1.0")
@@ -362,18 +359,10 @@ def test_tasks_are_lost_only_after_yes(
 
 def test_what_is_not_asked(run: Run) -> None:
     """Where there is nothing to lose no question is asked; faults can be lost, too."""
-    assert run("tasks delete pull --tag even") == Done(0, "0 deleted\n", "")
     assert run("queues purge pull") == Done(0, "pull: 0 deleted\n", "")
     assert run("reset") == Done(0, "everything is deleted: 0 tasks\n", "")
     run("faults add empty_leases")
     assert "Delete everything, including 1 fault? [y/N]:" in run("reset", stdin=b"n\n").err
-
-
-def test_queues_lists_all_queues_or_those_that_are_named(run: Run) -> None:
-    assert "push" in run("queues").out
-    assert len(run("queues list other").out.splitlines()) == 2
-    assert run("queues list nope").err.startswith('pullqueue: queue "nope" is not in ')
-    assert json.loads(run("queues --json").out)["queues"][1]["name"] == "other"
 
 
 def test_reset_can_keep_created_queues(run: Run, emulator: Emulator) -> None:
@@ -505,12 +494,13 @@ def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:
 
 def test_tasks_are_cut_to_fit_a_narrow_terminal(emulator: Emulator, server: Server) -> None:
     """Payload, tag and state are cut; name and eta are whole in 80 columns."""
-    name = "0123456789abcdef"
+    name, command = "0123456789abcdef", ("tasks", "list", "pull", "--url", server.url)
     emulator.queue("pull").add(b"a long payload " * 9, name=name, tag="books")
+    coloured = shown_on_terminal(*command, columns=60, colour=True)
     emulator.queue("pull").lease_tasks(3599, 1)
+    shown = shown_on_terminal(*command).splitlines()
 
-    shown = shown_on_terminal("tasks", "list", "pull", "--url", server.url).splitlines()
-
+    assert "\x1b[32mavailab…\x1b[0m" in coloured
     assert shown[1] == f"{name} books leased, 59 min… 2026-01-01 00:59:59 1 of 3   135 a long …"
     assert max(map(len, shown)) <= 80
 
@@ -536,8 +526,7 @@ def test_a_table_that_is_too_wide(length: int, head: str) -> None:
 
 
 def test_reasons_are_not_cut(emulator: Emulator, server: Server) -> None:
-    settings = QueueSettings(name="mail", retry_parameters=RetryParameters(task_retry_limit=0))
-    emulator.reconfigure(replace(emulator.config, queues=(settings,)))
+    fail_once(emulator, "mail")
     emulator.queue("mail").add(name="a", request=HttpRequest("/x"))
     reason = "the images of this kind are not supported by the library that we use for them"
     run_tasks(emulator, send=lambda _: PushResponse(500, reason.encode()))
@@ -552,14 +541,6 @@ def test_reasons_are_not_cut(emulator: Emulator, server: Server) -> None:
         f"    {reason}",
     ]
     assert [reason in line for line in wide.splitlines()] == [False, True]
-
-
-def test_states_that_are_cut_keep_their_colour(emulator: Emulator, server: Server) -> None:
-    emulator.queue("pull").add(b"work", name="0123456789abcdef", tag="books")
-
-    command = ("tasks", "list", "pull", "--url", server.url)
-
-    assert "\x1b[32mavailab…\x1b[0m" in shown_on_terminal(*command, columns=60, colour=True)
 
 
 def test_exhausted_tasks_are_listed_and_requeued(run: Run, emulator: Emulator) -> None:
@@ -588,12 +569,7 @@ def test_exhausted_tasks_are_listed_and_requeued(run: Run, emulator: Emulator) -
     assert run("tasks get pull n0").out.splitlines()[-3] == (
         "  2026-01-01 00:00:00  requeued  (control, pullqueue tasks requeue)"
     )
-    refused = run("tasks requeue pull n0")
-    assert (refused.status, refused.out, refused.err) == (
-        1,
-        "0 requeued\n",
-        "n0 is not exhausted\n",
-    )
+    assert run("tasks requeue pull n0") == Done(1, "0 requeued\n", "n0 is not exhausted\n")
     assert run("tasks requeue pull --tag t").out == "2 requeued\n"
     assert queue.fetch_statistics().available == 3
     assert run("tasks requeue pull").status == 2
@@ -606,6 +582,7 @@ def test_delete_takes_a_tag_or_a_state(run: Run, emulator: Emulator) -> None:
 
     assert run("tasks delete pull --tag even --yes").out == "3 deleted\n"
     assert run("tasks delete pull --state available --yes").out == "2 deleted\n"
+    assert run("tasks delete pull --tag even") == Done(0, "0 deleted\n", "")  # nothing is asked
     assert run("tasks delete pull n0 --tag even").status == 2
 
 
@@ -625,8 +602,7 @@ def test_delete_counts_a_repeated_name_once(run: Run, emulator: Emulator) -> Non
 
 def test_a_task_is_requeued_with_changes(run: Run, emulator: Emulator, tmp_path: Path) -> None:
     """A header replaces the one of its name, whatever its case; without a value it is removed."""
-    settings = QueueSettings(name="mail", retry_parameters=RetryParameters(task_retry_limit=0))
-    emulator.reconfigure(replace(emulator.config, queues=(settings,)))
+    fail_once(emulator, "mail")
     queue = emulator.queue("mail")
     headers = (("X-A", "1"), ("X-B", "2"), ("X-C", "3"))
     for name in "ab":
@@ -634,12 +610,9 @@ def test_a_task_is_requeued_with_changes(run: Run, emulator: Emulator, tmp_path:
     run_tasks(emulator, send=lambda _: 500)
     (tmp_path / "payload").write_bytes(b"\xff")
 
-    options = ["--payload", "new", "--request", "PUT /y", "--header", "x-b: 5", "--header", "X-C:"]
-    assert run("tasks requeue mail a", *options).out.splitlines()[1].split()[:3] == [
-        "a",
-        "PUT",
-        "/y",
-    ]
+    options = "--payload new --request 'PUT /y' --header 'x-b: 5' --header X-C:"
+    requeued = run(f"tasks requeue mail a {options}").out.splitlines()[1]
+    assert requeued.split()[:3] == ["a", "PUT", "/y"]
     assert run("tasks requeue mail b --file", str(tmp_path / "payload")).status == 0
 
     changed = queue.get_task("a")
@@ -648,9 +621,7 @@ def test_a_task_is_requeued_with_changes(run: Run, emulator: Emulator, tmp_path:
     assert queue.get_task("b").payload == b"\xff"
     assert queue.get_task("b").request == HttpRequest("/x", headers=headers)
     for wrong in (
-        "a b --payload x",
-        "--all --payload x",
-        "a --payload x --file y",
+        *("a b --payload x", "--all --payload x", "a --payload x --file y"),
         "a --request y",
     ):
         assert run(f"tasks requeue mail {wrong}").status == 2
@@ -658,9 +629,7 @@ def test_a_task_is_requeued_with_changes(run: Run, emulator: Emulator, tmp_path:
 
 
 def test_a_group_of_failures_is_requeued(run: Run, emulator: Emulator) -> None:
-    retries = RetryParameters(task_retry_limit=0)
-    settings = [QueueSettings(name=name, retry_parameters=retries) for name in ("mail", "jobs")]
-    emulator.reconfigure(replace(emulator.config, queues=tuple(settings)))
+    fail_once(emulator, "mail", "jobs")
     with push_app() as app:
         for name, path in (("a", "/status/500"), ("b", "/status/404"), ("c", "/status/500/c")):
             for queue in ("mail", "jobs"):
@@ -694,21 +663,15 @@ def test_a_queue_shows_what_it_overrides_in_its_tasks(run: Run, emulator: Emulat
     assert json.loads(run("queues list push --json").out)["queues"][0]["http_target"] == text
 
 
-def test_a_failed_attempt_is_followed_by_the_next_one(run: Run, emulator: Emulator) -> None:
-    emulator.queue("push").add(name="a")
-    run_tasks(emulator, send=lambda _: 500)
-
-    assert "attempt failed, status 500, next 2026-01-01 00:00:00" in run("tasks get push a").out
-
-
 def test_a_task_shows_what_the_app_answered_last(run: Run, server: Server) -> None:
     with push_app() as app:
         run("push-to", app.url)
         for name, path in (("a", "/status/500"), ("b", "/status/200")):
             run("tasks add push --countdown 1h --name", name, "--request", f"POST {path}")
             run("tasks run push", name)
-    response = run("tasks get push a").out.partition("\nresponse to the last ")[2]
+    history, _, response = run("tasks get push a").out.partition("\nresponse to the last ")
 
+    assert "attempt failed, status 500 (no /status/500), next 2026-01-01 00:00:00" in history
     assert response == "attempt, at most 4 KiB of it:\nno /status/500\nat all\n\n"
     assert "response to the last" not in run("tasks get push b").out
 
@@ -756,8 +719,7 @@ def test_activity_outlives_a_reset(run: Run, server: Server) -> None:
 def test_the_status_of_exhausted_tasks_is_beside_their_state(
     run: Run, emulator: Emulator, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = QueueSettings(name="push", retry_parameters=RetryParameters(task_retry_limit=0))
-    emulator.reconfigure(replace(emulator.config, queues=(settings,)))
+    fail_once(emulator, "push")
     emulator.queue("push").add(name="a")
     run_tasks(emulator, send=lambda _: 503)
 
@@ -780,9 +742,3 @@ def test_the_status_of_exhausted_tasks_is_beside_their_state(
     assert "--url" not in run("tasks list push").out
     rows = [" ".join(row.split()) for row in run("activity").out.splitlines()]
     assert "2026-01-01 00:00 2026-01-01 00:00 1 task of queue push exhausted" in rows
-
-
-def test_requests_have_their_time_on_a_narrow_terminal(server: Server) -> None:
-    http.get(f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull", timeout=60)
-
-    assert "TIME (UTC)" in shown_on_terminal("requests", "--url", server.url, columns=80)

@@ -98,12 +98,8 @@ def test_a_run_that_takes_long_is_waited_for(run: Run, server: Server, app: Push
 
 
 def test_an_unknown_job_is_refused(run: Run) -> None:
-    done = run("cron run 'daily repotr'")
-
-    assert done.status == 1
-    assert done.err == (
-        'pullqueue: there is no cron job "daily repotr": did you mean "daily report"?\n'
-    )
+    message = 'pullqueue: there is no cron job "daily repotr": did you mean "daily report"?\n'
+    assert run("cron run 'daily repotr'") == (1, "", message)
 
 
 def test_exec_runs_the_jobs_of_a_file(execute: Execute, app: PushApp, app_folder: Path) -> None:

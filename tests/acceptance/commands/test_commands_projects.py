@@ -74,18 +74,17 @@ def test_every_command_is_about_the_project(
     assert server.state.requests.latest() == []
 
 
-@pytest.mark.parametrize("command", ["queues --project test-7", "queues list --project test-7"])
-def test_the_project_of_a_group_is_that_of_its_command(run: Run, command: str) -> None:
-    assert [line.split()[0] for line in run(command).out.splitlines()[1:3]] == ["mine", "sent"]
+def test_the_project_of_a_group_is_that_of_its_command(run: Run) -> None:
+    group, command = run("queues --project test-7"), run("queues list --project test-7")
+
+    assert [line.split()[0] for line in group.out.splitlines()[1:3]] == ["mine", "sent"]
+    assert group == command
 
 
-@pytest.mark.parametrize("command", ["queues", "tasks list mine", "clock advance 60", "requests"])
-def test_an_unknown_project_is_one_line(run: Run, command: str) -> None:
-    done = run(f"{command} --project test-8")
-
-    assert (done.status, done.out) == (1, "")
+def test_an_unknown_project_is_one_line(run: Run) -> None:
     message = 'pullqueue: there is no project "test-8": did you mean "test-7"?\n'
-    assert done.err == message
+    for command in ("queues", "tasks list mine", "clock advance 60", "requests"):
+        assert run(f"{command} --project test-8") == (1, "", message)
 
 
 def test_a_queue_of_another_location_is_named_with_it(run: Run, server: Server) -> None:

@@ -35,18 +35,10 @@ def test_wait_ends_once_all_is_well(run: Run, emulator: Emulator) -> None:
     emulator.queue("push").add(b"to=ada")
     push = run("wait --empty push --timeout 0.1")
     assert 'queue "push" has 1 task, 0 of them running' in push.err
-
-
-def test_waiting_reports_exhausted_tasks(run: Run, emulator: Emulator) -> None:
-    exhaust(emulator.queue("pull"), emulator.queue("pull").add(b"work"))
-
-    done = run("wait --empty pull")
-
-    assert (done.status, done.out) == (0, "")
-    assert done.err == (
-        'queue "pull" is empty; exhausted tasks: 1 (see `pullqueue tasks list pull --state '
-        "exhausted`)\n"
-    )
+    exhaust(emulator.queue("pull"), emulator.queue("pull").list_tasks()[0])
+    exhausted = "(see `pullqueue tasks list pull --state exhausted`)"
+    message = f'queue "pull" is empty; exhausted tasks: 1 {exhausted}\n'
+    assert run("wait --empty pull") == Done(0, "", message)
 
 
 def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
@@ -93,41 +85,78 @@ def test_a_wrong_address_and_a_missing_server_are_reported(
     assert "--url' (env var: 'PULLQUEUE_EMULATOR_HOST'): \"a b:1\" is not a" in run("queues").err
 
 
-@pytest.mark.parametrize("path", ["elsewhere", "console"])
-def test_another_kind_of_server_is_reported(run: Run, server: Server, path: str) -> None:
-    url = f"{server.url}/{path}"
-    done = run("queues --url", f"{url}/")
-
-    assert done.status == 3
-    assert done.err == (
-        f"pullqueue: the server at {url} is not a pullqueue, or another version: pass its address "
-        "with --url or PULLQUEUE_EMULATOR_HOST\n"
-    )
+def test_another_kind_of_server_is_reported(run: Run, server: Server) -> None:
+    for url in (f"{server.url}/elsewhere", f"{server.url}/console"):
+        done = run("queues --url", f"{url}/")
+        assert done.status == 3
+        assert done.err == (
+            f"pullqueue: the server at {url} is not a pullqueue, or another version: pass its "
+            "address with --url or PULLQUEUE_EMULATOR_HOST\n"
+        )
 
 
 @pytest.mark.parametrize(
-    ("order", "option", "problem"),
+    ("order", "message"),
     [
-        ("tasks lease pull --seconds nan", "--seconds", "nan is not finite"),
-        ("tasks renew pull a --seconds -1", "--seconds", "-1.0 is not in the range 0<=x<="),
-        ("tasks lease pull --seconds 800000", "--seconds", "the maximum is 7 d"),
-        ("tasks lease pull --seconds 9d", "--seconds", '"9d" is not a valid duration: the'),
-        ("tasks lease pull --max 1001", "--max", "1001 is not in the range 1<=x<=1000"),
-        ("wait --timeout soon", "--timeout", '"soon" is not a valid duration: use seconds, or a t'),
-        ("requests --status 5x", "--status", '"5x" is not a valid status: use one such as 404'),
-        ("queues --interval 0", "--interval", "0.0 is not in the range x>=0.1"),
-        ("faults add fail lease_task", "[CALL]", '"lease_task" does not exist: did you mean "l'),
-        ("faults add fial add", "KIND", '"fial" does not exist: did you mean "fail"?'),
-        ("faults add fail add --error Oops", "--error", '"Oops" does not exist: use one of D'),
+        ("tasks lease pull --seconds nan", "'--seconds': ... nan is not finite"),
+        ("tasks renew pull a --seconds -1", "'--seconds': ... -1.0 is not in the range 0<=x<="),
+        ("tasks lease pull --seconds 800000", "'--seconds': ... the maximum is 7 d"),
+        ("tasks lease pull --seconds 9d", "'--seconds': ... \"9d\" is not a valid duration: the"),
+        ("tasks lease pull --max 1001", "'--max': ... 1001 is not in the range 1<=x<=1000"),
+        (
+            "wait --timeout soon",
+            "'--timeout': ... \"soon\" is not a valid duration: use seconds, or",
+        ),
+        (
+            "requests --status 5x",
+            "'--status': ... \"5x\" is not a valid status: use one such as 404",
+        ),
+        ("queues --interval 0", "'--interval': ... 0.0 is not in the range x>=0.1"),
+        ("faults add fail lease_task", "'[CALL]': ... \"lease_task\" does not exist: did you mean"),
+        ("faults add fial add", '\'KIND\': ... "fial" does not exist: did you mean "fail"?'),
+        (
+            "faults add fail add --error Oops",
+            "'--error': ... \"Oops\" does not exist: use one of D",
+        ),
+        ("requests abc", '"abc" is not a valid request number: use one that `pullqueue requests`'),
+        ("tasks add push", "pass a PAYLOAD or --file, or for a push task --request"),
+        ("tasks delete pull", ""),
+        ("tasks delete pull --all", "there is no option `--all`: use `pullqueue queues purge`\n"),
+        ("tasks add pull x --delay 1h", "there is no option `--delay`: use --countdown\n"),
+        ("tasks add push --url /mail", 'by --request, as in --request "POST /mail"\n'),
+        # These would lead to other routes.
+        ("queues list ''", '"" is not a valid name of a queue or task\n'),
+        ("tasks list a/b", '"a/b" is not a valid name'),
+        ("tasks get pull ''", '"" is not a valid name'),
+        ("tasks renew pull a/b", '"a/b" is not a valid name'),
+        # A clock never goes back, and what begins with a minus is not taken for an option.
+        *(
+            (f"clock advance {span}", f'BY is "{span} ... and a clock never goes back: use')
+            for span in ("-5s", "-1.5", "-7d")
+        ),
+        (f"clock advance {'9' * 400}", f'pullqueue: BY is "{"9" * 50}'),
+        ("clock advance long", 'pullqueue: BY is "long'),
+        ("--nope", ""),
+        ("queus", "\n\npullqueue: there is no command `queus`: did you mean `queues`?\n"),
+        ("frobnicate", "`frobnicate`: `pullqueue --help` lists the commands\n"),
+        ("snapshot sve x", "there is no command `sve`: did you mean `save`?"),
+        ("tasks frobnicate", "there is no command `frobnicate`: `pullqueue tasks --help` lists"),
+        ("requests --limt 3", "there is no option `--limt`: did you mean `--limit`?"),
+        ("queues --frobnicate", "no option `--frobnicate`: `pullqueue queues list --help`"),
+        ("tasks list --state exhaust", '"exhaust" does not exist: did you mean "exhausted"?'),
+        ("serve --clock manul", '"manul" does not exist: did you mean "manual"?'),
+        ("lint --format jso", '"jso" does not exist: did you mean "json"?'),
     ],
 )
-def test_values_that_are_refused(run: Run, order: str, option: str, problem: str) -> None:
-    """What is not in the range, or misspelt, is refused before the server is asked."""
-    done = run(order, "--url", "127.0.0.1:9")
+def test_wrong_usage_is_refused_before_the_server_is_asked(
+    run: Run, monkeypatch: pytest.MonkeyPatch, order: str, message: str
+) -> None:
+    monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", "127.0.0.1:9")
+
+    done = run(order)
 
     assert done.status == 2
-    assert f"Invalid value for '{option}': " in done.err
-    assert problem in done.err
+    assert all(part in done.err for part in message.split(" ... ")), done.err
 
 
 @pytest.mark.parametrize(
@@ -147,40 +176,16 @@ def test_a_value_that_the_server_refuses_is_wrong_usage(run: Run, order: str, me
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("order", "message"),
-    [
-        ("requests abc", '"abc" is not a valid request number: use one that `pullqueue requests`'),
-        ("tasks add push", "pass a PAYLOAD or --file, or for a push task --request"),
-        ("tasks delete pull --all", "there is no option `--all`: use `pullqueue queues purge`\n"),
-        ("tasks add pull x --delay 1h", "there is no option `--delay`: use --countdown\n"),
-        (
-            "tasks add pull --payload x",
-            "there is no option `--payload`: use `pullqueue tasks add QUEUE PAYLOAD`, or --file",
-        ),
-        ("tasks add push --url /mail", 'by --request, as in --request "POST /mail"\n'),
-        # These would lead to other routes.
-        ("queues list ''", '"" is not a valid name of a queue or task\n'),
-        ("tasks list a/b", '"a/b" is not a valid name'),
-        ("tasks get pull ''", '"" is not a valid name'),
-        ("tasks renew pull a/b", '"a/b" is not a valid name'),
-        ("wait --empty ''", '"" is not a valid name'),
-    ],
-)
-def test_arguments_that_are_refused(run: Run, order: str, message: str) -> None:
-    done = run(order)
-
-    assert done.status == 2
-    assert message in done.err
-
-
-@pytest.mark.parametrize(
-    "order", ["clock advance 999999999999999", "tasks renew pull a", "tasks lease push"]
-)
-def test_what_the_state_of_the_server_forbids(run: Run, emulator: Emulator, order: str) -> None:
+def test_what_the_state_of_the_server_forbids_is_not_wrong_usage(
+    run: Run, emulator: Emulator
+) -> None:
     emulator.queue("pull").add(name="a")
 
-    assert run(order).status == 1
+    for order in ("clock advance 999999999999999", "tasks renew pull a", "tasks lease push"):
+        assert run(order).status == 1
+    assert run("wait --empty ''").err.endswith(
+        'pullqueue: "" is not a valid name of a queue or task\n'
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,26 +212,6 @@ def test_durations_are_the_same_everywhere(
 
     etas = [task.eta for task in queue.list_tasks()]
     assert (max(*etas, emulator.clock.now()) - start).total_seconds() == seconds
-
-
-@pytest.mark.parametrize(
-    ("span", "problem"),
-    [
-        *(
-            (span, "and a clock never goes back: use seconds, or")
-            for span in ("-5s", "-1.5", "-7d")
-        ),
-        ("9" * 400, ""),
-        ("long", ""),
-    ],
-)
-def test_spans_that_no_clock_advances_by(run: Run, span: str, problem: str) -> None:
-    """The message has the span as it was written, which is not taken for an option."""
-    done = run("clock advance", span)
-
-    assert done.status == 2
-    assert f'pullqueue: BY is "{span[:50]}' in done.err
-    assert problem in done.err
 
 
 def test_a_missing_argument_lists_its_values(run: Run) -> None:
@@ -275,15 +260,6 @@ def test_the_summary_of_each_command_is_whole(run: Run, monkeypatch: pytest.Monk
     assert [line for lines in shown for line in lines if line.endswith("...")] == []
 
 
-def test_commands_that_are_not_there(run: Run) -> None:
-    slip, far = run("queus"), run("frobnicate")
-
-    assert slip.status == far.status == 2
-    assert slip.err.endswith("\n\npullqueue: there is no command `queus`: did you mean `queues`?\n")
-    assert far.err.endswith("`frobnicate`: `pullqueue --help` lists the commands\n")
-    assert run("--nope").status == run("tasks delete pull").status == 2
-
-
 def test_help_shows_what_the_option_shows_of_any_command(run: Run) -> None:
     assert run("help").out == run("--help").out
     assert run("help tasks list").out == run("tasks list --help").out
@@ -313,9 +289,9 @@ def test_json_makes_an_error_one_object(run: Run, order: str, status: int) -> No
     assert error["message"] in run(order).err
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_completion_script(run: Run, shell: str) -> None:
-    assert "_PULLQUEUE_COMPLETE" in run("completion", shell).out
+def test_each_shell_gets_a_completion_script(run: Run) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_PULLQUEUE_COMPLETE" in run("completion", shell).out
 
 
 # A completion ends without closing its connections.
@@ -336,25 +312,3 @@ def test_completion_offers_queues_and_tasks_of_the_server(
     assert offered("faults", "remove", "") == ["plain,1"]
     assert offered("tasks", "get", "a/b", "") == [""]
     assert offered("he") == ["plain,help"]
-
-
-@pytest.mark.parametrize(
-    ("order", "message"),
-    [
-        ("serv", "there is no command `serv`: did you mean `serve`?"),
-        ("snapshot sve x", "there is no command `sve`: did you mean `save`?"),
-        ("tasks frobnicate", "there is no command `frobnicate`: `pullqueue tasks --help` lists"),
-        ("requests --limt 3", "there is no option `--limt`: did you mean `--limit`?"),
-        (
-            "queues --frobnicate",
-            "there is no option `--frobnicate`: `pullqueue queues list --help`",
-        ),
-        ("tasks list --state exhaust", '"exhaust" does not exist: did you mean "exhausted"?'),
-        ("serve --clock manul", '"manul" does not exist: did you mean "manual"?'),
-        ("lint --format jso", '"jso" does not exist: did you mean "json"?'),
-    ],
-)
-def test_a_misspelt_word_is_refused_in_one_style(run: Run, order: str, message: str) -> None:
-    refused = run(order)
-
-    assert (refused.status, message in refused.err) == (2, True)
