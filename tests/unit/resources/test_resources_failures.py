@@ -34,11 +34,6 @@ def latest(group: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
     emulator = Emulator.from_text(
         "queue:\n"
@@ -58,12 +53,10 @@ def emulator(clock: ManualClock) -> Emulator:
     return emulator
 
 
-def test_failures_are_grouped_by_queue_status_and_reason(emulator: Emulator) -> None:
-    with Server(emulator) as server:
-        control = ControlClient(server)
-        groups = control.get("/failures").body["failures"]
-        of_mail = control.get("/failures?queue=mail").body["failures"]
-        retrying = control.get("/failures?state=retrying").body["failures"]
+def test_failures_are_grouped_by_queue_status_and_reason(control: ControlClient) -> None:
+    groups = control.get("/failures").body["failures"]
+    of_mail = control.get("/failures?queue=mail").body["failures"]
+    retrying = control.get("/failures?state=retrying").body["failures"]
 
     found = [(each["queue"], each["state"], each["status"], each["tasks"]) for each in groups]
     assert found[0] == ("mail", "exhausted", 500, 2)
@@ -78,23 +71,21 @@ def test_failures_are_grouped_by_queue_status_and_reason(emulator: Emulator) -> 
 
 
 def test_failed_tasks_that_are_due_again_are_counted(
-    emulator: Emulator, clock: ManualClock
+    control: ControlClient, emulator: Emulator, clock: ManualClock
 ) -> None:
     """In their state, as in lists: they wait for the rate, and have failed, too."""
     clock.advance(3600)
     emulator.queue("again").add(name="new", request=HttpRequest("/500"))
     assert emulator.queue("again").fetch_statistics().available == 2
-    with Server(emulator) as server:
-        control = ControlClient(server)
-        groups = control.get("/failures?state=available").body["failures"]
-        retrying = control.get("/failures?state=retrying").body["failures"]
+    groups = control.get("/failures?state=available").body["failures"]
+    retrying = control.get("/failures?state=retrying").body["failures"]
 
     assert [(latest(each), each["tasks"]) for each in groups] == [("later", 1)]
     assert (groups[0]["state"], retrying) == ("available", [])
 
 
 def test_a_failed_task_is_found_behind_all_that_were_never_sent(
-    emulator: Emulator, clock: ManualClock
+    control: ControlClient, emulator: Emulator, clock: ManualClock
 ) -> None:
     queue = emulator.queue("again")
     emulator.reset()
@@ -105,52 +96,45 @@ def test_a_failed_task_is_found_behind_all_that_were_never_sent(
     task = start_attempt(queue, queue.get_task("new"), lease_seconds=60, attempts=AttemptRecord())
     record = AttemptRecord(1, status=500, ended_usec=queue.now_usec())
     finish_attempt(queue, task, attempts=record, backoff_seconds=0)
-    with Server(emulator) as server:
-        groups = ControlClient(server).get("/failures?queue=again").body["failures"]
+    groups = control.get("/failures?queue=again").body["failures"]
 
     assert [(latest(each), each["tasks"]) for each in groups] == [("new", 1)]
 
 
-def test_failures_before_a_time_are_left_out(emulator: Emulator, clock: ManualClock) -> None:
+def test_failures_before_a_time_are_left_out(
+    control: ControlClient, emulator: Emulator, clock: ManualClock
+) -> None:
     clock.advance(3600)
     emulator.queue("mail").add(name="new", request=HttpRequest("/500"))
     run_tasks(emulator, send=answer, follow=False)
-    with Server(emulator) as server:
-        groups = ControlClient(server).get("/failures?queue=mail&since=00:30").body["failures"]
+    groups = control.get("/failures?queue=mail&since=00:30").body["failures"]
 
     assert [(latest(each), each["tasks"]) for each in groups] == [("new", 1)]
 
 
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
+def test_exhausted_tasks_are_found_by_what_failed(control: ControlClient) -> None:
+    for query, names in (
         ("status=500", {"t0", "t1"}),
         ("status=404", {"t2"}),
         ("status=0", set()),
         ("reason=anything", set()),
-    ],
-)
-def test_exhausted_tasks_are_found_by_what_failed(
-    emulator: Emulator, query: str, names: set[str]
+    ):
+        found = control.get(f"/exhausted?{query}").body["tasks"]
+        assert {task["name"] for task in found} == names, query
+
+
+def test_a_search_lists_the_task_of_this_name_first(
+    control: ControlClient, emulator: Emulator
 ) -> None:
-    with Server(emulator) as server:
-        found = ControlClient(server).get(f"/exhausted?{query}").body["tasks"]
-
-    assert {task["name"] for task in found} == names
-
-
-def test_a_search_lists_the_task_of_this_name_first(emulator: Emulator) -> None:
     """Else it is missing where more tasks match than are listed."""
     emulator.queue("again").add_many([NewTask(name=f"n{n}") for n in range(10, 20)])
     emulator.queue("pull").add_many([NewTask(name=f"n1{n}") for n in range(5)])
     emulator.queue("pull").add(name="n1", eta=emulator.clock.now() + timedelta(minutes=1))
     for n in range(5):
         emulator.queue("pull").add(name=f"x{n}", payload=b"t2 or n1")
-    with Server(emulator) as server:
-        control = ControlClient(server)
-        [first, second] = control.get("/tasks?search=n1&limit=2").body["tasks"]
-        one = control.get("/queues/pull/tasks?search=n1&limit=1").body
-        exhausted = control.get("/exhausted?search=t2").body["tasks"]
+    [first, second] = control.get("/tasks?search=n1&limit=2").body["tasks"]
+    one = control.get("/queues/pull/tasks?search=n1&limit=1").body
+    exhausted = control.get("/exhausted?search=t2").body["tasks"]
 
     assert ((first["queue"], first["name"]), second["name"]) == (("pull", "n1"), "n10")
     assert ([task["name"] for task in one["tasks"]], one["total"]) == (["n1"], 11)
@@ -170,7 +154,7 @@ def test_a_search_lists_the_task_of_this_name_first(emulator: Emulator) -> None:
     ],
 )
 def test_a_search_shows_what_it_has_found(
-    emulator: Emulator, search: str, match: tuple[str, ...] | None
+    control: ControlClient, emulator: Emulator, search: str, match: tuple[str, ...] | None
 ) -> None:
     """With what is around it; nothing is needed if the name has it."""
     payload = f"start {'x' * 300} needle ü{'y' * 300}yend"
@@ -180,19 +164,18 @@ def test_a_search_shows_what_it_has_found(
         emulator, queues=["mail"], send=lambda _: PushResponse(500, b"status 500"), follow=False
     )
     queue.requeue(["task"]) if search in ("ask", "Ü") else None
-    with Server(emulator) as server:
-        path = "/tasks" if search in ("ask", "Ü") else "/exhausted"
-        [found] = ControlClient(server).get(f"{path}?search={quote(search)}").body["tasks"]
+    path = "/tasks" if search in ("ask", "Ü") else "/exhausted"
+    [found] = control.get(f"{path}?search={quote(search)}").body["tasks"]
 
     names = ("field", "before", "text", "after")
     assert found["match"] == (match and dict(zip(names, match, strict=True)))
 
 
-def test_tasks_of_all_queues_are_listed_in_pages(emulator: Emulator) -> None:
+def test_tasks_of_all_queues_are_listed_in_pages(
+    control: ControlClient, emulator: Emulator
+) -> None:
     emulator.queue("pull").add_many([NewTask(name=f"p{n}") for n in range(3)])
-    with Server(emulator) as server:
-        control = ControlClient(server)
-        pages = [control.get(f"/tasks?limit=2&offset={offset}").body for offset in (0, 2, 4)]
+    pages = [control.get(f"/tasks?limit=2&offset={offset}").body for offset in (0, 2, 4)]
 
     names = [[task["name"] for task in page["tasks"]] for page in pages]
     assert names == [["later", "p0"], ["p1", "p2"], []]
@@ -230,11 +213,10 @@ def many(emulator: Emulator) -> Emulator:
     ],
 )
 def test_reasons_that_differ_in_numbers_are_one_group(
-    many: Emulator, query: str, found: list[tuple[int, str]]
+    control: ControlClient, many: Emulator, query: str, found: list[tuple[int, str]]
 ) -> None:
-    with Server(many) as server:
-        path = f"/failures?queue=mail&limit=9{query.replace('…', quote('…'))}"
-        body = ControlClient(server).get(path).body
+    path = f"/failures?queue=mail&limit=9{query.replace('…', quote('…'))}"
+    body = control.get(path).body
 
     groups = [each for each in body["failures"] if each["pattern"] != "no reason"]
     assert [(each["tasks"], each["pattern"]) for each in groups] == found
@@ -250,19 +232,17 @@ def test_reasons_that_differ_in_numbers_are_one_group(
     assert body["is_complete"] is True
 
 
-def test_groups_that_are_left_out_are_counted(many: Emulator) -> None:
-    with Server(many) as server:
-        control = ControlClient(server)
-        all_groups = control.get("/failures").body
-        [first] = control.get("/failures?limit=1").body["failures"]
-        total = control.get("/failures?limit=1").body["total"]
+def test_groups_that_are_left_out_are_counted(control: ControlClient, many: Emulator) -> None:
+    all_groups = control.get("/failures").body
+    [first] = control.get("/failures?limit=1").body["failures"]
+    total = control.get("/failures?limit=1").body["total"]
 
     assert total == all_groups["total"] == len(all_groups["failures"]) == 7
     assert first == all_groups["failures"][0]
     assert (first["tasks"], len(first["examples"])) == (10, 5)
 
 
-def test_a_group_is_requeued_by_its_pattern(many: Emulator) -> None:
+def test_a_group_is_requeued_by_its_pattern(control: ControlClient, many: Emulator) -> None:
     """No task of another group is, not even one whose reason contains the pattern."""
     queue = many.queue("mail")
     queue.add(name="longer", request=HttpRequest("/500"))
@@ -272,18 +252,15 @@ def test_a_group_is_requeued_by_its_pattern(many: Emulator) -> None:
         send=lambda _: PushResponse(500, b"no timeout after 3 s"),
         follow=False,
     )
-    with Server(many) as server:
-        change = {"action": "requeue", "pattern": "timeout after … s", "status": 500}
-        changed = ControlClient(server).post("/queues/mail/change", change).body["changed"]
+    change = {"action": "requeue", "pattern": "timeout after … s", "status": 500}
+    changed = control.post("/queues/mail/change", change).body["changed"]
 
     assert changed == 2
     assert {task.name for task in queue.list_tasks()} == {"p10", "p11"}
 
 
 @pytest.mark.parametrize("tasks", [4_999, 5_000, 5_001])
-def test_the_response_says_whether_all_failed_tasks_are_grouped(
-    tasks: int,
-) -> None:
+def test_the_response_says_whether_all_failed_tasks_are_grouped(tasks: int) -> None:
     emulator = Emulator.from_text(
         "queue: [{name: pull, mode: pull, retry_parameters: {task_retry_limit: 1}}]",
         clock=ManualClock(),
@@ -294,8 +271,7 @@ def test_the_response_says_whether_all_failed_tasks_are_grouped(
         queue.add_many([NewTask()] * min(100, tasks - start))
     while queue.lease_tasks(0, 1000):
         pass
-    with Server(emulator) as server:
-        body = ControlClient(server).get("/failures").body
+    body = ControlClient(Server(emulator)).get("/failures").body
 
     assert body["is_complete"] is (tasks <= 5_000)
     assert [each["tasks"] for each in body["failures"]] == [min(tasks, 5_000)]
@@ -325,6 +301,7 @@ OF_PULL, OF_MAIL = "/queues/pull/tasks/leased/requeue", "/queues/mail/tasks/t2/r
     ],
 )
 def test_an_exhausted_task_is_requeued_with_changes(
+    control: ControlClient,
     emulator: Emulator,
     *,
     path: str,
@@ -334,10 +311,8 @@ def test_an_exhausted_task_is_requeued_with_changes(
     others: str,
 ) -> None:
     """What is not named stays as it is; attempts and leases are counted from 0."""
-    with Server(emulator) as server:
-        control = ControlClient(server)
-        shown = control.post(path, changes).body["task"]
-        text = control.get("/activity").body["actions"][0]["text"]
+    shown = control.post(path, changes).body["task"]
+    text = control.get("/activity").body["actions"][0]["text"]
 
     queue = emulator.queue(shown["queue"])
     task = queue.get_task(shown["name"])
@@ -363,12 +338,11 @@ def test_an_exhausted_task_is_requeued_with_changes(
     ],
 )
 def test_a_change_that_is_not_valid_changes_nothing(
-    emulator: Emulator, path: str, changes: dict[str, object], message: str
+    control: ControlClient, emulator: Emulator, path: str, changes: dict[str, object], message: str
 ) -> None:
     """The name stays reserved, too."""
     before = [task for queue in emulator.queues for task in queue.exhausted]
-    with Server(emulator) as server:
-        refused = ControlClient(server).post(path, changes)
+    refused = control.post(path, changes)
 
     assert refused.status in (400, 404)
     assert message in refused.body["error"]["message"]
@@ -377,15 +351,15 @@ def test_a_change_that_is_not_valid_changes_nothing(
         emulator.queue("mail").add(name="t2")
 
 
-def test_a_task_that_lost_its_payload_is_requeued_with_another(emulator: Emulator) -> None:
+def test_a_task_that_lost_its_payload_is_requeued_with_another(
+    control: ControlClient, emulator: Emulator
+) -> None:
     queue = emulator.queue("mail")
     queue.add(b"work", name="lost")
     run_tasks(emulator, queues=["mail"], send=lambda _: 500, follow=False)
     queue.purge()
-    with Server(emulator) as server:
-        control = ControlClient(server)
-        refused = control.post("/queues/mail/tasks/lost/requeue", {"request": {"method": "PUT"}})
-        shown = control.post("/queues/mail/tasks/lost/requeue", {"payload": "again"}).body["task"]
+    refused = control.post("/queues/mail/tasks/lost/requeue", {"request": {"method": "PUT"}})
+    shown = control.post("/queues/mail/tasks/lost/requeue", {"payload": "again"}).body["task"]
 
     assert (refused.status, "payload was deleted" in refused.body["error"]["message"]) == (
         400,

@@ -52,19 +52,28 @@ queue:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
     return Emulator.from_text(CONFIG, clock=clock)
 
 
-@pytest.fixture
-def state(emulator: Emulator) -> ServerState:
+def serving(emulator: Emulator) -> ServerState:
     """Return the state of a server that has an address and does not send yet."""
     return ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+
+
+@pytest.fixture
+def state(emulator: Emulator) -> ServerState:
+    return serving(emulator)
+
+
+@pytest.fixture
+def push(emulator: Emulator) -> Queue:
+    return emulator.queue("push")
+
+
+@pytest.fixture
+def pull(emulator: Emulator) -> Queue:
+    return emulator.queue("pull")
 
 
 def of(state: ServerState, name: str) -> Progress:
@@ -125,58 +134,50 @@ def test_commands_have_the_address_of_the_server(
     assert push.kept == {"push": kept}
 
 
-def test_a_queue_that_is_no_longer_listed_is_disabled(
-    state: ServerState, emulator: Emulator
+def test_a_queue_that_queue_yaml_does_not_list_is_disabled(
+    state: ServerState, emulator: Emulator, pull: Queue
 ) -> None:
-    emulator.queue("pull").add()
+    """One that was created was never in the file."""
+    pull.add()
+    emulator.create_queue(QueueSettings(name="made")).add()
     queues = [queue for queue in emulator.config.queues if queue.name != "pull"]
-    emulator.reconfigure(replace(emulator.config, queues=tuple(queues)))
+    emulator.reconfigure(replace(emulator.config, queues=tuple(queues)), disable_created=True)
 
     text = "it is no longer in queue.yaml: 1 task kept until it is there again"
     assert shown(state, "pull") == ("disabled", text)
+    text = "queue.yaml, applied after it was created, does not have it: 1 task kept until it is "
+    assert shown(state, "made") == ("disabled", f"{text}resumed")
 
 
-def test_a_created_queue_that_a_file_does_not_list_is_disabled(
-    state: ServerState, emulator: Emulator
+@pytest.mark.parametrize(
+    ("name", "one", "more"),
+    [
+        ("pull", "workers can lease it", "workers can lease them"),
+        ("push", "it starts", "all can start"),
+    ],
+)
+def test_a_paused_queue_waits_until_it_is_resumed(
+    state: ServerState, name: str, one: str, more: str
 ) -> None:
-    """It was never in the file."""
-    emulator.create_queue(QueueSettings(name="made")).add()
-    emulator.reconfigure(emulator.config, disable_created=True)
-
-    text = (
-        "queue.yaml, applied after it was created, does not have it: 1 task kept until it is "
-        "resumed"
-    )
-    assert shown(state, "made") == ("disabled", text)
-
-
-@pytest.mark.parametrize("name", ["pull", "push"])
-def test_a_paused_queue_waits_until_it_is_resumed(state: ServerState, name: str) -> None:
     queue = state.emulator.queue(name)
-    queue.add()
-    queue.add()
     queue.pause()
+    assert shown(state, name) == ("paused", "it is paused")
 
-    then = "all can start" if name == "push" else "workers can lease them"
-    text = f"it is paused: 2 due tasks wait until it is resumed, then {then}"
-    assert shown(state, name) == ("paused", text)
+    for tasks, then in (("1 due task waits", one), ("2 due tasks wait", more)):
+        queue.add()
+        text = f"it is paused: {tasks} until it is resumed, then {then}"
+        assert shown(state, name) == ("paused", text)
     assert of(state, name).severity == "warning"
 
 
-@pytest.mark.parametrize("name", ["pull", "push"])
-def test_a_paused_queue_without_tasks_says_nothing_of_tasks(state: ServerState, name: str) -> None:
-    state.emulator.queue(name).pause()
-
-    assert shown(state, name) == ("paused", "it is paused")
-
-
-def test_a_paused_queue_says_what_comes_after_it_is_resumed(state: ServerState) -> None:
+def test_a_paused_queue_says_what_comes_after_it_is_resumed(
+    state: ServerState, push: Queue
+) -> None:
     """More tasks than the bucket has tokens need time; and what happened before stays shown."""
-    queue = state.emulator.queue("push")
-    attempt(queue, 500, "no mail")
+    attempt(push, 500, "no mail")
     for _ in range(12):
-        queue.add()
-    queue.pause()
+        push.add()
+    push.pause()
 
     assert of(state, "push").text == (
         "it is paused: 12 due tasks wait until it is resumed, then 5 can start, and `pullqueue "
@@ -186,20 +187,21 @@ def test_a_paused_queue_says_what_comes_after_it_is_resumed(state: ServerState) 
     assert of(state, "push").severity == "error"
 
 
-def test_a_paused_queue_of_which_nothing_is_due_says_when_something_is(state: ServerState) -> None:
+def test_a_paused_queue_of_which_nothing_is_due_says_when_something_is(
+    state: ServerState, push: Queue, clock: ManualClock
+) -> None:
     """To move the clock is not the advice: it would start nothing."""
-    queue = state.emulator.queue("push")
-    queue.add(eta=state.emulator.clock.now() + timedelta(minutes=5))
-    attempt(queue, 500)
-    queue.pause()
-    state.emulator.clock.advance(61)  # type: ignore[attr-defined]
-    queue.delete_tasks(queue.list_tasks(1))
+    push.add(eta=clock.now() + timedelta(minutes=5))
+    attempt(push, 500)
+    push.pause()
+    clock.advance(61)
+    push.delete_tasks(push.list_tasks(1))
 
     assert (
         of(state, "push").text == "it is paused; nothing is due: its only task is due in 3 min 59 s"
     )
-    queue.purge()
-    attempt(queue, 500, backoff_seconds=100)
+    push.purge()
+    attempt(push, 500, backoff_seconds=100)
     assert of(state, "push").text.endswith("nothing is due: its only task is due in 1 min 40 s")
 
 
@@ -210,75 +212,70 @@ def test_rate_0_waits_for_another_rate(state: ServerState) -> None:
     assert shown(state, "zero") == ("rate 0", text)
 
 
-@pytest.mark.parametrize(
-    ("minutes", "when"), [(0, ""), (5, "; nothing is due: its only task is due in 5 min")]
+LOCAL = "http://localhost:8390/mail"
+PUSH_TO, DEFAULT = "run `pullqueue push-to", "http://localhost:8080"
+NOTHING_FOR = "there is no address for"
+NOT_DELIVERED = (
+    "this server does not deliver push tasks: use run_tasks() of pullqueue.testing in a test, or "
+    "`pullqueue serve`"
 )
-def test_tasks_without_an_address_are_kept(emulator: Emulator, minutes: int, when: str) -> None:
-    emulator.queue("push").add(eta=emulator.clock.now() + timedelta(minutes=minutes))
-
-    text = "tasks are kept, not delivered: run `pullqueue push-to http://localhost:8080`"
-    assert shown(ServerState(emulator), "push") == ("no address", text + when)
 
 
-def test_tasks_of_which_some_are_kept_are_counted(emulator: Emulator) -> None:
+@pytest.mark.parametrize(
+    ("url", "addresses", "text"),
+    [
+        ("", None, f"{PUSH_TO} {DEFAULT}`"),
+        ("", PushAddresses(["a=http://a"]), f"there is no default address: {PUSH_TO} {DEFAULT}`"),
+        (LOCAL, PushAddresses(), ""),
+        (LOCAL, None, NOT_DELIVERED),
+        *(
+            (f"{origin}/mail", None, f'{NOTHING_FOR} "{origin}": {PUSH_TO} {option}`')
+            for origin, option in (
+                ("https://api.example.com", f"https://api.example.com={DEFAULT}"),
+                ("http://orders.internal:8080", "http://orders.internal:8080"),
+                ("http://orders:8080", "http://orders:8080"),
+            )
+        ),
+    ],
+)
+def test_a_task_without_an_address_is_kept_and_says_what_to_do(
+    emulator: Emulator, push: Queue, url: str, addresses: PushAddresses | None, text: str
+) -> None:
+    """HTTP tasks of Cloud Tasks name where they go: a public host is that of an app on this
+    machine, one of a local network is called itself.
+    """
+    insert(push, [NewTask(request=HttpRequest(url) if url else None)], absolute_urls=True)
+
+    expected = ("no address", f"tasks are kept, not delivered: {text}") if text else (None, "")
+    assert shown(ServerState(emulator, push_to=addresses), "push") == expected
+
+
+def test_tasks_of_which_some_are_kept_are_counted(
+    emulator: Emulator, clock: ManualClock, push: Queue
+) -> None:
     """The server knows where one goes that has an address of its own."""
-    queue = emulator.queue("push")
-    queue.add()
-    task = NewTask(request=HttpRequest("http://localhost:8390/mail"))
-    insert(queue, [task], absolute_urls=True)
+    state = ServerState(emulator, push_to=PushAddresses())
+    push.add(eta=clock.now() + timedelta(minutes=5))
+    kept = f"kept, not delivered: {PUSH_TO} {DEFAULT}`"
+    when = "; nothing is due: its only task is due in 5 min"
+    assert of(state, "push").text == f"tasks are {kept}{when}"
+    insert(push, [NewTask(request=HttpRequest(LOCAL))], absolute_urls=True)
 
     for is_are in ("1 of 2 tasks is", "2 of 3 tasks are"):
-        text = of(ServerState(emulator, push_to=PushAddresses()), "push").text
-        assert text == (
-            f"{is_are} kept, not delivered: run `pullqueue push-to http://localhost:8080`"
-        )
-        queue.add()
+        push.add()
+        assert of(state, "push").text == f"{is_are} {kept}"
 
 
-def test_the_address_of_a_queue_with_a_target_is_named(emulator: Emulator) -> None:
+def test_the_address_of_a_queue_with_a_target_is_named(emulator: Emulator, push: Queue) -> None:
     """With the port that the first service other than the default one often has."""
     emulator.reconfigure(
         Emulator.from_text("queue: [{name: push, rate: 5/s, target: worker}]").config
     )
-    emulator.queue("push").add()
+    push.add()
 
     assert of(ServerState(emulator), "push").text == (
-        "tasks are kept, not delivered: run `pullqueue push-to worker=http://localhost:8081`"
+        f"tasks are kept, not delivered: {PUSH_TO} worker=http://localhost:8081`"
     )
-
-
-def test_a_default_address_is_added_to_those_of_services(emulator: Emulator) -> None:
-    """The command that is shown leaves them alone."""
-    emulator.queue("push").add()
-    addresses = PushAddresses(["worker=http://127.0.0.1:9"])
-
-    text = of(ServerState(emulator, push_to=addresses), "push").text
-    addresses.replace(["http://localhost:8080"], keep_others=True)
-
-    assert text == (
-        "tasks are kept, not delivered: there is no default address: run `pullqueue push-to "
-        "http://localhost:8080`"
-    )
-    assert list(addresses) == ["worker at http://127.0.0.1:9", "http://localhost:8080"]
-
-
-def test_tasks_for_this_machine_are_sent_without_an_address(emulator: Emulator) -> None:
-    """HTTP tasks of Cloud Tasks name where they go."""
-    task = NewTask(request=HttpRequest("http://localhost:8390/mail"))
-    insert(emulator.queue("push"), [task], absolute_urls=True)
-
-    assert of(ServerState(emulator, push_to=PushAddresses()), "push").text == ""
-
-
-def test_a_server_that_does_not_deliver_says_so(emulator: Emulator) -> None:
-    """Such as one of a test, which delivers by run_tasks()."""
-    task = NewTask(request=HttpRequest("http://localhost:8390/mail"))
-    insert(emulator.queue("push"), [task], absolute_urls=True)
-
-    reason, text = shown(ServerState(emulator), "push")
-
-    assert reason == "no address"
-    assert text.startswith("tasks are kept, not delivered: this server does not deliver push tasks")
 
 
 def test_tasks_wait_for_an_app_that_does_not_listen_yet(
@@ -323,26 +320,6 @@ def test_tasks_of_a_project_with_a_clock_of_its_own_wait_until_they_are_run(
     assert shown(state, "push") == ("run only", text)
 
 
-@pytest.mark.parametrize(
-    ("url", "option"),
-    [
-        ("https://api.example.com/mail", "https://api.example.com=http://localhost:8080"),
-        ("http://orders.internal:8080/mail", "http://orders.internal:8080"),
-        ("http://orders:8080/mail", "http://orders:8080"),
-    ],
-)
-def test_the_address_that_an_http_task_lacks_is_named(
-    emulator: Emulator, url: str, option: str
-) -> None:
-    """A public host is that of an app on this machine; one of a local network is called itself."""
-    task = NewTask(request=HttpRequest(url))
-    insert(emulator.queue("push"), [task], absolute_urls=True)
-
-    _, text = shown(ServerState(emulator), "push")
-
-    assert f"run `pullqueue push-to {option}`" in text
-
-
 @pytest.mark.parametrize("name", ["pull", "push"])
 def test_a_fault_that_has_done_nothing_is_not_named(state: ServerState, name: str) -> None:
     call = "lease_tasks" if name == "pull" else "attempt"
@@ -363,12 +340,12 @@ def test_a_fault_that_has_done_nothing_is_not_named(state: ServerState, name: st
     ],
 )
 def test_a_fault_is_named_with_what_it_has_caused(
-    state: ServerState, faults: list[int | None], text: str
+    state: ServerState, faults: list[int | None], text: str, push: Queue
 ) -> None:
     set_fault(state, parse_body({"kind": "fail", "call": "attempt"}, NewFault))
     for fault in faults:
-        attempt(state.emulator.queue("push"), 500, "no mail", fault=fault)
-    attempt(state.emulator.queue("push"), 200)
+        attempt(push, 500, "no mail", fault=fault)
+    attempt(push, 200)
 
     assert of(state, "push").text.startswith(text)
 
@@ -377,14 +354,14 @@ def test_a_fault_is_named_with_what_it_has_caused(
     ("count", "more"), [(2, ""), (3, ", fault 3 (fail)"), (4, ", fault 3 (fail) and 1 other")]
 )
 def test_faults_that_can_trigger_on_the_next_attempts_are_named(
-    state: ServerState, count: int, more: str
+    state: ServerState, count: int, more: str, push: Queue
 ) -> None:
     """Up to three, of those for this queue."""
     for queues in [*[["push"]] * count, ["one"]]:
         fault = {"kind": "fail", "call": "attempt", "queues": queues}
         set_fault(state, parse_body(fault, NewFault))
     set_fault(state, parse_body(fault | {"queues": ["push"], "url": "/other"}, NewFault))
-    attempt(state.emulator.queue("push"), 500)
+    attempt(push, 500)
 
     assert of(state, "push").causes[-1] == Cause(
         reason="faults",
@@ -394,9 +371,9 @@ def test_faults_that_can_trigger_on_the_next_attempts_are_named(
     )
 
 
-def test_an_app_that_does_not_respond_is_an_error(state: ServerState) -> None:
+def test_an_app_that_does_not_respond_is_an_error(state: ServerState, push: Queue) -> None:
     for _ in range(3):
-        attempt(state.emulator.queue("push"), 0, "connection refused")
+        attempt(push, 0, "connection refused")
 
     text = "the app does not respond (connection refused): all 3 attempts failed in the last minute"
     progress = of(state, "push")
@@ -406,7 +383,7 @@ def test_an_app_that_does_not_respond_is_an_error(state: ServerState) -> None:
         f"{text}; 3 tasks wait for their next attempt, the first in 40 s (`pullqueue clock advance "
         "40s --deliver`)"
     )
-    attempt(state.emulator.queue("push"), 0, "timed out")
+    attempt(push, 0, "timed out")
     text = (
         "the app does not respond: all 4 attempts failed in the last minute: 3 x no response "
         "(connection refused), 1 x no response (timed out)"
@@ -415,28 +392,19 @@ def test_an_app_that_does_not_respond_is_an_error(state: ServerState) -> None:
     assert cause == Cause(reason="no response", severity="error", count=4, text=text)
 
 
-def test_an_address_at_which_nothing_listens_is_named(state: ServerState) -> None:
-    attempt(state.emulator.queue("push"), 0, "127.0.0.1:9: connection refused")
-
-    assert of(state, "push").causes[0].text == (
-        "the app does not respond (127.0.0.1:9: connection refused): its only attempt in the last "
-        "minute failed: start what listens at 127.0.0.1:9, or `pullqueue push-to URL` (retries "
-        "have no limit)"
-    )
-
-
-def test_attempts_that_all_fail_are_an_error_with_their_results(state: ServerState) -> None:
+def test_attempts_that_all_fail_are_an_error_with_their_results(
+    state: ServerState, push: Queue
+) -> None:
     """The most frequent ones first; reasons with a pattern in common are one."""
-    queue = state.emulator.queue("push")
     for status, reason in [(404, None), (500, "a"), (500, "b"), (500, "b"), (502, "a"), (503, "a")]:
-        attempt(queue, status, reason)
+        attempt(push, status, reason)
 
     text = "all 6 attempts failed in the last minute: "
     assert of(state, "push").causes[0].text == (
         f"{text}2 x status 500 (b), 1 x status 404, 1 x status 500 (a), 2 others"
     )
     for number in range(3):
-        attempt(queue, 500, f"no order {number}")
+        attempt(push, 500, f"no order {number}")
     assert of(state, "push").causes[0].text == (
         "all 9 attempts failed in the last minute: 3 x status 500 (no order …), 2 x status 500 "
         "(b), 1 x status 404, 3 others"
@@ -444,14 +412,15 @@ def test_attempts_that_all_fail_are_an_error_with_their_results(state: ServerSta
     assert of(state, "push").severity == "error"
 
 
-def test_a_queue_says_since_when_its_attempts_fail(state: ServerState, clock: ManualClock) -> None:
+def test_a_queue_says_since_when_its_attempts_fail(
+    state: ServerState, clock: ManualClock, push: Queue
+) -> None:
     """It begins again after a success, also after that of a minute in which others failed."""
-    queue = state.emulator.queue("push")
     found = []
     for statuses in ([500], [200], [500, 200], [500], [], [500], [500]):
         clock.advance(60)
         for status in statuses:
-            attempt(queue, status)
+            attempt(push, status)
         found.append(of(state, "push"))
 
     minutes = [each.failing_since and each.failing_since[14:16] for each in found]
@@ -470,7 +439,7 @@ def test_a_queue_says_since_when_its_attempts_fail(state: ServerState, clock: Ma
     assert of(state, "push").causes[0].text == text
 
     clock.advance(86_400 - 120)
-    attempt(queue, 500)
+    attempt(push, 500)
     assert "failing since 2026-01-01 00:06 UTC" in of(state, "push").text
 
 
@@ -487,7 +456,7 @@ def test_attempts_of_which_no_results_are_recorded_any_more_are_counted(
 
 
 def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> None:
-    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+    state = serving(emulator)
     settings = emulator.queue("push").settings
     limited = replace(settings, retry_parameters=RetryParameters(task_retry_limit=0))
     emulator.reconfigure(replace(emulator.config, queues=(limited,)))
@@ -512,11 +481,11 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
     ],
 )
 def test_a_queue_fails_from_half_of_its_attempts_on(
-    state: ServerState, statuses: list[int], reason: str
+    state: ServerState, statuses: list[int], reason: str, push: Queue
 ) -> None:
     for status in statuses:
-        attempt(state.emulator.queue("push"), status)
-    state.emulator.queue("push").add()
+        attempt(push, status)
+    push.add()
 
     assert of(state, "push").reason == reason
 
@@ -543,7 +512,7 @@ def test_a_full_number_of_running_attempts_holds_up_others(
 def test_tasks_that_wait_for_attempts_to_end_take_as_long_as_those_before() -> None:
     """By the system's clock."""
     emulator = Emulator.from_text(CONFIG, clock=SystemClock())
-    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
+    state = serving(emulator)
     queue = emulator.queue("one")
     for _ in range(4):
         attempt(queue, 200)
@@ -555,20 +524,21 @@ def test_tasks_that_wait_for_attempts_to_end_take_as_long_as_those_before() -> N
     assert of(state, "one").text == f"{text}2 min 30 s for all at the pace of the last minute"
 
 
-def test_tasks_wait_for_the_rate_as_long_as_the_clock_stands(state: ServerState) -> None:
+def test_tasks_wait_for_the_rate_as_long_as_the_clock_stands(
+    state: ServerState, push: Queue
+) -> None:
     for _ in range(20):
-        state.emulator.queue("push").add()
+        push.add()
 
     text = "15 due tasks wait for the rate of 5/s: `pullqueue clock advance 3s --deliver` sends all"
     assert shown(state, "push") == ("rate", text)
 
 
 def test_one_task_waits_for_a_clock_that_stands_once_the_bucket_is_empty(
-    state: ServerState,
+    state: ServerState, push: Queue
 ) -> None:
     """However short that is: no time passes until the clock is moved."""
-    queue = state.emulator.queue("push")
-    task = queue.add()
+    task = push.add()
     assert shown(state, "push") == (None, "")
     dispatcher = Dispatcher(state.emulator, throttle=True)
     for _ in range(5):
@@ -577,19 +547,9 @@ def test_one_task_waits_for_a_clock_that_stands_once_the_bucket_is_empty(
     waits = "1 due task waits"
     sends = "`pullqueue clock advance 1s --deliver` sends it"
     assert shown(state, "push") == ("rate", f"{waits} for the rate of 5/s: {sends}")
-    queue.pause()
+    push.pause()
     text = f"it is paused: {waits} until it is resumed, then {sends}"
     assert shown(state, "push") == ("paused", text)
-
-
-def test_tasks_wait_for_the_rate_as_long_as_it_takes() -> None:
-    emulator = Emulator.from_text(CONFIG, clock=SystemClock())
-    for _ in range(605):
-        emulator.queue("push").add()
-    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
-
-    text = "600 due tasks wait for the rate of 5/s, about 2 min for all"
-    assert shown(state, "push") == ("rate", text)
 
 
 @pytest.mark.parametrize(
@@ -599,16 +559,15 @@ def test_tasks_wait_for_the_rate_as_long_as_it_takes() -> None:
 def test_tasks_that_are_retried_later_are_not_in_the_time_of_those_that_wait(
     retried: int, text: str
 ) -> None:
-    """They take their share of the rate as soon as they are due."""
+    """By the system's clock; they take their share of the rate as soon as they are due."""
     emulator = Emulator.from_text(CONFIG, clock=SystemClock())
     queue = emulator.queue("push")
     for _ in range(retried):
         attempt(queue, 503)
     for _ in range(605):
         queue.add()
-    state = ServerState(emulator, push_to=PushAddresses(["http://127.0.0.1:9"]))
 
-    [rate] = [each for each in of(state, "push").causes if each.reason == "rate"]
+    [rate] = [each for each in of(serving(emulator), "push").causes if each.reason == "rate"]
     assert (rate.count, rate.text) == (
         600,
         f"600 due tasks wait for the rate of 5/s, about 2 min for {text}",
@@ -630,9 +589,9 @@ def lease(state: ServerState, tag: str | None = None, **query: object) -> None:
     ],
 )
 def test_workers_that_ask_for_other_tags(
-    state: ServerState, tasks: int, tags: list[str], asked: str
+    state: ServerState, pull: Queue, tasks: int, tags: list[str], asked: str
 ) -> None:
-    state.emulator.queue("pull").add_many([NewTask()] * tasks)
+    pull.add_many([NewTask()] * tasks)
     for tag in tags:
         lease(state, tag)
 
@@ -642,8 +601,8 @@ def test_workers_that_ask_for_other_tags(
     )
 
 
-def test_workers_whose_calls_fail(state: ServerState) -> None:
-    state.emulator.queue("pull").add()
+def test_workers_whose_calls_fail(state: ServerState, pull: Queue) -> None:
+    pull.add()
     lease(state, leaseSecs=-1)
 
     reason, text = shown(state, "pull")
@@ -664,13 +623,19 @@ def test_workers_whose_calls_fail(state: ServerState) -> None:
     ],
 )
 def test_workers_that_are_slower_than_tasks_come(
-    state: ServerState, clock: ManualClock, *, due: int, done: int, span: str, severity: str
+    state: ServerState,
+    pull: Queue,
+    clock: ManualClock,
+    *,
+    due: int,
+    done: int,
+    span: str,
+    severity: str,
 ) -> None:
-    queue = state.emulator.queue("pull")
-    queue.add_many([NewTask()] * due)
+    pull.add_many([NewTask()] * due)
     clock.advance(60)
-    queue.add_many([NewTask(tag="new")] * done)
-    queue.delete_tasks(queue.lease_tasks_by_tag(10, done, "new"))
+    pull.add_many([NewTask(tag="new")] * done)
+    pull.delete_tasks(pull.lease_tasks_by_tag(10, done, "new"))
 
     progress = of(state, "pull")
     assert (progress.reason, progress.severity, progress.causes[0].count) == (
@@ -686,9 +651,9 @@ def test_workers_that_are_slower_than_tasks_come(
 
 @pytest.mark.parametrize(("tasks", "are"), [(1, "1 task is"), (2, "2 tasks are")])
 def test_tasks_that_are_due_for_a_minute_say_so_if_nothing_else_does(
-    state: ServerState, clock: ManualClock, tasks: int, are: str
+    state: ServerState, clock: ManualClock, tasks: int, are: str, push: Queue
 ) -> None:
-    state.emulator.queue("push").add_many([NewTask()] * tasks)
+    push.add_many([NewTask()] * tasks)
     clock.advance(59)
     assert shown(state, "push") == (None, "")
     clock.advance(1)
@@ -699,10 +664,11 @@ def test_tasks_that_are_due_for_a_minute_say_so_if_nothing_else_does(
     ]
 
 
-def test_a_pull_queue_of_which_all_is_leased_waits_for_a_lease_to_end(state: ServerState) -> None:
-    queue = state.emulator.queue("pull")
-    queue.add()
-    queue.lease_tasks(300, 1)
+def test_a_pull_queue_of_which_all_is_leased_waits_for_a_lease_to_end(
+    state: ServerState, pull: Queue
+) -> None:
+    pull.add()
+    pull.lease_tasks(300, 1)
 
     text = (
         "1 task is leased, none is available: its lease ends in 5 min (`pullqueue clock advance "
@@ -712,24 +678,27 @@ def test_a_pull_queue_of_which_all_is_leased_waits_for_a_lease_to_end(state: Ser
     assert of(state, "pull").next == "2026-01-01T00:05:00+00:00"
 
 
-def test_tasks_that_wait_for_their_next_attempt_say_why(state: ServerState) -> None:
-    attempt(state.emulator.queue("push"), 500)
+def test_tasks_that_wait_for_their_next_attempt_say_why(
+    state: ServerState, push: Queue, clock: ManualClock
+) -> None:
+    attempt(push, 500)
     for _ in range(2):
-        attempt(state.emulator.queue("push"), 200)
+        attempt(push, 200)
 
     text = "1 task waits for its next attempt in 40 s (`pullqueue clock advance 40s --deliver`)"
     assert of(state, "push").causes[1].text == text
-    state.emulator.clock.advance(39.5)  # type: ignore[attr-defined]
+    clock.advance(39.5)
     assert of(state, "push").causes[1].text == text.replace("40 s", "< 1 s").replace("40s", "1s")
 
 
-def test_tasks_that_failed_long_ago_say_how(state: ServerState) -> None:
+def test_tasks_that_failed_long_ago_say_how(
+    state: ServerState, push: Queue, clock: ManualClock
+) -> None:
     """Where no other cause does."""
-    queue = state.emulator.queue("push")
-    attempt(queue, 200)
-    attempt(queue, 500, "no mail", backoff_seconds=600)
-    queue.add(eta=state.emulator.clock.now() + timedelta(seconds=300))
-    state.emulator.clock.advance(60)  # type: ignore[attr-defined]
+    attempt(push, 200)
+    attempt(push, 500, "no mail", backoff_seconds=600)
+    push.add(eta=clock.now() + timedelta(seconds=300))
+    clock.advance(60)
 
     text = "1 task waits for its next attempt in 9 min (`pullqueue clock advance 540s --deliver`)"
     later = (
@@ -770,7 +739,7 @@ def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState, 
     assert slowed.severity == "warning"
 
 
-def test_a_reason_that_occurs_once_is_shown_as_it_is(state: ServerState) -> None:
-    attempt(state.emulator.queue("push"), 500, "no order 7")
+def test_a_reason_that_occurs_once_is_shown_as_it_is(state: ServerState, push: Queue) -> None:
+    attempt(push, 500, "no order 7")
 
     assert of(state, "push").causes[0].text.endswith(": status 500 (no order 7)")
