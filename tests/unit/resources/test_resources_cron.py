@@ -6,9 +6,9 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from control_client import ControlClient
@@ -71,6 +71,16 @@ def serving(
         yield Cron(server, clock)
 
 
+Serve: TypeAlias = Callable[..., Cron]
+
+
+@pytest.fixture
+def serve(app: PushApp, clock: ManualClock) -> Iterator[Serve]:
+    """Return a function that serves jobs until the end of the test."""
+    with ExitStack() as stack:
+        yield lambda *jobs: stack.enter_context(serving(app, clock, *jobs))
+
+
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what the jobs have logged, and whether with a traceback."""
     return [
@@ -83,37 +93,37 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 HOURLY = "- {url: /hourly, schedule: every 1 hours synchronized}\n"
 
 
-def test_a_job_is_requested_when_it_is_due(app: PushApp, clock: ManualClock) -> None:
+def test_a_job_is_requested_when_it_is_due(serve: Serve, app: PushApp) -> None:
     """With the headers by which an app recognizes App Engine's cron service."""
-    with serving(app, clock, "- {url: '/tasks/sum?x=1', schedule: every 5 minutes}") as cron:
-        cron.advance(299)
-        assert app.received == []
-        cron.advance(1)
+    cron = serve("- {url: '/tasks/sum?x=1', schedule: every 5 minutes}")
+    cron.advance(299)
+    assert app.received == []
+    cron.advance(1)
 
-        [request] = app.received
-        assert (request.method, request.path, request.body) == ("GET", "/tasks/sum?x=1", b"")
-        recorded = {
-            "X-Appengine-Cron": "true", "X-AppEngine-QueueName": "__cron",
-            "X-CloudScheduler": "true", "X-AppEngine-Country": "ZZ", "X-AppEngine-Https": "off",
-            "X-AppEngine-Timeout-Ms": "600000", "X-AppEngine-User-IP": "0.1.0.2",
-            "X-Google-Internal-SkipAdminCheck": "true",
-        }  # fmt: skip
-        assert {name: request.headers[name] for name in recorded} == recorded
-        for name in ("X-CloudScheduler-JobName", "X-AppEngine-Request-Log-Id"):
-            assert re.fullmatch("[0-9a-f]{8}", request.headers[name])
-        assert request.headers["User-Agent"] == (
-            "AppEngine-Google; (+http://code.google.com/appengine)"
-        )
-        [job] = cron.jobs()
-        assert job["next"] == "2026-01-01T00:10:00+00:00"
-        assert job["last"] == {
-            "started": "2026-01-01T00:05:00+00:00",
-            "status": 200,
-            "reason": None,
-        }
-        [logged] = cron.client.get("/requests?method=cron").body["requests"]
-        assert (logged["method"], logged["path"]) == ("cron /tasks/sum", "/tasks/sum")
-        assert logged["status"] == 200
+    [request] = app.received
+    assert (request.method, request.path, request.body) == ("GET", "/tasks/sum?x=1", b"")
+    recorded = {
+        "X-Appengine-Cron": "true", "X-AppEngine-QueueName": "__cron",
+        "X-CloudScheduler": "true", "X-AppEngine-Country": "ZZ", "X-AppEngine-Https": "off",
+        "X-AppEngine-Timeout-Ms": "600000", "X-AppEngine-User-IP": "0.1.0.2",
+        "X-Google-Internal-SkipAdminCheck": "true",
+    }  # fmt: skip
+    assert {name: request.headers[name] for name in recorded} == recorded
+    for name in ("X-CloudScheduler-JobName", "X-AppEngine-Request-Log-Id"):
+        assert re.fullmatch("[0-9a-f]{8}", request.headers[name])
+    assert request.headers["User-Agent"] == (
+        "AppEngine-Google; (+http://code.google.com/appengine)"
+    )
+    [job] = cron.jobs()
+    assert job["next"] == "2026-01-01T00:10:00+00:00"
+    assert job["last"] == {
+        "started": "2026-01-01T00:05:00+00:00",
+        "status": 200,
+        "reason": None,
+    }
+    [logged] = cron.client.get("/requests?method=cron").body["requests"]
+    assert (logged["method"], logged["path"]) == ("cron /tasks/sum", "/tasks/sum")
+    assert logged["status"] == 200
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -193,25 +203,25 @@ def test_a_run_ends_while_the_store_does_not_respond(
 
 
 def test_a_signal_closes_the_store_when_runs_have_ended(
-    app: PushApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, app: PushApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers: dict[int, Callable[[int, None], None]] = {}
     closed: list[bool] = []
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     monkeypatch.setattr(_process, "_STOP_SECONDS", 0)
-    with serving(app, clock, "- {url: /slow, schedule: every 1 hours}") as cron:
-        runner = cron.server.state.cron
-        close = lambda: closed.append(runner.states[0].is_running)  # noqa: E731 - a line
-        monkeypatch.setattr(cron.server.emulator, "close", close)
-        _process.Signals(cron.server)
-        clock.advance(3600)
-        until(lambda: app.received)
-        handlers[signal.SIGTERM](signal.SIGTERM, None)
-        until(lambda: closed or runner._stopping.is_set())
-        app.released.set()
-        until(lambda: closed)
+    cron = serve("- {url: /slow, schedule: every 1 hours}")
+    runner = cron.server.state.cron
+    close = lambda: closed.append(runner.states[0].is_running)  # noqa: E731 - a line
+    monkeypatch.setattr(cron.server.emulator, "close", close)
+    _process.Signals(cron.server)
+    clock.advance(3600)
+    until(lambda: app.received)
+    handlers[signal.SIGTERM](signal.SIGTERM, None)
+    until(lambda: closed or runner._stopping.is_set())
+    app.released.set()
+    until(lambda: closed)
 
-        assert closed == [False]
+    assert closed == [False]
 
 
 def test_a_target_has_its_own_address(app: PushApp, clock: ManualClock) -> None:
@@ -225,66 +235,71 @@ def test_a_target_has_its_own_address(app: PushApp, clock: ManualClock) -> None:
         assert (app.paths(), other.paths()) == (["/a"], ["/b"])
 
 
-def test_a_job_without_an_address_says_what_is_missing(app: PushApp, clock: ManualClock) -> None:
+def test_a_job_without_an_address_says_what_is_missing(serve: Serve, app: PushApp) -> None:
     jobs = "- {url: /a, schedule: every 1 hours, target: worker}"
-    with serving(app, clock, jobs, f"web={app.url}") as cron:
-        cron.advance(3600)
+    cron = serve(jobs, f"web={app.url}")
+    cron.advance(3600)
 
-        [job] = cron.jobs()
-        assert job["last"]["reason"] == (
-            "no address: run `pullqueue push-to worker=http://localhost:8080 "
-            f"--url {cron.server.url}`"
-        )
-        assert app.received == []
+    [job] = cron.jobs()
+    assert job["last"]["reason"] == (
+        f"no address: run `pullqueue push-to worker=http://localhost:8080 --url {cron.server.url}`"
+    )
+    assert app.received == []
 
 
-def test_a_jump_of_the_clock_runs_a_job_once(app: PushApp, clock: ManualClock) -> None:
+def test_a_jump_of_the_clock_runs_a_job_once(serve: Serve, app: PushApp) -> None:
     """However often it would have been due."""
-    with serving(app, clock, HOURLY) as cron:
-        cron.advance(10 * 3600 + 60)
+    cron = serve(HOURLY)
+    cron.advance(10 * 3600 + 60)
 
-        assert app.paths() == ["/hourly"]
-        assert cron.jobs()[0]["next"] == "2026-01-01T11:00:00+00:00"
-        [logged] = cron.client.get("/requests?method=cron").body["requests"]
-        assert logged["method"] == "cron /hourly"
+    assert app.paths() == ["/hourly"]
+    assert cron.jobs()[0]["next"] == "2026-01-01T11:00:00+00:00"
+    [logged] = cron.client.get("/requests?method=cron").body["requests"]
+    assert logged["method"] == "cron /hourly"
 
 
-def test_time_that_passes_with_delivery_runs_each(app: PushApp, clock: ManualClock) -> None:
+def test_time_that_passes_with_delivery_runs_each(
+    serve: Serve, app: PushApp, clock: ManualClock
+) -> None:
     """As with `clock advance --deliver`."""
     times: list[timedelta] = []
     start = clock.now()
     app.on_request = lambda _: times.append(clock.now() - start)
-    with serving(app, clock, HOURLY) as cron:
-        moved = cron.client.post("/clock", {"advance": 3 * 3600 + 60, "deliver": True})
+    cron = serve(HOURLY)
+    moved = cron.client.post("/clock", {"advance": 3 * 3600 + 60, "deliver": True})
 
-        assert moved.body["reached"]
-        assert times == [timedelta(hours=hours) for hours in (1, 2, 3)]
-
-
-def test_an_interval_begins_when_the_run_has_ended(app: PushApp, clock: ManualClock) -> None:
-    with serving(app, clock, "- {url: /slow, schedule: every 10 minutes}") as cron:
-        clock.advance(600)
-        until(lambda: app.received)
-        assert cron.jobs()[0]["running"]
-        clock.advance(300)
-        app.released.set()
-        cron.settle()
-
-        assert cron.jobs()[0]["next"] == "2026-01-01T00:25:00+00:00"
+    assert moved.body["reached"]
+    assert times == [timedelta(hours=hours) for hours in (1, 2, 3)]
 
 
-def test_a_job_that_still_runs_is_left_out_once(app: PushApp, clock: ManualClock) -> None:
-    with serving(app, clock, HOURLY.replace("/hourly", "/slow")) as cron:
-        clock.advance(3600)
-        until(lambda: app.received)
-        clock.advance(3600)
-        until(lambda: cron.jobs()[0]["next"] == "2026-01-01T03:00:00+00:00")
-        app.released.set()
-        cron.settle()
+def test_an_interval_begins_when_the_run_has_ended(
+    serve: Serve, app: PushApp, clock: ManualClock
+) -> None:
+    cron = serve("- {url: /slow, schedule: every 10 minutes}")
+    clock.advance(600)
+    until(lambda: app.received)
+    assert cron.jobs()[0]["running"]
+    clock.advance(300)
+    app.released.set()
+    cron.settle()
 
-        assert app.paths() == ["/slow"]
-        cron.advance(3600)
-        assert app.paths() == ["/slow", "/slow"]
+    assert cron.jobs()[0]["next"] == "2026-01-01T00:25:00+00:00"
+
+
+def test_a_job_that_still_runs_is_left_out_once(
+    serve: Serve, app: PushApp, clock: ManualClock
+) -> None:
+    cron = serve(HOURLY.replace("/hourly", "/slow"))
+    clock.advance(3600)
+    until(lambda: app.received)
+    clock.advance(3600)
+    until(lambda: cron.jobs()[0]["next"] == "2026-01-01T03:00:00+00:00")
+    app.released.set()
+    cron.settle()
+
+    assert app.paths() == ["/slow"]
+    cron.advance(3600)
+    assert app.paths() == ["/slow", "/slow"]
 
 
 def test_a_clock_that_goes_back_stops_no_job(app: PushApp) -> None:
@@ -320,6 +335,7 @@ def test_a_clock_that_goes_back_a_minute_was_set(app: PushApp, clock: ManualCloc
 
 
 def test_a_job_that_cannot_begin_is_not_running(
+    serve: Serve,
     app: PushApp,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
@@ -335,29 +351,29 @@ def test_a_job_that_cannot_begin_is_not_running(
 
     refusals: list[threading.Thread] = []
     monkeypatch.setattr(threading.Thread, "start", start_no_job)
-    with serving(app, clock, HOURLY) as cron:
-        clock.advance(3600)
-        until(lambda: refusals)
-        assert not cron.jobs()[0]["running"]
-        cron.settle()
+    cron = serve(HOURLY)
+    clock.advance(3600)
+    until(lambda: refusals)
+    assert not cron.jobs()[0]["running"]
+    cron.settle()
 
-        assert app.paths() == ["/hourly"]
+    assert app.paths() == ["/hourly"]
     assert logged(caplog) == ["cron jobs cannot be started: can't start new thread (traceback)"]
 
 
 class TestFailures:
     def test_a_failed_job_is_not_repeated(
-        self, app: PushApp, clock: ManualClock, caplog: pytest.LogCaptureFixture
+        self, serve: Serve, app: PushApp, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Unless it has retry_parameters."""
-        with serving(app, clock, "- {url: /status/503, schedule: every 1 hours}") as cron:
-            cron.advance(3600)
-            cron.advance(3599)
+        cron = serve("- {url: /status/503, schedule: every 1 hours}")
+        cron.advance(3600)
+        cron.advance(3599)
 
-            [job] = cron.jobs()
-            assert len(app.received) == 1
-            assert (job["last"]["status"], job["last"]["reason"]) == (503, "no /status/503")
-            assert job["retries"] == 0
+        [job] = cron.jobs()
+        assert len(app.received) == 1
+        assert (job["last"]["status"], job["last"]["reason"]) == (503, "no /status/503")
+        assert job["retries"] == 0
         text = "cron job /status/503 failed: status 503 (no /status/503)"
         assert logged(caplog) == [text]
 
@@ -405,7 +421,7 @@ class TestFailures:
             f"the last run of a cron job is not recorded ({key}): the store does not respond",
         ]
 
-    def test_retry_parameters_apply(self, app: PushApp, clock: ManualClock) -> None:
+    def test_retry_parameters_apply(self, serve: Serve, app: PushApp, clock: ManualClock) -> None:
         """With the documented backoff, until the limit; then the schedule goes on."""
         times: list[float] = []
         start = clock.now()
@@ -414,37 +430,39 @@ class TestFailures:
             "- {url: /status/500, schedule: every 1 hours, retry_parameters: "
             "{job_retry_limit: 3, min_backoff_seconds: 10, max_doublings: 1}}"
         )
-        with serving(app, clock, jobs) as cron:
-            cron.client.post("/clock", {"advance": 3600 + 600, "deliver": True})
+        cron = serve(jobs)
+        cron.client.post("/clock", {"advance": 3600 + 600, "deliver": True})
 
-            assert times == [0, 10, 30, 70]
-            assert cron.jobs()[0]["next"] == "2026-01-01T02:00:00+00:00"
+        assert times == [0, 10, 30, 70]
+        assert cron.jobs()[0]["next"] == "2026-01-01T02:00:00+00:00"
 
-    def test_a_repetition_that_succeeds_is_the_last(self, app: PushApp, clock: ManualClock) -> None:
+    def test_a_repetition_that_succeeds_is_the_last(
+        self, serve: Serve, app: PushApp, clock: ManualClock
+    ) -> None:
         jobs = (
             "- {url: /fails/1, schedule: every 1 hours, retry_parameters: {job_retry_limit: 5, "
             "min_backoff_seconds: 10}}"
         )
-        with serving(app, clock, jobs) as cron:
-            cron.advance(3600)
-            assert cron.jobs()[0]["retries"] == 1
-            cron.client.post("/clock", {"advance": 600, "deliver": True})
+        cron = serve(jobs)
+        cron.advance(3600)
+        assert cron.jobs()[0]["retries"] == 1
+        cron.client.post("/clock", {"advance": 600, "deliver": True})
 
-            assert len(app.received) == 2
-            assert cron.jobs()[0]["retries"] == 0
+        assert len(app.received) == 2
+        assert cron.jobs()[0]["retries"] == 0
 
     def test_the_next_time_of_a_schedule_ends_repetitions(
-        self, app: PushApp, clock: ManualClock
+        self, serve: Serve, app: PushApp, clock: ManualClock
     ) -> None:
         jobs = (
             "- {url: /status/500, schedule: every 1 hours synchronized, retry_parameters: "
             "{job_retry_limit: 1, min_backoff_seconds: 3000, max_doublings: 0}}"
         )
-        with serving(app, clock, jobs) as cron:
-            cron.client.post("/clock", {"advance": 2 * 3600, "deliver": True})
+        cron = serve(jobs)
+        cron.client.post("/clock", {"advance": 2 * 3600, "deliver": True})
 
-            assert len(app.received) == 3  # at 1:00, 1:50 and 2:00
-            assert cron.jobs()[0]["retries"] == 1
+        assert len(app.received) == 3  # at 1:00, 1:50 and 2:00
+        assert cron.jobs()[0]["retries"] == 1
 
 
 class TestRunNow:
@@ -454,71 +472,53 @@ class TestRunNow:
         "- {url: /b, description: third, schedule: every 2 hours}\n"
     )
 
-    @pytest.mark.parametrize(
-        ("job", "path", "name"),
-        [("first", "/a", "first"), ("/a", "/a", "first"), ("3", "/b", "third")],
-    )
-    def test_a_job_is_found(
-        self, app: PushApp, clock: ManualClock, job: str, path: str, name: str
-    ) -> None:
+    def test_a_job_is_found(self, serve: Serve, app: PushApp) -> None:
         """By its description, URL or number; it runs past its schedule, and that is recorded."""
-        with serving(app, clock, self.JOBS) as cron:
+        cron = serve(self.JOBS)
+        for job, number, name in (("first", 1, "first"), ("/a", 1, "first"), ("3", 3, "third")):
             reply = cron.client.post("/cron/run", {"job": job})
-            assert reply.body == {"started": True, "number": 3 if path == "/b" else 1}
+            assert reply.body == {"started": True, "number": number}
             cron.settle()
-
-            assert app.paths() == [path]
-            [action] = cron.client.get("/activity").body["actions"]
+            action = cron.client.get("/activity").body["actions"][0]
             assert action["text"] == f'ran cron job "{name}"'
 
-    @pytest.mark.parametrize(
-        ("job", "status", "message"),
-        [
-            ("frist", 404, 'there is no cron job "frist": did you mean "first"?'),
-            ("/c", 404, 'there is no cron job "/c": use one of first, /b, third'),
-        ],
-    )
-    def test_an_unknown_job_is_refused(
-        self, app: PushApp, clock: ManualClock, job: str, status: int, message: str
-    ) -> None:
-        with serving(app, clock, self.JOBS) as cron:
-            refused = cron.client.post("/cron/run", {"job": job})
+        assert app.paths() == ["/a", "/a", "/b"]
 
+    def test_a_job_that_is_not_there_or_not_the_only_one_is_refused(self, serve: Serve) -> None:
+        jobs = self.JOBS.replace("- {url: /b, schedule", "- {url: /b, description: 2nd, schedule")
+        cron = serve(jobs)
+        for job, status, message in (
+            ("frist", 404, 'there is no cron job "frist": did you mean "first"?'),
+            ("/c", 404, 'there is no cron job "/c": use one of first, 2nd, third'),
+            ("/b", 400, 'several jobs have the url "/b": use a number, 2, 3'),
+        ):
+            refused = cron.client.post("/cron/run", {"job": job})
             assert (refused.status, refused.message) == (status, message)
 
-    def test_an_ambiguous_url_is_refused(self, app: PushApp, clock: ManualClock) -> None:
-        jobs = self.JOBS.replace("- {url: /b, schedule", "- {url: /b, description: 2nd, schedule")
-        with serving(app, clock, jobs) as cron:
-            refused = cron.client.post("/cron/run", {"job": "/b"})
-
-            assert refused.message == 'several jobs have the url "/b": use a number, 2, 3'
-
-    def test_a_running_job_is_not_started_again(self, app: PushApp, clock: ManualClock) -> None:
-        with serving(app, clock, "- {url: /slow, schedule: every 1 hours}") as cron:
-            for started in (True, False):
-                reply = cron.client.post("/cron/run", {"job": "/slow"})
-                assert reply.body == {"started": started, "number": 1}
-            app.released.set()
-            cron.settle()
+    def test_a_running_job_is_not_started_again(self, serve: Serve, app: PushApp) -> None:
+        cron = serve("- {url: /slow, schedule: every 1 hours}")
+        for started in (True, False):
+            reply = cron.client.post("/cron/run", {"job": "/slow"})
+            assert reply.body == {"started": started, "number": 1}
+        app.released.set()
+        cron.settle()
 
     def test_a_job_whose_app_does_not_listen_yet_is_refused(
-        self, app: PushApp, clock: ManualClock
+        self, serve: Serve, app: PushApp
     ) -> None:
-        with serving(app, clock, HOURLY) as cron:
-            cron.server.state.push_to.await_app()
-            reply = cron.client.post("/cron/run", {"job": "1"})
+        cron = serve(HOURLY)
+        cron.server.state.push_to.await_app()
+        reply = cron.client.post("/cron/run", {"job": "1"})
 
-            waits = f"the server waits for the app to listen at {app.url}"
-            message = f'cron job "/hourly" cannot run yet: {waits}'
-            assert (reply.status, reply.message) == (409, message)
-            assert cron.jobs()[0]["last"] is None
+        waits = f"the server waits for the app to listen at {app.url}"
+        message = f'cron job "/hourly" cannot run yet: {waits}'
+        assert (reply.status, reply.message) == (409, message)
+        assert cron.jobs()[0]["last"] is None
 
-    def test_a_server_without_cron_yaml_says_so(self, clock: ManualClock) -> None:
-        emulator = Emulator.from_text("queue: []", clock=clock)
-        with Server(emulator) as server:
-            client = ControlClient(server)
+    def test_a_server_without_cron_yaml_says_so(self) -> None:
+        client = ControlClient(Server(Emulator.from_text("queue: []")))
 
-            assert client.get("/cron").body == {"jobs": []}
-            assert client.post("/cron/run", {"job": "/a"}).message == (
-                "the server has no cron.yaml: start it with --cron cron.yaml"
-            )
+        assert client.get("/cron").body == {"jobs": []}
+        assert client.post("/cron/run", {"job": "/a"}).message == (
+            "the server has no cron.yaml: start it with --cron cron.yaml"
+        )
