@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import urlencode
@@ -119,22 +119,21 @@ def test_the_filter_of_the_page_says_which_tasks_an_action_is_for(
     assert "Deleted 1 task." in console.send("/change", action="delete", search="N5", **fields)
     assert {task.name for task in queue.list_tasks()} == {"n1", "n3"}
     assert [task.name for task in queue.exhausted] == ["n0"]
+    nothing = console.send("/change", action="delete")
+    assert "No task is selected: select some, or all that match." in nothing
 
 
-@pytest.mark.parametrize(
-    ("query", "queues"),
-    [
+def test_queues_are_filtered_and_sorted(console: ConsoleClient) -> None:
+    """By a part of the name, and by each column."""
+    for query, queues in (
         ("", "pull again once"),
         ("?search=AGA", "again"),
         ("?sort=name&order=desc", "pull once again"),
-    ],
-)
-def test_queues_are_filtered_and_sorted(console: ConsoleClient, query: str, queues: str) -> None:
-    """By a part of the name, and by each column."""
-    page = console.page(f"/{query}")
+    ):
+        page = console.page(f"/{query}")
 
-    assert re.findall('<a id="queue-(.*?)"', page) == queues.split()
-    assert ("Tasks with “AGA”" in page) is ("AGA" in query)
+        assert re.findall('<a id="queue-(.*?)"', page) == queues.split()
+        assert ("Tasks with “AGA”" in page) is ("AGA" in query)
 
 
 def test_a_text_that_no_queue_has_in_its_name_is_one_of_tasks(
@@ -167,31 +166,32 @@ def test_tiles_say_which_tasks_they_count(
     assert "Exhausted, not in tasks 2" in console.text("/")
 
 
-@pytest.mark.parametrize(
-    ("count", "shown"),
-    [(1, "http://a"), (3, "http://a, b at http://b, c at http://c"), (4, "http://c and 1 more")],
-)
-def test_where_push_tasks_are_sent(clock: ManualClock, count: int, shown: str) -> None:
-    addresses = PushAddresses(["http://a", "b=http://b", "c=http://c", "d=http://d"][:count])
+def test_where_push_tasks_are_sent(clock: ManualClock) -> None:
     emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+    all_addresses = ["http://a", "b=http://b", "c=http://c", "d=http://d"]
+    for count, shown in (
+        (1, "http://a"),
+        (3, "http://a, b at http://b, c at http://c"),
+        (4, "http://c and 1 more"),
+    ):
+        addresses = PushAddresses(all_addresses[:count])
 
-    assert shown in ConsoleClient(ServerState(emulator, push_to=addresses)).text("/workers")
+        assert shown in ConsoleClient(ServerState(emulator, push_to=addresses)).text("/workers")
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_the_latest_exhausted_tasks_are_links(
-    console: ConsoleClient, state: ServerState, clock: ManualClock, count: int
+    console: ConsoleClient, state: ServerState, clock: ManualClock
 ) -> None:
     queue = state.emulator.queue("once")
-    for number in range(count):
-        queue.add(name=f"t{number}")
+    for latest in (["t0"], ["t1", "t0"], ["t2", "t1", "t0"], ["t3", "t2", "t1"]):
+        queue.add(name=latest[0])
         queue.lease_tasks(1, 1)
         clock.advance(2)
 
-    links = re.findall(r'id="exhausted-once-(t\d)" href="/console(.*?)"', console.page("/"))
-    assert re.search(r"\. +Latest exhausted: t", console.text("/"))
-    assert [name for name, _ in links] == ["t3", "t2", "t1", "t0"][4 - count :][:3]
-    assert all("Requeue" in console.page(address) for _, address in links)
+        links = re.findall(r'id="exhausted-once-(t\d)" href="/console(.*?)"', console.page("/"))
+        assert re.search(r"\. +Latest exhausted: t", console.text("/"))
+        assert [name for name, _ in links] == latest
+        assert "Requeue" in console.page(links[0][1])
 
 
 def test_done_is_what_workers_have_finished(console: ConsoleClient, state: ServerState) -> None:
@@ -313,37 +313,21 @@ def test_a_lease_of_no_task_shows_its_reason(console: ConsoleClient, state: Serv
     assert "too many lease calls in one second" in console.send("/queues/pull/lease")
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("eta", "2026-01-01T06:00"),
-        ("eta", "2026-01-01T01:00:00-05:00"),
-        ("countdown", "21600"),
-    ],
-)
-def test_the_time_of_a_task(
-    console: ConsoleClient, state: ServerState, field: str, value: str
-) -> None:
-    """A time without a time zone is in UTC, as the console shows times."""
-    console.send("/queues/pull/add", name="a", **{field: value})
+def test_the_time_of_a_task(console: ConsoleClient, state: ServerState) -> None:
+    """A time without a time zone is in UTC, as the console shows times. With one that is not valid
+    nothing is added.
+    """
+    queue = state.emulator.queue("pull")
+    wrong = 'eta is "soon", which is not a valid time: use one such as 2026-01-01T'
+    assert wrong in console.send("/queues/pull/add", eta="soon")
+    both = {"eta": "2026-01-01T01:00", "countdown": "5"}
+    assert "enter either an ETA or a delay" in console.send("/queues/pull/add", **both)
+    assert queue.list_tasks() == []
 
-    eta = state.emulator.queue("pull").get_task("a").eta
-    assert eta.isoformat() == "2026-01-01T06:00:00+00:00"
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"eta": "2026-01-01T01:00", "countdown": "5"}, "enter either an ETA or a delay"),
-        ({"eta": "soon"}, 'eta is "soon", which is not a valid time: use one such as 2026-01-01T'),
-    ],
-)
-def test_an_invalid_time_is_refused_beside_its_field(
-    console: ConsoleClient, state: ServerState, fields: dict[str, str], message: str
-) -> None:
-    """Nothing is added."""
-    assert message in console.send("/queues/pull/add", **fields)
-    assert state.emulator.queue("pull").list_tasks() == []
+    console.send("/queues/pull/add", eta="2026-01-01T06:00")
+    console.send("/queues/pull/add", eta="2026-01-01T01:00:00-05:00")
+    console.send("/queues/pull/add", countdown="21600")
+    assert [task.eta for task in queue.list_tasks()] == [datetime(2026, 1, 1, 6, tzinfo=UTC)] * 3
 
 
 def test_a_snapshot_of_a_later_time(console: ConsoleClient) -> None:
@@ -419,31 +403,19 @@ def test_an_exhausted_task_is_deleted(console: ConsoleClient, state: ServerState
     assert (len(queue.exhausted), len(queue.list_tasks())) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("back", "page"),
-    [
+def test_a_form_leads_back_to_its_page_or_the_overview(console: ConsoleClient) -> None:
+    """Never to a page of another site."""
+    for back, page in (
         ("/console/queues/pull?tag=t", "/console/queues/pull?tag=t&notice="),
         ("https://evil.example/console/faults", "/console/faults?notice="),
         ("//evil.example/", "/console/?notice="),
         ("/_emulator/health", "/console/?notice="),
         ("", "/console/?notice="),
-    ],
-)
-def test_a_form_leads_back_to_its_page_or_the_overview(
-    console: ConsoleClient, back: str, page: str
-) -> None:
-    """Never to a page of another site."""
-    form = {"pullqueue_token": console.state.token, "back": back}
+    ):
+        form = {"pullqueue_token": console.state.token, "back": back}
+        sent = console.http.post("/console/queues/pull/pause", data=form)
 
-    sent = console.http.post("/console/queues/pull/pause", data=form)
-
-    assert sent.headers["Location"].startswith(page)
-
-
-def test_an_action_on_nothing_selected_says_what_to_do(console: ConsoleClient) -> None:
-    page = console.send("/change", action="delete")
-
-    assert "No task is selected: select some, or all that match." in page
+        assert sent.headers["Location"].startswith(page), back
 
 
 def test_the_form_of_faults_has_every_option(console: ConsoleClient) -> None:
@@ -476,11 +448,15 @@ def test_a_fault_on_several_queues(console: ConsoleClient, state: ServerState) -
 def test_faults_are_removed_by_number_or_all_at_once(
     console: ConsoleClient, state: ServerState
 ) -> None:
+    """Each page links to them, and to exhausted tasks."""
+    exhaust(state, "once")
     for _ in range(3):
         console.send("/faults", kind="fail", call="add", error="TransientError")
 
     assert "Fault 1 is removed." in console.send("/faults/remove", number="1")
-    assert len(state.faults.list()) == 2
+    page = console.page("/requests")
+    assert 'href="/console/faults">2 active faults</a>' in page
+    assert 'href="/console/failures">1 exhausted task</a>' in page
     assert "All faults are removed." in console.send("/faults/remove", number="all")
     assert state.faults.list() == []
 
@@ -500,12 +476,7 @@ def test_a_binary_payload_of_an_exhausted_task(console: ConsoleClient, state: Se
     ]
 
 
-@pytest.mark.parametrize(
-    ("query", "names"), [("queue=again", "c"), ("tag=t2", "b"), ("search=ONE&queue=once", "a")]
-)
-def test_exhausted_tasks_are_filtered(
-    console: ConsoleClient, state: ServerState, query: str, names: str
-) -> None:
+def test_exhausted_tasks_are_filtered(console: ConsoleClient, state: ServerState) -> None:
     """By queue, tag and text, on the page as in the file."""
     for queue, payload, name, tag in (
         ("once", "one", "a", "t1"),
@@ -516,11 +487,11 @@ def test_exhausted_tasks_are_filtered(
     for queue in ("once", "again"):
         state.emulator.queue(queue).lease_tasks(0, 2)
 
-    page = console.page(f"/failures?{query}")
-    lines = console.page(f"/exhausted.jsonl?{query}").splitlines()
+    for query, name in (("queue=again", "c"), ("tag=t2", "b"), ("search=ONE&queue=once", "a")):
+        page = console.page(f"/failures?{query}")
 
-    assert re.findall(r'id="task-\w+-(\w+)"', page) == names.split()
-    assert len(lines) == len(names.split())
+        assert re.findall(r'id="task-\w+-(\w+)"', page) == [name]
+        assert len(console.page(f"/exhausted.jsonl?{query}").splitlines()) == 1
 
 
 def test_a_queue_is_paused_and_resumed(console: ConsoleClient, state: ServerState) -> None:
@@ -535,6 +506,7 @@ def test_a_queue_is_paused_and_resumed(console: ConsoleClient, state: ServerStat
     assert 'action="/console/queues/pull/resume"' in console.page("/faults")
     assert "Queue pull is resumed." in console.send("/queues/pull/resume")
     assert "is paused" not in console.page("/faults")
+    assert "paused queue pull console" in console.text("/activity")
 
 
 def test_a_step_of_the_clock_says_what_it_did_to_each_queue(
@@ -556,17 +528,6 @@ def test_a_step_of_the_clock_says_what_it_did_to_each_queue(
     assert "No task was affected." in console.send("/clock", by="1", unit="s")
 
 
-def test_the_state_of_the_emulator(console: ConsoleClient, state: ServerState) -> None:
-    """Faults and exhausted tasks are shown on each page, with links."""
-    exhaust(state, "once")
-    console.send("/faults", kind="fail", call="add")
-
-    page = console.page("/requests")
-
-    assert 'href="/console/faults">1 active fault</a>' in page
-    assert 'href="/console/failures">1 exhausted task</a>' in page
-
-
 def test_a_payload_that_is_not_json_is_refused_where_json_was_chosen(
     console: ConsoleClient, state: ServerState
 ) -> None:
@@ -576,15 +537,6 @@ def test_a_payload_that_is_not_json_is_refused_where_json_was_chosen(
     assert "not valid JSON (" in page
     assert "correct it, or choose text" in page
     assert state.emulator.queue("pull").list_tasks() == []
-
-
-def test_the_page_of_the_activity_lists_what_was_done(console: ConsoleClient) -> None:
-    console.send("/queues/pull/pause")
-    console.send("/server/reset")
-
-    text = console.text("/activity")
-    assert "reset the server: 0 tasks deleted console" in text
-    assert "paused queue pull console" in text
 
 
 def test_a_failure_links_to_its_requests_or_tasks(

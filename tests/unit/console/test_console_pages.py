@@ -188,9 +188,15 @@ def test_a_payload_of_a_megabyte_fits_into_the_form(
     assert "1048577 bytes" in refused
 
 
-@pytest.mark.parametrize(
-    ("path", "span"),
-    [
+def test_the_address_has_size_and_offset_of_the_page(
+    console: ConsoleClient, state: ServerState
+) -> None:
+    """After the last task, the last page is shown: those who delete all tasks of the last page stay
+    at the end.
+    """
+    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
+
+    for path, span in (
         ("/queues/pull?offset=", "1\N{EN DASH}61 of 61"),
         ("/queues/pull?offset=5.0", "6\N{EN DASH}61 of 61"),
         ("/queues/pull?limit=25.0&offset=25", "26\N{EN DASH}50 of 61"),
@@ -202,17 +208,8 @@ def test_a_payload_of_a_megabyte_fits_into_the_form(
         ("/queues/pull?limit=100001", "limit is"),
         ("/failures?offset=", "1\N{EN DASH}1 of 1"),
         ("/failures?offset=100", "1\N{EN DASH}1 of 1"),
-    ],
-)
-def test_the_address_has_size_and_offset_of_the_page(
-    console: ConsoleClient, state: ServerState, path: str, span: str
-) -> None:
-    """After the last task, the last page is shown: those who delete all tasks of the last page stay
-    at the end.
-    """
-    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
-
-    assert span in console.page(path)
+    ):
+        assert span in console.page(path), path
 
 
 def test_links_to_other_pages(console: ConsoleClient, state: ServerState) -> None:
@@ -278,8 +275,9 @@ def test_a_request_names_its_caller_and_hides_credentials() -> None:
 def test_a_payload_is_shown_as_json_text_or_hexadecimal(
     console: ConsoleClient, state: ServerState
 ) -> None:
-    """The best first; bytes only as hexadecimal."""
+    """The best first; bytes only as hexadecimal; half a pair of surrogates as it was sent."""
     state.emulator.queue("pull").add(b'{"a":1}', name="json")
+    state.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
     state.emulator.queue("pull").add(b"\xff\x00A", name="bytes")
 
     for address, begin in (
@@ -287,6 +285,7 @@ def test_a_payload_is_shown_as_json_text_or_hexadecimal(
         ("json?view=text", '{"a":1}'),
         ("json?view=hex", "00000000  7b"),
         ("bytes", "00000000  ff0041"),
+        ("half", '{\n  "a": "\\ud800"\n}'),
     ):
         page = console.page(f"/queues/pull/tasks/{address}")
 
@@ -344,13 +343,12 @@ def test_the_history_of_a_task_names_who_did_it(console: ConsoleClient) -> None:
     assert "Task name already taken: b" in console.page("/requests")
     for query, numbers in (
         ("task=b&queue=pull&interface=REST", ["4", "3", "2"]),
-        ("status=failed", ["3"]),
-        ("search=tasks.lease", ["4"]),
+        ("status=failed&search=tasks.insert", ["3"]),
         ("interface=SDK", []),
     ):
         listed = console.page(f"/requests?{query}")
         assert re.findall(r'id="request-(\d+)"', listed) == numbers
-        assert (link in listed) is bool({"3", "4"}.intersection(numbers))
+        assert (link in listed) is bool(numbers)
 
 
 def test_a_request_about_no_queue_has_no_link(console: ConsoleClient) -> None:
@@ -368,25 +366,20 @@ def test_a_request_about_no_queue_has_no_link(console: ConsoleClient) -> None:
         assert (f'href="/console/queues/{name}"' in page) is linked
 
 
-@pytest.mark.parametrize(
-    ("page", "title", "text"),
-    [
+def test_what_is_deleted_is_said_before(shown: ConsoleClient) -> None:
+    """How many requests and tasks; a task has its state, or is only named if it has changed."""
+    for path, title, text in (
         ("/requests/clear", "Delete 1 request?", "the record of all requests, whatever the"),
         ("/server/snapshot", "Load a snapshot?", "This deletes 3 tasks (1 exhausted), names"),
         ("/server/reset", "Reset the emulator?", "This deletes 3 tasks (1 exhausted), names"),
         ("/queues/pull/purge", "Purge pull?", "This deletes 1 task: all of the queue"),
         ("/change/confirm?task=pull/a", "Delete a?", '<span class="state leased">leased</span>'),
         ("/change/confirm?task=pull/lost", "Delete lost?", '<span class="quiet">of pull</span>'),
-    ],
-)
-def test_what_is_deleted_is_said_before(
-    shown: ConsoleClient, page: str, title: str, text: str
-) -> None:
-    """How many requests and tasks; a task has its state, or is only named if it has changed."""
-    answer = shown.page(page)
+    ):
+        page = shown.page(path)
 
-    assert f'<h1 id="dialog-title">{title}</h1>' in answer
-    assert text in answer
+        assert f'<h1 id="dialog-title">{title}</h1>' in page
+        assert text in page, path
 
 
 def test_curl_is_offered_where_it_works(console: ConsoleClient, state: ServerState) -> None:
@@ -405,65 +398,49 @@ def test_curl_is_offered_where_it_works(console: ConsoleClient, state: ServerSta
     assert f"curl -X POST http://localhost{path} -H" in pages[1]
 
 
-@pytest.mark.parametrize(
-    ("verb", "path", "query", "command"),
-    [
-        (
-            "GET",
-            "/a b{c}[1-9]/%2F'",
-            "x=%20[1]&y=$HOME",
-            "'http://localhost/a%20b%7Bc%7D%5B1-9%5D/%252F%27?x=%20%5B1%5D&y=%24HOME'",
-        ),
-        ("HEAD", "/x", "", "-I http://localhost/x"),
-        ("PATCH", "/x", "", "-X PATCH http://localhost/x"),
-    ],
-)
-def test_curl_sends_what_was_sent(verb: str, path: str, query: str, command: str) -> None:
+def test_curl_sends_what_was_sent() -> None:
     """The path and the query are encoded again, and neither curl nor the shell expands them."""
     console = console_of()
-    console.state.requests.record(
-        Request(verb=verb, path=path, query=query, status=200, milliseconds=0)
-    )
-
-    assert f'data-copy="curl {command}"' in console.page("/requests/1")
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"all": "1", "queue": "pull"}, "Released 1 task.</p>"),
+    url = "'http://localhost/a%20b%7Bc%7D%5B1-9%5D/%252F%27?x=%20%5B1%5D&y=%24HOME'"
+    for number, (verb, path, query, command) in enumerate(
         (
-            {"task": [f"pull/n{place:02}" for place in range(100)]},
-            "Released 0 tasks. At least 100 tasks could not be changed, such as n00: ",
+            ("GET", "/a b{c}[1-9]/%2F'", "x=%20[1]&y=$HOME", url),
+            ("HEAD", "/x", "", "-I http://localhost/x"),
+            ("PATCH", "/x", "", "-X PATCH http://localhost/x"),
         ),
-        ({"task": "pull/n01"}, "Released 0 tasks. 1 task could not be changed, such as n01: "),
-    ],
-)
-def test_release_of_all_is_of_the_leased(
-    console: ConsoleClient, state: ServerState, fields: dict[str, str | list[str]], text: str
-) -> None:
+        1,
+    ):
+        request = Request(verb=verb, path=path, query=query, status=200, milliseconds=0)
+        console.state.requests.record(request)
+
+        assert f'data-copy="curl {command}"' in console.page(f"/requests/{number}")
+
+
+def test_release_of_all_is_of_the_leased(console: ConsoleClient, state: ServerState) -> None:
     """Tasks that nobody has leased are not failures; of many failures the number is a minimum."""
-    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(100)])
+    names = [f"n{place:02}" for place in range(100)]
+    state.emulator.queue("pull").add_many([NewTask(name=name) for name in names])
+    many = [f"pull/{name}" for name in names]
 
-    assert text in console.send("/change", action="release", **fields)
+    for fields, text in (
+        ({"all": "1", "queue": "pull"}, "Released 1 task.</p>"),
+        ({"task": many}, "Released 0 tasks. At least 100 tasks could not be changed, such as n00:"),
+        ({"task": "pull/n01"}, "Released 0 tasks. 1 task could not be changed, such as n01: "),
+    ):
+        assert text in console.send("/change", action="release", **fields)
 
 
-@pytest.mark.parametrize(
-    ("page", "content", "name"),
-    [
+def test_downloads_are_bytes_that_no_browser_runs(shown: ConsoleClient) -> None:
+    for page, content, name in (
         ("/queues/pull/tasks/a/payload", b'{"a": "<b>&"}', "a"),
         ("/exhausted.jsonl", b'{"queue":"pull","payload":', "exhausted.jsonl"),
-    ],
-)
-def test_downloads_are_bytes_that_no_browser_runs(
-    shown: ConsoleClient, page: str, content: bytes, name: str
-) -> None:
-    answer = shown.get(page)
+    ):
+        answer = shown.get(page)
 
-    assert answer.data.startswith(content)
-    assert answer.content_type == "application/octet-stream"
-    assert answer.headers["Content-Disposition"] == f'attachment; filename="{name}"'
-    assert answer.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+        assert answer.data.startswith(content)
+        assert answer.content_type == "application/octet-stream"
+        assert answer.headers["Content-Disposition"] == f'attachment; filename="{name}"'
+        assert answer.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
 
 
 def test_the_page_of_an_exhausted_task_shows_its_end(
@@ -544,34 +521,25 @@ def test_a_fault_of_the_console_is_a_page_with_status_500(
     assert "Traceback" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/", "/console", "/console/queues"])
-def test_shorter_addresses_lead_to_the_console(shown: ConsoleClient, path: str) -> None:
+def test_shorter_addresses_lead_to_the_console(shown: ConsoleClient) -> None:
     """Who opens the server's address, or cuts a queue's name off, gets the overview."""
-    answer = shown.http.get(path, follow_redirects=True)
-
-    assert '<a id="queue-pull"' in answer.text
-
-
-def test_half_a_pair_of_surrogates(console: ConsoleClient, state: ServerState) -> None:
-    """JSON may name half a character; it is shown as it was sent."""
-    state.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
-
-    assert r"\ud800" in console.page("/queues/pull/tasks/half")
+    for path in ("/", "/console", "/console/queues"):
+        assert '<a id="queue-pull"' in shown.http.get(path, follow_redirects=True).text
 
 
-@pytest.mark.parametrize("page", ["/", "/server", "/queues/pull"])
-def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
+def test_a_store_that_is_away(tmp_path: Path) -> None:
     """The page that says so needs nothing of the store."""
     store = open_store(f"sqlite:///{tmp_path}/tasks")
     emulator = Emulator.from_text(CONFIG, clock=ManualClock(), store=store)
     console = ConsoleClient(ServerState(emulator))
     emulator.close()
 
-    answer = console.get(page)
+    for page in ("/", "/server", "/queues/pull"):
+        answer = console.get(page)
 
-    assert answer.status_code == 503
-    assert "the store is closed" in answer.text
-    assert "2026-01-01 00:00:00" in answer.text
+        assert answer.status_code == 503
+        assert "the store is closed" in answer.text
+        assert "2026-01-01 00:00:00" in answer.text
 
 
 def test_a_task_is_found_in_any_queue(console: ConsoleClient) -> None:

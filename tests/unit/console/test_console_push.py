@@ -196,6 +196,7 @@ def test_an_exhausted_task_is_listed_requeued_and_downloaded(console: Console) -
     queue.add(name="a", request=HttpRequest("/status/500"))
     console.run("a")
 
+    assert "No tasks are left. 1 is exhausted" in console.text("/queues/mail")
     assert "Task a is exhausted after 1 attempt." in console.page("/queues/mail/tasks/a")
     assert re.search(
         r"POST /status/500 .*\bnow mail 500 no /status/500 1", console.text("/failures")
@@ -393,14 +394,6 @@ def test_attempts_past_the_retry_limit_are_explained(console: Console) -> None:
 
     page = console.text("/queues/mail/tasks/a")
     assert "Attempts 3 retry limit 1, but the age limit of 1 d is not over" in page
-
-
-def test_a_queue_of_which_all_is_exhausted_says_so(console: Console) -> None:
-    console.retry("task_retry_limit: 0")
-    console.emulator.queue("mail").add(name="a", request=HttpRequest("/status/500"))
-    console.run("a")
-
-    assert "No tasks are left. 1 is exhausted" in console.text("/queues/mail")
 
 
 def test_a_queue_whose_attempts_fail_is_red_with_its_result(console: Console) -> None:
