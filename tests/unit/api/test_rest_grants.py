@@ -187,18 +187,12 @@ def test_a_key_signs_only_for_its_own_address(
     assert ask(guarded, forged, claims(key)).get_json()["error"] == "invalid_grant"
 
 
-def test_a_key_of_an_earlier_run_is_refused_with_how_to_replace_it(
-    guarded: Client, key: dict[str, Any]
-) -> None:
-    response = ask(guarded, key, claims(key), kid="unknown")
-
-    assert "pullqueue credentials" in response.get_json()["error_description"]
-
-
-def test_a_key_that_is_not_named_and_not_known(
+def test_a_key_that_is_not_known_is_refused(
     guarded: Client, key: dict[str, Any], other_key: dict[str, Any]
 ) -> None:
-    """The key of another issuer, or of an earlier run of the server, is refused."""
+    """Or whose name is not: of another issuer, or of an earlier run of the server."""
+    unknown = ask(guarded, key, claims(key), kid="unknown").get_json()
+    assert "pullqueue credentials" in unknown["error_description"]
     for signer, issuer in ((other_key, "worker@example.com"), (key, "x@example.com")):
         refused = ask(guarded, signer, claims(key, iss=issuer), kid=None).get_json()
 

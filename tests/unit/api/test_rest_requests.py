@@ -117,15 +117,12 @@ class TestParameters:
 
         assert len(response.get_json()["items"]) == 1
 
-    @pytest.mark.parametrize("query", ["tag=%FF", "tag=\xe9"])
-    def test_parameters_that_are_not_utf8_are_refused(self, client: Client, query: str) -> None:
+    @pytest.mark.parametrize("query", ["tag=%FF", "tag=\xe9", "&".join(["a=1"] * 1001)])
+    def test_parameters_that_are_not_utf8_or_too_many_are_refused(
+        self, client: Client, query: str
+    ) -> None:
         environ = {"QUERY_STRING": query}
         response = client.get(f"{ROOT}/pull", environ_overrides=environ)
-
-        assert refusal(response)[:2] == (400, "badRequest")
-
-    def test_more_than_a_thousand_parameters_are_refused(self, call: Call) -> None:
-        response = call("GET", "pull", query_string="&".join(["a=1"] * 1001))
 
         assert refusal(response)[:2] == (400, "badRequest")
 
@@ -185,21 +182,15 @@ class TestVerbs:
         assert refusal(response) == (405, "httpMethodNotAllowed", "Method Not Allowed")
         assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
 
-    def test_an_override_by_head_has_a_body(self, call: Call) -> None:
-        response = call("POST", "pull", headers={"X-HTTP-Method-Override": "HEAD"})
-
-        assert response.get_json()["kind"] == "taskqueues#taskqueue"
-
-    def test_only_a_post_can_be_overridden(self, call: Call) -> None:
-        response = call("GET", "pull/tasks", headers={"X-HTTP-Method-Override": "POST"})
-
-        assert response.status_code == 200
-
-    def test_head_is_get_without_the_body(self, call: Call) -> None:
-        head, get = call("HEAD", "pull"), call("GET", "pull")
+    def test_head_is_get_without_the_body_unless_a_post_represents_it(self, call: Call) -> None:
+        """Only a POST can represent another verb."""
+        override = {"X-HTTP-Method-Override": "HEAD"}
+        head, get = call("HEAD", "pull"), call("GET", "pull", headers=override)
+        posted = call("POST", "pull", headers=override)
 
         assert (head.status_code, head.data) == (200, b"")
         assert head.headers["Content-Length"] == str(len(get.data))
+        assert posted.data == get.data
 
     def test_options_returns_the_methods_of_a_path(self, call: Call) -> None:
         response = call("OPTIONS", "pull/tasks/one")
@@ -256,14 +247,13 @@ class TestGzip:
         [("gzip", ZIPPED), ("GZip", ZIPPED), ("x-gzip", ZIPPED), ("identity", TASK)],
     )
     def test_a_zipped_body_is_unzipped(self, call: Call, coding: str, data: bytes | str) -> None:
-        response = call("POST", "pull/tasks", data=data, headers={"Content-Encoding": coding})
+        headers = {"Content-Encoding": coding}
+        response = call("POST", "pull/tasks", data=data, headers=headers)
 
         assert response.get_json()["id"] == "one"
-
-    def test_a_zipped_body_can_be_empty(self, call: Call) -> None:
-        path, headers = "pull/tasks/lease?numTasks=1&leaseSecs=60", {"Content-Encoding": "gzip"}
-
-        assert call("POST", path, data=gzip.compress(b""), headers=headers).status_code == 200
+        empty = gzip.compress(b"") if "z" in coding.lower() else b""
+        path = "pull/tasks/lease?numTasks=1&leaseSecs=60"
+        assert call("POST", path, data=empty, headers=headers).status_code == 200
 
     @pytest.mark.parametrize(
         ("body", "coding", "status", "message"),

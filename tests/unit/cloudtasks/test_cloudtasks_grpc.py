@@ -106,16 +106,14 @@ def result(call: Call, name: str, fields: dict[str, Any]) -> dict[str, Any] | tu
 
 
 @pytest.mark.parametrize("name", ["GetQueue", "UploadQueueYaml"])
-def test_a_malformed_message_is_an_invalid_argument(grpc_api: GrpcApi, name: str) -> None:
+def test_a_malformed_message_is_an_invalid_argument_and_an_unknown_method_unimplemented(
+    grpc_api: GrpcApi, name: str
+) -> None:
     with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: the request is not a valid"):
         grpc_api.send(find_method(V2BETA2, name), b"\xff\xff\xff")
-
-
-def test_an_unknown_method_is_unimplemented(grpc_api: GrpcApi) -> None:
-    with pytest.raises(grpc.RpcError) as failure:
-        grpc_api.channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/Stop")(b"")
-
-    assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    unknown = find_method(V2BETA2, name)._replace(name="Stop")
+    with pytest.raises(ApiRefused, match="UNIMPLEMENTED: "):
+        grpc_api.send(unknown, b"")
 
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "é" * 100_000, "\n\0\x7f" * 1000])
@@ -241,43 +239,27 @@ def test_a_bug_of_the_emulator_is_internal_with_its_details_in_the_log(
     assert "ZeroDivisionError: secret detail" in caplog.text
 
 
-def test_the_advice_of_an_error_is_logged_once(
-    grpc_api: GrpcApi, caplog: pytest.LogCaptureFixture
-) -> None:
-    for _ in range(3):
-        with pytest.raises(ApiRefused):
-            grpc_api("GetQueue", name=f"{LOCATION}/queues/pus")
-
-    [logged] = [record.getMessage() for record in caplog.records]
-    assert logged.startswith("GetQueue refused, NOT_FOUND: Queue does not exist. If you just ")
-    assert logged.endswith('(queue "pus" is not in queue.yaml: did you mean "push"?)')
-
-
-def test_an_error_that_apps_expect_is_not_logged(
+def test_an_error_that_apps_do_not_expect_is_logged_once_with_its_advice(
     grpc_api: GrpcApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An app adds each task once by its name, and creates its queues whenever it starts."""
     queue = {"name": f"{LOCATION}/queues/made", "pull_target": {}}
     grpc_api("CreateQueue", parent=LOCATION, queue=queue)
-    for method, resource in (
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (
+        *[("GetQueue", {"name": f"{LOCATION}/queues/pus"})] * 3,
         ("CreateQueue", {"parent": LOCATION, "queue": queue}),
         ("GetTask", {"name": f"{PULL}/tasks/none"}),
-    ):
+        ("ListQueues", {"parent": "projects/app"}),
+    )
+    for method, fields in calls:
         with pytest.raises(ApiRefused):
-            grpc_api(method, **resource)
+            grpc_api(method, **fields)
 
-    assert not caplog.records
-
-
-def test_an_error_without_advice_is_logged_too(
-    grpc_api: GrpcApi, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(ApiRefused):
-        grpc_api("ListQueues", parent="projects/app")
-
-    [logged] = [record.getMessage() for record in caplog.records]
-    assert logged.startswith('ListQueues refused, INVALID_ARGUMENT: parent is "projects/app": use')
-    assert logged.endswith(" with letters, digits and hyphens")
+    advised, without = [record.getMessage() for record in caplog.records]
+    assert advised.startswith("GetQueue refused, NOT_FOUND: Queue does not exist. If you just ")
+    assert advised.endswith('(queue "pus" is not in queue.yaml: did you mean "push"?)')
+    assert without.startswith('ListQueues refused, INVALID_ARGUMENT: parent is "projects/app": use')
+    assert without.endswith(" with letters, digits and hyphens")
 
 
 def test_a_latency_beyond_the_deadline_is_deadline_exceeded(

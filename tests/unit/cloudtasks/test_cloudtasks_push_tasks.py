@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from cloudtasks_api import PUSH, ApiRefused, Call, GrpcApi, app_engine, http, refused
+from cloudtasks_api import PUSH, Call, GrpcApi, app_engine, http, refused
 from push_app import push_app, until
 
 from pullqueue import (
@@ -167,35 +167,6 @@ class TestCreateTask:
         [stored] = emulator.queue("push").list_tasks()
         assert stored.request == request_
         assert shown.get("retryConfig") == task.get("retryConfig")
-
-    def test_a_name_in_use_has_the_message_of_production_and_a_reason(self, call: Call) -> None:
-        create(call, http())
-        with pytest.raises(ApiRefused) as exists:
-            create(call, http())
-        call("DeleteTask", name=ONE)
-        with pytest.raises(ApiRefused) as deleted:
-            create(call, http())
-        with pytest.raises(ApiRefused) as gone:
-            call("GetTask", name=ONE)
-        with pytest.raises(ApiRefused) as unknown:
-            call("GetTask", name=f"{PUSH}/tasks/unknown")
-
-        assert str(exists.value) == (
-            'ALREADY_EXISTS: Requested entity already exists (task "one" of queue "push" exists: '
-            "choose another name, or omit it)"
-        )
-        assert str(deleted.value).startswith(
-            "ALREADY_EXISTS: The task cannot be created because a task with this name existed too "
-            "recently. For more information about task de-duplication see https://cloud.google.com/"
-        )
-        assert '(task "one" of queue "push" was done, deleted or exhausted' in str(deleted.value)
-        assert gone.value.message == (
-            "The task no longer exists, though a task with this name existed recently. The task "
-            "either successfully completed or was deleted."
-        )
-        assert str(unknown.value) == (
-            'NOT_FOUND: Requested entity was not found. (queue "push" has no task "unknown")'
-        )
 
 
 def reason(text: str) -> dict[str, str]:

@@ -113,23 +113,10 @@ class TestProjectAndLocation:
         denied = "Permission denied on resource project other. .*is not served here, only"
         with refused("PERMISSION_DENIED", denied) as caught:
             call("ListQueues", parent="projects/other/locations/us-central1")
-        info, localized, help_, advice = caught.value.details
-        assert info == {
-            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-            "reason": "CONSUMER_INVALID",
-            "domain": "googleapis.com",
-            "metadata": {
-                "consumer": "projects/other",
-                "containerInfo": "other",
-                "service": "cloudtasks.googleapis.com",
-            },
-        }
-        assert (localized["message"], advice["message"]) == (
-            caught.value.message,
-            'project "other" is not served here, only "s~app"',
-        )
-        url = "https://console.developers.google.com"
-        assert help_["links"] == [{"description": "Google developers console", "url": url}]
+        info, localized, _, advice = caught.value.details
+        assert info["metadata"]["consumer"] == "projects/other"
+        assert localized["message"] == caught.value.message
+        assert advice["message"] == 'project "other" is not served here, only "s~app"'
 
     def test_the_location_of_another_app_is_refused_with_its_own(self, call: Call) -> None:
         """As recorded; a name that is not a location of App Engine gets another text."""

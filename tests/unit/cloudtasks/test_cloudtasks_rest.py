@@ -118,7 +118,6 @@ def test_masks_in_a_query_have_either_spelling(call: RestApi, query: str) -> Non
 def test_a_query_that_is_not_valid_is_refused_before_the_call(
     call: RestApi, emulator: Emulator, verb: str, path: str, text: str
 ) -> None:
-    """Unknown parameters and values are refused before the call: no task is leased."""
     emulator.queue("pull").add(b"1")
 
     with refused("INVALID_ARGUMENT", text):
@@ -171,10 +170,7 @@ def test_parameters_of_every_api_are_accepted(call: RestApi) -> None:
     enums = "$alt=json;enum-encoding=string"
     for query in ("key=x", "quotaUser=x", "$.xgafv=1", "alt=json", enums, "uploadType="):
         assert call.send("GET", f"{PULL}?{query}")["state"] == "RUNNING", query
-
-
-def test_enums_are_numbers_if_that_is_asked_for(call: RestApi) -> None:
-    """Google's client for Python asks for them."""
+    # Google's client for Python asks for numbers.
     assert call.send("GET", f"{PULL}?%24alt=json%3Benum-encoding%3Dint")["state"] == 1
 
 

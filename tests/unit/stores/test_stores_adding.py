@@ -22,8 +22,7 @@ from pullqueue import (
 from pullqueue.engine import verbs
 
 
-def test_a_batch_with_names_in_use(queue: Queue) -> None:
-    """The others are added, in the order given; generated names skip those in use."""
+def test_a_batch_with_names_in_use_adds_the_others(queue: Queue) -> None:
     queue.add(name="task2")
     queue.add(name="gone")
     queue.delete_tasks("gone")
@@ -40,8 +39,8 @@ def test_a_batch_with_names_in_use(queue: Queue) -> None:
     assert error.refused == {"task2": TaskAlreadyExistsError, "gone": TombstonedTaskError}
 
 
-def test_generated_names_that_are_in_use(queue: Queue, emulator: Emulator) -> None:
-    """However many are, and however often, others are found; each task comes back in its place."""
+def test_generated_names_that_are_in_use_are_skipped(queue: Queue, emulator: Emulator) -> None:
+    """However many there are; each task comes back in its place."""
     taken = 60
     queue.add_many([NewTask(name=f"task{number}") for number in range(taken)])
     emulator.names = (f"task{number // 2}" for number in count()).__next__
@@ -54,8 +53,8 @@ def test_generated_names_that_are_in_use(queue: Queue, emulator: Emulator) -> No
 
 
 @pytest.mark.parametrize("limit_bytes", [None, 500])
-def test_which_name_is_refused_first(start: Start, limit_bytes: int | None) -> None:
-    """The first in the batch, whatever the order in which the store finds them."""
+def test_the_first_name_of_a_batch_is_refused_first(start: Start, limit_bytes: int | None) -> None:
+    """Whatever the order in which the store finds them."""
     config = replace(config_of(2), total_storage_limit_bytes=limit_bytes)
     queue = start(config).queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="z")])
@@ -66,16 +65,6 @@ def test_which_name_is_refused_first(start: Start, limit_bytes: int | None) -> N
     ).refused
 
     assert list(refused.items()) == [("z", TaskAlreadyExistsError), ("a", TombstonedTaskError)]
-
-
-def test_nothing_is_added_to_what_is_too_much(emulator: Emulator, queue: Queue) -> None:
-    """A name in use is reported as such, also where more is stored than the limit permits."""
-    queue.add(name="heavy")
-    emulator.reconfigure(replace(config_of(2), total_storage_limit_bytes=1))
-
-    with pytest.raises(TaskAlreadyExistsError):
-        queue.add(name="heavy")
-    assert queue.add_many([]) == []
 
 
 def test_names_in_use_and_exhausted_tasks_take_no_space(start: Start, clock: ManualClock) -> None:
@@ -116,8 +105,8 @@ def test_a_tag_of_any_text_comes_back_as_it_was(queue: Queue) -> None:
         queue.purge()
 
 
-def test_an_add_that_is_refused_changes_nothing(start: Start) -> None:
-    """Over the storage limit nothing is stored, and the totals stay as they were."""
+def test_an_add_over_the_storage_limit_changes_nothing(start: Start) -> None:
+    """A name in use is reported as such, also where more is stored than the limit permits."""
     emulator = start(replace(config_of(2), total_storage_limit_bytes=10))
     queue = emulator.queue("pull")
     queue.add(b"1234", name="a")
@@ -134,3 +123,7 @@ def test_an_add_that_is_refused_changes_nothing(start: Start) -> None:
     assert emulator.bytes_stored == 5
     assert queue.fetch_statistics().tasks == 1
     assert queue.add(b"1234", name="b").name == "b"
+    emulator.reconfigure(replace(config_of(2), total_storage_limit_bytes=1))
+    with pytest.raises(TaskAlreadyExistsError):
+        queue.add(name="b")
+    assert queue.add_many([]) == []

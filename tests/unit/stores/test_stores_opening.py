@@ -35,9 +35,7 @@ def refused(schema: str) -> str:
     return str(excinfo.value)
 
 
-def test_many_servers_start_at_once(schema: str) -> None:
-    """One makes the tables, and all can use them."""
-
+def test_servers_that_start_at_once_share_the_tables_that_one_makes(schema: str) -> None:
     def start() -> None:
         emulator = Emulator(CONFIG, store=open_store(f"{postgres_url()}?schema={schema}"))
         emulator.queue("pull").add()
@@ -101,13 +99,12 @@ def test_the_schema_of_another_program_is_left_as_it_is(schema: str) -> None:
 def test_a_schema_of_a_newer_version_is_refused(schema: str) -> None:
     address = parsed(f"{postgres_url()}?schema={schema}")
     prepare(address)
-    connection = connect(address)
-    connection.execute("UPDATE schema_version SET number = 99")
-    connection.close()
+    with connect(address) as connection:
+        connection.execute("UPDATE schema_version SET number = 99")
 
-    assert f"was written by a newer pullqueue (version 99, known here: {len(SCRIPTS)})" in refused(
-        schema
-    )
+    known = len(SCRIPTS)
+    text = f"was written by a newer pullqueue (version 99, known here: {known})"
+    assert text in refused(schema)
 
 
 def test_a_server_that_cannot_be_reached_is_named() -> None:
@@ -121,10 +118,7 @@ def test_a_server_that_cannot_be_reached_is_named() -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [
-        *("schema=no-dash", "schema=1st", f"schema={'a' * 64}"),
-        *("connections=0", "connections=many"),
-    ],
+    ["schema=no-dash", "schema=1st", f"schema={'a' * 64}", "connections=0", "connections=many"],
 )
 def test_a_bad_option_is_refused_before_connecting(query: str) -> None:
     with pytest.raises(StoreError, match=query.partition("=")[0]):

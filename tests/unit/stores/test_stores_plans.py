@@ -21,28 +21,14 @@ SQLITE = statements("sqlite")
 POSTGRES = statements("postgres")
 WHOLE = {
     *("all_tasks", "all_exhausted", "all_tombstones", "all_leased", "totals", "restore_totals"),
-    *(
-        "delete_all_tasks",
-        "delete_all_events",
-        "clear",
-        "clear_tasks",
-        "clear_exhausted",
-        "clear_events",
-        "clear_leased",
-        "clear_queues",
-    ),
+    *("delete_all_tasks", "delete_all_events", "clear", "clear_tasks", "clear_exhausted"),
+    *("clear_events", "clear_leased", "clear_queues"),
     *("count_tags", "queue_records", "cron_runs", "projects", "drop_queue", "drop_tasks"),
     *("snapshot", "no_timeout", "lock_tasks", "renumber"),
 }
 """They are to read everything, or read nothing."""
 SMALL = {
-    "dispatchers",
-    "totals",
-    "lease_calls",
-    "retentions",
-    "queues",
-    "cron_runs",
-    "projects",
+    *("dispatchers", "totals", "lease_calls", "retentions", "queues", "cron_runs", "projects"),
     "unnest",
 }
 """Tables of a few rows."""

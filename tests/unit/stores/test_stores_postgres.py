@@ -229,7 +229,9 @@ def test_restore_and_delete_replace_a_record_made_meanwhile(
     assert record == ((True, True) if action == "restore" else (False, False))
 
 
-def test_batches_with_the_same_names(servers: tuple[Queue, Queue], deadlocks: Mock) -> None:
+def test_a_name_in_several_batches_is_stored_once(
+    servers: tuple[Queue, Queue], deadlocks: Mock
+) -> None:
     """Whatever their order, each name is stored once, and never again when it is deleted."""
     names = [f"n{number}" for number in range(60)]
     added: Counter[str] = Counter()
@@ -278,10 +280,8 @@ def test_four_deadlocks_in_a_row_are_overcome(start: Start, url: str) -> None:
 
     with ending_updates(url, 4):
         assert queue.delete_tasks(["a"]) == [DeleteResult.DELETED]
-    with (
-        ending_updates(url, 5),
-        pytest.raises(TransientError, match="deadlock detected; try again"),
-    ):
+    text = "deadlock detected; try again"
+    with ending_updates(url, 5), pytest.raises(TransientError, match=text):
         queue.delete_tasks(["b"])
 
     assert [task.name for task in queue.list_tasks()] == ["b"]

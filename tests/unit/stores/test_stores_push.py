@@ -81,11 +81,7 @@ def started(queue: Queue, *, lease_seconds: float = 10, **task: Any) -> Task:
 
 
 def ended(
-    queue: Queue,
-    task: Task,
-    *,
-    status: int = 500,
-    backoff_seconds: float | None = None,
+    queue: Queue, task: Task, *, status: int = 500, backoff_seconds: float | None = None
 ) -> Task:
     """End the first attempt of a task."""
     attempts = AttemptRecord(finished=1, status=status)
@@ -149,10 +145,8 @@ def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
     assert states(queue) == {}
     with pytest.raises(TombstonedTaskError):
         queue.get_task("one")
-    assert [
-        (event.kind.value, event.retry_count, event.status, event.until)
-        for event in queue.history("one")
-    ] == [
+    history = queue.history("one")
+    assert [(each.kind.value, each.retry_count, each.status, each.until) for each in history] == [
         ("added", 0, None, None),
         ("attempt started", 1, None, first.eta),
         ("attempt failed", 1, 503, retrying.eta),
@@ -176,9 +170,8 @@ def test_attempts_that_are_not_made_are_one_event_of_their_task(
 
     assert (ended.retry_count, ended.attempts) == (count, last)
     assert states(queue) == ({} if pause is None else {"retrying": 1})
-    assert [
-        (each.kind.value, each.retry_count, each.attempts) for each in queue.history("one")
-    ] == [
+    history = queue.history("one")
+    assert [(each.kind.value, each.retry_count, each.attempts) for each in history] == [
         ("added", 0, 1),
         ("attempt started", count, count),
         ("attempt failed", count, count),
@@ -266,17 +259,15 @@ def test_failed_attempts_are_counted_by_result_within_a_time(
     }
     for result, count in results.items():
         for number in range(count):
-            record = AttemptRecord(
-                1, status=result.status, reason=result.reason, fault=result.fault
-            )
+            status, reason, fault = result
+            record = AttemptRecord(1, status=status, reason=reason, fault=fault)
             pause = None if number else 30
             finish_attempt(queue, started(queue), attempts=record, backoff_seconds=pause)
     ended(queue, started(queue), status=200)
 
     assert queue.count_failures(last=SECOND) == results
-    assert {event.result for event in queue.events() if event.status not in (None, 200)} == {
-        *results
-    }
+    failed = {event.result for event in queue.events() if event.status not in (None, 200)}
+    assert failed == {*results}
     clock.advance(1)
     assert not queue.count_failures(last=SECOND)
     assert queue.count_failures(last=1.000001 * SECOND) == results
@@ -296,7 +287,7 @@ def test_the_response_to_the_last_attempt_belongs_to_the_task(
 def test_a_task_whose_attempt_nobody_ends_is_due_at_its_end(
     queue: Queue, clock: ManualClock
 ) -> None:
-    """A task whose attempt nobody ends is due at the end of it; a late end is accepted."""
+    """And a late end is accepted."""
     task = started(queue, lease_seconds=10)
     clock.advance(10)
     assert states(queue) == {"available": 1}
@@ -331,9 +322,8 @@ def test_only_the_current_attempt_can_be_changed(queue: Queue, clock: ManualCloc
     queue.delete_tasks("one")
     with pytest.raises(TombstonedTaskError):
         finish_attempt(queue, started, attempts=done, backoff_seconds=None)
-    assert [event.kind.value for event in queue.history("one")] == [
-        *("added", "attempt started", "deleted"),
-    ]
+    kinds = [event.kind.value for event in queue.history("one")]
+    assert kinds == ["added", "attempt started", "deleted"]
 
 
 def test_a_purge_deletes_running_tasks_and_bodies_of_exhausted_ones(queue: Queue) -> None:

@@ -58,8 +58,9 @@ def test_tasks_of_a_killed_server_are_due_at_once(
     assert (task.eta, task.retry_count) == (clock.now(), 1)
 
 
-def test_what_failed_is_not_recorded(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operation that failed leaves neither task nor event, and nothing is miscounted."""
+def test_what_failed_leaves_neither_task_nor_event(
+    store: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue = store.queue("pull")
     queue.add(name="first")
 
@@ -82,8 +83,7 @@ def test_what_failed_is_not_recorded(store: Emulator, monkeypatch: pytest.Monkey
     assert [event.task_name for event in queue.events()] == ["first", "second"]
 
 
-def test_a_file_that_was_opened_in_vain(start: Start) -> None:
-    """An emulator that cannot be made leaves its file to the next."""
+def test_an_emulator_that_cannot_be_made_leaves_its_file_to_the_next(start: Start) -> None:
     with pytest.raises(AttributeError, match="by_name"):
         start("queue.yaml")
 
@@ -151,9 +151,9 @@ def test_a_transaction_that_cannot_be_ended_changes_nothing(
     assert queue.fetch_statistics().leased_last_minute == 1
 
 
-def test_a_file_that_breaks_in_use(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is internal, without the advice to try again."""
-
+def test_a_file_that_breaks_in_use_is_an_internal_error(
+    store: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise sqlite3.DatabaseError("database disk image is malformed")
 
