@@ -64,14 +64,6 @@ def test_signals_are_passed_on(app_folder: Path) -> None:
     assert process.returncode == 42
 
 
-def test_the_server_is_gone_with_it(execute: Execute) -> None:
-    _, output, _ = execute(*python(SHOW_ENVIRONMENT))
-    address = json.loads(output)["PULLQUEUE_EMULATOR_HOST"]
-
-    with pytest.raises(URLError):
-        urlopen(f"http://{address}/_emulator/clock", timeout=60)
-
-
 def test_cloud_tasks_is_served_over_grpc(execute: Execute) -> None:
     program = (
         "import grpc, json, os, urllib.request as http\n"
@@ -164,6 +156,8 @@ def test_the_environment_names_the_server_to_every_client(execute: Execute) -> N
     assert reported["PYTHONPATH"].endswith(f"{os.pathsep}/before")
     assert reported["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
     assert signs & (reported.keys() - os.environ.keys()) == set()
+    with pytest.raises(URLError):  # it is gone with the command
+        urlopen(f"http://{reported['PULLQUEUE_EMULATOR_HOST']}/_emulator/clock", timeout=60)
     assert reported["GAE_PARTITION"] == "dev"
     assert reported["GOOGLE_CLOUD_PROJECT"] == "my-app"
     assert reported["APPLICATION_ID"] == reported["GAE_APPLICATION"] == "dev~my-app"
@@ -216,10 +210,8 @@ def test_what_the_environment_has_of_an_app_is_kept(monkeypatch: pytest.MonkeyPa
     assert variables["APPLICATION_ID"] == "dev~my-app"
 
 
-def test_a_command_that_a_signal_ends(execute: Execute) -> None:
-    program = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-
-    assert execute(*python(program))[0] == 128 + signal.SIGKILL
+def test_the_status_of_a_command_that_a_signal_ends_is_that_of_shells(execute: Execute) -> None:
+    assert execute("--", "sh", "-c", "kill -9 $$")[0] == 128 + signal.SIGKILL
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
@@ -275,31 +267,37 @@ def test_a_command_that_is_not_there(execute: Execute, app_folder: Path) -> None
     assert "cannot be run" in text[2]
 
 
+def test_only_the_first_pair_of_dashes_is_that_of_exec(execute: Execute) -> None:
+    assert execute("--", "echo", "-x", "--", "--port")[1] == "-x -- --port\n"
+
+
+USAGE = "pullqueue exec [OPTIONS] [QUEUE_YAML] -- COMMAND..."
+NO_COMMAND = "there is no command to run: write it after `--`"
+
+
 @pytest.mark.parametrize(
-    "arguments", ["", "queue.yaml", "queue.yaml --", "python -V", "python main.py"]
+    ("arguments", "status", "message"),
+    [
+        ("", 2, USAGE),
+        *(
+            (words, 2, NO_COMMAND)
+            for words in ("", "a.yaml", "a.yaml --", "python -V", "python a.py")
+        ),
+        ("queue.yaml -- touch ran", 3, 'cannot read "queue.yaml": no such file'),
+        ("--services memcache,datastore -- touch ran", 2, 'did you mean "datastore_v3"?'),
+        ("--user boss@gmail.com:root -- touch ran", 2, 'role "root" does not exist: use EMAIL or'),
+        ("--data a.file -- touch ran", 2, "'a.file' is a file"),
+    ],
 )
-def test_a_missing_command_is_a_usage_error(arguments: str) -> None:
+def test_nothing_is_run_by_wrong_usage(
+    folder: Path, arguments: str, status: int, message: str
+) -> None:
+    (folder / "a.file").touch()
+
     done = run_pullqueue("exec", *arguments.split())
 
-    assert done.exit_code == 2
-    assert "pullqueue exec [OPTIONS] [QUEUE_YAML] -- COMMAND..." in done.stderr
-    assert "there is no command to run: write it after `--`" in done.stderr
-
-
-def test_dashes_of_the_command(execute: Execute) -> None:
-    program = "import sys; print(sys.argv[1:])"
-
-    _, output, _ = execute(*python(program), "-x", "--", "--port")
-
-    assert output == "['-x', '--', '--port']\n"
-
-
-def test_nothing_is_run_without_the_queue_yaml_that_is_named(folder: Path) -> None:
-    done = run_pullqueue("exec", "queue.yaml", "--", "touch", "ran")
-
-    assert done.exit_code == 3
-    assert 'cannot read "queue.yaml": no such file' in done.stderr
-    assert list(folder.iterdir()) == []
+    assert (done.exit_code, message in done.stderr) == (status, True), done.stderr
+    assert [path.name for path in folder.iterdir()] == ["a.file"]
 
 
 def test_the_server_knows_the_program_and_its_process(execute: Execute) -> None:
@@ -348,24 +346,3 @@ def test_tasks_are_kept_in_a_store(execute: Execute, app_folder: Path) -> None:
         emulator = Emulator.from_text(QUEUE_YAML, store=open_store(f"sqlite:///{path}"))
         assert len(emulator.queue("pull").list_tasks()) == 2
         emulator.close()
-
-    done = run_pullqueue("exec", "--data", "queue.yaml", "--", "true")
-    assert (done.exit_code, "'queue.yaml' is a file" in done.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("--store", "memory"), ("--data", "data"), ("--services", "none"), ("--clock", "manual")],
-)
-def test_options_of_the_server_are_refused_with_a_running_one(option: str, value: str) -> None:
-    done = run_pullqueue("exec", "--url", "127.0.0.1:1", option, value, "--", "true")
-
-    assert done.exit_code == 2
-    assert f"pass {option} to it, or leave out --url" in done.stderr
-
-
-def test_services_that_do_not_exist(app_folder: Path) -> None:
-    done = run_pullqueue("exec", "--services", "memcache,datastore", "--", "true")
-
-    assert done.exit_code == 2
-    assert 'service "datastore" does not exist: did you mean "datastore_v3"?' in done.stderr

@@ -49,15 +49,11 @@ class TestAnotherServer:
         assert hint.startswith(f"pullqueue: a server runs at {usual}, which this command does not")
         assert hint.endswith(f" use: pass --url {usual} to use it")
 
-    @pytest.mark.parametrize("answer", ["no", 3, {}, None])
-    def test_nothing_is_reported_of_other_servers(
-        self, lines: Callable[[str], list[str]], answer: object
-    ) -> None:
-        if answer is None:
-            assert len(lines("127.0.0.1:1")) == 2
-            return
-        with always_answering(answer) as usual:
-            assert len(lines(usual)) == 2
+    def test_nothing_is_reported_of_other_servers(self, lines: Callable[[str], list[str]]) -> None:
+        assert len(lines("127.0.0.1:1")) == 2
+        for answer in ("no", 3, {}):
+            with always_answering(answer) as usual:
+                assert len(lines(usual)) == 2
 
 
 class TestJoining:
@@ -120,9 +116,13 @@ class TestJoining:
         ("arguments", "advice"),
         [
             (["queue.yaml"], 'has a queue.yaml of its own: leave "queue.yaml" out'),
-            (["--clock", "manual"], "has settings of its own: pass --clock to it"),
-            (["--location", "europe-west1"], "has settings of its own: pass --location to it"),
-            (["--push-to", "http://a"], "has settings of its own: pass --push-to to it"),
+            *(
+                ([option, value], f"has settings of its own: pass {option} to it, or leave out")
+                for option, value in (
+                    *(("--clock", "manual"), ("--data", "data"), ("--location", "europe-west1")),
+                    *(("--push-to", "http://a"), ("--services", "none"), ("--store", "memory")),
+                )
+            ),
         ],
     )
     def test_settings_beside_a_running_server_are_refused(

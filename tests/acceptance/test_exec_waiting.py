@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
 from executing import Execute, forked_exec
 from programs import running
 from push_app import Control, until
+from served import free_port
 
 APP = """
 import os, sys, time
@@ -32,20 +31,6 @@ HTTPServer(("localhost", int(sys.argv[1])), App).serve_forever()
 """An app that listens at a port once there is a file."""
 
 
-def free_port() -> int:
-    """Return a port at which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def control_of(process: subprocess.Popen[str]) -> Control:
-    """Return the routes of the server of a process; it may log before it prints its address."""
-    assert process.stderr is not None
-    listening = next(line for line in process.stderr if "pullqueue listening on" in line)
-    return Control(listening.split()[-1])
-
-
 def test_what_is_due_before_the_app_listens_waits_for_it(execute: Execute) -> None:
     """Neither a task without a second attempt, kept from before, nor a cron job fails."""
     Path("queue.yaml").write_text(
@@ -61,7 +46,9 @@ def test_what_is_due_before_the_app_listens_waits_for_it(execute: Execute) -> No
     options = ("--data", "data", "--push-to", address, "--cron", "cron.yaml", "--clock", "manual")
 
     with running(*forked_exec(), *options, "--", *app) as exec_:
-        control = control_of(exec_)
+        assert exec_.stderr is not None  # it may log before it prints its address
+        listening = next(line for line in exec_.stderr if "pullqueue listening on" in line)
+        control = Control(listening.split()[-1])
         control.call("POST", "/clock", {"advance": 300})
         waits = f"the server waits for the app to listen at {address}"
         assert waits in control.queue("push")["progress"]["text"]

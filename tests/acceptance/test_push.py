@@ -514,42 +514,6 @@ def test_an_attempt_without_a_response() -> None:
     assert "\nheaders:\nUser-Agent: AppEngine-Google" in shown
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["http://a", "http://b"], "two addresses without a target"),
-        (["w=http://a", "w=http://b"], 'two addresses for target "w"'),
-        (["localhost:8080"], "it must begin with http:// or https://"),
-        (["ftp://a"], "it must begin with http:// or https://"),
-        (["http://"], "it has no host"),
-        (["http://[a"], "its host is not valid"),
-        (["http://a b"], "its host is not valid"),
-        (["http://8191"], "its host is only a number"),
-        (["http://a:99999"], "its port must be 1 to 65535"),
-        (["http://a:0"], "its port must be 1 to 65535"),
-        (["http://a/\r\nX: 1"], "it must consist of printable ASCII characters"),
-        (["http://a?x=1"], "it cannot have a query or a fragment"),
-        (["http://u:p@a"], "it cannot have a user name or password"),
-        (["http://a..b"], "its host is not valid"),
-        (["http://."], "its host is not valid"),
-        ([f"http://{'a' * 64}"], "its host is not valid"),
-        (["no target=http://a"], "invalid target"),
-        (["https://a:99999=http://b"], "invalid target"),
-        (["https://a=http://b", "https://a:443=http://b"], 'for target "https://a"'),
-    ],
-)
-def test_a_wrong_address_ends_the_command_before_serving(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
-) -> None:
-    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
-    monkeypatch.chdir(tmp_path)
-    arguments = [part for option in options for part in ("--push-to", option)]
-    done = run_pullqueue("serve", "--port", "0", *arguments)
-
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert message in done.stderr
-
-
 def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
     emulator = Emulator.from_text(QUEUE_YAML)
     with push_app() as other, Server(emulator) as server:
@@ -562,31 +526,27 @@ def test_other_addresses_while_a_server_runs(app: PushApp) -> None:
         control.add("worker", "/a")
         until(lambda: "/worker/a" in app.paths())
         refused = run_pullqueue("push-to", "http://a..b", *url)
+        missing = [run_pullqueue("push-to", *each, *url) for each in ([], ["--keep", "http://a"])]
         server.push_to(other.url)
         control.add("worker", "/b")
         until(lambda: other.paths() == ["/b"])
         kept = run_pullqueue("push-to", "--keep", *url)
-        done = [action["text"] for action in control.call("GET", "/activity")["actions"]]
+        acts = [action["text"] for action in control.call("GET", "/activity")["actions"]]
         control.add("web", "/c")
         [task] = control.tasks("web")
 
     where = f"push tasks are delivered to {app.url}, worker at {app.url}/worker\n"
     assert (named.exit_code, named.stdout) == (0, where)
     assert (refused.exit_code, "its host is not valid" in refused.stderr) == (2, True)
+    for done in missing:
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "pass addresses, such as http://localhost:8080, or --keep" in done.stderr
     assert (kept.exit_code, kept.stdout) == (0, "push tasks are kept, not delivered\n")
     pasted = f"run `pullqueue push-to http://localhost:8080 --url {url[1]}`"
     assert task["push"]["kept"] == pasted
     assert len(app.received) == 301
-    assert done == [
+    assert acts == [
         "set the addresses of push tasks: none",
         f"set the addresses of push tasks: {app.url}, worker at {app.url}/worker",
         f"set the addresses of push tasks: {app.url}, worker at http://localhost:9",
     ]
-
-
-@pytest.mark.parametrize("arguments", [[], ["--keep", "http://a"]])
-def test_deliver_needs_addresses_or_keep(arguments: list[str]) -> None:
-    done = run_pullqueue("push-to", *arguments)
-
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "pass addresses, such as http://localhost:8080, or --keep" in done.stderr

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 from browser import Browser
-from executing import app_under_exec, forked_exec
-from programs import completed
+from executing import app_under_exec
 from push_app import until
 from selenium.webdriver.common.by import By
 
@@ -89,11 +88,3 @@ def test_a_form_of_another_site_signs_nobody_in(tmp_path: Path) -> None:
 
             assert response.status_code == status
             assert ("Set-Cookie" in response.headers) == (status == 303)
-
-
-def test_a_user_that_is_not_valid_is_refused(tmp_path: Path) -> None:
-    command = [*forked_exec(), "--user", "boss@gmail.com:root", "--", "true"]
-    done = completed(command, cwd=tmp_path)
-
-    assert done.returncode == 2
-    assert 'role "root" does not exist: use EMAIL or EMAIL:admin' in done.stderr

@@ -43,8 +43,15 @@ NAME = "use the name of a service, such as worker, or an origin, such as https:/
             ([option], f'invalid address "{option}": {problem}; {USE}')
             for option, problem in (
                 ("localhost:8080", "it must begin with http:// or https://"),
+                ("ftp://a", "it must begin with http:// or https://"),
+                ("http://", "it has no host"),
+                ("http://a:99999", "its port must be 1 to 65535"),
+                ("http://a:0", "its port must be 1 to 65535"),
                 ("http://me@localhost", "it cannot have a user name or password"),
-                ("http://a..b", "its host is not valid"),
+                *(
+                    (f"http://{host}", "its host is not valid")
+                    for host in ("a..b", "[a", "a b", ".", "a" * 64)
+                ),
                 ("http://8080", "its host is only a number"),
                 ("http://localhost/?a", "it cannot have a query or a fragment"),
                 ("http://localhost/#a", "it cannot have a query or a fragment"),
@@ -56,6 +63,7 @@ NAME = "use the name of a service, such as worker, or an origin, such as https:/
         ),
         (["http://a..b=http://localhost"], f'invalid target "http://a..b": {NAME}'),
         (["a_b=http://localhost"], f'invalid target "a_b": {NAME}'),
+        (["https://a:99999=http://b"], f'invalid target "https://a:99999": {NAME}'),
         (["a.b.c.d=http://localhost"], f'invalid target "a.b.c.d": {NAME}'),
         (
             [DEFAULT, "http://localhost:8081"],
@@ -67,6 +75,10 @@ NAME = "use the name of a service, such as worker, or an origin, such as https:/
         (
             ["w=http://localhost", "W=http://localhost:81"],
             'two addresses for target "w": "http://localhost" and "http://localhost:81": name one',
+        ),
+        (
+            ["https://a=http://b", "https://a:443=http://c"],
+            'two addresses for target "https://a": "http://b" and "http://c": name one',
         ),
     ],
 )
