@@ -76,7 +76,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def app_folder(folder: Path) -> Path:
-    """Return a working folder with a queue.yaml."""
     (folder / "queue.yaml").write_text(QUEUE_YAML)
     return folder
 

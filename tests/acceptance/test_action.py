@@ -82,7 +82,6 @@ class Runner:
 
 @pytest.fixture
 def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    """Return a runner whose workspace is the working directory."""
     runner = Runner(tmp_path)
     monkeypatch.chdir(runner.workspace)
     return runner
@@ -198,7 +197,6 @@ def gitlab() -> Iterator[list[tuple[str, str, dict[str, list[str]]]]]:
 
 
 def _gitlab_job(runner: Runner, address: str) -> CompletedProcess[str]:
-    """Run the job of the documentation."""
     program("curl", package="curl")
     page = (ROOT / "docs" / "how-to" / "ci.md").read_text("utf-8")
     *_, text = re.findall(

@@ -53,7 +53,6 @@ for legacy, context.READ_FROM_OS_ENVIRON in product([True, False, None], [True, 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Yield the address of a running server."""
     with Server(Emulator.from_text("queue: [{name: pull, mode: pull}]")) as server:
         yield server.url.removeprefix("http://")
 

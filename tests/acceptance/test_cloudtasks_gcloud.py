@@ -80,7 +80,6 @@ COMMANDS: tuple[tuple[str, str, str, Any], ...] = (
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Run a server of one project and location."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "queue.yaml").write_text("queue: []\n")
     with serving("--project", "my-app", "--location", "us-central1", folder=folder) as served:

@@ -89,7 +89,6 @@ class Replay:
         self._fact = fact
 
     def call(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Call a method with a request of the table."""
         api = self._v2beta2 if name == "UploadQueueYaml" else self._api
         return api(name, **self._filled(request))
 
@@ -149,7 +148,6 @@ class Replay:
 
 @pytest.fixture
 def replay(request: pytest.FixtureRequest) -> Iterator[Replay]:
-    """Yield a server of its own for a fact."""
     fact, version, transport = (
         request.node.callspec.params[name] for name in ("fact", "version", "transport")
     )
@@ -202,7 +200,6 @@ def check_shown(shown: Any, expected: Any, path: str = "") -> None:
 
 
 def check_headers(received: list[Received], expected: dict[str, list[str | None]]) -> None:
-    """Check the headers of one attempt after the other."""
     for name, values in expected.items():
         sent = [{key.lower(): value for key, value in one.headers.items()} for one in received]
         assert [headers.get(name.lower()) for headers in sent] == values, name

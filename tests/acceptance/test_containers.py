@@ -34,7 +34,6 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 
 
 def compose() -> dict[str, Any]:
-    """Return the services of the compose file."""
     document = yaml.safe_load((SAMPLE / "compose.yaml").read_text("utf-8"))
     return dict(document["services"])
 
@@ -190,7 +189,6 @@ def test_tasks_for_the_name_of_a_service_are_sent_there(tmp_path: Path) -> None:
 
 
 def documented(program: str) -> list[list[str]]:
-    """Return the commands of a program that the page on containers shows."""
     return [shlex.split(line) for line in PAGE.splitlines() if line.startswith(f"{program} ")]
 
 
@@ -212,7 +210,6 @@ def test_the_documented_ways_to_run_the_image(command: list[str], tmp_path: Path
 
 
 def exposed() -> list[str]:
-    """Return the ports of the image."""
     (ports,) = re.findall(r"^EXPOSE ([\d ]+)$", DOCKERFILE, re.MULTILINE)
     return str(ports).split()
 

@@ -248,7 +248,6 @@ time.sleep(600)
 
 
 def ps_of(pid: int) -> str:
-    """Return the commands of a process's children."""
     table = subprocess.run(
         ["ps", "-ww", "-o", "args=", "--ppid", str(pid)],
         check=False,

@@ -19,7 +19,6 @@ from pullqueue.server.lifecycle import Server
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Yield a running server."""
     with Server(Emulator.from_text(QUEUE_YAML)) as server:
         yield server
 
@@ -51,7 +50,8 @@ class TestAnotherServer:
 
     def test_nothing_is_reported_of_other_servers(self, lines: Callable[[str], list[str]]) -> None:
         assert len(lines("127.0.0.1:1")) == 2
-        for answer in ("no", 3, {}):
+        answers: tuple[object, ...] = ("no", 3, {})
+        for answer in answers:
             with always_answering(answer) as usual:
                 assert len(lines(usual)) == 2
 

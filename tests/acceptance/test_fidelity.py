@@ -22,12 +22,10 @@ ROWS = [*csv.DictReader((DOCS / "fidelity.csv").read_text("utf-8").splitlines())
 
 
 def items(area: str) -> set[str]:
-    """Return what the table lists in an area."""
     return {row["item"] for row in ROWS if row["area"] == area}
 
 
 def keys_of(schema: dict[str, Any]) -> set[str]:
-    """Return every key that a JSON Schema names."""
     properties = schema.get("properties", {})
     parts = [*properties.values(), *([schema["items"]] if "items" in schema else [])]
     return set(properties).union(*map(keys_of, parts))

@@ -16,12 +16,10 @@ from pullqueue.lint.options import FileOptions
 
 
 def files(*arguments: str) -> list[str]:
-    """Run `pullqueue lint` and return the files with findings."""
     return [file for file, _ in found(*arguments)]
 
 
 def settings(text: str, path: str = "pyproject.toml") -> None:
-    """Write settings of the linter."""
     write(path, f"[tool.pullqueue.lint]\n{text}\n")
 
 

@@ -27,7 +27,6 @@ now = SystemClock().now
 class TestAsyncio:
     @pytest.fixture
     def anyio_backend(self) -> str:
-        """Run under asyncio."""
         return "asyncio"
 
     async def test_sleeps_use_the_real_time_outside_auto_advance(
@@ -48,7 +47,6 @@ class TestAsyncio:
 class TestTrio:
     @pytest.fixture
     def anyio_backend(self) -> str:
-        """Run under trio."""
         return "trio"
 
     async def test_sleeps_use_the_real_time_where_code_sees_a_frozen_one(
@@ -86,7 +84,6 @@ def test_a_deadline_of_hypothesis_measures_real_time(
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Emulation]:
-    """Make an emulator of the module."""
     with emulation(queues=["jobs"], sdk=True, server=True) as shared:
         yield shared
 

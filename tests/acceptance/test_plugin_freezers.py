@@ -38,7 +38,6 @@ class TestFreezegun:
 
     @pytest.fixture
     def frozen(self) -> Iterator[FrozenDateTimeFactory]:
-        """Freeze time as a suite of its own does."""
         with freeze_time("2013-01-14") as frozen:
             assert isinstance(frozen, FrozenDateTimeFactory)
             yield frozen
@@ -115,7 +114,6 @@ class TestTimeMachine:
 class TestFixtureOfTheSameName:
     @pytest.fixture
     def freezer(self) -> str:
-        """Freeze nothing."""
         return "keeps food"
 
     def test_a_fixture_freezer_of_a_suite_leaves_time_frozen(

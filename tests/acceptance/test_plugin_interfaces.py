@@ -42,7 +42,6 @@ Run = Callable[..., pytest.RunResult]
 
 
 def session_of(key: dict[str, object]) -> AuthorizedSession:
-    """Return a session that authenticates with a service account's key."""
     scopes = ["https://www.googleapis.com/auth/taskqueue"]
     credentials = Credentials.from_service_account_info(key, scopes=scopes)  # type: ignore[no-untyped-call]
     return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]

@@ -57,14 +57,12 @@ queue:
 
 @pytest.fixture
 def app() -> Iterator[PushApp]:
-    """Yield an app that handles push tasks."""
     with push_app() as app:
         yield app
 
 
 @contextmanager
 def delivering(*addresses: str, clock: Clock | None = None) -> Iterator[Control]:
-    """Serve an emulator whose tasks are sent to these addresses."""
     emulator = Emulator.from_text(QUEUE_YAML, clock=clock)
     with Server(emulator, push_to=PushAddresses(addresses)) as server:
         yield Control(server.url)
@@ -72,7 +70,6 @@ def delivering(*addresses: str, clock: Clock | None = None) -> Iterator[Control]
 
 @pytest.fixture
 def control(app: PushApp) -> Iterator[Control]:
-    """Yield the control routes of a server that sends its tasks to the app."""
     with delivering(app.url) as control:
         yield control
 

@@ -22,8 +22,6 @@ MIB = 1 << 20
 
 
 class ServerProcess:
-    """A server in a process of its own."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         assert process.stdout is not None
@@ -44,7 +42,6 @@ class ServerProcess:
         return connection
 
     def get(self, path: str = INSERT) -> bytes:
-        """Return the body of a successful response, asked for over a connection of its own."""
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=120)) as connection:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -52,7 +49,6 @@ class ServerProcess:
             return response.read()
 
     def add(self, payload: str) -> None:
-        """Add a task."""
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=120)) as connection:
             connection.request("POST", TASKS, json.dumps({"tasks": [{"payload": payload}]}))
             assert connection.getresponse().status == 200
@@ -71,7 +67,6 @@ class ServerProcess:
 
 @contextmanager
 def limited(folder: Path, files: int = 4096) -> Iterator[ServerProcess]:
-    """Run a server which may open that many files."""
     (folder / "queue.yaml").write_text("queue:\n- name: pull\n  mode: pull\n")
     command = f"ulimit -n {files}; exec {sys.executable} -m pullqueue serve --port 0"
     with running("sh", "-c", command, cwd=folder) as process:

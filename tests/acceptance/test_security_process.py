@@ -65,13 +65,11 @@ main(["lint", "--against", "HEAD", "queue.yaml"])
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with a queue.yaml."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     return tmp_path
 
 
 def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
-    """Run a program in a folder, and return what was noted."""
     # Loading all plugins would take longer than all that is looked at.
     fixtures = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_pullqueue.plugin"}
     done = completed(
@@ -105,7 +103,6 @@ def test_serving_listens_to_one_port_of_this_machine(folder: Path) -> None:
 
 
 def lines_of(name: str) -> list[str]:
-    """Return the machine's sockets of a kind."""
     return Path("/proc/net", name).read_text("ascii").splitlines()[1:]
 
 

@@ -49,14 +49,12 @@ OPTIONS = (
 
 @pytest.fixture(autouse=True)
 def folder(folder: Path) -> Path:
-    """Return the working folder, with a queue.yaml."""
     (folder / "queue.yaml").write_text(QUEUE_YAML)
     return folder
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the queue.yaml of `served`."""
     file = tmp_path_factory.mktemp("serve") / "queue.yaml"
     file.write_text(QUEUE_YAML)
     return file
@@ -64,13 +62,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(file: Path) -> Iterator[Served]:
-    """Yield a server with options that do not exclude each other."""
     with serving(*OPTIONS, folder=file.parent) as served:
         yield served
 
 
 def call(url: str, verb: str = "GET", body: object = None) -> dict[str, Any]:
-    """Make a request and return the JSON of its answer."""
     data = None if body is None else json.dumps(body).encode()
     with urlopen(Request(url, data, method=verb), timeout=60) as response:  # noqa: S310
         return dict(json.load(response))
@@ -243,7 +239,6 @@ class TestGreeting:
 
 
 def queue_states(served: Served) -> dict[str, str]:
-    """Return the state of each queue."""
     queues = served.control.call("GET", "/queues")["queues"]
     return {queue["name"]: queue["state"] for queue in queues}
 
@@ -432,7 +427,6 @@ class TestOptions:
 class TestFilesOfProjects:
     @pytest.fixture(autouse=True)
     def billing(self, folder: Path) -> Path:
-        """Write the file of another project."""
         file = folder / "billing.yaml"
         file.write_text("queue:\n- {name: invoices, mode: pull}\n")
         return file

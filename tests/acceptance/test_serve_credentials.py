@@ -16,7 +16,6 @@ CLOSED = "- name: closed\n  mode: pull\n  retry_parameters: {task_retry_limit: 1
 
 @pytest.fixture(autouse=True)
 def folder(folder: Path) -> Path:
-    """Return the working folder, with a queue.yaml that has acls."""
     (folder / "queue.yaml").write_text(CLIENTS_YAML + CLOSED)
     return folder
 

@@ -79,7 +79,6 @@ def own_database() -> Iterator[dict[str, str]]:
 
 
 def postgres(verb: str, environment: dict[str, str]) -> str:
-    """Start or stop the database and return what is printed."""
     run = subprocess.run(
         [POSTGRES, verb], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
@@ -130,7 +129,6 @@ def test_a_database_that_hangs(
 
 @contextmanager
 def python(emulator: Emulator) -> Iterator[Interface]:
-    """Yield the Python interface."""
     yield PythonInterface(emulator)
 
 

@@ -23,20 +23,16 @@ CHANGES = ("Security", "Removed", "Deprecated", "Added", "Changed", "Fixed")
 
 
 def workflow(name: str) -> dict[str, Any]:
-    """Read a workflow."""
     text = (ROOT / ".github" / "workflows" / name).read_text("utf-8")
     return dict(yaml.safe_load(text))
 
 
 @pytest.fixture(scope="module")
 def project() -> dict[str, Any]:
-    """What pyproject.toml says of the project."""
     return dict(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"])
 
 
 class TestVersion:
-    """The version is in one place."""
-
     def test_everybody_reads_it_from_there(self, project: dict[str, Any]) -> None:
         done = completed([sys.executable, "-m", "pullqueue", "--version"], check=True)
 
@@ -52,8 +48,6 @@ class TestVersion:
 
 
 class TestChangeLog:
-    """CHANGELOG.md is kept in the format that it names."""
-
     def test_its_newest_part_is_unreleased_or_the_version(self, project: dict[str, Any]) -> None:
         parts = re.findall(r"^## (.+)$", self.text(), re.MULTILINE)
 
@@ -70,13 +64,10 @@ class TestChangeLog:
 
     @staticmethod
     def text() -> str:
-        """Read it."""
         return (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
 class TestMetadata:
-    """A stranger who finds the package in an index learns what it is."""
-
     def test_metadata_are_complete(self, built: Path) -> None:
         (wheel,) = built.glob("*.whl")
         (name,) = {
@@ -102,8 +93,6 @@ class TestMetadata:
 
 
 class TestFiles:
-    """The index would take the files."""
-
     def test_twine_finds_nothing_wrong(self, built: Path) -> None:
         files = [str(path) for path in built.iterdir()]
         command = [sys.executable, "-m", "twine", "check", "--strict", *files]

@@ -82,7 +82,6 @@ class Assets(HTMLParser):
         self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note the address of a script, style sheet, image or frame."""
         values = dict(attrs)
         if tag == "link" and values.get("rel") in ("canonical", "next", "prev", "search"):
             return
@@ -113,7 +112,6 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Serve the site."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
@@ -124,7 +122,6 @@ def address(site: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Yield a browser for all pages."""
     with started(tmp_path_factory.mktemp("profile")) as browser:
         yield browser
 
@@ -163,7 +160,6 @@ def test_the_search_finds_first_what_is_typed(
 
 
 def shown(browser: Browser) -> list[str]:
-    """Return the text of the rows that the page shows."""
     rows = "[...document.querySelectorAll('table.filtered tbody tr')]"
     script = f"return {rows}.filter((row) => row.offsetParent).map((row) => row.innerText)"
     return list(browser.execute_script(script))  # type: ignore[no-untyped-call]

@@ -32,7 +32,6 @@ class _Terminal(StringIO):
     """Takes what a terminal would."""
 
     def isatty(self) -> bool:
-        """Return that it is one."""
         return True
 
 

@@ -52,11 +52,9 @@ class ControlClient:
         self._client = Client(server._app)
 
     def get(self, path: str) -> Reply:
-        """Ask for something."""
         return self.call("GET", path)
 
     def post(self, path: str, body: object = None) -> Reply:
-        """Change something."""
         return self.call("POST", path, {} if body is None else body)
 
     def call(

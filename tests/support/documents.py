@@ -162,7 +162,6 @@ class DocumentRunner:
         assert done.returncode == 0, self.last_output
 
     def close(self) -> None:
-        """Stop the programs that were started."""
         for process in self.processes:
             process.terminate()
             process.communicate(timeout=60)

@@ -22,7 +22,6 @@ class _Program(click.Command):
     """The whole command, which turns errors into messages and exit statuses."""
 
     def main(self, args: Sequence[str] = (), **_options: object) -> NoReturn:  # type: ignore[override]
-        """Run it."""
         raise SystemExit(main(args))
 
 
@@ -33,7 +32,6 @@ def run_pullqueue(*arguments: str, stdin: str | bytes | None = None) -> Result:
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
-    """Run `pullqueue lint`."""
     return run_pullqueue("lint", *arguments, stdin=stdin)
 
 

@@ -53,11 +53,9 @@ class PushApp:
         self._failed: Counter[str] = Counter()
 
     def paths(self) -> list[str]:
-        """Return the paths of all requests."""
         return [received.path for received in self.received]
 
     def handle(self, received: Received) -> int:
-        """Return the status of a request."""
         self.received.append(received)
         self.on_request(received)
         if received.path in self.locations:
@@ -142,21 +140,17 @@ class Control:
         self.root = f"{url}/_emulator"
 
     def call(self, verb: str, path: str, body: object = None) -> Any:
-        """Do something."""
         data = None if body is None else json.dumps(body).encode()
         with urlopen(Request(self.root + path, data, method=verb), timeout=60) as response:  # noqa: S310
             return json.load(response)
 
     def add(self, queue: str, url: str, *, count: int = 1, **fields: object) -> None:
-        """Add push tasks."""
         task = {"request": {"url": url}, **fields}
         self.call("POST", f"/queues/{queue}/tasks", {"tasks": [task] * count})
 
     def queue(self, name: str) -> Any:
-        """Return the numbers of a queue."""
         return self.call("GET", f"/queues/{name}")["queue"]
 
     def tasks(self, queue: str, state: str = "") -> Any:
-        """Return the tasks of a queue."""
         query = f"?state={state}" if state else ""
         return self.call("GET", f"/queues/{queue}/tasks{query}")["tasks"]

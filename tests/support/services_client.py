@@ -49,7 +49,6 @@ class Client:
     def call(
         self, service: str, method: str, request: Any, response: Any, deadline: str = ""
     ) -> Any:
-        """Make a call and return its response."""
         wire = remote_api.Request(
             service_name=service, method=method, request_id=self._ticket,
             request=request if isinstance(request, bytes) else request.SerializeToString(),
@@ -63,16 +62,13 @@ class Client:
         return response
 
     def datastore(self, method: str, request: Any, response: Any = None) -> Any:
-        """Make a call to the datastore."""
         return self.call("datastore_v3", method, request, response or datastore_pb.CommitResponse())
 
     def begin(self, **fields: Any) -> Any:
-        """Start a transaction."""
         request = datastore_pb.BeginTransactionRequest(app=self.app, **fields)
         return self.datastore("BeginTransaction", request, datastore_pb.Transaction())
 
     def commit(self, transaction: Any) -> None:
-        """Commit a transaction."""
         self.datastore("Commit", transaction)
 
     def key(self, name: str, kind: str = "Vote") -> Any:
@@ -111,12 +107,10 @@ class Client:
         return int(found.entity.property[0].value.int64Value) if found.HasField("entity") else None
 
     def delete(self, name: str) -> None:
-        """Delete an entity."""
         request = datastore_pb.DeleteRequest(key=[self.key(name)])
         self.datastore("Delete", request, datastore_pb.DeleteResponse())
 
     def count(self) -> int:
-        """Return the number of entities that a query finds."""
         query = datastore_pb.Query(app=self.app, kind="Vote", count=1000)
         return len(self.datastore("RunQuery", query, datastore_pb.QueryResult()).result)
 

@@ -59,8 +59,6 @@ def config(retry_limit: int) -> QueueConfig:
 
 
 class Soak:
-    """One run."""
-
     def __init__(self, folder: Path, seed: int) -> None:
         # The SDK's client in another process stamps its tasks by the machine's clock.
         self.clock = ManualClock(SystemClock().now())

@@ -54,7 +54,6 @@ class Worker:
         self._added = 0
 
     def work(self, *, adds: bool = True) -> None:
-        """Do one round."""
         queue = self._random.choice(QUEUES)
         if adds and self._random.random() < 0.6:
             for _ in range(self._random.randint(1, 5)):
@@ -68,7 +67,6 @@ class Worker:
                 self._handle(queue, task)
 
     def close(self) -> None:
-        """Close the journal."""
         self._journal.close()
 
     @contextmanager

@@ -30,7 +30,6 @@ queue:
 
 @pytest.fixture
 def config_text() -> str:
-    """Return the queue.yaml of the server."""
     return QUEUE_YAML
 
 

@@ -24,7 +24,6 @@ OTHER_FILES = [
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return the place of a key file that does not exist yet."""
     return tmp_path / "key.json"
 
 

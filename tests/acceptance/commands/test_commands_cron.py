@@ -33,14 +33,12 @@ NOT_HTTP = "the response is not valid HTTP: illegal status line: bytearray(b'wha
 
 @pytest.fixture
 def app() -> Iterator[PushApp]:
-    """An app that gets the requests."""
     with push_app() as app:
         yield app
 
 
 @pytest.fixture
 def server(app: PushApp) -> Iterator[Server]:
-    """A server with these jobs."""
     emulator = Emulator.from_text("queue: []", clock=ManualClock())
     push_to = PushAddresses([app.url])
     with Server(emulator, push_to=push_to, cron=parse_cron(JOBS + MORE_JOBS)) as server:

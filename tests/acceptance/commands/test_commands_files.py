@@ -391,7 +391,6 @@ def test_seeding_many_lines_uses_one_connection(
 
 
 def interruptible(*arguments: str) -> subprocess.Popen[str]:
-    """Start a command that can be interrupted."""
     return subprocess.Popen(
         [PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

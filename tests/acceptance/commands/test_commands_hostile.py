@@ -170,7 +170,6 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file of tasks."""
     path = tmp_path_factory.mktemp("seeds") / "seeds.yaml"
     path.write_text("pull: [work]\n")
     return path
@@ -178,14 +177,12 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def answering_all() -> Iterator[str]:
-    """Yield the address of a server that answers everything with the same."""
     with always_answering(ANSWER) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def refusing_all() -> Iterator[str]:
-    """Yield the address of a server that refuses everything."""
     with always_answering({"error": ERROR}, 400) as address:
         yield address
 

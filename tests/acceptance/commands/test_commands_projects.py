@@ -49,7 +49,6 @@ OF_PROJECT = (
 
 @pytest.fixture(autouse=True)
 def project(server: Server) -> Emulator:
-    """Make a second project with a task."""
     made = {"name": "test-7", "clock": "manual", "queue_yaml": FILE}
     http.post(f"{server.url}/_emulator/projects", json=made, timeout=60).raise_for_status()
     emulator = server.states[1].emulator

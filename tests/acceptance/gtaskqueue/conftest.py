@@ -12,12 +12,10 @@ from pullqueue.server.lifecycle import Server
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Yield a running server with one pull queue."""
     with Server(Emulator.from_text("queue: [{name: pull, mode: pull}]")) as server:
         yield server
 
 
 @pytest.fixture
 def queue(server: Server) -> Queue:
-    """Return its queue."""
     return server.emulator.queue("pull")

@@ -19,8 +19,6 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(server: Server) -> Run:
-    """Return a function that runs `gtaskqueue` with a command and further flags."""
-
     def run(command: str, *flags: str) -> Result:
         server_flags = ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
         return CliRunner().invoke(gtaskqueue, [command, *server_flags, *flags])

@@ -32,13 +32,11 @@ Pull = Callable[..., Result]
 
 @pytest.fixture
 def queue_flags(server: Server) -> list[str]:
-    """Return the flags that name the queue."""
     return ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
 
 
 @pytest.fixture
 def pull(queue_flags: list[str]) -> Iterator[Pull]:
-    """Return a function that runs a program of the shell for all tasks of the queue."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def pull(program: str, *more: str) -> Result:

@@ -16,7 +16,6 @@ app.wsgi_app = wrap_wsgi_app(app.wsgi_app, use_legacy_context_mode=legacy)  # ty
 
 @app.get("/")
 def home() -> str:
-    """Greet the user."""
     user = users.get_current_user()
     if user is None:
         return f'nobody <a href="{users.create_login_url("/account?tab=1")}">Sign in</a>'
@@ -27,7 +26,6 @@ def home() -> str:
 
 @app.get("/account")
 def account() -> str | Response:
-    """Greet a user, who has to sign in for that."""
     if users.get_current_user() is None:
         return redirect(users.create_login_url(request.url))
     return f"account of {users.get_current_user().email()}, {request.full_path}"
@@ -35,7 +33,6 @@ def account() -> str | Response:
 
 @app.post("/task")
 def task() -> str:
-    """Store who is the user of a task."""
     with Path("task.txt").open("a") as file:
         file.write(f"{users.get_current_user()}\n")
     return ""
@@ -43,7 +40,6 @@ def task() -> str:
 
 @app.post("/add")
 def add() -> str:
-    """Add a task."""
     taskqueue.add(url="/task")
     return ""
 

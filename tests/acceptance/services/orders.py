@@ -16,8 +16,6 @@ app.wsgi_app = wrap_wsgi_app(app.wsgi_app)  # type: ignore[method-assign]
 
 
 class Order(ndb.Model):  # type: ignore[misc]  # not typed
-    """An order."""
-
     mails = ndb.IntegerProperty(default=0)
 
 
@@ -32,15 +30,12 @@ def place(item: str, *, crash: bool = False) -> None:
 
 @app.post("/orders/<item>")
 def order(item: str) -> tuple[str, int]:
-    """Take an order."""
     place(item, crash="crash" in request.args)
     return "", 202
 
 
 @app.post("/tasks/mail")
 def mail() -> str:
-    """Mail an order."""
-
     @ndb.transactional()  # type: ignore[untyped-decorator]
     def count_mail() -> None:
         placed = Order.get_by_id(request.form["item"])
@@ -53,7 +48,6 @@ def mail() -> str:
 
 @app.get("/")
 def state() -> dict[str, int]:
-    """Return how many mails each order has."""
     return {placed.key.id(): placed.mails for placed in Order.query()}
 
 

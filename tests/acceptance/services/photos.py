@@ -16,7 +16,6 @@ app.wsgi_app = wrap_wsgi_app(app.wsgi_app)  # type: ignore[method-assign]
 
 @app.get("/")
 def form() -> str:
-    """Return where to send photos."""
     limit = request.args.get("limit", type=int)
     url: str = blobstore.create_upload_url("/stored?from=form", max_bytes_per_blob=limit)
     return url

@@ -39,7 +39,6 @@ def call(url: str, method: str = "GET") -> Any:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a working folder with a queue.yaml."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     return tmp_path
 

@@ -21,13 +21,11 @@ FILES = {"photo": ('one "1" é.png', PHOTO, "image/png"), "none": ("", b"", "")}
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The app."""
     with photo_app(tmp_path_factory.mktemp("photos")) as app:
         yield app
 
 
 def upload(url: str, **options: str) -> requests.Response:
-    """Send a form with a photo to an upload URL."""
     return requests.post(url, files=FILES, data={"title": "tea & é"}, timeout=60, **options)  # type: ignore[arg-type]
 
 

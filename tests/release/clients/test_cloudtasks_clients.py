@@ -24,7 +24,6 @@ NPM = Path(__file__).parent / "npm_cloud_tasks"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Run a server."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "queue.yaml").write_text(QUEUE_YAML)
     with serving("--grpc-port", "0", "--no-lease-rate-limit", folder=folder) as served:

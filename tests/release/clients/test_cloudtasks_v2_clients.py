@@ -89,7 +89,6 @@ def reported(handlers: TaskHandlers, *command: str) -> Any:
 
 
 def listed(handlers: TaskHandlers, queue: str) -> list[str]:
-    """Return the ids of the tasks of a queue."""
     with urlopen(f"{handlers.served.url}/v2/{LOCATION}/queues/{queue}/tasks") as response:  # noqa: S310
         tasks = json.load(response).get("tasks", [])
     return [task["name"].rpartition("/")[2] for task in tasks]

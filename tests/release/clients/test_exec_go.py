@@ -18,27 +18,23 @@ SAMPLE = HERE.parents[2] / "samples" / "go_worker"
 
 
 def built(folder: Path, source: Path) -> Path:
-    """Return a program, compiled with Debian's copy of Google's package."""
     package = "google.golang.org/appengine"
     return go_program(source, folder, package, debian="golang-google-appengine-dev")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with a queue.yaml."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     return tmp_path
 
 
 def execute(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    """Run `pullqueue exec` in a folder; return status, output and errors."""
     done = completed([*forked_exec(), *arguments], cwd=folder)
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the compiled app."""
     return built(tmp_path_factory.mktemp("go"), HERE / "go")
 
 
@@ -70,7 +66,6 @@ def test_go_programs_make_all_calls_for_pull_queues(app: Path, folder: Path) -> 
 
 
 def answer_of(port: int, path: str) -> str:
-    """Return an app's answer, once it listens."""
     with PoolManager(retries=Retry(connect=10, backoff_factor=0.05)) as client:
         return str(client.request("GET", f"http://127.0.0.1:{port}{path}").data, "utf-8")
 

@@ -29,19 +29,16 @@ GONE = {"code": 400, "message": "The task name is invalid."}
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Yield a running server that enforces the acl."""
     with Server(Emulator.from_text(CLIENTS_YAML), acl=True) as server:
         yield server
 
 
 @pytest.fixture
 def key(server: Server, tmp_path: Path) -> Path:
-    """Return the worker's key file."""
     return key_file(server, tmp_path / "key.json")
 
 
 def key_file(server: Server, path: Path) -> Path:
-    """Make a key with `pullqueue credentials`."""
     done = run_pullqueue(
         "credentials", "worker@example.com", "--url", server.url, "--output", str(path)
     )
@@ -55,7 +52,6 @@ def token_of(server: Server) -> str:
 
 
 def run_client(*command: str) -> dict[str, Any]:
-    """Run a client with three tasks, check what it reports, and return that."""
     run = completed(command)
     assert run.returncode == 0, run.stderr
     reported: dict[str, Any] = json.loads(run.stdout)
@@ -81,8 +77,6 @@ def check_lifecycle(reported: dict[str, Any]) -> None:
 
 
 def lifecycle(api: Any) -> dict[str, Any]:
-    """Return what Google's client for Python reports."""
-
     def result(call: Any) -> Any:
         try:
             return call.execute()
