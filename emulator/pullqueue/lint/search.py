@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from warnings import catch_warnings, simplefilter
+from warnings import catch_warnings
 
 from pullqueue.config.document import Source
 from pullqueue.config.files import read_bytes
@@ -57,8 +57,7 @@ class Patterns:
         """
         self._folder = folder
         self._spec: GitIgnoreSpec | None = None
-        with catch_warnings():
-            simplefilter("ignore")  # on a class such as `[[:space:]]`
+        with catch_warnings(action="ignore"):  # on a class such as `[[:space:]]`
             compiled = [(line, _compile(line)) for line in lines if line.strip()]
         for line, spec in compiled:
             if spec is None and strict:

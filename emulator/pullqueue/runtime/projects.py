@@ -59,7 +59,8 @@ class Projects:
             InvalidQueueConfigError: a file is not valid.
             StoreError: what is stored of a project cannot be used.
         """
-        self._own = own
+        self.own = own
+        """The server's own project."""
         self._begins = begins
         self._files = files
         self._store = own.emulator.store
@@ -90,23 +91,18 @@ class Projects:
     @property
     def own_name(self) -> str:
         """The name of the server's own project."""
-        return Project.of(self._own.emulator.project or DEFAULT_PROJECT).app_id
-
-    @property
-    def own(self) -> ServerState:
-        """The server's own project."""
-        return self._own
+        return Project.of(self.own.emulator.project or DEFAULT_PROJECT).app_id
 
     def name_of(self, state: ServerState) -> str:
         """Return the name of a project."""
-        return self.own_name if state is self._own else state.emulator.project or ""
+        return self.own_name if state is self.own else state.emulator.project or ""
 
     @property
     def states(self) -> dict[str, ServerState]:
         """All projects by name, the server's own first."""
         self._follow()
         with self._lock:
-            return {self.own_name: self._own, **self._others}
+            return {self.own_name: self.own, **self._others}
 
     def called(self, name: str) -> ServerState:
         """Return the project that a call of an API names, with the prefix of a partition or not."""
@@ -116,7 +112,7 @@ class Projects:
         if found is None and self._begins and app_id != self.own_name and _NAME(app_id):
             with self._lock:
                 found = self._others.get(app_id) or self._add(app_id, _Made(), SystemClock())
-        return self._own if found is None else found
+        return self.own if found is None else found
 
     def get(self, name: str) -> ServerState:
         """Return a project by its name; raise an ApiError if there is none."""
@@ -150,7 +146,7 @@ class Projects:
         """End a project with all that it has; attempts under way leave no trace. Raise an ApiError
         if there is none, or it is the server's own.
         """
-        if self.get(name) is self._own:
+        if self.get(name) is self.own:
             message = f"project {quoted(name)} is the server's own: reset it instead"
             raise ApiError(message, rpc_code="FAILED_PRECONDITION")
         with self._lock:
@@ -180,7 +176,7 @@ class Projects:
     def stop(self) -> None:
         """Start no more attempts and cron jobs, and wait for those under way, but not for long."""
         end = perf_counter() + STOP_SECONDS
-        states = [self._own, *self._others.values()]
+        states = [self.own, *self._others.values()]
         for state in states:
             state.stop_starting()
         for state in states:
@@ -233,7 +229,7 @@ class Projects:
         if is_new and not isinstance(clock, ManualClock):
             record = msgspec.json.encode(made).decode()
             stored = self._store.add_project(name, record)
-        own = self._own
+        own = self.own
         try:
             emulator = Emulator(
                 config,
@@ -269,7 +265,7 @@ class Projects:
         return state
 
     def _serve(self, state: ServerState) -> None:
-        own = self._own
+        own = self.own
         state.url, state.own_ports, state.grpc_address = own.url, own.own_ports, own.grpc_address
         state.signer.issuer = own.signer.issuer
         if state.url and any(q.is_push and q.list_tasks(1) for q in state.emulator.queues):

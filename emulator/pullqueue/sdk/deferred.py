@@ -10,8 +10,7 @@ from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.sdk.imports import taskqueue as _  # noqa: F401 - or says that the SDK is missing
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
+with warnings.catch_warnings(action="ignore"):
     from google.appengine.api import namespace_manager
     from google.appengine.ext import deferred
 

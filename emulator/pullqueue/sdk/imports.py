@@ -11,8 +11,7 @@ import warnings
 from pullqueue.sdk import SdkMissingError
 
 try:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         from google.appengine.api import (
             api_base_pb2,
             apiproxy_rpc,

@@ -40,8 +40,7 @@ def service_stubs(names: Iterable[str], emulator: Emulator) -> Iterator[None]:
     try:
         if emulator.project is not None:
             bed.setup_env(app_id=emulator.project, overwrite=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             for name in missing:
                 getattr(bed, known[name])()
         yield
@@ -57,7 +56,6 @@ def registered_stubs() -> dict[str, Any]:
 
 
 def _testbed() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # these modules of the SDK warn while they are imported
+    with warnings.catch_warnings(action="ignore"):  # at imports of the SDK
         from google.appengine.ext import testbed
     return testbed

@@ -20,8 +20,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.services import PART
 from pullqueue.text import describe_os_error, quoted
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
+with warnings.catch_warnings(action="ignore"):
     from google.appengine.api import datastore, datastore_errors, datastore_types
     from google.appengine.api.blobstore import blob_storage, blobstore, blobstore_stub
 

@@ -16,8 +16,7 @@ from pullqueue.services.indexes import CompositeIndexes
 from pullqueue.services.journal import Journal, StoredEntity
 from pullqueue.text import quoted
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
+with warnings.catch_warnings(action="ignore"):
     from google.appengine.api import datastore_errors, datastore_file_stub, datastore_types
     from google.appengine.datastore import datastore_pb, datastore_stub_util
     from google.appengine.datastore import entity_bytes_pb2 as entity_pb

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 from pullqueue.observe.entities import Entity
 from pullqueue.text import quoted, shorten
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
+with warnings.catch_warnings(action="ignore"):
     from google.appengine.api import datastore_types
     from google.appengine.datastore import entity_bytes_pb2 as entity_pb
 

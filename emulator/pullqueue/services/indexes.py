@@ -13,8 +13,7 @@ from pullqueue.errors import ConfigFileError
 from pullqueue.sdk.imports import apiproxy_errors
 from pullqueue.text import describe_os_error
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
+with warnings.catch_warnings(action="ignore"):
     from google.appengine.api import validation, yaml_errors
     from google.appengine.datastore import datastore_index, datastore_pb
 

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pullqueue.testing.points.actors import is_carried_out
 from pullqueue.testing.points.footprint import Footprint
 from pullqueue.text import shorten
+
+if TYPE_CHECKING:
+    from pullqueue.testing.points import Trial
 
 _T = TypeVar("_T")
 
@@ -37,21 +40,11 @@ class DatabaseCall:
         return f"{self.database}: {shorten(' '.join(self.statement.split()), limit=80)}"
 
 
-class Observer(Protocol):
-    """Gets the calls to databases."""
-
-    def at_point(self, call: DatabaseCall, call_next: Callable[[], object]) -> object:
-        """Carry a call out, or not, and return its result."""
-
-    def note_seen(self, name: str) -> None:
-        """Note that calls of the current actor to a database or service are seen."""
-
-
-_observers: tuple[Observer, ...] = ()
+_observers: tuple[Trial, ...] = ()
 
 
 @contextmanager
-def passed_to(observer: Observer) -> Iterator[None]:
+def passed_to(observer: Trial) -> Iterator[None]:
     """Pass the calls that are made in the block to an observer; blocks may end in any order."""
     global _observers  # noqa: PLW0603 - one for the process, as what is replaced
     _observers = (*_observers, observer)
