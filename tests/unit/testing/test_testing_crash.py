@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from places import place
 
 from pullqueue import DeadlineExceededError, Emulator, Queue
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.testing import Crash, CrashTestError, crash_test
+from pullqueue.testing import Crash, CrashTestError
+
+Run = Callable[..., Any]
 
 
 class App:
@@ -44,16 +48,16 @@ def app(queue: Queue) -> App:
     return App(queue)
 
 
-def test_a_worker_that_survives(emulator: Emulator, app: App) -> None:
+def test_a_worker_that_survives(crash: Run, emulator: Emulator, app: App) -> None:
     """Two orders make four calls, and each can be crashed at in three ways."""
-    assert crash_test(emulator, app.work, setup=app.start, check=app.check) == 12
+    assert crash(app.work, setup=app.start, check=app.check) == 12
     assert not emulator.interceptors
 
 
-def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
+def test_a_worker_that_loses_work(crash: Run, app: App) -> None:
     worker = app.work_in_the_wrong_order
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, worker, setup=app.start, check=app.check)
+        crash(worker, setup=app.start, check=app.check)
 
     failures = caught.value.failures
     assert [(failure.crash, failure.call_number) for failure in failures] == [
@@ -83,9 +87,7 @@ def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
     assert caught.value.__cause__ is failures[0].error
 
 
-def test_crashes_whose_errors_differ_in_their_details_are_one_entry(
-    emulator: Emulator, app: App
-) -> None:
+def test_crashes_whose_errors_differ_in_their_details_are_one_entry(crash: Run, app: App) -> None:
     """Below the first line pytest shows values, such as ids, which differ from run to run."""
     details = itertools.count()
 
@@ -94,15 +96,13 @@ def test_crashes_whose_errors_differ_in_their_details_are_one_entry(
             raise AssertionError(f"an order is lost\nassert None is {next(details)}")
 
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, app.work_in_the_wrong_order, setup=app.start, check=check)
+        crash(app.work_in_the_wrong_order, setup=app.start, check=check)
 
     assert len(caught.value.failures) == 4
     assert str(caught.value).count("calls until then") == 2
 
 
-def test_crashes_with_different_errors_are_reported_one_by_one(
-    emulator: Emulator, queue: Queue
-) -> None:
+def test_crashes_with_different_errors_are_reported_one_by_one(crash: Run, queue: Queue) -> None:
     done = list[str]()
 
     def setup() -> None:
@@ -120,7 +120,7 @@ def test_crashes_with_different_errors_are_reported_one_by_one(
         assert len(done) == 2, f"{len(done)} steps"
 
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, work, setup=setup, check=check)
+        crash(work, setup=setup, check=check)
 
     failures = caught.value.failures
     reports = str(caught.value).split("\n\n")[1:]
@@ -131,7 +131,7 @@ def test_crashes_with_different_errors_are_reported_one_by_one(
         assert any(failure.title in report and error in report for report in reports)
 
 
-def test_exhausted_pull_tasks_are_left_for_check(emulator: Emulator, limited: Queue) -> None:
+def test_exhausted_pull_tasks_are_left_for_check(crash: Run, limited: Queue) -> None:
     """`drain` would warn of them."""
 
     def work() -> None:
@@ -140,10 +140,10 @@ def test_exhausted_pull_tasks_are_left_for_check(emulator: Emulator, limited: Qu
     def check() -> None:
         assert len(limited.exhausted) == 1
 
-    assert crash_test(emulator, work, setup=limited.add, check=check) == 6
+    assert crash(work, setup=limited.add, check=check) == 6
 
 
-def test_what_a_dead_worker_raises_is_ignored(emulator: Emulator, app: App) -> None:
+def test_what_a_dead_worker_raises_is_ignored(crash: Run, app: App) -> None:
     """Its machine has crashed, so nobody has seen it."""
 
     def work() -> None:
@@ -156,10 +156,10 @@ def test_what_a_dead_worker_raises_is_ignored(emulator: Emulator, app: App) -> N
         except BaseException:  # noqa: BLE001 - as code that cleans up does
             raise OSError("cannot close") from None
 
-    assert crash_test(emulator, work, setup=app.start, check=app.check) == 12
+    assert crash(work, setup=app.start, check=app.check) == 12
 
 
-def test_a_worker_that_retries_a_lost_answer(emulator: Emulator, app: App) -> None:
+def test_a_worker_that_retries_a_lost_answer(crash: Run, app: App) -> None:
     lives = []
 
     def work() -> None:
@@ -172,11 +172,11 @@ def test_a_worker_that_retries_a_lost_answer(emulator: Emulator, app: App) -> No
                 app.queue.delete_tasks(task)
         lives.append("ended")
 
-    assert crash_test(emulator, work, setup=app.start, check=app.check) == 12
+    assert crash(work, setup=app.start, check=app.check) == 12
     assert lives.count("ended") > 12
 
 
-def test_a_dead_worker_changes_nothing(emulator: Emulator, app: App) -> None:
+def test_a_dead_worker_changes_nothing(crash: Run, app: App) -> None:
     """What a killed worker does while it goes down has no effect on the queues.
 
     A worker that gets an error instead of an answer is alive, though, and its deletes count.
@@ -191,20 +191,20 @@ def test_a_dead_worker_changes_nothing(emulator: Emulator, app: App) -> None:
                 app.queue.delete_tasks(task)
 
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, work, setup=app.start, check=app.check)
+        crash(work, setup=app.start, check=app.check)
 
     assert {failure.crash for failure in caught.value.failures} == {Crash.ANSWER_LOST}
 
 
-def test_a_worker_that_loops_forever_is_crashed_and_stopped(emulator: Emulator, app: App) -> None:
+def test_a_worker_that_loops_forever_is_crashed_and_stopped(crash: Run, app: App) -> None:
     def work() -> None:
         while True:
             app.work()
 
-    assert crash_test(emulator, work, setup=app.start, check=app.check) == 21
+    assert crash(work, setup=app.start, check=app.check) == 21
 
 
-def test_the_worker_that_takes_over_fails(emulator: Emulator, app: App) -> None:
+def test_the_worker_that_takes_over_fails(crash: Run, app: App) -> None:
     def work() -> None:
         for task in app.queue.lease_tasks(60, 1):
             if task.retry_count > 1:
@@ -213,22 +213,20 @@ def test_the_worker_that_takes_over_fails(emulator: Emulator, app: App) -> None:
             app.queue.delete_tasks(task)
 
     with pytest.raises(CrashTestError, match=r"\n  RuntimeError: cannot happen\n"):
-        crash_test(emulator, work, setup=app.start, check=app.check)
+        crash(work, setup=app.start, check=app.check)
 
 
-def test_wrong_without_a_crash(emulator: Emulator, app: App) -> None:
+def test_wrong_without_a_crash(crash: Run, app: App) -> None:
     queue = app.queue
     with pytest.raises(AssertionError, match=r"^check returned False$"):
-        crash_test(emulator, app.work, setup=app.start, check=lambda: False)
+        crash(app.work, setup=app.start, check=lambda: False)
     with pytest.raises(AssertionError, match=r"^crash_test: setup left no task in a pull"):
-        crash_test(emulator, app.work, setup=queue.purge, check=lambda: True)
+        crash(app.work, setup=queue.purge)
     with pytest.raises(AssertionError, match=r"^crash_test: the worker makes no call to a queue$"):
-        crash_test(
-            emulator, bypass_interceptors()(queue.purge), setup=app.start, check=lambda: True
-        )
+        crash(bypass_interceptors()(queue.purge), setup=app.start)
 
 
-def test_each_run_begins_the_same_way(emulator: Emulator, queue: Queue) -> None:
+def test_each_run_begins_the_same_way(crash: Run, emulator: Emulator, queue: Queue) -> None:
     names = []
     source = emulator.names
 
@@ -238,7 +236,7 @@ def test_each_run_begins_the_same_way(emulator: Emulator, queue: Queue) -> None:
     def work() -> None:
         queue.delete_tasks(queue.lease_tasks(60, 1))
 
-    crash_test(emulator, work, setup=start, check=lambda: None)
+    crash(work, setup=start, check=lambda: None)
 
     assert len(names) > 2
     assert len(set(names)) == 1
@@ -246,11 +244,11 @@ def test_each_run_begins_the_same_way(emulator: Emulator, queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_worker_with_threads_of_its_own(emulator: Emulator, app: App, *, waits: bool) -> None:
+def test_a_worker_with_threads_of_its_own(crash: Run, app: App, *, waits: bool) -> None:
     def work() -> None:
         with ThreadPoolExecutor(2) as threads:
             begun = [threads.submit(app.work) for _ in range(3)]
         for future in begun if waits else []:
             future.result()
 
-    assert crash_test(emulator, work, setup=app.start, check=app.check) >= 12
+    assert crash(work, setup=app.start, check=app.check) >= 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,9 @@ from pullqueue import Emulator, PullQueueError, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.sdk.imports import taskqueue
 from pullqueue.tasks import HttpRequest
-from pullqueue.testing import Crash, CrashTestError, crash_test
+from pullqueue.testing import Crash, CrashTestError
 
+Run = Callable[..., Any]
 pytestmark = pytest.mark.slow
 
 
@@ -66,13 +67,13 @@ def app(pushed: Queue) -> App:
     return App(pushed)
 
 
-def test_a_put_without_its_task_is_found(emulator: Emulator, app: App) -> None:
+def test_a_put_without_its_task_is_found(crash: Run, app: App) -> None:
     def send(request: PushRequest) -> int:
         (app.charge_wrongly if request.url == "/charge" else app.ship)()
         return 200
 
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, setup=app.setup, check=app.check, send=send)
+        crash(setup=app.setup, check=app.check, send=send)
 
     found = [(f.crash, f.calls[-1]) for f in caught.value.failures]
     put = f"datastore_v3.Put 1 entity of kind Account {place(app.charge_wrongly, '.put()')}"
@@ -81,19 +82,19 @@ def test_a_put_without_its_task_is_found(emulator: Emulator, app: App) -> None:
     assert {crash for crash, _ in found} == {Crash.AFTER, Crash.BEFORE}
 
 
-def test_a_transaction_and_its_tasks_are_atomic(emulator: Emulator, app: App) -> None:
+def test_a_transaction_and_its_tasks_are_atomic(crash: Run, app: App) -> None:
     """Its task is retried, so errors of reads and writes, and lost answers, change nothing."""
 
     def send(request: PushRequest) -> int:
         (app.charge if request.url == "/charge" else app.ship)()
         return 200
 
-    crashes = crash_test(emulator, setup=app.setup, check=app.check, send=send, errors=True)
+    crashes = crash(setup=app.setup, check=app.check, send=send, errors=True)
     assert crashes > 30  # without errors there are 23
 
 
 def test_a_later_handler_does_not_continue_the_tasklets_of_a_dead_one(
-    emulator: Emulator, pushed: Queue
+    crash: Run, pushed: Queue
 ) -> None:
     seen = []
 
@@ -121,13 +122,13 @@ def test_a_later_handler_does_not_continue_the_tasklets_of_a_dead_one(
         assert len({id(context) for context in seen}) == len(seen)
 
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, setup=setup, check=check, send=send)
+        crash(setup=setup, check=check, send=send)
 
     # Where only its response is lost, the instance lives, and has the context of the thread.
     assert [failure.crash for failure in caught.value.failures] == [Crash.RESPONSE_LOST]
 
 
-def test_a_handler_begins_without_a_cache(emulator: Emulator, app: App) -> None:
+def test_a_handler_begins_without_a_cache(crash: Run, app: App) -> None:
     """What setup has put is read from the datastore, as in a request of its own."""
     without_crash = [True]
 
@@ -143,13 +144,13 @@ def test_a_handler_begins_without_a_cache(emulator: Emulator, app: App) -> None:
         return bool(without_crash and without_crash.pop())
 
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, setup=setup, check=check, send=send)
+        crash(setup=setup, check=check, send=send)
 
     calls = without_places(caught.value.failures[-1].calls)
     assert "datastore_v3.Get 1 key of kind Account" in calls
 
 
-def test_a_worker_with_transactional_tasks(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
+def test_a_worker_with_transactional_tasks(crash: Run, queue: Queue, pushed: Queue) -> None:
     """A commit and the adds of its transaction are one call, as in production."""
 
     @ndb.transactional  # type: ignore[untyped-decorator]
@@ -170,17 +171,16 @@ def test_a_worker_with_transactional_tasks(emulator: Emulator, queue: Queue, pus
     def check() -> None:
         assert len(pushed.list_tasks(10)) == 1
 
-    crashes = crash_test(emulator, work, setup=setup, check=check)
-    only_queues = crash_test(emulator, work, setup=setup, check=check, services=False)
+    crashes = crash(work, setup=setup, check=check)
+    only_queues = crash(work, setup=setup, check=check, services=False)
 
     assert crashes > only_queues == 9  # lease, transactional add and delete, in three ways
     assert pushed.list_tasks(10)
 
 
-def test_deferred_calls_are_killed(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
+def test_deferred_calls_are_killed(crash: Run, queue: Queue, pushed: Queue) -> None:
     with pytest.raises(CrashTestError) as caught:
-        crash_test(
-            emulator,
+        crash(
             setup=lambda: deferred.defer(keep, "one", _queue="pushed"),
             check=lambda: len(queue.list_tasks(10)) == 1,
             deferred=True,
@@ -197,9 +197,7 @@ def keep(payload: str) -> None:
     taskqueue.Queue("work").add(taskqueue.Task(payload=payload, method="PULL"))
 
 
-def test_a_dead_handler_does_not_use_services_after_the_test(
-    emulator: Emulator, pushed: Queue
-) -> None:
+def test_a_dead_handler_does_not_use_services_after_the_test(crash: Run, pushed: Queue) -> None:
     tested = threading.Event()
     threads: list[threading.Thread] = []
 
@@ -219,7 +217,7 @@ def test_a_dead_handler_does_not_use_services_after_the_test(
             raise
         return 200
 
-    crash_test(emulator, setup=pushed.add, check=lambda: True, send=send)
+    crash(setup=pushed.add, send=send)
     tested.set()
     for thread in threads:
         thread.join()
@@ -244,9 +242,9 @@ class Swallow:
         assert ndb.Key(Account, "one").get() is not None
 
 
-def test_an_error_of_a_service_that_a_handler_ignores(emulator: Emulator, pushed: Queue) -> None:
+def test_an_error_of_a_service_that_a_handler_ignores(crash: Run, pushed: Queue) -> None:
     app = Swallow(pushed)
-    run = partial(crash_test, emulator, send=app.send, setup=app.setup, check=app.check)
+    run = partial(crash, send=app.send, setup=app.setup, check=app.check)
     before = run()
 
     with pytest.raises(CrashTestError) as caught:
@@ -260,7 +258,7 @@ def test_an_error_of_a_service_that_a_handler_ignores(emulator: Emulator, pushed
     assert int(str(caught.value).split(" of ")[1].split()[0]) > before
 
 
-def test_an_error_of_a_queue_that_a_worker_ignores(emulator: Emulator, queue: Queue) -> None:
+def test_an_error_of_a_queue_that_a_worker_ignores(crash: Run, queue: Queue) -> None:
     def setup() -> None:
         queue.add(name="one")
 
@@ -274,7 +272,7 @@ def test_an_error_of_a_queue_that_a_worker_ignores(emulator: Emulator, queue: Qu
     def check() -> None:
         assert {event.task_name for event in queue.events()} == {"one", "two"}
 
-    crash_test(emulator, work, setup=setup, check=check)
+    crash(work, setup=setup, check=check)
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, work, setup=setup, check=check, errors=True)
+        crash(work, setup=setup, check=check, errors=True)
     assert {failure.crash for failure in caught.value.failures} == {Crash.ERROR}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from sdk_calls import datastore_errors, mail, memcache, ndb, sdk_testbed
@@ -10,7 +11,9 @@ from sdk_calls import datastore_errors, mail, memcache, ndb, sdk_testbed
 from pullqueue import Emulator, TransientError
 from pullqueue.push.request import PushRequest
 from pullqueue.sdk.imports import apiproxy_errors
-from pullqueue.testing import Faults, RaceTestError, describe, race_test
+from pullqueue.testing import Faults, RaceTestError, describe
+
+Run = Callable[..., Any]
 
 
 class Account(ndb.Model):  # type: ignore[misc] # the SDK is not typed
@@ -114,7 +117,7 @@ def test_faults_of_services_are_shown(emulator: Emulator, faults: Faults) -> Non
     assert 'fault fail("datastore_v3.Put", Timeout): triggered on 0 of 0' in describe(emulator)
 
 
-def test_a_fault_applies_in_race_test(emulator: Emulator, faults: Faults) -> None:
+def test_a_fault_applies_in_race_test(race: Run, emulator: Emulator, faults: Faults) -> None:
     faults.fail("datastore_v3.Put", times=1)
 
     def setup() -> None:
@@ -128,7 +131,7 @@ def test_a_fault_applies_in_race_test(emulator: Emulator, faults: Faults) -> Non
         assert not emulator.queue("pushed").events()[2].status
 
     with pytest.raises(RaceTestError) as caught:
-        race_test(emulator, setup=setup, check=check, send=send)
+        race(setup=setup, check=check, send=send)
     assert any("datastore_v3.Put 1 entity of kind Account" in s for s in caught.value.schedule)
 
 

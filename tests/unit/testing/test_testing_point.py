@@ -7,13 +7,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from places import place
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
-from pullqueue.testing import Crash, CrashTestError, RaceTestError, crash_test, point, race_test
+from pullqueue.testing import Crash, CrashTestError, RaceTestError, point
+
+Run = Callable[..., Any]
 
 
 class Connection(sqlite3.Connection):
@@ -54,7 +57,7 @@ TAKE = "UPDATE account SET money = money - 1 WHERE name = 'bob'"
 
 
 def test_a_handler_is_killed_between_statements(
-    emulator: Emulator, database: Connection, setup: Callable[[], None]
+    crash: Run, database: Connection, setup: Callable[[], None]
 ) -> None:
     def handle(_: PushRequest) -> int:
         if money(database)["ada"] == 10:
@@ -69,14 +72,14 @@ def test_a_handler_is_killed_between_statements(
         assert sum(money(database).values()) == 20
 
     with pytest.raises(CrashTestError) as raised:
-        crash_test(emulator, send=handle, setup=setup, check=check)
+        crash(send=handle, setup=setup, check=check)
 
     killed = [(each.crash, each.calls[-1]) for each in raised.value.failures]
     assert (Crash.BEFORE, f"{TAKE} {place(handle, 'TAKE')}") in killed
     assert Crash.AFTER not in {crash for crash, _ in killed}
 
 
-def test_a_point_is_one_crash(emulator: Emulator) -> None:
+def test_a_point_is_one_crash(crash: Run, emulator: Emulator) -> None:
     """After a point is the same as before what follows it."""
 
     def handle(_: PushRequest) -> int:
@@ -84,13 +87,13 @@ def test_a_point_is_one_crash(emulator: Emulator) -> None:
         point("two")
         return 200
 
-    crashes = crash_test(emulator, send=handle, setup=emulator.queue("pushed").add, check=list)
+    crashes = crash(send=handle, setup=emulator.queue("pushed").add, check=list)
 
     assert crashes == 2 + 1  # and its response
 
 
 def test_a_point_without_a_hook_is_shown_where_it_is(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    crash: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whatever has called the handler is not the app's; a path elsewhere is shown whole."""
     runs: list[int] = []
@@ -106,13 +109,13 @@ def test_a_point_without_a_hook_is_shown_where_it_is(
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CrashTestError) as raised:
-        crash_test(emulator, send=handle, setup=setup, check=lambda: runs == [1])
+        crash(send=handle, setup=setup, check=lambda: runs == [1])
 
     line = handle.__code__.co_firstlineno + 2
     assert raised.value.failures[0].calls == (f"one ({__file__}:{line} in handle)",)
 
 
-def test_who_was_killed_does_not_pass_a_point(emulator: Emulator) -> None:
+def test_who_was_killed_does_not_pass_a_point(crash: Run, emulator: Emulator) -> None:
     written: list[str] = []
 
     def write(value: str) -> None:
@@ -139,11 +142,11 @@ def test_who_was_killed_does_not_pass_a_point(emulator: Emulator) -> None:
         assert killed == ["attempt 1", "in thread", "at the end"][: len(killed)]
         assert done == ["attempt 2", "in thread", "at the end"][:end]
 
-    crash_test(emulator, send=handle, setup=setup, check=check)
+    crash(send=handle, setup=setup, check=check)
 
 
 def test_actors_are_interleaved_at_points(
-    emulator: Emulator, database: Connection, setup: Callable[[], None]
+    race: Run, database: Connection, setup: Callable[[], None]
 ) -> None:
     def add() -> None:
         before = money(database)["ada"]
@@ -153,7 +156,7 @@ def test_actors_are_interleaved_at_points(
         assert money(database)["ada"] == 12
 
     with pytest.raises(RaceTestError) as raised:
-        race_test(emulator, add, setup=setup, check=check, copies=2)
+        race(add, setup=setup, check=check, copies=2)
 
     reads, preempts, *_ = raised.value.schedule
     assert reads.endswith(f" FROM account {place(money, 'SELECT')}")
@@ -162,7 +165,7 @@ def test_actors_are_interleaved_at_points(
     def add_at_once() -> None:
         database.execute(ADD)
 
-    assert race_test(emulator, add_at_once, setup=setup, check=check, copies=2) > 1
+    assert race(add_at_once, setup=setup, check=check, copies=2) > 1
 
 
 def test_a_point_outside_of_a_run_does_nothing(queue: Queue) -> None:

@@ -312,11 +312,7 @@ def test_a_task_that_becomes_due_loses_the_update_of_a_slow_actor(
 
 @pytest.mark.parametrize("preemptions", [2, 3])
 def test_another_task_that_begins_after_time_has_passed_a_handler_is_a_preemption(
-    race: Run,
-    queue: Queue,
-    add_two: Callable[[], None],
-    clock: ManualClock,
-    preemptions: int,
+    race: Run, queue: Queue, add_two: Callable[[], None], clock: ManualClock, preemptions: int
 ) -> None:
     running: set[str] = set()
     overlaps: set[str] = set()

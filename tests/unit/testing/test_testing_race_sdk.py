@@ -14,8 +14,9 @@ from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
-from pullqueue.testing import RaceResult, RaceTestError, race_test
+from pullqueue.testing import RaceResult, RaceTestError
 
+Run = Callable[..., Any]
 pytestmark = pytest.mark.slow
 
 
@@ -46,46 +47,57 @@ def check_visits() -> None:
     assert ndb.Key(Counter, "all").get().visits == 2
 
 
-def run(emulator: Emulator, count: Callable[[], object], **options: Any) -> RaceResult:
+@pytest.fixture
+def race_two(race: Run, pushed: Queue) -> Run:
+    """A race of two handlers that count."""
+
     def setup() -> None:
         Counter(id="all").put()
         for name in ("one", "two"):
             taskqueue.add(queue_name="pushed", name=name)
 
-    def send(_: PushRequest) -> int:
-        count()
-        return 200
+    def run(count: Callable[[], object], **options: Any) -> RaceResult:
+        def send(_: PushRequest) -> int:
+            count()
+            return 200
 
-    options = {"clock": False, "seconds": math.inf, "preemptions": 1, **options}
-    return race_test(emulator, setup=setup, check=check_visits, send=send, **options)
+        options = {"clock": False, "seconds": math.inf, "preemptions": 1, **options}
+        result: RaceResult = race(setup=setup, check=check_visits, send=send, **options)
+        return result
+
+    return run
 
 
 @pytest.mark.parametrize("count", [visit, lambda: visit_in_tasklet().get_result()])
 def test_a_lost_update_is_found_with_one_preemption(
-    emulator: Emulator, pushed: Queue, count: Callable[[], object]
+    race_two: Run, pushed: Queue, count: Callable[[], object]
 ) -> None:
-    assert run(emulator, count, preemptions=0) == 2
-    with pytest.raises(RaceTestError) as caught:
-        run(emulator, count)
+    """Calls to memcache from one line are one line of the report, and steps with numbers."""
+    assert race_two(count, preemptions=0) == 2
+    with pytest.raises(RaceTestError, match="assert 1 == 2") as caught:
+        race_two(count)
 
     steps = caught.value.schedule
     assert sum("preempts" in step for step in steps) == 1
     put = "datastore_v3.Put 1 entity of kind Counter"
     assert any(step.endswith(put) for step in without_places(steps))
-    assert "assert 1 == 2" in str(caught.value)
     assert len(pushed.list_tasks(10)) == 0
+    if count is visit:
+        looks = place(visit, "get()")
+        (line,) = (line for line in str(caught.value).splitlines() if "memcache: " in line)
+        assert line == f'  2-3. task "one": memcache: Set, Get {looks}'
+        assert steps[1] == f'task "one": memcache.Set 1 key {looks}'
 
 
-@pytest.mark.usefixtures("pushed")
-def test_an_update_in_a_transaction_is_kept(emulator: Emulator) -> None:
-    result = run(emulator, ndb.transactional(visit))
+def test_an_update_in_a_transaction_is_kept(race_two: Run) -> None:
+    result = race_two(ndb.transactional(visit))
 
     assert result.is_complete
     assert result > 4
 
 
 @pytest.mark.usefixtures("pushed")
-def test_all_orders_of_a_handler_are_run_with_the_defaults(emulator: Emulator) -> None:
+def test_all_orders_of_a_handler_are_run_with_the_defaults(race: Run) -> None:
     """A retry overlaps the first attempt wherever that matters, and nowhere else."""
 
     @ndb.transactional  # type: ignore[untyped-decorator]
@@ -108,21 +120,18 @@ def test_all_orders_of_a_handler_are_run_with_the_defaults(emulator: Emulator) -
     def check() -> None:
         assert ndb.Key(Counter, "all").get().visits == 1
 
-    result = race_test(emulator, setup=setup, check=check, send=send)
+    result = race(setup=setup, check=check, send=send)
     assert result.is_complete
     assert 10 < result < 30
 
 
-@pytest.mark.usefixtures("pushed")
-def test_services_can_be_left_out(emulator: Emulator) -> None:
+def test_services_can_be_left_out(race_two: Run) -> None:
     with pytest.raises(AssertionError, match="no actor makes a call to a queue or a service"):
-        run(emulator, visit, services=False)
+        race_two(visit, services=False)
 
 
 @pytest.mark.usefixtures("pushed")
-def test_a_worker_that_polls_and_calls_a_service_is_stopped(
-    emulator: Emulator, queue: Queue
-) -> None:
+def test_a_worker_that_polls_and_calls_a_service_is_stopped(race: Run, queue: Queue) -> None:
     done: list[str] = []
 
     def worker() -> None:
@@ -137,12 +146,12 @@ def test_a_worker_that_polls_and_calls_a_service_is_stopped(
         queue.add(name="one")
 
     options: Any = {"setup": setup, "check": lambda: done == ["one"], "clock": False}
-    race_test(emulator, worker, copies=2, **options, preemptions=1)
+    race(worker, copies=2, **options, preemptions=1)
 
 
 @pytest.mark.parametrize("services", [True, False])
 def test_memcache_is_empty_at_the_beginning_of_each_schedule(
-    emulator: Emulator, pushed: Queue, *, services: bool
+    race: Run, pushed: Queue, *, services: bool
 ) -> None:
     def setup() -> None:
         for name in ("one", "two"):
@@ -159,21 +168,21 @@ def test_memcache_is_empty_at_the_beginning_of_each_schedule(
 
     options: Any = {"setup": setup, "check": check, "send": send, "services": services}
     memcache.set("visits", 7)
-    assert race_test(emulator, **options, clock=False, schedules=5) > 1
+    assert race(**options, clock=False, schedules=5) > 1
 
 
 def test_memcache_without_a_stub_is_left_alone(
-    emulator: Emulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
+    race: Run, emulator: Emulator, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a test has no testbed: the SDK then asks App Engine's own services."""
     stubs = apiproxy_stub_map.APIProxyStubMap(default_api_stub.DefaultApiStub())
     monkeypatch.setattr(apiproxy_stub_map, "apiproxy", stubs)
     with install(emulator):
-        assert race_test(emulator, queue.purge, copies=2, setup=queue.add, check=lambda: True) > 1
+        assert race(queue.purge, copies=2, setup=queue.add) > 1
 
 
 @pytest.mark.usefixtures("pushed")
-def test_a_step_shows_which_error_a_service_has_returned(emulator: Emulator) -> None:
+def test_a_step_shows_which_error_a_service_has_returned(race: Run) -> None:
     runs: list[None] = []
 
     def setup() -> None:
@@ -187,13 +196,13 @@ def test_a_step_shows_which_error_a_service_has_returned(emulator: Emulator) -> 
 
     options: Any = {"copies": 2, "clock": False, "preemptions": 1}
     with pytest.raises(RaceTestError) as caught:
-        race_test(emulator, count, setup=setup, check=lambda: len(runs) == 2, **options)
+        race(count, setup=setup, check=lambda: len(runs) == 2, **options)
 
     failed = [step for step in caught.value.schedule if "raises" in step]
     assert failed == ["count 1: datastore_v3.Commit raises ApplicationError"]
 
 
-def test_deferred_functions_are_actors(emulator: Emulator, pushed: Queue) -> None:
+def test_deferred_functions_are_actors(race: Run, pushed: Queue) -> None:
     def setup() -> None:
         Counter(id="all").put()
         for _ in range(2):
@@ -201,24 +210,13 @@ def test_deferred_functions_are_actors(emulator: Emulator, pushed: Queue) -> Non
 
     options: Any = {"clock": False, "preemptions": 1}
     with pytest.raises(RaceTestError, match="assert 1 == 2"):
-        race_test(emulator, setup=setup, check=check_visits, deferred=True, **options)
+        race(setup=setup, check=check_visits, deferred=True, **options)
 
 
-@pytest.mark.usefixtures("pushed")
-def test_a_deadline_does_not_hide_a_lost_update(emulator: Emulator) -> None:
+def test_a_deadline_does_not_hide_a_lost_update(race_two: Run) -> None:
     """A handler that counts twice when it is retried fails in another way, and after that."""
-
-    def send(_: PushRequest) -> int:
-        visit()
-        return 200
-
-    def setup() -> None:
-        Counter(id="all").put()
-        for name in ("one", "two"):
-            taskqueue.add(queue_name="pushed", name=name)
-
     with pytest.raises(RaceTestError) as caught:
-        race_test(emulator, setup=setup, check=check_visits, send=send)
+        race_two(visit, clock=True, seconds=60, preemptions=2)
 
     lost, counted_twice = caught.value.failures
     assert "assert 1 == 2" in str(lost.error)
@@ -228,14 +226,3 @@ def test_a_deadline_does_not_hide_a_lost_update(emulator: Emulator) -> None:
     assert f"others fail in other ways:\nschedule {counted_twice.number}: AssertionError: " in text
     assert any(line.lstrip(" 0123456789.").startswith("time: moves") for line in text.splitlines())
     assert f'repeat it with race_test(..., replay="{counted_twice.replay}")' in text
-
-
-@pytest.mark.usefixtures("pushed")
-def test_calls_to_memcache_from_one_line_are_one_line_of_the_report(emulator: Emulator) -> None:
-    with pytest.raises(RaceTestError) as caught:
-        run(emulator, visit)
-
-    looks = place(visit, "get()")
-    (line,) = (line for line in str(caught.value).splitlines() if "memcache: " in line)
-    assert line == f'  2-3. task "one": memcache: Set, Get {looks}'
-    assert caught.value.schedule[1] == f'task "one": memcache.Set 1 key {looks}'
