@@ -13,15 +13,10 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import aiohttp
 import grpc
-import httplib2
-import httpx
 import pytest
 import requests
 from google.api_core.exceptions import ServiceUnavailable
-from google.cloud import tasks_v2beta2
-from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
 
 from pullqueue import Emulator, Queue
 from pullqueue.sdk import install
@@ -32,11 +27,9 @@ from pullqueue.testing import (
     CrashTestError,
     assert_available,
     assert_empty,
-    crash_test,
     drain,
     drain_async,
 )
-from pytest_pullqueue.intercepting import requests_of_test
 
 PATH = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
 LEASE = f"{PATH}/lease?leaseSecs=60&numTasks=1"
@@ -62,6 +55,8 @@ AsyncRequest = Callable[[str, str], Coroutine[Any, Any, bytes]]
 
 @asynccontextmanager
 async def on_aiohttp(url: str) -> AsyncIterator[AsyncRequest]:
+    import aiohttp
+
     async with aiohttp.ClientSession(url) as session:
 
         async def request(method: str, path: str) -> bytes:
@@ -73,6 +68,8 @@ async def on_aiohttp(url: str) -> AsyncIterator[AsyncRequest]:
 
 @asynccontextmanager
 async def on_httpx(url: str) -> AsyncIterator[AsyncRequest]:
+    import httpx
+
     async with httpx.AsyncClient(base_url=url, timeout=30) as session:
 
         async def request(method: str, path: str) -> bytes:
@@ -114,6 +111,8 @@ def with_http_client(server: Server) -> Iterator[Client]:
 
 
 def with_httplib2(server: Server) -> Iterator[Client]:
+    import httplib2
+
     client = httplib2.Http(timeout=30)
     yield over_rest(lambda method, path: client.request(server.url + path, method)[1])
     client.close()
@@ -125,6 +124,8 @@ def with_requests(server: Server) -> Iterator[Client]:
 
 
 def with_httpx(server: Server) -> Iterator[Client]:
+    import httpx
+
     with httpx.Client(timeout=30) as client:
         yield over_rest(lambda method, path: client.request(method, server.url + path).content)
 
@@ -139,6 +140,9 @@ def with_aiohttp(server: Server) -> Iterator[Client]:
 
 
 def with_grpc(server: Server) -> Iterator[Client]:
+    from google.cloud import tasks_v2beta2
+    from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
+
     with grpc.insecure_channel(server.start_grpc()) as channel:
         transport = transports.CloudTasksGrpcTransport(channel=channel)
         client = tasks_v2beta2.CloudTasksClient(transport=transport)
@@ -154,6 +158,8 @@ def with_grpc(server: Server) -> Iterator[Client]:
 
 def with_responses(server: Server) -> Iterator[Client]:
     """Yield one on requests, which are answered in process."""
+    from pytest_pullqueue.intercepting import requests_of_test
+
     with requests_of_test(server.emulator, acl=False), requests.Session() as session:
         root = "https://www.googleapis.com"
         yield over_rest(lambda m, path: session.request(m, root + path, timeout=30).content)
@@ -201,8 +207,9 @@ def test_a_client_can_be_used_again_after_drain(
 
 
 def test_a_client_can_be_used_again_after_crashes(
-    emulator: Emulator, queue: Queue, client: Client
+    crash: Callable[..., object], queue: Queue, client: Client
 ) -> None:
+    """A killed worker does nothing more, whatever it catches."""
     saved = []
 
     def work() -> None:
@@ -216,7 +223,7 @@ def test_a_client_can_be_used_again_after_crashes(
         queue.add()
 
     with pytest.raises(CrashTestError) as caught:
-        crash_test(emulator, work, setup=setup, check=lambda: bool(saved))
+        crash(work, setup=setup, check=lambda: bool(saved))
 
     (failure,) = caught.value.failures
     assert (failure.crash, failure.call_number) == (Crash.AFTER, 2)

@@ -101,8 +101,8 @@ def with_flask_that_catches_everything(shop: Shop, charge: Charge) -> dict[str, 
 
 def with_fastapi(shop: Shop, charge: Charge) -> dict[str, Any]:
     """Return the client of an app of FastAPI, whose handler runs in an event loop."""
-    from fastapi import FastAPI, Request  # noqa: PLC0415 - slow, and needed by one worker
-    from fastapi.testclient import TestClient  # noqa: PLC0415 - the same
+    from fastapi import FastAPI, Request
+    from fastapi.testclient import TestClient
 
     app = FastAPI()
 
@@ -117,8 +117,8 @@ def with_fastapi(shop: Shop, charge: Charge) -> dict[str, Any]:
 
 def with_fastapi_in_threads(shop: Shop, charge: Charge) -> dict[str, Any]:
     """Return one whose handlers run in threads, by a client that keeps its event loop."""
-    from fastapi import FastAPI  # noqa: PLC0415 - slow, and needed by one worker
-    from fastapi.testclient import TestClient  # noqa: PLC0415 - the same
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
 
     app = FastAPI()
 

@@ -139,8 +139,8 @@ def test_handlers_of_fastapi_are_called_by_its_client(
     race: Run, pushed: Queue, add_two: Callable[[str], None], kind: str
 ) -> None:
     """Their calls come from event loops and threads of the client, in the context of the actor."""
-    from fastapi import FastAPI  # noqa: PLC0415 - slow, and needed by one worker
-    from fastapi.testclient import TestClient  # noqa: PLC0415 - the same
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
 
     shared: dict[str, int] = {}
     app = FastAPI()

@@ -5,20 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from executing import forked_python
 
-from pullqueue import Emulator, Queue
-from pullqueue.testing import crash_test, race_test
+from pullqueue import Queue
 
 pytestmark = pytest.mark.slow
 
-Load = Callable[..., ModuleType]
+Run = Callable[..., Any]
+Load = Callable[..., Any]
 
 IMPORTS = {
     "import sqlite3": "sqlite3",
@@ -34,9 +34,10 @@ IMPORTS = {
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
+    """Import a module of an app from its source."""
     names: list[str] = []
 
-    def load(source: str, name: str = "an_app") -> ModuleType:
+    def load(source: str, name: str = "an_app") -> Any:
         path = tmp_path / f"{name.replace('.', '/')}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(source)
@@ -49,100 +50,71 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
         sys.modules.pop(name, None)
 
 
-def race(emulator: Emulator, queue: Queue, **options: Any) -> Any:
-    return race_test(
-        emulator,
-        queue.fetch_statistics,
-        copies=2,
-        setup=lambda: None,
-        check=lambda: None,
-        **options,
-    )
-
-
-def crash(emulator: Emulator, queue: Queue, **options: Any) -> Any:
-    def setup() -> None:
-        queue.add(b"x")
+@pytest.fixture(params=["race", "crash"])
+def run(request: pytest.FixtureRequest, race: Run, crash: Run, queue: Queue) -> Run:
+    """A race or crashes of a worker that uses queues."""
 
     def work() -> None:
-        for task in queue.lease_tasks(60, 1):
-            queue.delete_tasks(task)
+        queue.delete_tasks(queue.lease_tasks(60, 1))
 
-    return crash_test(emulator, work, setup=setup, check=lambda: None, **options)
+    if request.param == "race":
+        return partial(race, queue.fetch_statistics, copies=2)
+    return partial(crash, work, setup=queue.add)
 
 
 @pytest.mark.parametrize("source", IMPORTS)
 def test_a_database_that_is_imported_and_not_seen_is_an_error(
-    emulator: Emulator, queue: Queue, load: Load, source: str
+    race: Run, queue: Queue, load: Load, source: str
 ) -> None:
     load(source)
 
     with pytest.raises(AssertionError, match=f"^race_test: an_app uses {IMPORTS[source]}, and "):
-        race(emulator, queue)
+        race(queue.fetch_statistics, copies=2)
 
 
-@pytest.mark.parametrize("run", [race, crash])
-def test_the_error_says_what_to_do(
-    emulator: Emulator, queue: Queue, load: Load, run: Callable[..., Any]
-) -> None:
-    load("import sqlite3")
+def test_the_error_can_be_a_warning_or_ignored(run: Any, load: Load) -> None:
+    load("import sqlite3, psycopg")
 
     with pytest.raises(AssertionError) as caught:
-        run(emulator, queue)
-
+        run()
     assert str(caught.value) == (
-        f"{run.__name__}_test: an_app uses sqlite3, and no call to it was seen, so nothing was "
+        f"{run.func.__name__}: an_app uses sqlite3, and no call to it was seen, so nothing was "
         "tried there: make the connection in the actors or in setup, by sqlite3.connect; if it is "
         'not called here, pass unseen="ignore"'
     )
 
-
-@pytest.mark.parametrize("run", [race, crash])
-def test_it_can_be_a_warning(
-    emulator: Emulator, queue: Queue, load: Load, run: Callable[..., Any]
-) -> None:
-    load("import sqlite3, psycopg")
-
-    with pytest.warns(UserWarning, match="no call to it was seen") as caught:
-        result = run(emulator, queue, unseen="warn")
-
-    assert [Path(each.filename).name for each in caught] == [Path(__file__).name] * 2
-    assert result.unseen == ("sqlite3", "psycopg")
+    with pytest.warns(UserWarning, match="no call to it was seen") as warned:
+        result = run(unseen="warn")
+    assert [Path(each.filename).name for each in warned] == [Path(__file__).name] * 2
+    assert result.unseen == run(unseen="ignore").unseen == ("sqlite3", "psycopg")
     assert " of calls to queues, not of sqlite3, psycopg" in str(result)
 
+    with pytest.raises(ValueError, match=r'^unseen is "no": use "error", "warn" or "ignore"$'):
+        run(unseen="no")
 
-@pytest.mark.parametrize("run", [race, crash])
-def test_it_can_be_ignored(
-    emulator: Emulator, queue: Queue, load: Load, run: Callable[..., Any]
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        *((source, "an_app") for source in ("", "import json", "x = 'sqlite3'")),
+        ("import pullqueue.stores", "an_app"),
+        *(("import sqlite3", name) for name in ("test_app", "tests_of_app.helpers")),
+        ("import sqlite3", "conftest_of_app"),
+    ],
+)
+def test_other_modules_and_those_of_tests_are_permitted(
+    race: Run, queue: Queue, load: Load, source: str, name: str
 ) -> None:
-    load("import sqlite3")
+    load(source, name)
 
-    assert run(emulator, queue, unseen="ignore").unseen == ("sqlite3",)
-
-
-@pytest.mark.parametrize("source", ["", "import json", "x = 'sqlite3'", "import pullqueue.stores"])
-def test_other_modules_are_permitted(
-    emulator: Emulator, queue: Queue, load: Load, source: str
-) -> None:
-    load(source)
-
-    assert race(emulator, queue).unseen == ()
-
-
-@pytest.mark.parametrize("name", ["test_app", "tests_of_app.helpers", "conftest_of_app"])
-def test_what_tests_import_is_permitted(
-    emulator: Emulator, queue: Queue, load: Load, name: str
-) -> None:
-    load("import sqlite3", name)
-
-    assert race(emulator, queue).unseen == ()
+    assert race(queue.fetch_statistics, copies=2).unseen == ()
 
 
 def test_a_driver_is_seen_if_what_calls_it_is(
-    emulator: Emulator, queue: Queue, load: Load, tmp_path: Path
+    race: Run, queue: Queue, load: Load, tmp_path: Path
 ) -> None:
     """Apps import drivers for their exceptions."""
-    app: Any = load(
+    app = load(
         "import psycopg\nfrom sqlalchemy import create_engine, text\n"
         f"engine = create_engine('sqlite:///{tmp_path}/app.sqlite')\n"
         "def ask():\n    with engine.connect() as c: c.execute(text('SELECT 1'))\n"
@@ -152,7 +124,7 @@ def test_a_driver_is_seen_if_what_calls_it_is(
         queue.fetch_statistics()
         app.ask()
 
-    result = race_test(emulator, actor, copies=2, setup=lambda: None, check=lambda: None)
+    result = race(actor, copies=2)
     app.engine.dispose()
 
     assert result.unseen == ()
@@ -160,21 +132,13 @@ def test_a_driver_is_seen_if_what_calls_it_is(
 
 
 def test_a_database_that_is_not_seen_is_named_where_nobody_makes_a_call(
-    emulator: Emulator, queue: Queue, load: Load
+    race: Run, load: Load
 ) -> None:
     """Rather than that there was nothing to interleave."""
     load("import psycopg")
 
     with pytest.raises(AssertionError, match="an_app uses psycopg, "):
-        race_test(emulator, lambda: None, copies=2, setup=lambda: None, check=lambda: None)
-
-
-@pytest.mark.parametrize("run", [race, crash])
-def test_another_value_is_refused(
-    emulator: Emulator, queue: Queue, run: Callable[..., Any]
-) -> None:
-    with pytest.raises(ValueError, match=r'^unseen is "no": use "error", "warn" or "ignore"$'):
-        run(emulator, queue, unseen="no")
+        race(lambda: None, copies=2)
 
 
 def test_django_without_settings_has_no_connection() -> None:
