@@ -47,39 +47,37 @@ def test_time_passes_to_what_is_scheduled(
     assert clock.now() == start + timedelta(days=1)
 
 
-@pytest.mark.parametrize("pause", [True, False])
+def poll(queue: Queue) -> None:
+    finish(queue)
+
+
+def poll_with_pauses(queue: Queue) -> None:
+    finish(queue)
+    time.sleep(25)  # noqa: TID251 - what workers do
+
+
+def lease_if_there_are_tasks(queue: Queue) -> None:
+    if queue.fetch_statistics().tasks:
+        finish(queue)
+    time.sleep(5)  # noqa: TID251
+
+
+@pytest.mark.parametrize("once", [poll, poll_with_pauses, lease_if_there_are_tasks])
 def test_an_endless_worker_is_stopped(
-    emulator: Emulator, queue: Queue, clock: ManualClock, *, pause: bool
+    emulator: Emulator, queue: Queue, clock: ManualClock, once: Callable[[Queue], None]
 ) -> None:
     """`while True` ends when nothing is left or scheduled, whether or not it sleeps."""
     start = clock.now()
     queue.add()
     queue.add(eta=start + timedelta(minutes=1))
-    done = []
 
     def work() -> None:
         while True:
-            done.append(finish(queue))
-            if pause:
-                time.sleep(25)  # noqa: TID251 - what workers do
+            once(queue)
 
     assert drain(emulator, work) == 1
-    assert sum(done) == 2
-    assert clock.now() >= start + timedelta(minutes=1)
-    assert clock.now() <= start + timedelta(minutes=3)
-
-
-def test_a_worker_that_only_looks_and_sleeps(emulator: Emulator, queue: Queue) -> None:
-    """A loop that does not lease while the queue is empty is stopped at a pause."""
-    queue.add()
-
-    def work() -> None:
-        while True:
-            if queue.fetch_statistics().tasks:
-                finish(queue)
-            time.sleep(5)  # noqa: TID251
-
-    assert drain(emulator, work) == 1
+    assert_empty(queue)
+    assert timedelta(minutes=1) <= clock.now() - start <= timedelta(minutes=3)
 
 
 def test_a_worker_of_two_queues(emulator: Emulator, queue: Queue, limited: Queue) -> None:
@@ -398,42 +396,31 @@ class TestAsync:
             trio.run(test)
 
 
-class TestExhaustedTasks:
-    @pytest.fixture(autouse=True)
-    def _added(self, limited: Queue) -> None:
-        limited.add(name="old")
-        exhaust(limited, "old")
-        limited.add_many([NewTask(name="one"), NewTask(name="two")])
+@pytest.mark.parametrize("errors", ["raise", "strict", "retry"])
+def test_exhausted_tasks_are_a_warning_unless_the_test_expects_them(
+    emulator: Emulator, limited: Queue, errors: Any
+) -> None:
+    """The worker leases a task again and again, and never deletes it: the work is lost."""
+    limited.add(name="old")
+    exhaust(limited, "old")
+    limited.add_many([NewTask(name="one"), NewTask(name="two")])
 
-    @pytest.fixture
-    def careless(self, limited: Queue) -> Callable[[], object]:
-        def careless() -> None:
-            for task in limited.lease_tasks(60, 10):
-                if task.name == "two":
-                    limited.delete_tasks(task)
+    def careless() -> None:
+        for task in limited.lease_tasks(60, 10):
+            if task.name == "two":
+                limited.delete_tasks(task)
 
-        return careless
-
-    def test_they_lead_to_a_warning(
-        self, emulator: Emulator, limited: Queue, careless: Callable[[], object]
-    ) -> None:
-        message = (
-            '^drain: 1 task of queue "limited" was leased as often as is permitted, never deleted, '
-            'and exhausted; pass errors="retry" if the test expects that$'
-        )
-        with pytest.warns(UserWarning, match=message) as warned:
+    message = (
+        'drain: 1 task of queue "limited" was leased as often as is permitted, never deleted, '
+        'and exhausted; pass errors="retry" if the test expects that'
+    )
+    if errors == "raise":
+        with pytest.warns(UserWarning, match=f"^{message}$") as warned:
             drain(emulator, careless)
-
         assert warned[0].filename == __file__
         assert [task.name for task in limited.exhausted] == ["old", "one"]
-
-    def test_they_are_an_error_of_a_strict_test(
-        self, emulator: Emulator, careless: Callable[[], object]
-    ) -> None:
-        with pytest.raises(
-            AssertionError, match=r'1 task of queue "limited" (.|\n)*exhausted "one"'
-        ):
+    elif errors == "strict":
+        with pytest.raises(AssertionError, match=rf'^{message}(.|\n)*exhausted "one"'):
             drain(emulator, careless, errors="strict")
-
-    def test_they_can_be_expected(self, emulator: Emulator, careless: Callable[[], object]) -> None:
-        assert drain(emulator, careless, errors="retry") == 2
+    else:
+        assert drain(emulator, careless, errors=errors) == 2
