@@ -113,8 +113,12 @@ class TestStrict:
     ) -> None:
         pushed.add(request=HttpRequest("/", deadline_seconds=30))
 
+        def send(_: PushRequest) -> int:
+            clock.advance(31)
+            return 200
+
         with pytest.raises(AssertionError, match=r": no response within 30 s$"):
-            run_tasks(emulator, send=lambda _: clock.advance(31) and 200, errors="strict")
+            run_tasks(emulator, send=send, errors="strict")
 
     def test_a_success_and_a_lost_response_are_not(self, emulator: Emulator, pushed: Queue) -> None:
         """A test that loses a response wants the retry."""
