@@ -1,14 +1,19 @@
-"""pullqueue.api.fields: partial responses."""
+"""pullqueue.api.fields and pullqueue.api.encoding: partial responses, and how JSON is written."""
 
 from __future__ import annotations
 
+import gzip
+import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from rest_app import ROOT
 from werkzeug.test import Client
 
 from pullqueue import Emulator
+from pullqueue.api.encoding import encode, zipped
 from pullqueue.api.errors import ApiError
 from pullqueue.api.fields import FieldMask, apply_mask, known_fields, parse_mask
 
@@ -110,3 +115,29 @@ def test_an_empty_selector_selects_everything_and_a_deletion_has_nothing(
     emulator.queue("pull").add(b"", name="one")
 
     assert client.delete(f"{ROOT}/pull/tasks/one?{query}").status_code == 204
+
+
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.text(), values, max_size=3))
+@example({"\x7f": None})
+@example({"items": [{"id": '},\n   {"'}, {"tag": "\u2028\ud800", "id": "x"}]})
+def test_what_the_library_writes(value: dict[str, Any]) -> None:
+    """Indented by one space at each level, or without a space between the parts.
+
+    The API has no numbers with a fraction.
+    """
+    assert encode(value).decode() == json.dumps(value, indent=1) + "\n"
+    assert encode(value, indented=False).decode() == json.dumps(value, separators=(",", ":"))
+
+
+def test_a_zipped_answer_is_the_same_each_time() -> None:
+    body = b"x" * 1000
+
+    assert zipped(body) == zipped(body)
+    assert gzip.decompress(zipped(body)) == body

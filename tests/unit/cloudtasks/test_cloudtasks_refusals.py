@@ -112,10 +112,7 @@ refuse(
             (http("ftp://example.com"), "use an http:// or https:// URL"),
             (http("http://localhost:80:80"), "its port must be 1 to 65535"),
             (http("http://a..b/x"), "its host is not valid"),
-            (
-                http(headers={"X-A": "b" * 81_917}),
-                f"{HTTP}.headers have 81920 bytes: they must have less than 81920",
-            ),
+            (http(headers={"X-A": "b" * 81_917}), f"{HTTP}.headers have 81920 bytes: they must"),
             (http(oidcToken={}), f"{HTTP}.oidc_token.service_account_email is missing"),
             (
                 http(oauthToken={"serviceAccountEmail": "nomail"}),
@@ -126,10 +123,7 @@ refuse(
                 rf'\({HTTP}.url is "http://example.com": with {HTTP}.oidc_token it must begin with',
             ),
             *(
-                (
-                    http() | {"dispatchDeadline": text},
-                    "task.dispatch_deadline is .* seconds: use 15 to 1800",
-                )
+                (http() | {"dispatchDeadline": text}, "dispatch_deadline is .*: use 15 to 1800")
                 for text in ("0s", "14.9s", "1800.001s")
             ),
             (app_engine() | {"dispatchDeadline": "86416s"}, "seconds: use 15 to 86415"),
@@ -181,118 +175,73 @@ refuse(
     ({"pageToken": "MSAx"}, "page_token is"),
     parent=LOCATION,
 )
-TARGET: dict[str, Any] = {"appEngineHttpTarget": {}}
-refuse(
+
+
+def refuse_queue(version: Version, *rows: tuple[str, Any, str], **fields: Any) -> None:
+    """Add cases of CreateQueue: the path of a field of the queue, its value, and the text."""
+    for path, wrong, text in rows:
+        value = wrong
+        for name in reversed(path.split(".")):
+            value = {name: value}
+        queue = {"name": MADE} | fields | value
+        refuse(version, "CreateQueue", ({"queue": queue}, text), parent=LOCATION)
+
+
+refuse_queue(
     V2BETA2,
-    "CreateQueue",
-    *(
-        ({"queue": {"name": MADE} | queue}, text)
-        for queue, text in (
-            ({"name": "", "pullTarget": {}}, 'queue.name is ""'),
-            (
-                {"pullTarget": {}, "retryConfig": {"maxAttempts": 0}},
-                "queue.retry_config.max_attempts is 0: use 1 to 2147483647",
-            ),
-            (
-                {"pullTarget": {}, "taskTtl": "0s"},
-                "queue.task_ttl is 0 seconds: use 1 to 315576000000",
-            ),
-            (
-                {"pullTarget": {}, "tombstoneTtl": "777601s"},
-                "queue.tombstone_ttl is 777601 seconds: use 0 to 777600",
-            ),
-            ({"pullTarget": {}, "tombstoneTtl": "-1s"}, "queue.tombstone_ttl is -1 seconds"),
-            ({}, "queue has no pull_target, app_engine_http_target or http_target: set one"),
-            (
-                TARGET | {"retryConfig": {"maxAttempts": -1}},
-                "queue.retry_config.max_attempts is -1",
-            ),
-            (
-                TARGET | {"rateLimits": {"maxBurstSize": 501}},
-                "queue.rate_limits.max_burst_size is 501: use 0 to 500",
-            ),
-            (
-                TARGET | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}},
-                "queue.rate_limits.max_tasks_dispatched_per_second is nan: use 0 to 500",
-            ),
-        )
-    ),
-    parent=LOCATION,
+    ("name", "", 'queue.name is ""'),
+    ("retryConfig.maxAttempts", 0, "queue.retry_config.max_attempts is 0: use 1 to 2147483647"),
+    ("taskTtl", "0s", "queue.task_ttl is 0 seconds: use 1 to 315576000000"),
+    ("tombstoneTtl", "777601s", "queue.tombstone_ttl is 777601 seconds: use 0 to 777600"),
+    ("tombstoneTtl", "-1s", "queue.tombstone_ttl is -1 seconds"),
+    pullTarget={},
 )
+refuse_queue(
+    V2BETA2,
+    ("retryConfig.maxAttempts", -1, "queue.retry_config.max_attempts is -1"),
+    ("rateLimits.maxBurstSize", 501, "queue.rate_limits.max_burst_size is 501: use 0 to 500"),
+    (
+        "rateLimits.maxTasksDispatchedPerSecond",
+        "NaN",
+        "max_tasks_dispatched_per_second is nan: use 0 to 500",
+    ),
+    appEngineHttpTarget={},
+)
+NO_TARGET = "queue has no pull_target, app_engine_http_target or http_target: set one"
+refuse_queue(V2BETA2, ("name", MADE, NO_TARGET))
+OTHER = f"{LOCATION}x/queues/made"
 RATE = r"RateLimits\.maxDispatchesPerSecond"
-refuse(
+LESS = f"{RATE} must be less than or equal to 500\\. .*second is 501.0: use 0 to 500"
+HEADERS = "httpTarget.headerOverrides"
+refuse_queue(
     V2,
-    "CreateQueue",
+    ("name", OTHER, rf"{OTHER} must begin with {LOCATION}\. \(queue.name is .*: it"),
+    ("name", f"{LOCATION}/queues/a_b", "letters, digits and hyphens"),
+    ("rateLimits.maxDispatchesPerSecond", 501, LESS),
+    ("rateLimits.maxDispatchesPerSecond", -1, rf"{RATE} cannot be .* is -1.0: use 0 or more"),
+    ("rateLimits.maxConcurrentDispatches", 5001, "dispatches is 5001.*: use 0 to 5000"),
+    ("retryConfig.maxAttempts", -2, "max_attempts is -2: use -1 for no limit, or 1 and more"),
+    ("retryConfig.maxDoublings", -1, r"\(queue.retry_config.max_doublings is -1: use 0 or"),
+    ("retryConfig.minBackoff", "-0.5s", r"\(queue.retry_config.min_backoff is -1 seconds"),
+    ("retryConfig.minBackoff", "4000s", r"backoff is 4000.* and max_backoff is 3600.* seconds:"),
+    ("stackdriverLoggingConfig.samplingRatio", 1.5, "sampling_ratio is 1.5: use 0 to 1"),
     *(
-        ({"queue": {"name": MADE} | queue}, text)
-        for queue, text in (
-            (
-                {"name": f"{LOCATION}x/queues/made"},
-                rf"{LOCATION}x/queues/made must begin with {LOCATION}\. \(queue.name is .*: it",
-            ),
-            ({"name": f"{LOCATION}/queues/a_b"}, "letters, digits and hyphens"),
-            (
-                {"rateLimits": {"maxDispatchesPerSecond": 501}},
-                f"{RATE} must be less than or equal to 500\\. .*second is 501.0: use 0 to 500",
-            ),
-            (
-                {"rateLimits": {"maxDispatchesPerSecond": -1}},
-                f"{RATE} cannot be negative\\. .*second is -1.0: use 0 or more",
-            ),
-            (
-                {"rateLimits": {"maxConcurrentDispatches": 5001}},
-                "queue.rate_limits.max_concurrent_dispatches is 5001.*: use 0 to 5000",
-            ),
-            (
-                {"retryConfig": {"maxAttempts": -2}},
-                "queue.retry_config.max_attempts is -2: use -1 for no limit, or 1 and more",
-            ),
-            (
-                {"retryConfig": {"maxDoublings": -1}},
-                r"RetryConfig.maxDoublings .*\(queue.retry_config.max_doublings is -1: use 0 or",
-            ),
-            (
-                {"retryConfig": {"minBackoff": "-0.5s"}},
-                r"RetryConfig.minBackoff .*\(queue.retry_config.min_backoff is -1 seconds",
-            ),
-            (
-                {"retryConfig": {"minBackoff": "4000s"}},
-                r"\(queue.retry_config.min_backoff is 4000.* and max_backoff is 3600.* seconds:",
-            ),
-            (
-                {"stackdriverLoggingConfig": {"samplingRatio": 1.5}},
-                "queue.stackdriver_logging_config.sampling_ratio is 1.5: use 0 to 1",
-            ),
-        )
+        ("httpTarget.uriOverride.host", host, "uri_override.host is .*: use the name of a host")
+        for host in ("", "a b", "a/b", "a?b", "x@y", "a\r\nb", "a:b")
     ),
+    ("httpTarget.uriOverride.port", "-1", "uri_override.port is -1: use 0 to 65535"),
+    ("httpTarget.httpMethod", 99, "queue.http_target.http_method is 99: use a name of HttpMethod"),
+    ("httpTarget.oidcToken.audience", "me", "oidc_token.service_account_email is missing"),
     *(
-        ({"queue": {"name": MADE, "httpTarget": target}}, text)
-        for target, text in (
-            *(
-                ({"uriOverride": {"host": host}}, "uri_override.host is .*: use the name of a host")
-                for host in ("", "a b", "a/b", "a?b", "x@y", "a\r\nb", "a:b")
-            ),
-            ({"uriOverride": {"port": "-1"}}, "uri_override.port is -1: use 0 to 65535"),
-            ({"httpMethod": 99}, "queue.http_target.http_method is 99: use a name of HttpMethod"),
-            (
-                {"oidcToken": {"audience": "me"}},
-                "queue.http_target.oidc_token.service_account_email is missing",
-            ),
-            *(
-                (
-                    {"headerOverrides": [{"header": {"key": key}}]},
-                    f'http_target.header_overrides have the name "{shown}": use ASCII letters',
-                )
-                for key, shown in (("a b", "a b"), ("", ""), ("a:", "a:"), ("\x7f", r"\\x7f"))
-            ),
-            ({"headerOverrides": [{"header": {"key": "a", "value": "\n"}}]}, "control characters"),
-            (
-                {"headerOverrides": [{"header": {"key": "a", "value": "b" * 81_919}}]},
-                "header_overrides have 81920 bytes: they must have less than 81920",
-            ),
-        )
+        (HEADERS, [{"header": {"key": key}}], f'have the name "{shown}": use ASCII letters')
+        for key, shown in (("a b", "a b"), ("", ""), ("a:", "a:"), ("\x7f", r"\\x7f"))
     ),
-    parent=LOCATION,
+    (HEADERS, [{"header": {"key": "a", "value": "\n"}}], "control characters"),
+    (
+        HEADERS,
+        [{"header": {"key": "a", "value": "b" * 81_919}}],
+        "header_overrides have 81920 bytes: they must have less than 81920",
+    ),
 )
 OF_PULL_QUEUES = "http_target is set, and the queue is a pull queue"
 refuse(

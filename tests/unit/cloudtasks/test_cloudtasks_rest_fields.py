@@ -261,39 +261,24 @@ def test_a_second_field_of_a_oneof_is_refused() -> None:
     )
 
 
+END = "\n\n^"
+"""What is shown of a body that ends too early."""
+
+
 @pytest.mark.parametrize(
-    ("body", "sentence", "context"),
+    ("body", "sentence", "place"),
     [
-        *(
-            (body, f"Unexpected end of string. Expected {expected}", "\n\n^")
-            for body, expected in ENDS.items()
-        ),
-        (b'{"filter": "a', "Closing quote expected in string.", "\n\n^"),
-        (b'{"filter": "', "Closing quote expected in string.", "\n\n^"),
-        (b'{"maxTasks": }', "Unexpected token.", '\n{"maxTasks": }\n             ^'),
-        (b"{'maxTasks': 1}", "Expected an object key or }.", "\n{'maxTasks': 1}\n ^"),
-        (
-            b'{"maxTasks": 1,}',
-            "Expected an object key or }.",
-            '\n{"maxTasks": 1,}\n               ^',
-        ),
-        (
-            b'{"maxTasks" 1}',
-            "Expected : between key:value pair.",
-            '\n{"maxTasks" 1}\n            ^',
-        ),
-        (
-            b'{"maxTasks": 1 "filter": ""}',
-            "Expected , or } after key:value pair.",
-            '\n{"maxTasks": 1 "filter": ""}\n               ^',
-        ),
-        (
-            b'{"names": ["a" "b"]}',
-            "Expected , or ] after array value.",
-            '\n{"names": ["a" "b"]}\n               ^',
-        ),
-        (b"{}x", "Parsing terminated before end of input.", "\n{}x\n  ^"),
-        (b"{} more", "Parsing terminated before end of input.", "\n{} more\n   ^"),
+        *((body, f"Unexpected end of string. Expected {each}", END) for body, each in ENDS.items()),
+        (b'{"filter": "a', "Closing quote expected in string.", END),
+        (b'{"filter": "', "Closing quote expected in string.", END),
+        (b'{"maxTasks": }', "Unexpected token.", 13),
+        (b"{'maxTasks': 1}", "Expected an object key or }.", 1),
+        (b'{"maxTasks": 1,}', "Expected an object key or }.", 15),
+        (b'{"maxTasks" 1}', "Expected : between key:value pair.", 12),
+        (b'{"maxTasks": 1 "filter": ""}', "Expected , or } after key:value pair.", 15),
+        (b'{"names": ["a" "b"]}', "Expected , or ] after array value.", 15),
+        (b"{}x", "Parsing terminated before end of input.", 2),
+        (b"{} more", "Parsing terminated before end of input.", 3),
         (
             b'{"filter": "a long text"} and more than twenty characters',
             "Parsing terminated before end of input.",
@@ -305,23 +290,21 @@ def test_a_second_field_of_a_oneof_is_refused() -> None:
         ),
         (b'{"filter": "\xff"}', "Encountered non UTF-8 code points.", ""),
         (b'{"maxTasks": 1e400}', "Unable to parse number.", ""),
-        (b'{"maxTasks": tru}', "Unexpected token.", '\n{"maxTasks": tru}\n                 ^'),
+        (b'{"maxTasks": tru}', "Unexpected token.", 17),
         (b"\xff", "Unexpected token.", "\n�\n^"),
-        (
-            b"[" * 100_000,
-            "Unexpected end of string. Expected a value or ] within an array.",
-            "\n\n^",
-        ),
+        (b"[" * 100_000, "Unexpected end of string. Expected a value or ] within an array.", END),
     ],
 )
 def test_what_is_not_json_is_refused_with_its_place(
-    call: RestApi, body: bytes, sentence: str, context: str
+    call: RestApi, body: bytes, sentence: str, place: int | str
 ) -> None:
     """Twenty characters on each side."""
     with pytest.raises(ApiRefused) as refused:
         call.send("POST", f"{PULL}/tasks:lease", body)
 
-    assert refused.value.message == f"{PAYLOAD} {sentence}{context}"
+    if isinstance(place, int):
+        place = f"\n{body.decode()}\n{' ' * place}^"
+    assert refused.value.message == f"{PAYLOAD} {sentence}{place}"
 
 
 @pytest.mark.parametrize(("verb", "path"), [("GET", PULL), ("POST", f"{PULL}:purge")])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from threading import Barrier
 from typing import Any
 from urllib.request import urlopen
 
@@ -141,3 +144,18 @@ def test_without_the_extra_tasks_with_tokens_stay(
     assert shown is not None
     assert re.match(needed, shown.kept or "")
     assert queue.list_tasks() == [task]
+
+
+def test_tasks_sent_at_the_same_time_have_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is first makes it, the others wait."""
+    pytest.importorskip("jwt")
+    monkeypatch.delitem(sys.modules, "pullqueue.push.tokens", raising=False)
+    tokens = importlib.import_module("pullqueue.push.tokens")
+    together = Barrier(4)
+
+    def identifier(_: int) -> str:
+        together.wait()
+        return str(tokens.key_set()["keys"][0]["kid"])
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(identifier, range(4)))) == 1

@@ -109,16 +109,26 @@ _FORMS = (
 )
 
 
+_DAYS = (
+    "monday, mon, tuesday, tue, wednesday, wed, thursday, thu, friday, fri, saturday, sat, sunday, "
+    "sun"
+)
+_ORDINALS = "1st, first, 2nd, second, 3rd, third, 4th, fourth, 5th, fifth"
+_MONTHS = (
+    "january, jan, february, feb, march, mar, april, apr, may, june, jun, july, jul, august, aug, "
+    "september, sep, october, oct, november, nov, december, dec"
+)
+_CRONTAB = (
+    "this is the syntax of crontab: App Engine's is English, such as `every 5 minutes` or `every "
+    "monday 09:00`"
+)
+_UNEVEN = "hours do not divide 24 hours evenly, as `synchronized` requires"
+
+
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        (
-            "*/5 * * * *",
-            (
-                "this is the syntax of crontab: App Engine's is English, such as `every 5 minutes` "
-                "or `every monday 09:00`"
-            ),
-        ),
+        ("*/5 * * * *", _CRONTAB),
         ("every \u0665 minutes", _FORMS),
         ("every minute", "the number is missing: write `every 1 minutes`"),
         ("every hour", "the number is missing: write `every 1 hours`"),
@@ -128,14 +138,8 @@ _FORMS = (
         ("every 1 day", "`day` is not a unit: write `every 24 hours`"),
         ("every 5 seconds", "`seconds` is not a unit: write `minutes` or `hours`"),
         ("every 0 minutes", "the interval is 0 minutes: it must be 1 or more"),
-        (
-            "every 7 hours synchronized",
-            "7 hours do not divide 24 hours evenly, as `synchronized` requires",
-        ),
-        (
-            "every 48 hours synchronized",
-            "48 hours do not divide 24 hours evenly, as `synchronized` requires",
-        ),
+        ("every 7 hours synchronized", f"7 {_UNEVEN}"),
+        ("every 48 hours synchronized", f"48 {_UNEVEN}"),
         ("every 5 minutes from 10:00", _FORMS),
         (
             "every 5 minutes from 25:00 to 26:00",
@@ -147,28 +151,9 @@ _FORMS = (
             "the time of the day is missing: write it at the end, as in `every monday 09:00`",
         ),
         ("every monday 24:00", "`24:00` is not a time of the day: use 00:00 to 23:59"),
-        (
-            "every moonday 09:00",
-            (
-                "`moonday` is not a day: use one of monday, mon, tuesday, tue, wednesday, wed, "
-                "thursday, thu, friday, fri, saturday, sat, sunday, sun"
-            ),
-        ),
-        (
-            "6th monday of month 09:00",
-            (
-                "`6th` is not an ordinal: use one of 1st, first, 2nd, second, 3rd, third, 4th, "
-                "fourth, 5th, fifth"
-            ),
-        ),
-        (
-            "1st monday of febuary 09:00",
-            (
-                "`febuary` is not a month: use one of january, jan, february, feb, march, mar, "
-                "april, apr, may, june, jun, july, jul, august, aug, september, sep, october, oct, "
-                "november, nov, december, dec"
-            ),
-        ),
+        ("every moonday 09:00", f"`moonday` is not a day: use one of {_DAYS}"),
+        ("6th monday of month 09:00", f"`6th` is not an ordinal: use one of {_ORDINALS}"),
+        ("1st monday of febuary 09:00", f"`febuary` is not a month: use one of {_MONTHS}"),
         ("31 of february 09:00", "there is no day 31 in these months: 1 to 29"),
         ("0 of month 09:00", "there is no day 0 in these months: 1 to 31"),
         ("1 09:00", "the months are missing after the days: write `of month`"),
