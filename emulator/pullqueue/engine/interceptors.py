@@ -13,20 +13,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from pullqueue.engine.events import Interface, Origin
 from pullqueue.errors import is_expected_error
 from pullqueue.tasks import Task
 
-if TYPE_CHECKING:
-    from pullqueue.engine.queue_base import QueueBase
-
 __tracebackhide__ = is_expected_error
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_Q = TypeVar("_Q", bound="QueueBase")
+_Q = TypeVar("_Q", bound="CalledQueue")
 
 VERBS = (
     "add",
@@ -115,10 +112,27 @@ class ConnectionCut(BaseException):
         super().__init__(f"the connection from port {port} was cut")
 
 
+class CalledQueue(Protocol):
+    """What calls and interceptors need of a queue."""
+
+    interceptors: Interceptors
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+
+    @property
+    def is_push(self) -> bool:
+        """True if its tasks are sent to an app."""
+
+    def now_usec(self) -> int:
+        """Return the time of its emulator, in microseconds since the epoch."""
+
+
 class QueueCall(NamedTuple):
     """One call on its way to a queue."""
 
-    queue: QueueBase
+    queue: CalledQueue
     method: str
     """The method of `Queue`, or the function of `verbs`, through which all such calls go."""
     arguments: tuple[object, ...]

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import QueueCall, current_caller
+from pullqueue.engine.interceptors import CalledQueue, QueueCall, current_caller
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.queue_base import QueueBase
 from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import Task
 
@@ -42,7 +41,7 @@ class CallRecord:
             self._record_lease(call.queue, result)
         return result
 
-    def _record_lease(self, queue: QueueBase, lease: Lease) -> None:
+    def _record_lease(self, queue: CalledQueue, lease: Lease) -> None:
         lessee = _current_client()
         with self._lock:
             for task in lease.tasks:

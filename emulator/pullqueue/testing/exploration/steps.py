@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.store import Insertion, Lease
@@ -18,9 +18,6 @@ from pullqueue.testing.points import Point
 from pullqueue.testing.points.actors import Actor, Lock
 from pullqueue.testing.points.footprint import NOTHING, READ, TIME_MOVES, Footprint
 from pullqueue.text import quoted
-
-if TYPE_CHECKING:
-    from pullqueue.testing.exploration.schedule import Schedule
 
 TIME = 0
 TIME_KEY = "time"
@@ -141,6 +138,20 @@ class Choice:
         return self.calls | self.effects
 
 
+class Turns(Protocol):
+    """What decides whose turn it is."""
+
+    current: RacingActor | None
+    held: list[Callable[[], None]]
+    is_replay: bool
+
+    def note(self, footprint: Footprint) -> None:
+        """Note what the current turn reads and writes beside its call."""
+
+    def wait_for_lock(self, actor: RacingActor, lock: Lock, seconds: float) -> bool:
+        """Return when an actor can acquire a lock; False: the time is over."""
+
+
 class RacingActor(Actor):
     """An actor with a thread of its own, which waits for its turn."""
 
@@ -154,7 +165,7 @@ class RacingActor(Actor):
         *,
         key: str = "",
         request: str = "",
-        schedule: Schedule | None = None,
+        schedule: Turns | None = None,
     ) -> None:
         super().__init__(name, HandlerKilled)
         self.number = number

@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from pullqueue.testing.points.actors import is_carried_out
 from pullqueue.testing.points.footprint import Footprint
 from pullqueue.text import shorten
-
-if TYPE_CHECKING:
-    from pullqueue.testing.points import Trial
 
 _T = TypeVar("_T")
 
@@ -40,11 +37,21 @@ class DatabaseCall:
         return f"{self.database}: {shorten(' '.join(self.statement.split()), limit=80)}"
 
 
-_observers: tuple[Trial, ...] = ()
+class Observer(Protocol):
+    """Gets the calls to databases."""
+
+    def at_point(self, call: DatabaseCall, call_next: Callable[[], object]) -> object:
+        """Carry a call out, or not, and return its result."""
+
+    def note_seen(self, name: str) -> None:
+        """Note that calls of the current actor to a database or service are seen."""
+
+
+_observers: tuple[Observer, ...] = ()
 
 
 @contextmanager
-def passed_to(observer: Trial) -> Iterator[None]:
+def passed_to(observer: Observer) -> Iterator[None]:
     """Pass the calls that are made in the block to an observer; blocks may end in any order."""
     global _observers  # noqa: PLW0603 - one for the process, as what is replaced
     _observers = (*_observers, observer)
