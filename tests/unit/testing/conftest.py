@@ -11,7 +11,7 @@ import pytest
 from ledgers import Ledger
 
 from pullqueue import Emulator, ManualClock, Queue
-from pullqueue.testing import CrashResult, RaceResult, crash_test, race_test
+from pullqueue.testing import Attempt, CrashResult, RaceResult, crash_test, race_test, run_tasks
 
 YAML = """\
 queue:
@@ -79,3 +79,9 @@ def race(emulator: Emulator) -> Callable[..., RaceResult]:
 def crash(emulator: Emulator) -> Callable[..., CrashResult]:
     """`crash_test` of the emulator, which finds nothing wrong, unless a test says otherwise."""
     return partial(crash_test, emulator, check=lambda: True)
+
+
+@pytest.fixture
+def run(emulator: Emulator) -> Callable[..., list[Attempt]]:
+    """`run_tasks` of the emulator."""
+    return partial(run_tasks, emulator)

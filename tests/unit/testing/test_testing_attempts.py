@@ -19,8 +19,11 @@ from pullqueue.errors import InvalidQueueModeError, TaskError, UnknownTaskError
 from pullqueue.push.request import PushRequest
 from pullqueue.sdk.imports import taskqueue
 from pullqueue.tasks import HttpRequest, NewTask
-from pullqueue.testing import Faults, describe, drain, emulation, run_task, run_tasks
+from pullqueue.testing import Attempt, Faults, describe, drain, emulation, run_task
 from pullqueue.testing.describing import describe_payload
+
+Run = Callable[..., list[Attempt]]
+
 
 Handler = Callable[[PushRequest], Any]
 
@@ -31,7 +34,7 @@ def ok(_: PushRequest) -> int:
 
 class TestSleepingHandlers:
     def test_a_sleep_moves_the_clock(
-        self, emulator: Emulator, pushed: Queue, clock: ManualClock
+        self, run: Run, emulator: Emulator, pushed: Queue, clock: ManualClock
     ) -> None:
         """Also in `drain`, where it is not a worker that waits in vain; the first is too late."""
         pushed.add(request=HttpRequest("/", deadline_seconds=30))
@@ -44,7 +47,7 @@ class TestSleepingHandlers:
                 time.sleep(seconds)  # noqa: TID251 - the user's code
             return 200
 
-        [late] = run_tasks(emulator, send=handler)
+        [late] = run(send=handler)
         assert (late.status, clock.now() - start) == (None, timedelta(seconds=33))
         assert drain(emulator, lambda: None, send=handler) == 0
         assert clock.now() - start >= timedelta(seconds=63)
@@ -70,38 +73,34 @@ class TestBodies:
         return app
 
     def test_an_attempt_has_64_kb_of_the_body_of_its_response_and_a_report_its_first_line(
-        self, emulator: Emulator, pushed: Queue, failing: flask.Flask
+        self, run: Run, emulator: Emulator, pushed: Queue, failing: flask.Flask
     ) -> None:
         pushed.add(name="t", request=HttpRequest("/"))
 
-        [attempt] = run_tasks(emulator, failing)
+        [attempt] = run(failing)
 
         assert (attempt.status, attempt.body) == (503, (b"no stock\n" * 9000)[:65_536])
         assert "attempted once, last: status 503 (no stock), until" in describe(emulator)
 
     @pytest.mark.parametrize("name", ["content", "data", "body"])
     def test_a_response_of_a_test_client_has_a_body(
-        self, emulator: Emulator, pushed: Queue, name: str
+        self, run: Run, pushed: Queue, name: str
     ) -> None:
         pushed.add()
 
-        [attempt] = run_tasks(
-            emulator, send=lambda _: SimpleNamespace(status_code=200, **{name: b"done"})
-        )
+        [attempt] = run(send=lambda _: SimpleNamespace(status_code=200, **{name: b"done"}))
 
         assert attempt.body == b"done"
 
 
 class TestStrict:
     @pytest.mark.parametrize("status", [500, 302, 199])
-    def test_a_status_of_a_failure_is_raised(
-        self, emulator: Emulator, pushed: Queue, status: int
-    ) -> None:
+    def test_a_status_of_a_failure_is_raised(self, run: Run, pushed: Queue, status: int) -> None:
         pushed.add(name="t", request=HttpRequest("/mail"))
         response = SimpleNamespace(status_code=status, content=b"no stock")
 
         with pytest.raises(AssertionError) as raised:
-            run_tasks(emulator, send=lambda _: response, errors="strict")
+            run(send=lambda _: response, errors="strict")
 
         assert str(raised.value) == (
             f'task "t" of queue "pushed" (POST /mail) will retry after attempt 1: status '
@@ -109,7 +108,7 @@ class TestStrict:
         )
 
     def test_a_handler_that_passes_its_deadline_is_raised(
-        self, emulator: Emulator, pushed: Queue, clock: ManualClock
+        self, run: Run, pushed: Queue, clock: ManualClock
     ) -> None:
         pushed.add(request=HttpRequest("/", deadline_seconds=30))
 
@@ -118,14 +117,16 @@ class TestStrict:
             return 200
 
         with pytest.raises(AssertionError, match=r": no response within 30 s$"):
-            run_tasks(emulator, send=send, errors="strict")
+            run(send=send, errors="strict")
 
-    def test_a_success_and_a_lost_response_are_not(self, emulator: Emulator, pushed: Queue) -> None:
+    def test_a_success_and_a_lost_response_are_not(
+        self, run: Run, emulator: Emulator, pushed: Queue
+    ) -> None:
         """A test that loses a response wants the retry."""
         Faults(emulator).lose_response("attempt", times=1)
         pushed.add()
 
-        attempts = run_tasks(emulator, send=ok, errors="strict", until="empty")
+        attempts = run(send=ok, errors="strict", until="empty")
 
         assert [attempt.status for attempt in attempts] == [None, 200]
 
@@ -138,7 +139,7 @@ class TestStrict:
 
 class TestLostResponses:
     def test_the_exception_of_the_handler_is_raised(
-        self, emulator: Emulator, pushed: Queue
+        self, run: Run, emulator: Emulator, pushed: Queue
     ) -> None:
         Faults(emulator).lose_response("attempt", times=1)
         pushed.add()
@@ -147,11 +148,11 @@ class TestLostResponses:
             raise ValueError("broken")
 
         with pytest.raises(ValueError, match="broken"):
-            run_tasks(emulator, send=broken)
+            run(send=broken)
 
 
 class TestOneHop:
-    def test_tasks_that_handlers_add_are_left(self, emulator: Emulator, pushed: Queue) -> None:
+    def test_tasks_that_handlers_add_are_left(self, run: Run, pushed: Queue) -> None:
         for numbers in range(100), range(100, 150):
             pushed.add_many([NewTask(name=f"t{number}") for number in numbers])
 
@@ -159,22 +160,20 @@ class TestOneHop:
             pushed.add(name=f"{request.task_name}-next")
             return 200
 
-        first = run_tasks(emulator, send=handler, follow=False, max_attempts=150)
-        second = run_tasks(emulator, send=ok, follow=False)
+        first = run(send=handler, follow=False, max_attempts=150)
+        second = run(send=ok, follow=False)
 
         assert [a.task.name for a in first] == [f"t{number}" for number in range(150)]
         assert [a.task.name for a in second] == [f"t{number}-next" for number in range(150)]
-        assert run_tasks(emulator, send=ok, follow=False) == []
+        assert run(send=ok, follow=False) == []
 
-    def test_a_retry_without_backoff_is_left(self, emulator: Emulator, pushed: Queue) -> None:
-        pushed.add()
-
-        assert len(run_tasks(emulator, send=lambda _: 500, follow=False)) == 1
-
-    def test_a_time_is_refused(self, emulator: Emulator) -> None:
-        """Moving the clock is to follow."""
+    def test_a_time_is_refused_and_a_retry_without_backoff_is_left(
+        self, run: Run, pushed: Queue
+    ) -> None:
         with pytest.raises(ValueError, match=r'^until is "empty": follow=False needs until="now"$'):
-            run_tasks(emulator, send=ok, follow=False, until="empty")
+            run(send=ok, follow=False, until="empty")
+        pushed.add()
+        assert len(run(send=lambda _: 500, follow=False)) == 1
 
 
 class TestOneTask:
