@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
@@ -95,12 +96,17 @@ def test_added_tasks_are_found_by_payload_tag_and_name(queue: Queue) -> None:
     assert_added(queue, tag="y", count=0)
 
 
-def test_added_shows_the_nearest_misses(queue: Queue) -> None:
+def test_a_miss_shows_the_nearest_tasks_and_in_what_they_differ(queue: Queue) -> None:
+    """Not where tasks are as expected, but not as many."""
+    with pytest.raises(AssertionError, match=r"but found 0\n  nothing was added$"):
+        assert_added(queue)
     queue.add("a", name="far")
     queue.add('{"n": 1}', name="near", tag="x")
 
     with pytest.raises(AssertionError) as caught:
         assert_added(queue, payload=JsonPayload({"n": 2}), tag="x", count=1)
+    with pytest.raises(AssertionError, match=r"^expected 2 tasks .*, but found 1(?!.*misses)"):
+        assert_added(queue, tag="x", count=2)
 
     head, *misses = str(caught.value).splitlines()
     assert head == (
@@ -114,25 +120,14 @@ def test_added_shows_the_nearest_misses(queue: Queue) -> None:
     ]
 
 
-def test_too_few_added_tasks_have_no_misses_to_show(queue: Queue) -> None:
-    queue.add(tag="x")
-    with pytest.raises(AssertionError, match=r"^expected 2 tasks .*, but found 1(?!.*misses)"):
-        assert_added(queue, tag="x", count=2)
-
-
-def test_added_refuses_a_payload_that_no_task_has(queue: Queue) -> None:
-    """A dict is never the payload of a task, so `count=0` would always hold."""
-    payload: Any = {"n": 1}
-    with pytest.raises(TypeError, match=r"payload is \{'n': 1\}: pass JsonPayload\(\{'n': 1\}\)"):
-        assert_added(queue, payload=payload, count=0)
-
-
-def test_added_shows_a_few_misses_only(queue: Queue) -> None:
-    with pytest.raises(AssertionError, match=r"but found 0\n  nothing was added$"):
-        assert_added(queue)
+def test_long_states_are_cut(queue: Queue) -> None:
+    """A message shows the beginning of a long payload, with its length, and five tasks."""
     for _ in range(7):
-        queue.add(tag="y", name=None)
+        queue.add(b"x" * 1000, tag="y")
 
+    with pytest.raises(AssertionError, match=r"'\.\.\. \(1000 bytes\)\n") as caught:
+        assert_empty(queue)
+    assert str(caught.value).splitlines()[7] == "  available and more"
     with pytest.raises(AssertionError, match=r'tag is "y"') as caught:
         assert_added(queue, tag="x")
     assert str(caught.value).endswith("    and 2 more")
@@ -192,16 +187,9 @@ def test_partial_ignores_further_keys_at_any_depth() -> None:
     assert repr(wanted) == "JsonPayload({'a': {'b': 1}}, partial=True)"
 
 
-def test_long_states_are_cut(queue: Queue) -> None:
-    for _ in range(6):
-        queue.add(b"x" * 1000)
-
-    with pytest.raises(AssertionError, match=r"'\.\.\. \(1000 bytes\)\n") as caught:
-        assert_empty(queue)
-    assert str(caught.value).splitlines()[7] == "  available and more"
-
-
-def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) -> None:
+def test_of_an_emulator_each_queue_that_is_not_empty_is_shown(
+    emulator: Emulator, queue: Queue, limited: Queue
+) -> None:
     assert_empty(emulator)
     queue.add(name="one")
     limited.add(name="two")
@@ -210,8 +198,7 @@ def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) 
     with pytest.raises(AssertionError) as caught:
         assert_empty(emulator)
 
-    lines = str(caught.value).splitlines()
-    assert [line for line in lines if line.startswith("queue ")] == [
+    assert re.findall("(?m)^queue .*", str(caught.value)) == [
         'queue "work" is not empty: it has 1 task',
         'queue "limited" is not empty: it has 2 tasks',
         'queue "work": 1 available',
@@ -228,7 +215,7 @@ class TestPushQueues:
         pushed.add("to=ada&cc=a%C3%A4&cc=b&bcc=", name="one", request=request)
         return pushed
 
-    def test_due_push_tasks_are_available_and_count_as_tasks(
+    def test_due_push_tasks_are_available_and_never_leased(
         self, emulator: Emulator, pushed: Queue
     ) -> None:
         assert_available(pushed, 1)
@@ -237,11 +224,8 @@ class TestPushQueues:
             assert_empty(emulator)
         with pytest.raises(AssertionError, match="permits 3 retries, is not exhausted\n"):
             assert_exhausted(pushed, "one")
-
-    def test_they_are_never_leased(self, pushed: Queue) -> None:
-        with pytest.raises(
-            InvalidQueueModeError, match=r'^queue "pushed" is a push queue: .* run_tasks\(\)$'
-        ):
+        message = r'^queue "pushed" is a push queue: .* run_tasks\(\)$'
+        with pytest.raises(InvalidQueueModeError, match=message):
             assert_leased(pushed)
 
     @pytest.mark.parametrize(
@@ -259,13 +243,11 @@ class TestPushQueues:
     ) -> None:
         assert_added(pushed, count=1, **wanted)
 
-    def test_params_are_compared_as_text(self, pushed: Queue) -> None:
+    def test_params_are_a_mapping_and_compared_as_text(self, pushed: Queue) -> None:
         """A body that is not a form has none."""
         pushed.add(b"\xff", request=HttpRequest("/n?a=1&a=2&b=True"))
 
         assert_added(pushed, count=1, params={"a": (1, 2), "b": True})
-
-    def test_params_that_are_not_a_mapping(self, pushed: Queue) -> None:
         with pytest.raises(TypeError, match=r'^params is "a=1": pass a mapping, such as \{"to": '):
             assert_added(pushed, params="a=1")  # type: ignore[arg-type]
 
@@ -308,21 +290,26 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
         lambda queue: exhaust(queue, "one"),
     ],
 )
-def test_a_name_in_place_of_a_queue_is_refused(helper: Callable[[object], object]) -> None:
-    with pytest.raises(TypeError, match=r'^"jobs" is not a Queue: pass emulator\.queue\("jobs"\)$'):
+def test_what_is_not_a_queue_is_refused_with_what_to_pass(
+    emulator: Emulator, helper: Callable[[object], object]
+) -> None:
+    """A name, a queue of another library, and an emulator, which only `assert_empty` takes."""
+    message = r'is not a Queue: pass emulator\.queue\("jobs"\)$'
+    with pytest.raises(TypeError, match=f'^"jobs" {message}'):
         helper("jobs")
+    with pytest.raises(TypeError, match=message):
+        helper(SimpleNamespace(name="jobs"))
+    if helper is not assert_empty:
+        with pytest.raises(TypeError, match=r' is not a Queue: pass emulator\.queue\("NAME"\)$'):
+            helper(emulator)
 
 
-def test_something_else_than_a_queue(emulator: Emulator) -> None:
-    """A queue of another library is refused by its name; only `assert_empty` takes an emulator."""
-    other: Any = SimpleNamespace(name="jobs")
-    with pytest.raises(TypeError, match=r'is not a Queue: pass emulator\.queue\("jobs"\)$'):
-        assert_leased(other)
-    with pytest.raises(TypeError, match=r' is not a Queue: pass emulator\.queue\("NAME"\)$'):
-        assert_leased(emulator)  # type: ignore[arg-type] # what is tested
+def test_a_payload_or_a_tag_that_no_task_has_is_refused_or_named(queue: Queue) -> None:
+    """A dict is never a payload, so `count=0` would always hold; `UNTAGGED` is no tag."""
+    payload: Any = {"n": 1}
+    with pytest.raises(TypeError, match=r"payload is \{'n': 1\}: pass JsonPayload\(\{'n': 1\}\)"):
+        assert_added(queue, payload=payload, count=0)
 
-
-def test_untagged_finds_only_tasks_without_a_tag(queue: Queue) -> None:
     queue.add(name="red", tag="red")
     assert_added(queue, tag=UNTAGGED, count=0)
     with pytest.raises(
@@ -331,7 +318,6 @@ def test_untagged_finds_only_tasks_without_a_tag(queue: Queue) -> None:
         assert_added(queue, tag=UNTAGGED)
     queue.add(name="empty", tag="")
     queue.add(name="none")
-
     assert_added(queue, tag=UNTAGGED, name="none", count=1)
     assert_added(queue, tag=UNTAGGED, count=1)
     assert_added(queue, tag=None, count=3)

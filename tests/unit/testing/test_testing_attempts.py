@@ -19,7 +19,7 @@ from pullqueue.errors import InvalidQueueModeError, TaskError, UnknownTaskError
 from pullqueue.push.request import PushRequest
 from pullqueue.sdk.imports import taskqueue
 from pullqueue.tasks import HttpRequest, NewTask
-from pullqueue.testing import Attempt, Faults, describe, drain, emulation, run_task
+from pullqueue.testing import Attempt, Faults, describe, drain, emulation, run_task, run_tasks
 from pullqueue.testing.describing import describe_payload
 
 Run = Callable[..., list[Attempt]]

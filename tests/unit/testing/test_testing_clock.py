@@ -78,24 +78,18 @@ def test_exhaust_leases_a_task_as_many_times_as_permitted(
     assert clock.now() == start + timedelta(minutes=3)
 
 
-def test_exhaust_a_leased_task(limited: Queue) -> None:
+def test_exhaust_waits_for_current_leases_and_for_rare_ones(
+    limited: Queue, clock: ManualClock
+) -> None:
     limited.add(name="one")
     limited.lease_tasks(3600, 1)
-
     assert exhaust(limited, "one").retry_count == 2
 
-
-def test_exhaust_where_leases_are_rare(clock: ManualClock) -> None:
-    """A limited lease rate only takes more time."""
-    emulator = Emulator.from_text(
-        "queue:\n- name: q\n  mode: pull\n  retry_parameters:\n    task_retry_limit: 3\n",
-        clock=clock,
-        limits=Limits(leases_per_second=1),
-    )
+    text = "queue: [{name: q, mode: pull, retry_parameters: {task_retry_limit: 3}}]"
+    emulator = Emulator.from_text(text, clock=clock, limits=Limits(leases_per_second=1))
     queue = emulator.queue("q")
     queue.add(name="one")
     queue.lease_tasks(0, 1)
-
     assert exhaust(queue, "one").retry_count == 3
 
 
@@ -107,7 +101,7 @@ def test_exhaust_where_leases_are_rare(clock: ManualClock) -> None:
         ("limited", UnknownTaskError, "one"),
     ],
 )
-def test_tasks_that_cannot_be_exhausted(
+def test_what_cannot_be_exhausted_is_refused(
     emulator: Emulator, name: str, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -167,7 +161,10 @@ def test_a_sleep_shorter_than_a_microsecond_moves_the_clock(fixture_clock: Fixtu
     assert fixture_clock.now() == start + timedelta(microseconds=2)
 
 
-def test_sleeps_that_end_at_once(fixture_clock: FixtureClock) -> None:
+def test_the_clock_moves_where_all_tasks_of_a_loop_sleep_or_only_yield(
+    fixture_clock: FixtureClock,
+) -> None:
+    """Once for sleeps that end at the same time, and not while another task runs."""
     start = fixture_clock.now()
     seen = []
 
@@ -180,16 +177,6 @@ def test_sleeps_that_end_at_once(fixture_clock: FixtureClock) -> None:
 
     async def main() -> None:
         await asyncio.gather(*(asyncio.sleep(60) for _ in range(30)), run())
-
-    with fixture_clock.auto_advance():
-        asyncio.run(main())
-
-    assert seen == [start]
-    assert fixture_clock.now() == start + timedelta(seconds=60)
-
-
-def test_a_task_that_only_yields_does_not_stop_the_clock(fixture_clock: FixtureClock) -> None:
-    async def main() -> None:
         sleeping_task = asyncio.create_task(asyncio.sleep(60))
         while not sleeping_task.done():
             await asyncio.sleep(0)
@@ -197,9 +184,14 @@ def test_a_task_that_only_yields_does_not_stop_the_clock(fixture_clock: FixtureC
     with fixture_clock.auto_advance():
         asyncio.run(main())
 
+    assert seen == [start]
+    assert fixture_clock.now() == start + timedelta(seconds=120)
+
 
 @pytest.mark.parametrize("turns", [0, 20])
-def test_sleeps_side_by_side(fixture_clock: FixtureClock, turns: int) -> None:
+def test_sleeps_side_by_side_end_in_the_order_of_time(
+    fixture_clock: FixtureClock, turns: int
+) -> None:
     start = fixture_clock.now()
     seen = []
 
@@ -231,7 +223,7 @@ def test_other_threads_keep_the_real_time(fixture_clock: FixtureClock) -> None:
     assert fixture_clock.now() == start
 
 
-def test_two_threads_with_clocks_of_their_own() -> None:
+def test_two_threads_do_not_mix_clocks_of_their_own() -> None:
     real = time.sleep  # noqa: TID251
     first, second = ManualClock(), ManualClock()
     inside, done = threading.Event(), threading.Event()
@@ -257,7 +249,7 @@ def test_two_threads_with_clocks_of_their_own() -> None:
     assert time.sleep is sleep is real  # noqa: TID251
 
 
-def test_a_sleep_that_the_test_replaced(fixture_clock: FixtureClock) -> None:
+def test_a_sleep_that_the_test_replaced_is_there_again(fixture_clock: FixtureClock) -> None:
     with mock.patch("time.sleep") as replaced:
         with fixture_clock.auto_advance():
             time.sleep(10.25)  # noqa: TID251 - no thread of another test does that
@@ -265,13 +257,11 @@ def test_a_sleep_that_the_test_replaced(fixture_clock: FixtureClock) -> None:
     assert mock.call(10.25) not in replaced.mock_calls
 
 
-def test_negative_sleeps_are_refused(fixture_clock: FixtureClock) -> None:
+def test_time_that_goes_back_or_is_not_frozen_is_refused(
+    fixture_clock: FixtureClock, emulator: Emulator
+) -> None:
     with fixture_clock.auto_advance(), pytest.raises(ValueError, match="never goes back"):
         sleep(-1)
-
-
-def test_a_clock_that_cannot_be_moved(emulator: Emulator) -> None:
     clock = FixtureClock(ProcessClock(), lambda: emulator)
-
     with pytest.raises(ClockError, match="time is not frozen"), clock.auto_advance():
         pass

@@ -102,7 +102,7 @@ def test_a_configuration_is_a_path_a_text_an_object_or_the_file_here(
         emulation()
 
 
-def test_queues_says_which_queues_there_are() -> None:
+def test_queues_are_names_of_pull_queues_or_entries_of_a_file() -> None:
     entry = {"name": "slow", "retry_parameters": {"task_retry_limit": 1}}
     with emulation(queues=["jobs", entry, {"name": "web", "mode": "push", "rate": "1/s"}]) as e:
         assert [queue.name for queue in e.emulator.queues] == ["jobs", "slow", "web"]
@@ -124,7 +124,9 @@ def test_queues_says_which_queues_there_are() -> None:
         ("jobs", TypeError, '^queues is "jobs": pass a list of queue names or entries$'),
     ],
 )
-def test_queues_that_are_not_valid(queues: list[str], error: type[Exception], message: str) -> None:
+def test_queues_that_are_not_valid_are_refused(
+    queues: list[str], error: type[Exception], message: str
+) -> None:
     """The message names the entry, and no place in a file that nobody wrote."""
     with pytest.raises(error, match=message) as caught:
         emulation(queues=queues)
@@ -132,16 +134,13 @@ def test_queues_that_are_not_valid(queues: list[str], error: type[Exception], me
     assert "1:" not in str(caught.value)
 
 
-def test_config_and_queues_exclude_each_other() -> None:
-    with pytest.raises(TypeError, match=r"^both config and queues are set: use one of them$"):
-        emulation(YAML, queues=["jobs"])
-
-
-def test_a_config_of_another_type() -> None:
+def test_a_config_of_another_type_or_beside_queues_is_refused() -> None:
     """A list is taken for queues, which have a name of their own."""
     config: Any = ["jobs"]
     with pytest.raises(TypeError, match=r"config is \['jobs'\]: .* are given as queues=\[\.\.\.\]"):
         emulation(config)
+    with pytest.raises(TypeError, match=r"^both config and queues are set: use one of them$"):
+        emulation(YAML, queues=["jobs"])
 
 
 def test_the_sdk_uses_the_emulator_and_is_put_back() -> None:
@@ -158,7 +157,7 @@ def test_the_sdk_uses_the_emulator_and_is_put_back() -> None:
         taskqueue.Queue("jobs").lease_tasks(60, 1)
 
 
-def test_what_was_not_asked_for() -> None:
+def test_what_was_not_asked_for_is_missing_with_how_to_ask() -> None:
     with emulation(queues=["jobs"]) as emulated:
         with pytest.raises(AttributeError, match=r"use emulation\(sdk=True\)$"):
             _ = emulated.sdk
