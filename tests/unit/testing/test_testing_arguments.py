@@ -102,14 +102,14 @@ def test_invalid_arguments_are_refused_before_anything_runs(
         lambda queue: run_tasks(queue, send=ok),
     ],
 )
-def test_a_queue_instead_of_an_emulator(emulator: Emulator, call: Call) -> None:
+def test_a_queue_instead_of_an_emulator_is_refused(emulator: Emulator, call: Call) -> None:
     with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then the"):
         call(emulator.queue("work"))
 
 
 @pytest.mark.parametrize("helper", [drain, crash_test, race_test])
 @pytest.mark.parametrize("app", [demo_app, {"worker": demo_app}])
-def test_an_app_instead_of_a_worker(
+def test_an_app_instead_of_a_worker_is_refused(
     emulator: Emulator, helper: Callable[..., object], app: object
 ) -> None:
     functions = {} if helper is drain else {"setup": list, "check": list}
@@ -129,7 +129,9 @@ def test_an_app_instead_of_a_worker(
         (lambda e: crashed(e, check=coroutine), "the check returned .* pass lambda: asyncio.run"),
     ],
 )
-def test_functions_that_only_promise_to_work(emulator: Emulator, call: Call, advice: str) -> None:
+def test_functions_that_only_promise_to_work_are_refused(
+    emulator: Emulator, call: Call, advice: str
+) -> None:
     """What would have to be awaited or iterated is refused: a check like that would never fail."""
     emulator.queue("work").add()
 

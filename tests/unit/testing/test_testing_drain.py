@@ -26,25 +26,29 @@ def finish(queue: Queue, *, max_tasks: int = 1) -> int:
     return len(tasks)
 
 
-def test_a_worker_is_called_until_the_queue_is_empty(emulator: Emulator, queue: Queue) -> None:
+def test_a_worker_is_called_until_the_queue_is_empty(
+    emulator: Emulator, queue: Queue, clock: ManualClock
+) -> None:
+    """Time passes to what is scheduled, and where leases are asked for too often."""
+    start = clock.now()
     for _ in range(5):
         queue.add()
-
     assert drain(emulator, lambda: finish(queue, max_tasks=2)) == 3
     assert_empty(queue)
     assert drain(emulator, lambda: finish(queue)) == 0
 
-
-def test_time_passes_to_what_is_scheduled(
-    emulator: Emulator, queue: Queue, clock: ManualClock
-) -> None:
-    start = clock.now()
     queue.add(eta=start + timedelta(days=1))
     queue.add()
     queue.lease_tasks(3600, 1)
-
     assert drain(emulator, lambda: finish(queue)) == 2
     assert clock.now() == start + timedelta(days=1)
+
+    limited = Emulator.from_text(
+        "queue: [{name: q, mode: pull}]", clock=clock, limits=Limits(leases_per_second=2)
+    )
+    limited.queue("q").add_many([NewTask()] * 7)
+    drain(limited, lambda: finish(limited.queue("q")))
+    assert_empty(limited)
 
 
 def poll(queue: Queue) -> None:
@@ -80,7 +84,9 @@ def test_an_endless_worker_is_stopped(
     assert timedelta(minutes=1) <= clock.now() - start <= timedelta(minutes=3)
 
 
-def test_a_worker_of_two_queues(emulator: Emulator, queue: Queue, limited: Queue) -> None:
+def test_an_empty_lease_of_one_queue_does_not_stop_a_worker_of_two(
+    emulator: Emulator, queue: Queue, limited: Queue
+) -> None:
     """An empty lease on each of several queues does not stop the worker."""
     queue.add()
     ended = []
@@ -94,16 +100,16 @@ def test_a_worker_of_two_queues(emulator: Emulator, queue: Queue, limited: Queue
     assert ended == [True]
 
 
-def test_current_leases_survive_pauses(
+def test_pauses_move_the_clock_no_further_than_a_worker_with_leases_wants(
     emulator: Emulator, queue: Queue, clock: ManualClock
 ) -> None:
-    """A worker that waits for more while it has leases keeps them: time moves by its pauses."""
+    """One that waits for more keeps what it has; one that has lost it polls until it is due."""
     start = clock.now()
     queue.add(name="one")
     queue.add(name="two", eta=start + timedelta(seconds=30))
     batches = []
 
-    def work() -> None:
+    def wait_for_two() -> None:
         leased: list[Task] = []
         while len(leased) < 2:
             leased += queue.lease_tasks(600, 2)
@@ -111,21 +117,13 @@ def test_current_leases_survive_pauses(
         batches.append([task.retry_count for task in leased])
         queue.delete_tasks(leased)
 
-    drain(emulator, work)
-
+    drain(emulator, wait_for_two)
     assert batches == [[1, 1]]
 
+    queue.add_many([NewTask()] * 2)
+    start, failures = clock.now(), [1, 2, 3]
 
-def test_a_lease_that_outlasts_all_pauses(
-    emulator: Emulator, queue: Queue, clock: ManualClock
-) -> None:
-    """A worker that polls for a task which it holds and has lost gets it when the lease ends."""
-    for _ in range(2):
-        queue.add()
-    start = clock.now()
-    failures = [1, 2, 3]
-
-    def work() -> None:
+    def lose_three() -> None:
         while True:
             for task in queue.lease_tasks(3600, 1):
                 if failures:
@@ -134,11 +132,11 @@ def test_a_lease_that_outlasts_all_pauses(
                     queue.delete_tasks(task)
             time.sleep(1)  # noqa: TID251
 
-    assert drain(emulator, work, max_calls=100) == 1
+    assert drain(emulator, lose_three, max_calls=100) == 1
     assert timedelta(hours=2) < clock.now() - start < timedelta(hours=3)
 
 
-def test_a_worker_that_waits_for_a_program(
+def test_a_worker_that_waits_for_a_program_moves_no_clock(
     emulator: Emulator, queue: Queue, clock: ManualClock
 ) -> None:
     """Waiting for another process takes real time, and moves no clock."""
@@ -161,7 +159,7 @@ def test_a_worker_that_waits_for_a_program(
         (lambda *_: list(map(time.sleep, itertools.repeat(1))), "the worker has slept 9 times"),  # noqa: TID251
     ],
 )
-def test_a_worker_that_gets_nowhere(
+def test_a_worker_that_gets_nowhere_is_an_error(
     emulator: Emulator, queue: Queue, limited: Queue, work: Callable[..., object], message: str
 ) -> None:
     queue.add(name="stays")
@@ -172,19 +170,6 @@ def test_a_worker_that_gets_nowhere(
     ):
         drain(emulator, lambda: work(queue, limited), max_calls=9)
     assert not emulator.interceptors
-
-
-def test_a_limited_lease_rate(clock: ManualClock) -> None:
-    emulator = Emulator.from_text(
-        "queue:\n- name: q\n  mode: pull\n", clock=clock, limits=Limits(leases_per_second=2)
-    )
-    queue = emulator.queue("q")
-    for _ in range(7):
-        queue.add()
-
-    drain(emulator, lambda: finish(queue))
-
-    assert_empty(queue)
 
 
 def test_only_the_named_queues_are_emptied(
@@ -276,7 +261,9 @@ class TestAsync:
         assert timedelta(minutes=5) <= clock.now() - start <= timedelta(minutes=6)
 
     @pytest.mark.parametrize("way", ["gather", "group"])
-    def test_workers_side_by_side(self, emulator: Emulator, queue: Queue, way: str) -> None:
+    def test_workers_side_by_side_are_stopped_with_all_that_they_started(
+        self, emulator: Emulator, queue: Queue, way: str
+    ) -> None:
         for _ in range(20):
             queue.add()
         left: list[object] = []
@@ -304,7 +291,9 @@ class TestAsync:
         assert_empty(queue)
         assert left == []
 
-    def test_workers_that_end_by_themselves(self, emulator: Emulator, queue: Queue) -> None:
+    def test_workers_that_end_by_themselves_or_lease_in_threads_are_not_stopped_early(
+        self, emulator: Emulator, queue: Queue
+    ) -> None:
         queue.add()
         ended = []
 
@@ -316,17 +305,14 @@ class TestAsync:
         async def work() -> None:
             await asyncio.gather(*map(one, range(5)))
 
-        assert self.run(emulator, work) == 1
-        assert sorted(ended) == [0, 1, 2, 3, 4]
-
-    def test_a_lease_in_another_thread(self, emulator: Emulator, queue: Queue) -> None:
-        queue.add()
-
-        async def work() -> None:
+        async def lease_in_thread() -> None:
             while True:
                 await asyncio.to_thread(finish, queue)
 
         assert self.run(emulator, work) == 1
+        assert sorted(ended) == [0, 1, 2, 3, 4]
+        queue.add()
+        assert self.run(emulator, lease_in_thread) == 1
         assert_empty(queue)
 
     @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
@@ -341,7 +327,7 @@ class TestAsync:
         with pytest.raises(error):
             self.run(emulator, fail)
 
-    def test_a_timeout_around_it(self, emulator: Emulator, queue: Queue) -> None:
+    def test_a_timeout_around_it_ends_the_worker(self, emulator: Emulator, queue: Queue) -> None:
         """A timeout of the test ends a worker that waits for something else, in real time."""
         queue.add()
         ended = []
@@ -361,7 +347,7 @@ class TestAsync:
         assert ended == [True]
         assert not emulator.interceptors
 
-    def test_a_worker_that_gets_nowhere(self, emulator: Emulator, queue: Queue) -> None:
+    def test_a_worker_that_gets_nowhere_is_an_error(self, emulator: Emulator, queue: Queue) -> None:
         queue.add(name="stays")
 
         async def poll() -> None:
@@ -374,24 +360,20 @@ class TestAsync:
         ):
             self.run(emulator, poll, max_calls=9)
 
-    def test_a_worker_that_is_not_asynchronous_is_refused(
+    def test_other_loops_and_workers_that_are_not_asynchronous_are_refused(
         self, emulator: Emulator, queue: Queue
     ) -> None:
-        queue.add()
-
-        with pytest.raises(
-            TypeError, match=r"^drain_async: the worker returned 1, .* use drain\(\)"
-        ):
-            self.run(emulator, lambda: finish(queue))  # type: ignore[arg-type, return-value]
-
-    def test_trio_is_refused_as_nothing_could_move_its_clock(
-        self, emulator: Emulator, queue: Queue
-    ) -> None:
+        """Nothing could move the clock of trio."""
         queue.add()
 
         async def test() -> None:
             await drain_async(emulator, lambda: self._finish(queue))
 
+        with pytest.raises(
+            TypeError, match=r"^drain_async: the worker returned 1, .* use drain\(\)"
+        ):
+            self.run(emulator, lambda: finish(queue))  # type: ignore[arg-type, return-value]
+        queue.add()
         with pytest.raises(RuntimeError, match=r"^drain_async works under asyncio only, and no"):
             trio.run(test)
 

@@ -111,13 +111,6 @@ def test_the_local_time_is_utc_until_time_goes_on(
         time.tzset()
 
 
-def test_freezers_that_do_not_exist() -> None:
-    with pytest.raises(
-        ValueError, match=r'^freezer is "ice": use one of auto, freezegun, time-machine$'
-    ):
-        freeze(START, freezer="ice")  # type: ignore[arg-type]
-
-
 def test_what_measures_keeps_the_real_time(make_module: MakeModule) -> None:
     module = make_module("from time import monotonic, perf_counter, perf_counter_ns")
     with freeze(START, freezer="freezegun"):
@@ -144,39 +137,34 @@ def test_timeouts_end_in_frozen_time() -> None:
             asyncio.run(asyncio.wait_for(asyncio.sleep(60), 0.01))
 
 
-def test_modules_whose_names_begin_like_those_of_python(make_module: MakeModule) -> None:
-    """A module `queue_worker` sees the frozen time, though freezegun itself would not show it."""
+def test_modules_with_names_like_those_of_python_are_frozen_and_ignored_ones_are_not(
+    make_module: MakeModule,
+) -> None:
+    """freezegun itself would not show `queue_worker` the frozen time."""
     source = "from time import time\nimport time as t\ndef ask(): return time(), t.time()"
-    module = make_module(source, "queue_worker")
-    with freeze(START, freezer="freezegun"), ThreadPoolExecutor(1) as threads:
-        assert module.ask() == (START.timestamp(),) * 2
-        assert threads.submit(module.ask).result() == (START.timestamp(),) * 2
-
-
-def test_the_ignore_list_of_freezegun(make_module: MakeModule) -> None:
-    module = make_module("from time import time", "never_frozen")
+    module, ignored = make_module(source, "queue_worker"), make_module(source, "never_frozen")
     before = freezegun.config.settings.default_ignore_list
     freezegun.configure(extend_ignore_list=["never_frozen"])
     try:
-        with freeze(START, freezer="freezegun"):
-            assert module.time is REAL["time"]
+        with freeze(START, freezer="freezegun"), ThreadPoolExecutor(1) as threads:
+            assert module.ask() == (START.timestamp(),) * 2
+            assert threads.submit(module.ask).result() == (START.timestamp(),) * 2
+            assert ignored.time is REAL["time"]
     finally:
         freezegun.configure(default_ignore_list=before)
 
 
-def test_a_module_that_cannot_be_asked() -> None:
-    """Where freezegun fails to start, nothing stays frozen."""
-
+def test_where_freezegun_fails_to_start_nothing_stays_frozen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Hostile(ModuleType):
         def __dir__(self) -> list[str]:
             raise RuntimeError("asked for its attributes")
 
-    sys.modules["hostile_module"] = Hostile("hostile_module")
-    try:
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "hostile_module", Hostile("hostile_module"))
         with pytest.raises(RuntimeError, match="asked for"), freeze(START, freezer="freezegun"):
             pass
-    finally:
-        del sys.modules["hostile_module"]
     assert time.time is REAL["time"]  # noqa: TID251
     assert not is_frozen()
 
@@ -190,18 +178,33 @@ def test_the_inner_of_two_freezers_counts_until_it_ends(app: ModuleType) -> None
     assert app.time is REAL["time"]
 
 
-def test_the_error_without_freezegun_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "freezegun", None)
-
-    with (
-        pytest.raises(ImportError, match=r"^freezing time needs freezegun: pip install freezegun"),
-        freeze(START, freezer="freezegun"),
+def test_a_freezer_that_is_missing_or_does_not_exist_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(
+        ValueError, match=r'^freezer is "ice": use one of auto, freezegun, time-machine$'
     ):
+        freeze(START, freezer="ice")  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "freezegun", None)
+    missing = r"^freezing time needs freezegun: pip install freezegun"
+    with pytest.raises(ImportError, match=missing), freeze(START, freezer="freezegun"):
         pass
 
 
 def test_the_clock_moves_the_process_and_never_goes_back() -> None:
+    """They agree to the microsecond, also in a thread; in real time it cannot be moved."""
     clock = ProcessClock()
+    seen = []
+    before = time.time()  # noqa: TID251
+    assert before - 1 < clock.now_usec() / 1e6 < before + 60
+    with pytest.raises(ClockError, match=r"^cannot move the clock: time is not frozen; use the"):
+        clock.advance(1)
+
+    with freeze_time(START):
+        thread = threading.Thread(target=lambda: seen.append(clock.now()))
+        thread.start()
+        thread.join()
+    assert seen == [START]
     with freeze(START, freezer="freezegun"):
         assert clock.advance(timedelta(microseconds=1)) == START + timedelta(microseconds=1)
         assert clock.now_usec() == round(time.time() * 1e6)  # noqa: TID251
@@ -210,26 +213,6 @@ def test_the_clock_moves_the_process_and_never_goes_back() -> None:
         assert dt.datetime.now(UTC) == datetime(2030, 1, 1, tzinfo=UTC)  # noqa: TID251
         with pytest.raises(ClockError):
             clock.move_to(START)
-
-
-def test_process_clock_in_real_time() -> None:
-    clock = ProcessClock()
-    before = time.time()  # noqa: TID251
-
-    assert before - 1 < clock.now_usec() / 1e6 < before + 60
-    with pytest.raises(ClockError, match=r"^cannot move the clock: time is not frozen; use the"):
-        clock.advance(1)
-
-
-def test_process_clock_in_a_thread() -> None:
-    clock = ProcessClock()
-    seen = []
-    with freeze_time(START):
-        thread = threading.Thread(target=lambda: seen.append(clock.now()))
-        thread.start()
-        thread.join()
-
-    assert seen == [START]
 
 
 YEARS = (2012, 2026, 2041)

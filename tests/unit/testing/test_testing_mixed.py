@@ -86,31 +86,21 @@ def test_handlers_go_before_time(
     assert times == [timedelta(), timedelta(hours=1)]
 
 
-def test_push_queues_can_be_named_where_push_tasks_are_sent(
+def test_push_tasks_are_sent_where_there_is_an_app(
     emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
 ) -> None:
+    """Without one they stay, however many are due; a queue that cannot send is an error."""
     pushed.add(b"one", request=HttpRequest("/mail"))
     queue.add()
 
+    drain(emulator, lambda: queue.delete_tasks(queue.lease_tasks(60, 1)))
+    assert pushed.fetch_statistics().available == 1
+    queue.add()
     assert drain(emulator, lambda: None, queues=["pushed"], send=handler) == 0
     assert handler.mails == [b"one"]
-
-
-def test_without_an_app_push_tasks_stay(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
-    pushed.add()
-    queue.add()
-
-    drain(emulator, lambda: queue.delete_tasks(queue.lease_tasks(60, 1)))
-
-    assert pushed.fetch_statistics().available == 1
-
-
-def test_a_paused_push_queue_is_an_error_that_names_it(
-    emulator: Emulator, pushed: Queue, handler: Handler
-) -> None:
+    queue.purge()
     pushed.add()
     pushed.pause()
-
     with pytest.raises(AssertionError, match=r'^queue "pushed" is paused, with 1 task'):
         drain(emulator, lambda: None, send=handler)
 
