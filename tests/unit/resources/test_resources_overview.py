@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -106,9 +106,8 @@ def test_push_tasks_that_a_step_makes_due(emulator: Emulator) -> None:
     assert step["text"] == "it is paused: 2 due tasks wait until it is resumed, then all can start"
 
 
-def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(clock: ManualClock) -> None:
-    emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
-    eta = clock.now() + timedelta(hours=1)
+def test_a_step_counts_what_can_be_sent_and_what_waits_for_the_rate(emulator: Emulator) -> None:
+    eta = emulator.clock.now() + timedelta(hours=1)
     emulator.queue("push").add_many([NewTask(eta=eta) for _ in range(25)])
     state = ServerState(emulator, push_to=PushAddresses(["http://localhost:1"]))
 
@@ -140,15 +139,24 @@ class TestDelivery:
         with push_app() as app:
             yield app
 
-    def test_the_rate_and_the_clock_are_obeyed(self, app: PushApp, clock: ManualClock) -> None:
-        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+    @pytest.fixture
+    def soon(self, clock: ManualClock) -> datetime:
+        """Return a time before which nothing is delivered, as the clock has to be moved to it."""
+        return clock.now() + timedelta(seconds=1)
+
+    @pytest.fixture
+    def server(self, app: PushApp, emulator: Emulator) -> Iterator[Server]:
+        with Server(emulator, push_to=PushAddresses([app.url])) as server:
+            yield server
+
+    def test_the_rate_and_the_clock_are_obeyed(
+        self, app: PushApp, server: Server, clock: ManualClock, soon: datetime
+    ) -> None:
         started = clock.now()
-        soon = started + timedelta(seconds=1)  # or some are delivered before the clock is moved
-        emulator.queue("push").add_many([NewTask(eta=soon) for _ in range(50)])
+        server.emulator.queue("push").add_many([NewTask(eta=soon) for _ in range(50)])
         times: list[float] = []
         app.on_request = lambda _: times.append((clock.now() - started).total_seconds())
-        with Server(emulator, push_to=PushAddresses([app.url])) as server:
-            moved = move_clock(server.state, ClockMove(advance=60, deliver=True))
+        moved = move_clock(server.state, ClockMove(advance=60, deliver=True))
 
         assert (moved.reached, clock.now()) == (True, started + timedelta(seconds=60))
         [step] = moved.steps
@@ -160,36 +168,20 @@ class TestDelivery:
         assert 9 <= max(times) <= 11
 
     def test_failed_attempts_are_repeated_after_their_backoff(
-        self, app: PushApp, clock: ManualClock
+        self, server: Server, soon: datetime
     ) -> None:
-        text = (
-            "queue: [{name: push, rate: 5/s, retry_parameters: {min_backoff_seconds: 60, "
-            "max_doublings: 0}}]"
-        )
-        emulator = Emulator.from_text(text, clock=clock)
-        soon = clock.now() + timedelta(seconds=1)
-        task = emulator.queue("push").add(request=HttpRequest("/fails/3"), eta=soon)
-        with Server(emulator, push_to=PushAddresses([app.url])) as server:
-            moved = move_clock(server.state, ClockMove(advance=3600, deliver=True))
+        retry = "retry_parameters: {min_backoff_seconds: 60, max_doublings: 0}"
+        text = f"queue: [{{name: push, rate: 5/s, {retry}}}]"
+        server.emulator.reconfigure(Emulator.from_text(text).config)
+        queue = server.emulator.queue("push")
+        task = queue.add(request=HttpRequest("/fails/3"), eta=soon)
 
-        [step] = moved.steps
+        [step] = move_clock(server.state, ClockMove(advance=3600, deliver=True)).steps
+
         assert (step.due, step.failed, step.delivered) == (4, 3, 1)
-        attempts = [event for event in emulator.queue("push").history(task) if event.status == 500]
+        attempts = [event for event in queue.history(task) if event.status == 500]
         waits = [b.usec - a.usec for a, b in pairwise(attempts)]
         assert waits == [60_000_000, 120_000_000]
-
-    def test_an_attempt_that_takes_long_ends_the_step(
-        self, app: PushApp, clock: ManualClock
-    ) -> None:
-        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
-        emulator.queue("push").add(request=HttpRequest("/slow"))
-        with Server(emulator, push_to=PushAddresses([app.url])) as server:
-            first = move_clock(server.state, ClockMove(advance=60, deliver=True, seconds=0.3))
-            app.released.set()
-            second = move_clock(server.state, ClockMove(move_to=first.target, deliver=True))
-
-        assert (first.reached, second.reached) == (False, True)
-        assert second.now == first.target
 
     @pytest.fixture
     def dead(self, app: PushApp, clock: ManualClock) -> Iterator[Server]:
@@ -212,9 +204,10 @@ class TestDelivery:
             with Server(emulator, push_to=addresses) as server:
                 yield server
 
-    def test_an_address_at_which_nobody_listens_is_not_asked_again(self, dead: Server) -> None:
+    def test_an_address_at_which_nobody_listens_is_not_asked_again(
+        self, dead: Server, soon: datetime
+    ) -> None:
         """The attempts of its tasks are counted: by their backoff, until they are exhausted."""
-        soon = dead.emulator.clock.now() + timedelta(seconds=1)
         dead.emulator.queue("push").add(request=HttpRequest("/mail"), eta=soon)
         for name in ("limited", "dead"):
             dead.emulator.queue(name).add_many([NewTask(name="a", eta=soon)])
@@ -248,9 +241,10 @@ class TestDelivery:
         history = get_history(dead.state, "dead", "a", HistoryQuery()).events
         assert sum(each.attempts for each in history if each.kind == "attempt failed") == 601
 
-    def test_a_fault_answers_an_address_at_which_nobody_listens(self, dead: Server) -> None:
+    def test_a_fault_answers_an_address_at_which_nobody_listens(
+        self, dead: Server, soon: datetime
+    ) -> None:
         """So each attempt is made."""
-        soon = dead.emulator.clock.now() + timedelta(seconds=1)
         dead.emulator.queue("dead").add_many([NewTask(eta=soon)])
         fault = {"kind": "fail", "call": "attempt", "status": 500, "after": 4, "times": 1}
         set_fault(dead.state, parse_body(fault, NewFault))
@@ -261,9 +255,8 @@ class TestDelivery:
         assert {each.status: count for each, count in results.items()} == {0: 9, 500: 1}
 
     def test_an_address_is_asked_again_when_time_passes_again(
-        self, dead: Server, app: PushApp
+        self, dead: Server, app: PushApp, soon: datetime
     ) -> None:
-        soon = dead.emulator.clock.now() + timedelta(seconds=1)
         dead.emulator.queue("dead").add_many([NewTask(eta=soon)])
         move_clock(dead.state, ClockMove(advance=60, deliver=True))
         dead.push_to(app.url)
@@ -273,35 +266,36 @@ class TestDelivery:
         assert (step.delivered, app.paths()) == (1, ["/_ah/queue/dead"])
 
     def test_a_move_that_goes_on_shows_what_its_parts_did(
-        self, app: PushApp, clock: ManualClock
+        self, app: PushApp, server: Server
     ) -> None:
-        """Also what happened between them; one to another time begins with nothing."""
-        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
-        emulator.queue("push").add(request=HttpRequest("/slow"))
-        with Server(emulator, push_to=PushAddresses([app.url])) as server:
-            until(lambda: app.running["/slow"])
-            first = move_clock(server.state, ClockMove(advance=60, deliver=True, seconds=0.01))
-            [begun] = server.state.activity.actions()
-            assert begun.text == (
-                "began to deliver while time passes, until 2026-01-01 00:01:00, and reached "
-                "2026-01-01 00:00:00"
-            )
-            app.released.set()
-            until(lambda: not emulator.queue("push").list_tasks())
-            second = move_clock(server.state, ClockMove(move_to=first.target, deliver=True))
-            third = move_clock(server.state, ClockMove(advance=60, deliver=True))
+        """An attempt that takes long ends the first. Also what happened between them is shown; one
+        to another time begins with nothing.
+        """
+        queue = server.emulator.queue("push")
+        queue.add(request=HttpRequest("/slow"))
+        server.state.wake()
+        until(lambda: app.running["/slow"])
+        first = move_clock(server.state, ClockMove(advance=60, deliver=True, seconds=0.01))
+        [begun] = server.state.activity.actions()
+        assert begun.text == (
+            "began to deliver while time passes, until 2026-01-01 00:01:00, and reached "
+            "2026-01-01 00:00:00"
+        )
+        app.released.set()
+        until(lambda: not queue.list_tasks())
+        second = move_clock(server.state, ClockMove(move_to=first.target, deliver=True))
+        third = move_clock(server.state, ClockMove(advance=60, deliver=True))
 
         assert (first.reached, first.steps) == (False, [])
         assert [(each.time, each.text) for each in server.state.activity.actions()] == [
             (START, "moved the clock to 2026-01-01 00:01:00"),
             (first.target, "moved the clock to 2026-01-01 00:02:00"),
         ]
-        assert (second.reached, second.start) == (True, first.start)
+        assert (second.reached, second.start, second.now) == (True, first.start, first.target)
         assert [step.delivered for step in second.steps] == [1]
         assert (third.start, third.steps) == (first.target, [])
 
-    def test_without_an_address_the_clock_only_moves(self, clock: ManualClock) -> None:
-        emulator = Emulator.from_text("queue: [{name: push, rate: 5/s}]", clock=clock)
+    def test_without_an_address_the_clock_only_moves(self, emulator: Emulator) -> None:
         emulator.queue("push").add()
 
         assert move_clock(ServerState(emulator), ClockMove(advance=60, deliver=True)).reached
