@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -26,22 +27,15 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.cron.file import parse_cron
 from pullqueue.push.request import PushResponse
+from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
 
 QUEUE_YAML = """\
 queue:
-- name: pull
-  mode: pull
-  retry_parameters:
-    task_retry_limit: 2
-- name: push
-  rate: 5/s
-- name: once
-  rate: 500/s
-  bucket_size: 500
-  retry_parameters:
-    task_retry_limit: 0
+- {name: pull, mode: pull, retry_parameters: {task_retry_limit: 2}}
+- {name: push, rate: 5/s}
+- {name: once, rate: 500/s, bucket_size: 500, retry_parameters: {task_retry_limit: 0}}
 """
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 SCROLLING = "['scrollable-region-focusable']"
@@ -59,27 +53,11 @@ WIDTHS = (1441, 1280, 1130, 1060, 965, 820, 390, 320)
 HOUR = "main [name=deliver][type=hidden] ~ button[value='60']"
 """The button of an hour in which push tasks are delivered."""
 PAGES = (
-    "/",
-    "/queues/pull?state=leased",
-    "/queues/pull?state=exhausted",
-    "/queues/pull/tasks/task-leased",
-    "/queues/pull/tasks/task-binary",
-    "/queues/pull/tasks/task-lost",
-    "/queues/pull/purge",
-    "/server/snapshot",
-    "/queues/push",
-    "/queues/push/tasks/task-push",
-    "/failures",
-    "/workers",
-    "/tasks?search=task",
-    "/activity",
-    "/requests",
-    "/requests/1",
-    "/cron",
-    "/faults",
-    "/clock",
-    "/server",
-    "/nowhere",
+    *("/", "/queues/pull?state=leased", "/queues/pull?state=exhausted", "/queues/pull/purge"),
+    *(f"/queues/pull/tasks/task-{name}" for name in ("leased", "binary", "lost")),
+    *("/queues/push", "/queues/push/tasks/task-push", "/failures", "/workers"),
+    *("/tasks?search=task", "/activity", "/requests", "/requests/1", "/cron", "/faults", "/clock"),
+    *("/server", "/server/snapshot", "/nowhere"),
 )
 
 
@@ -90,10 +68,10 @@ def config_text() -> str:
 
 
 @pytest.fixture
-def server(emulator: Emulator) -> Iterator[Server]:
+def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
     """Yield a server whose console has the page of cron jobs, too."""
     jobs = parse_cron("cron: [{url: /clean, schedule: every day 09:00}]")
-    with Server(emulator, cron=jobs) as server:
+    with Server(emulator, config_file=ConfigFile(queue_yaml), cron=jobs) as server:
         yield server
 
 
@@ -117,6 +95,15 @@ class Site:
     def find(self, selector: str) -> WebElement:
         """Return an element."""
         return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def run(self, script: str) -> Any:
+        """Return the result of a script."""
+        return evaluate(self.browser, script)
+
+    @property
+    def focused(self) -> str:
+        """The id of the element with the focus."""
+        return str(self.run("return document.activeElement.id"))
 
     def text(self, selector: str = "main") -> str:
         """Return what can be read."""
@@ -210,7 +197,7 @@ def test_every_page_can_be_read_by_all(
     log_of(site.browser)
     for page in PAGES:
         site.open(page)
-        evaluate(site.browser, "document.querySelectorAll('details').forEach((d) => d.open = true)")
+        site.run("document.querySelectorAll('details').forEach((d) => d.open = true)")
         show(site.browser)
         has_colours = page in COLOURFUL
         but = "" if has_colours else "color-contrast"
@@ -218,9 +205,7 @@ def test_every_page_can_be_read_by_all(
         show(site.browser, dark=True)
         for width in WIDTHS if has_colours else (320,):
             resize(site.browser, width=width)
-            assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width, (
-                page
-            )
+            assert site.run("return document.documentElement.scrollWidth") <= width, page
         assert violations(site.browser, COLOURS if page in DARK else SCROLLING) == [], page
         assert "pwned" not in site.browser.title, page
     # The page that is not there is answered so, and axe reads letters from a canvas.
@@ -240,7 +225,7 @@ def test_the_menu_of_projects_leads_to_their_pages(site: Site, server: Server) -
     assert violations(site.browser) == []
     for width in (1280, 820, 390, 320):
         show(site.browser, width=width)
-        assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width
+        assert site.run("return document.documentElement.scrollWidth") <= width
     show(site.browser, width=1280)
     Select(site.find("#project")).select_by_visible_text("my-app")
     site.until(lambda: site.browser.current_url == f"{server.url}/console/")
@@ -265,7 +250,7 @@ def test_a_delivery_is_stopped_and_goes_on(
         site.click(HOUR)
         site.wait_for("15 min of 1 h", "#go-on")
         bar = "return document.querySelector('progress').value"
-        assert evaluate(site.browser, bar) == 900
+        assert site.run(bar) == 900
         site.wait_for("It is 2026-01-01 00:15:00 now.", "#notice")
         site.until(lambda: site.find("#move_to").get_attribute("value") == "2026-01-01T00:15")
         site.until(lambda: not site.find("#unfinished").is_displayed())
@@ -290,14 +275,13 @@ def test_the_head_of_a_narrow_page(site: Site, clock: ManualClock) -> None:
     show(site.browser, width=305)
     site.open("/")
 
-    middles = evaluate(
-        site.browser,
+    middles = site.run(
         "return ['.brand', '.now', '#live'].map((part) => {"
         "const box = document.querySelector(part).getBoundingClientRect();"
         "return (box.top + box.bottom) / 2; })",
     )
     assert max(middles) - min(middles) < 3
-    assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= 305
+    assert site.run("return document.documentElement.scrollWidth") <= 305
 
 
 def test_buttons_stay_where_they_are_when_their_forms_open(site: Site) -> None:
@@ -309,10 +293,10 @@ def test_buttons_stay_where_they_are_when_their_forms_open(site: Site) -> None:
     for width in (1280, 970, 390):
         show(site.browser, width=width)
         site.open("/queues/pull")
-        before = evaluate(site.browser, places)
+        before = site.run(places)
         for place in range(3):
             site.browser.find_elements(By.CSS_SELECTOR, ".title summary")[place].click()
-            assert evaluate(site.browser, places) == before, width
+            assert site.run(places) == before, width
     assert len(before) == 5
 
 
@@ -324,17 +308,15 @@ def test_what_matters_is_in_sight(
     """
     fill(emulator, server, clock)
     site.open("/failures")
-    assert evaluate(site.browser, "return document.documentElement.scrollHeight") <= 900
+    assert site.run("return document.documentElement.scrollHeight") <= 900
 
     show(site.browser, width=390, height=844)
     site.open("/queues/pull")
 
     script = "return document.querySelector('#tasks tbody tr').getBoundingClientRect().top"
-    assert evaluate(site.browser, script) < 800
+    assert site.run(script) < 800
     assert site.find("#strip-60").is_displayed()
-    right = evaluate(
-        site.browser, "return document.getElementById('to-server').getBoundingClientRect().right"
-    )
+    right = site.run("return document.getElementById('to-server').getBoundingClientRect().right")
     assert right <= 390
 
 
@@ -347,11 +329,9 @@ def test_a_step_of_a_history_is_one_line(
     queue.add(name="quick")
     clock.advance(0.5)
     queue.lease_tasks(86_399.111, 1)
-    show(site.browser)
     site.open("/queues/pull/tasks/quick")
 
-    added, leased = evaluate(
-        site.browser,
+    added, leased = site.run(
         "return [...document.querySelectorAll('.history li')].map((each) => each.offsetHeight)",
     )
     assert "< 1 s later" in site.text("#history")
@@ -366,7 +346,7 @@ def test_the_first_field_that_is_wrong_has_the_focus(site: Site, emulator: Emula
     site.fill("#count", "0")
     site.press("Add")
     site.wait_for("2 fields are wrong.", "#notice")
-    assert site.browser.switch_to.active_element.get_attribute("id") == "name"
+    assert site.focused == "name"
     assert violations(site.browser) == []
     emulator.queue("pull").add(name="meanwhile")
     site.wait_for("meanwhile", "#tasks")
@@ -381,21 +361,21 @@ def test_pages_follow_what_happens_and_can_be_paused(site: Site, emulator: Emula
     """Only what has changed is replaced; what is typed and focused stays."""
     queue = emulator.queue("pull")
     site.open("/queues/pull?search=new")
-    evaluate(site.browser, "window.same = document.getElementById('tasks').same = true")
+    site.run("window.same = document.getElementById('tasks').same = true")
     site.press("Add a task")
     site.fill("#payload", "being typed")
     queue.add(name="other")
     site.wait_for("1", "#figures dd")
-    assert evaluate(site.browser, "return document.getElementById('tasks').same")
+    assert site.run("return document.getElementById('tasks').same")
     queue.add(name="news")
     site.wait_for("news", "#tasks")
     assert site.find("#payload").get_attribute("value") == "being typed"
-    assert evaluate(site.browser, "return window.same")
+    assert site.run("return window.same")
 
-    evaluate(site.browser, "document.getElementById('bulk-delete').focus()")
+    site.run("document.getElementById('bulk-delete').focus()")
     queue.add(name="newer")
     site.wait_for("newer", "#tasks")
-    assert site.browser.switch_to.active_element.get_attribute("id") == "bulk-delete"
+    assert site.focused == "bulk-delete"
 
     site.click("#live")
     assert site.find("#live").get_attribute("aria-pressed") == "false"
@@ -452,18 +432,18 @@ def test_what_is_read_stays(site: Site, emulator: Emulator) -> None:
     queue = emulator.queue("pull")
     queue.add(b"read this", name="first")
     site.open("/queues/pull")
-    evaluate(site.browser, "document.getElementById('chart').same = true")
+    site.run("document.getElementById('chart').same = true")
     ActionChains(site.browser).move_to_element(site.find(".chart")).perform()
     queue.add(name="second")
     site.wait_for("second", "#tasks")
-    assert evaluate(site.browser, "return document.getElementById('chart').same")
+    assert site.run("return document.getElementById('chart').same")
     ActionChains(site.browser).move_to_element(site.find("h1")).perform()
-    site.until(lambda: not evaluate(site.browser, "return document.getElementById('chart').same"))
-    evaluate(site.browser, "getSelection().selectAllChildren(document.querySelector('td code'))")
+    site.until(lambda: not site.run("return document.getElementById('chart').same"))
+    site.run("getSelection().selectAllChildren(document.querySelector('td code'))")
     queue.add(name="third")
     site.wait_for("3", "#figures dd")
     assert "third" not in site.text("#tasks")
-    evaluate(site.browser, "getSelection().empty()")
+    site.run("getSelection().empty()")
     site.wait_for("third", "#tasks")
 
 
@@ -477,7 +457,7 @@ def test_the_actions_of_a_task_are_live(site: Site, emulator: Emulator) -> None:
     site.wait_for("Release", "#actions")
     site.press("Extend the lease")
     site.fill("#lease_seconds", "90")
-    evaluate(site.browser, "document.activeElement.blur()")
+    site.run("document.activeElement.blur()")
     queue.modify_task_lease(task, 0)
     site.wait_for("available", "#task")
     assert site.find("#lease_seconds").get_attribute("value") == "90"
@@ -522,7 +502,7 @@ def test_rows_hold_still_under_the_pointer_or_selected(site: Site, emulator: Emu
     site.wait_for_rows(4)
     assert site.text("#changes") == ""
 
-    evaluate(site.browser, "document.getElementById('select-n1').click()")
+    site.run("document.getElementById('select-n1').click()")
     queue.delete_tasks(["n0", "n1"])
     site.wait_for("2 changes", "#changes")
     site.press("2 changes")
@@ -581,7 +561,7 @@ def test_keys_reach_the_filter_the_list_of_keys_and_the_refresh(
     ActionChains(site.browser).send_keys("r").perform()
     site.wait_for("later", "#tasks")
     ActionChains(site.browser).send_keys("l").send_keys("/").perform()
-    assert site.browser.switch_to.active_element.get_attribute("id") == "f-search"
+    assert site.focused == "f-search"
 
 
 def test_a_dialog_with_a_file(
@@ -606,8 +586,7 @@ def tab_to(text: str, site: Site) -> None:
     """Move the focus, which is always seen, to what has a text."""
     for _ in range(100):
         ActionChains(site.browser).send_keys(Keys.TAB).perform()
-        shown, outline = evaluate(
-            site.browser,
+        shown, outline = site.run(
             "const element = document.activeElement;"
             "return [element.innerText.trim(), getComputedStyle(element).outlineStyle]",
         )
@@ -626,7 +605,7 @@ def test_the_keys_alone_lead_to_a_purged_queue(site: Site, emulator: Emulator) -
     ActionChains(site.browser).send_keys(Keys.TAB).perform()
     assert site.browser.switch_to.active_element.text == "Skip to the queues"
     ActionChains(site.browser).send_keys(Keys.ENTER, Keys.TAB).perform()
-    assert site.browser.switch_to.active_element.get_attribute("id") == "queue-pull"
+    assert site.focused == "queue-pull"
     ActionChains(site.browser).send_keys(Keys.ENTER).perform()
     site.wait_for("Scheduled")
     tab_to("Purge…", site)
