@@ -12,7 +12,7 @@ from control_client import ControlClient
 from push_app import PushApp, push_app
 from stores import STORES, store_url
 
-from pullqueue import Emulator, InvalidQueueNameError, Limits, ManualClock
+from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.cloudtasks.versions import V2, V2BETA2, V2BETA3, Version
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.server.lifecycle import Server
@@ -269,14 +269,3 @@ def test_stores_keep_the_queues_of_locations_apart(clock: ManualClock, kind: str
             emulator.delete_queue("q")
             assert emulator.queue("q@europe-west1").fetch_statistics().tasks == 1
             emulator.reset()
-
-
-@pytest.mark.parametrize("name", ["q@", "@l", "q@a@b", "q@a/b", "q@" + "l" * 101, "q" * 101 + "@l"])
-def test_a_name_with_a_location_that_is_not_valid(emulator: Emulator, name: str) -> None:
-    with pytest.raises(InvalidQueueNameError, match="invalid queue name"):
-        emulator.create_queue(QueueSettings(name=name))
-
-
-@pytest.mark.parametrize("name", ["q@l", "q" * 100 + "@" + "l" * 100])
-def test_a_name_with_a_location_is_valid(emulator: Emulator, name: str) -> None:
-    assert emulator.create_queue(QueueSettings(name=name)).name == name

@@ -18,6 +18,8 @@ from pullqueue.extras import install_command
 from pullqueue.server.lifecycle import Server
 
 LEASE = {"leaseDuration": "60s"}
+PURGE = f"{PULL}:purge"
+UNKNOWN = "Cannot bind query parameter. Field 'page' could not be found in request message."
 
 
 @pytest.mark.parametrize("text", ["", "  ", "{}"])
@@ -106,7 +108,7 @@ def test_masks_in_a_query_have_either_spelling(call: RestApi, query: str) -> Non
             ("GET", f"{PULL}?readMask={mask}", "read_mask")
             for mask in ("color", "stats.", ",", "retry__config")
         ),
-        ("GET", f"{PULL}?pageSize=1", "pageSize"),
+        *((verb, f"{path}?page=1", UNKNOWN) for verb, path in (("GET", PULL), ("POST", PURGE))),
         ("GET", f"{PULL}/tasks?pageSize=x", "page_size"),
         ("POST", f"{PULL}/tasks:lease?maxTasks=1", "maxTasks is a query parameter: send it in the"),
         ("PATCH", f"{PULL}?queue=x", "queue is a query parameter: send it in the body"),

@@ -305,12 +305,3 @@ def test_what_is_not_json_is_refused_with_its_place(
     if isinstance(place, int):
         place = f"\n{body.decode()}\n{' ' * place}^"
     assert refused.value.message == f"{PAYLOAD} {sentence}{place}"
-
-
-@pytest.mark.parametrize(("verb", "path"), [("GET", PULL), ("POST", f"{PULL}:purge")])
-def test_an_unknown_query_parameter_is_refused(call: RestApi, verb: str, path: str) -> None:
-    with pytest.raises(ApiRefused) as refused:
-        call.send(verb, f"{path}?page=1")
-
-    problem = "Cannot bind query parameter. Field 'page' could not be found in request message."
-    assert refused.value.message == f'{PAYLOAD} Unknown name "page": {problem}'

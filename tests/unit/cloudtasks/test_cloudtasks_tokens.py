@@ -52,11 +52,14 @@ def test_an_id_token_is_signed_for_the_audience_or_the_url(
 ) -> None:
     token = {"serviceAccountEmail": WORKER, **given}
     request = sent(call, emulator, oidcToken=token, headers={"authorization": "Basic mine"})
-    keys = fetched(server, "/.well-known/openid-configuration")["jwks_uri"]
+    configuration = fetched(server, "/.well-known/openid-configuration")
+    keys = configuration["jwks_uri"]
     kind, _, text = request.headers["Authorization"].partition(" ")
 
     claims = id_token.verify_token(text, Request(), audience, keys)
 
+    assert configuration["issuer"] == server.url == server.state.signer.issuer
+    assert keys == f"{server.url}/oauth2/v3/certs"
     assert kind == "Bearer"
     assert "authorization" not in request.headers
     assert (claims["email"], claims["email_verified"]) == (WORKER, True)
@@ -95,13 +98,6 @@ def test_an_id_token_is_verified_by_the_certificate(
         id_token.verify_token(text, Request(), "somebody else", keys)
     with pytest.raises(MalformedError):
         id_token.verify_token("junk", Request(), URL, keys)
-
-
-def test_the_issuer_is_the_address_of_the_server(server: Server) -> None:
-    configuration = fetched(server, "/.well-known/openid-configuration")
-
-    assert configuration["issuer"] == server.url == server.state.signer.issuer
-    assert configuration["jwks_uri"] == f"{server.url}/oauth2/v3/certs"
 
 
 def test_an_access_token_is_opaque_and_valid_at_its_server(

@@ -45,7 +45,6 @@ queue:
 
 
 def test_every_field_is_read() -> None:
-    """Each key of the format becomes a field, numbers read and places kept."""
     assert loads(EVERYTHING, file="x.yaml") == QueueConfig(
         file="x.yaml",
         total_storage_limit_bytes=3 * 512 * 1024**2,
@@ -84,7 +83,6 @@ def test_every_field_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["queue:", "queue: []", "total_storage_limit: 1M", "{}"])
 def test_a_file_without_queues_loads(text: str) -> None:
-    """No queue is a configuration too."""
     assert loads(text).queues == ()
 
 
@@ -120,7 +118,6 @@ def test_sdk_profile_is_lenient(text: str) -> None:
 
 
 def test_of_queues_with_one_name_the_last_counts() -> None:
-    """As in production, the last queue of a name wins."""
     text = "queue:\n- {name: a, rate: 1/s}\n- {name: a, rate: 2/s}\n"
     (queue,) = loads(text, profile="sdk").queues
     assert queue.rate == Rate(count=2.0)
@@ -136,7 +133,6 @@ def test_comment_hides_a_policy_but_not_what_cannot_be_read() -> None:
 
 
 def test_unknown_profile_is_refused() -> None:
-    """A misspelt profile is reported with those there are."""
     with pytest.raises(ValueError, match=r'unknown profile "gclod": use one of gcloud, sdk, java'):
         loads("queue:", profile="gclod")
 
@@ -151,7 +147,6 @@ def test_file_is_loaded_by_path(tmp_path: Path) -> None:
 
 
 def test_unreadable_file_is_one_clear_line(tmp_path: Path) -> None:
-    """A missing file and a folder are reported in one line."""
     with pytest.raises(ConfigFileError, match=r'cannot read ".*queue.yaml": no such file'):
         load(tmp_path / "queue.yaml")
     with pytest.raises(ConfigFileError, match=r"cannot read .*: is a directory"):

@@ -40,7 +40,6 @@ INSIDE = {
 
 @pytest.mark.parametrize("name", INSIDE)
 def test_links_within_the_project_are_followed(project: Path, name: str) -> None:
-    """A link to a file or folder of the same project is a file of the project."""
     links, path = INSIDE[name]
     for link, target in links.items():
         (project / link).symlink_to(target)

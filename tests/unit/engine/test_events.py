@@ -5,14 +5,9 @@ from __future__ import annotations
 from pullqueue import EventKind, Task
 from pullqueue.engine.events import (
     MINUTE_USEC,
-    ClientLeases,
     EventLog,
-    Interface,
     Operation,
-    Origin,
     collect_events,
-    count_leases,
-    find_last_leases,
 )
 
 
@@ -99,40 +94,3 @@ def test_a_lease_expires_at_its_end_if_nothing_ends_it_before() -> None:
             if event.kind is EventKind.LEASE_EXPIRED
         ]
         assert found == expired
-
-
-def test_the_last_lease_of_a_task_is_its_latest_lease_or_renewal() -> None:
-    latest_first = [
-        Operation(4, EventKind.RELEASED, ("a", "b"), (2, 1)),
-        Operation(3, EventKind.EXTENDED, ("a", "other"), (2, 1), until_usec=9),
-        Operation(2, EventKind.LEASED, ("a", "b"), (1, 1), until_usec=8),
-    ]
-
-    found = find_last_leases(latest_first, ["a", "b", "unknown"])
-
-    assert {name: (each.usec, each.until_usec) for name, each in found.items()} == {
-        "a": (3, 9),
-        "b": (2, 8),
-    }
-
-
-def test_leases_are_counted_by_the_client_that_made_or_renewed_them_last() -> None:
-    """Those of one client in several calls are added up; one that was released is not counted."""
-    one, two = (Origin(Interface.REST, client) for client in ("one", "two"))
-    steps = [
-        (9, EventKind.RELEASED, ["r"], one),
-        (8, EventKind.EXTENDED, ["a"], two),
-        (7, EventKind.LEASED, ["a", "b", "c"], one),
-        (6, EventKind.LEASED, ["d", "e"], one),
-        (5, EventKind.LEASED, ["r", "f"], one),
-        (4, EventKind.LEASED, ["g"], None),
-        (3, EventKind.LEASED, ["h"], two),
-    ]
-    etas = dict.fromkeys("abdfgh", 11) | dict.fromkeys("cer", 10) | {"z": 99, "d": 15}
-
-    assert count_leases(steps, etas, now_usec=10) == {
-        "two": ClientLeases(leased=2, expired=0, first_usec=3, until_usec=11),
-        "one": ClientLeases(leased=3, expired=2, first_usec=5, until_usec=15),
-        "": ClientLeases(leased=1, expired=0, first_usec=4, until_usec=11),
-    }
-    assert etas == {"z": 99}

@@ -97,7 +97,10 @@ def test_an_option_that_is_not_valid_changes_nothing(options: list[str], message
         ([], "/mail", None, f"{ADD} http://localhost:8080`"),
         ([DEFAULT], "/mail", None, DEFAULT),
         ([DEFAULT], "/mail", "worker", DEFAULT),
-        ([DEFAULT, "worker=http://localhost:8081"], "/mail", "v1.worker", "http://localhost:8081"),
+        *(([DEFAULT, "worker=http://localhost:8081"], "/mail", target, "http://localhost:8081")
+          for target in ("worker", "v1.worker", "0.v1.worker")),
+        (["worker=http://a", "0.v1.worker=http://localhost:81"], "/mail", "0.v1.worker",
+         "http://localhost:81"),
         (["worker=http://localhost:8081"], "/mail", None,
          f"there is no default address: {ADD} http://localhost:8080`"),
         (["worker=http://localhost:8081"], "/mail", "mail",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -53,33 +54,25 @@ def starts(bucket: TokenBucket, now_usec: int) -> int:
     return count
 
 
-def test_a_queue_without_settings_has_five_tokens() -> None:
-    bucket = TokenBucket(settings(), 0)
+@pytest.mark.parametrize(
+    ("queue", "seconds", "expected"),
+    [
+        (settings(), (0, 0.1, 0.2, 0.3, 0.4, 2), [5, 0, 1, 0, 1, 5]),
+        # Google's example: 40 start at once, then 20 a second.
+        (settings(20, bucket_size=40), (0, 1, 2, 3), [40, 20, 20, 20]),
+        # Ten tenths are one, whatever is lost in a sum of floats.
+        (settings(1, bucket_size=1), [tenth / 10 for tenth in range(11)], [1, *[0] * 9, 1]),
+        # A bucket that was full for long has no part of a token more.
+        (settings(1, "m", bucket_size=1), (90, 149.999999, 150), [1, 0, 1]),
+        *((settings(100, unit, bucket_size=3), (0, 10**9), [3, 3]) for unit in "smhd"),
+    ],
+)
+def test_a_full_bucket_starts_at_once_and_then_as_many_as_the_rate_permits(
+    queue: QueueSettings, seconds: Sequence[float], expected: list[int]
+) -> None:
+    bucket = TokenBucket(queue, 0)
 
-    assert [starts(bucket, s * SECOND // 10) for s in (0, 1, 2, 3, 4, 20)] == [5, 0, 1, 0, 1, 5]
-
-
-def test_a_full_bucket_starts_at_once() -> None:
-    """Rate 20/s with a bucket of 40: 40 start at once, then 20 a second (Google's example)."""
-    bucket = TokenBucket(settings(20, bucket_size=40), 0)
-
-    assert [starts(bucket, s * SECOND) for s in range(4)] == [40, 20, 20, 20]
-
-
-def test_parts_of_a_token_add_up() -> None:
-    """Ten tenths are one, whatever is lost in a sum of floats."""
-    bucket = TokenBucket(settings(1, bucket_size=1), 0)
-    bucket.take()
-
-    assert [bucket.count(tenth * SECOND // 10) for tenth in range(1, 11)] == [0] * 9 + [1]
-
-
-@pytest.mark.parametrize("unit", ["s", "m", "h", "d"])
-def test_a_jump_of_the_clock_adds_no_more_than_the_bucket(unit: str) -> None:
-    bucket = TokenBucket(settings(100, unit, bucket_size=3), 0)
-    starts(bucket, 0)
-
-    assert starts(bucket, 10**15) == 3
+    assert [starts(bucket, round(each * SECOND)) for each in seconds] == expected
 
 
 @given(
@@ -113,12 +106,6 @@ def test_no_part_of_a_token_is_lost_by_who_asks_as_soon_as_there_is_one() -> Non
         assert starts(bucket, now_usec) == 1
 
     assert now_usec == last_usec == 100 * SECOND
-
-
-def test_a_bucket_that_was_full_for_long_has_no_part_of_a_token_more() -> None:
-    bucket = TokenBucket(settings(1, "m", bucket_size=1), 0)
-    assert starts(bucket, 90 * SECOND) == 1
-    assert bucket.next_usec(90 * SECOND) == 150 * SECOND
 
 
 def test_a_new_rate_and_size_apply_to_the_tokens_there() -> None:

@@ -10,7 +10,6 @@ from pullqueue.push.request import (
     PushRequest,
     PushResponse,
     Send,
-    list_targets,
     push_request,
     send_following,
 )
@@ -289,23 +288,6 @@ def test_a_path_keeps_its_query_and_no_fragment(url: str, expected: str) -> None
     task = Task(0, 1, 1, "t", "web", b"", None, 0, 5, HttpRequest(url))
 
     assert push_request(task, SETTINGS).path == expected
-
-
-@pytest.mark.parametrize(
-    ("target", "names"),
-    [
-        (None, (None,)),
-        ("worker", ("worker", "worker")),
-        ("v1.worker", ("v1.worker", "worker")),
-        ("0.v1.worker", ("0.v1.worker", "worker")),
-        ("https://api.example.com", ("https://api.example.com",)),
-    ],
-)
-def test_a_version_is_also_known_by_its_service(
-    target: str | None, names: tuple[str | None, ...]
-) -> None:
-    """An origin is not."""
-    assert list_targets(target) == names
 
 
 @pytest.mark.parametrize(

@@ -86,18 +86,6 @@ def test_the_host_is_what_apps_route_by() -> None:
     )
 
 
-def test_a_response_has_the_headers_that_the_service_reads() -> None:
-    app = flask.Flask(__name__)
-
-    @app.post("/mail")
-    def mail() -> Any:
-        return "", 503, {"Retry-After": "7", "Location": "/there"}
-
-    response = WsgiSender(app)(PUSH)
-
-    assert (response.retry_after, response.location) == ("7", "/there")
-
-
 def test_a_redirect_is_a_response_and_cookies_are_not_kept() -> None:
     app = flask.Flask(__name__)
 
@@ -105,12 +93,14 @@ def test_a_redirect_is_a_response_and_cookies_are_not_kept() -> None:
     def mail() -> Any:
         response = flask.redirect(f"/{len(flask.request.cookies)}")
         response.set_cookie("a", "1")
+        response.headers["Retry-After"] = "7"
         return response
 
     sender = WsgiSender(app)
 
-    assert sender(PUSH).status == 302
-    assert b'"/0"' in sender(PUSH).body
+    for _ in range(2):
+        response = sender(PUSH)
+        assert (response.status, response.retry_after, response.location) == (302, "7", "/0")
 
 
 def test_context_variables_of_a_handler_end_with_the_attempt() -> None:

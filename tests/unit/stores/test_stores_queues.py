@@ -157,9 +157,12 @@ class TestCreatedQueue:
         for name in ("made", "pull", "default"):
             with pytest.raises(QueueNameInUseError, match=f'queue "{name}" exists: choose another'):
                 emulator.create_queue(replace(MADE, name=name))
-        for name in ("", "a_b", "a b", "x" * 101, "é"):
+        located = ("q@", "@l", "q@a@b", "q@a/b", "q@" + "l" * 101, "q" * 101 + "@l")
+        for name in ("", "a_b", "a b", "x" * 101, "é", *located):
             with pytest.raises(InvalidQueueNameError, match="letters, digits and hyphens"):
                 emulator.create_queue(replace(MADE, name=name))
+        for name in ("q@l", "q" * 100 + "@" + "l" * 100):
+            assert emulator.create_queue(replace(MADE, name=name)).name == name
 
     def test_names_are_free_after_an_hour(self, made: Queue, clock: ManualClock) -> None:
         """Tombstones last an hour, of deleted, acknowledged, purged and exhausted tasks."""
