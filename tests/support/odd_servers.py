@@ -39,9 +39,9 @@ def always_answering(
 ) -> Iterator[str]:
     """Serve every request with the same bytes or JSON, and yield the address.
 
-    The bodies of the requests are added to `seen`.
+    If it is a function, it is called with verb and path. The bodies of the requests are added to
+    `seen`.
     """
-    body = answer if isinstance(answer, bytes) else json.dumps(answer, ensure_ascii=False).encode()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -50,6 +50,10 @@ def always_answering(
             data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             if seen is not None:
                 seen.append(data)
+            path = self.path.partition("?")[0]
+            body = answer(self.command, path) if callable(answer) else answer
+            if not isinstance(body, bytes):
+                body = json.dumps(body, ensure_ascii=False).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

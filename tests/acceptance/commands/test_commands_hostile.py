@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import shown_on_terminal
@@ -14,120 +15,49 @@ from odd_servers import always_answering, answering
 
 from pullqueue.cli import main
 from pullqueue.error_codes import LOCALIZED_MESSAGE
+from pullqueue.resources import openapi
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\r\u202e"
 NOT_SAFE = "[^\n\x20-\x7e…]"
+ERROR = {"message": EVIL, "details": [{"@type": LOCALIZED_MESSAGE, "message": EVIL}]}
+DOCUMENT: dict[str, Any] = openapi.document()
+NUMBERS = {
+    *("attempts", "exhausted", "lease_seconds_left", "leased", "longest_seconds", "milliseconds"),
+    *("oldest_age_seconds", "retrying", "running", "scheduled", "task_count", "tasks", "times"),
+    *("total", "uptime_seconds"),
+}
+"""What commands calculate with; other numbers are hostile, too."""
 
 
-def evil(names: str) -> dict[str, object]:
-    """Return fields with a hostile value, whatever their type should be."""
-    return dict.fromkeys(names.split(), EVIL)
+def hostile(schema: dict[str, Any], name: str = "") -> Any:
+    """Return a value of a schema of the document, with a hostile text wherever there can be one."""
+    schema = schema.get("anyOf", [schema])[0]
+    schema = DOCUMENT["components"]["schemas"].get(schema.get("$ref", "").split("/")[-1], schema)
+    kind = schema.get("type")
+    if "properties" in schema:
+        return {key: hostile(each, key) for key, each in schema["properties"].items()}
+    if kind == "object":
+        others = schema.get("additionalProperties")
+        return {EVIL: hostile(others if isinstance(others, dict) else {}, name)}
+    if kind == "array":
+        return [hostile(each, name) for each in schema.get("prefixItems") or [schema["items"]]]
+    if kind == "boolean" or (kind != "string" and name in NUMBERS):
+        return True
+    if name == "base64":
+        return b64encode(EVIL.encode()).decode()
+    return "2026-01-01T00:00:00+00:00" if schema.get("format") == "date-time" else EVIL
 
 
-ERROR = evil("message") | {"details": [{"@type": LOCALIZED_MESSAGE, **evil("message")}]}
-_TIME = "2026-01-01T00:00:00+00:00"
-_PULL_TASK = {
-    **evil("name queue tag state retry_count retry_limit"),
-    "eta": _TIME,
-    "lease_seconds_left": None,
-    "match": evil("field before text after"),
-    "leased_by": {**evil("client"), "leased": _TIME},
-    "push": None,
-    "payload": {**evil("bytes text"), "base64": b64encode(EVIL.encode()).decode()},
-}
-_PUSH = {**evil("kept last_status last_reason limits"), "next_attempt": _TIME}
-_PUSH_TASK = {**_PULL_TASK, "push": {**_PUSH, "request": evil("method url")}}
-_QUEUE = {
-    **evil("name state leased_last_minute leased_last_hour kept http_target"),
-    "mode": "pull",
-    **dict.fromkeys(("tasks", "available", "leased", "scheduled", "exhausted", "paused"), 1),
-    **dict.fromkeys(("running", "retrying"), 1),
-    "oldest_age_seconds": 1.5,
-    "progress": {**evil("text severity"), "leased": 1, "done": 1, "failed": 1},
-    "settings": {"retry_parameters": evil("task_retry_limit")},
-}
-_EVENT = {
-    "time": _TIME,
-    "until": None,
-    "requeued": False,
-    "attempts": 1,
-    **evil("kind status reason interface client request"),
-}
-_REQUEST = {
-    **evil("number interface method verb path query queue status reason caller agent client"),
-    "time": _TIME,
-    "milliseconds": 1.5,
-    "task_count": 2,
-    "times": 2,
-    "tasks": [EVIL],
-    "headers": [EVIL],
-    "body": {**evil("bytes text"), "truncated": True},
-    "response": {**evil("bytes text"), "truncated": False},
-}
-_MAIL = {
-    **evil("number sender subject reply_to text html"),
-    **{name: [EVIL] for name in ("to", "cc", "bcc")},
-    "time": _TIME,
-    "attachments": [evil("name bytes")],
-}
-_FAULT = evil("number kind call error hits calls")
-ANSWER = {
-    **evil("problem missing url grpc store auth project file profile python deleted now version"),
-    **evil("private_key warning data"),
-    "cron_jobs": 1,
-    **{name: [EVIL] for name in ("paused", "push_to", "services", "changed", "added", "removed")},
-    "settings": {EVIL: [EVIL]},
-    "total_storage_limit": True,
-    **dict.fromkeys(("manual", "manual_clock"), True),
-    "queue": _QUEUE,
-    "queues": [_QUEUE],
-    "task": _PUSH_TASK,
-    "tasks": [_PULL_TASK, _PUSH_TASK],
-    "total": 3,
-    "next": None,
-    "events": [_EVENT],
-    "last_response": {**evil("text base64"), "bytes": 1},
-    "requests": [_REQUEST],
-    "request": _REQUEST,
-    "mails": [_MAIL],
-    "mail": _MAIL,
-    "clock": {"now": _TIME, "manual": True},
-    "exhausted": {EVIL: 1},
-    "unlisted": {EVIL: 1},
-    "push": {"addresses": [EVIL], "tasks": 1, "kept": {EVIL: EVIL}},
-    "steps": [
-        {
-            **evil("queue sending text"),
-            **dict.fromkeys(("expired", "due", "delivered", "failed", "exhausted", "waiting"), 1),
-        }
-    ],
-    "reached": True,
-    "actions": [{**evil("text interface client"), "time": _TIME}],
-    "workers": [
-        {
-            **evil("client leased expired calls failed last_method"),
-            "longest_seconds": 1.5,
-            **dict.fromkeys(("last", "until"), _TIME),
-            "queues": [EVIL],
-        }
-    ],
-    "failures": [
-        {
-            **evil("number queue state reason pattern text client"),
-            **dict.fromkeys(("first", "last"), _TIME),
-            "status": 500,
-            "tasks": 1,
-            "examples": [{**evil("task reason"), "time": _TIME}],
-        }
-    ],
-    "is_complete": False,
-    "uptime_seconds": 1.5,
-    "refused": {},
-    "rate_limited": False,
-    "failed": {EVIL: EVIL},
-    "fault": {**_FAULT, "queues": [EVIL]},
-    "faults": [_FAULT],
-}
+def hostile_answer(verb: str, path: str) -> Any:
+    """Return what a hostile server answers to a call of a route."""
+    for template, operations in DOCUMENT["paths"].items():
+        pattern = re.sub(r"\{\w+\}", "[^/]+", template)
+        if verb.lower() in operations and re.fullmatch(f"/_emulator{pattern}", path):
+            content = operations[verb.lower()]["responses"]["200"]["content"]
+            return hostile(content["application/json"]["schema"])
+    raise AssertionError(f"{verb} {path} is not documented")
+
+
 COMMANDS = [
     "queues",
     "queues list pull",
@@ -177,7 +107,7 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def answering_all() -> Iterator[str]:
-    with always_answering(ANSWER) as address:
+    with always_answering(hostile_answer) as address:
         yield address
 
 
@@ -234,7 +164,8 @@ def test_exec_escapes_what_its_server_answers(status: int) -> None:
 def test_completion_offers_no_names_with_control_characters(
     monkeypatch: pytest.MonkeyPatch, offered: Callable[..., list[str]]
 ) -> None:
-    queues = [{**_QUEUE, "name": name} for name in ("pull", EVIL, "a\nplain,b")]
+    queue = hostile_answer("GET", "/_emulator/queues/pull")["queue"]
+    queues = [{**queue, "name": name} for name in ("pull", EVIL, "a\nplain,b")]
     with always_answering({"queues": queues}) as address:
         monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", address)
         assert offered("queues", "list", "") == ["plain,pull"]
