@@ -57,12 +57,10 @@ def test_a_batch_with_an_invalid_task_adds_nothing(caplog: pytest.LogCaptureFixt
     ("adds", "code", "text"),
     [
         ([{"tag": b"\xff"}], 27, r'tag is "\xff": use text in UTF-8'),
-        ([{"tag": b"x" * 501}], 27, "tag has 501 characters"),
         ([{"task_name": b"a b"}], 5, 'task name is "a b"'),
         ([{"task_name": b"\xff"}], 5, r'task name is "\xff"'),
         ([{"eta_usec": -1}], 12, "eta is -1 microseconds"),
         ([{"eta_usec": 2**62}], 12, "use microseconds since 1970, in the years 1 to 9999"),
-        ([{"eta_usec": 2_000_000_000_000_000}], 12, "30 days"),
         ([{"body": b"x" * 2**20 + b"x"}], 4, "payload has 1048577 bytes"),
         ([{"queue_name": b"nowhere"}], 1, 'queue "nowhere" is not in'),
         ([{"queue_name": b"push"}], 21, 'queue "push" is a push queue'),

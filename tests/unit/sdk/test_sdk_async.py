@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from sdk_calls import pull
 
@@ -15,13 +13,11 @@ UserRPC = apiproxy_stub_map.UserRPC
 
 
 def test_a_call_nobody_waits_for_is_made() -> None:
-    taskqueue.Queue("pull").add_async([pull(), pull()])
+    queue = taskqueue.Queue("pull")
+    queue.add_async([pull(), pull()])
 
-    assert taskqueue.Queue("pull").fetch_statistics().tasks == 2
-
-
-def test_add_async_sends_an_empty_batch() -> None:
-    assert taskqueue.Queue("pull").add_async([]).get_result() == []
+    assert queue.fetch_statistics().tasks == 2
+    assert queue.add_async([]).get_result() == []
 
 
 def test_wait_any_returns_each_call() -> None:
@@ -58,23 +54,12 @@ def test_a_callback_runs_once_when_waited_for(queue: str, wait: str) -> None:
     assert (before, called) == ([], ["called"])
 
 
-def test_a_callback_may_ask_for_the_result() -> None:
-    results: list[Any] = []
-    rpc = taskqueue.create_rpc()
-    rpc.callback = lambda: results.append(rpc.get_result().name)
-    taskqueue.Queue("pull").add_async(pull(name="mine"), rpc=rpc)
-
-    rpc.get_result()
-
-    assert results == ["mine"]
-
-
-def test_an_error_of_a_callback_is_raised() -> None:
+def test_a_callback_may_ask_for_the_result_and_its_error_is_raised() -> None:
     def fail() -> None:
-        raise ValueError("in the callback")
+        raise ValueError(f"in the callback of {rpc.get_result().name}")
 
     rpc = taskqueue.create_rpc(callback=fail)
-    taskqueue.Queue("pull").add_async(pull(), rpc=rpc)
+    taskqueue.Queue("pull").add_async(pull(name="mine"), rpc=rpc)
 
-    with pytest.raises(ValueError, match="in the callback"):
+    with pytest.raises(ValueError, match="in the callback of mine"):
         rpc.wait()

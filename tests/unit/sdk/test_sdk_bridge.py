@@ -110,34 +110,22 @@ def test_calls_in_process_are_in_the_request_log(server: Server) -> None:
     [
         # The SDK's client takes details of call errors for a format.
         ("100%", b"", RpcError.CALL_NOT_FOUND, 'the task queue service has no call "100%%"'),
-        (
-            "FetchQueues",  # a call of App Engine's console
-            b"",
-            RpcError.CALL_NOT_FOUND,
-            'the task queue service has no call "FetchQueues"',
-        ),
-        (
-            "BulkAdd",
-            b"\xff",
-            RpcError.PARSE_ERROR,
-            '"BulkAdd" cannot be parsed as its protocol buffer',
-        ),
+        ("FetchQueues", b"", RpcError.CALL_NOT_FOUND, 'service has no call "FetchQueues"'),
+        ("BulkAdd", b"\xff", RpcError.PARSE_ERROR, '"BulkAdd" cannot be parsed as its protocol'),
         ("PurgeQueue", b"", RpcError.PARSE_ERROR, '"PurgeQueue" lacks queue_name'),
+        ("", b"\xff\xff", RpcError.PARSE_ERROR, ""),  # a body that is not a call
     ],
 )
-def test_a_call_that_is_none(
+def test_unknown_methods_and_unreadable_calls_are_distinguished(
     server: Server, method: str, message: bytes, code: int, detail: str
 ) -> None:
-    answer = call(server, method, message)
+    if method:
+        answer = call(server, method, message)
+    else:
+        answer = remote_api.Response.FromString(post(server, message))
 
     assert answer.rpc_error.code == code
     assert detail in answer.rpc_error.detail
-
-
-def test_a_body_that_is_none(server: Server) -> None:
-    answer = remote_api.Response.FromString(post(server, b"\xff\xff"))
-
-    assert answer.rpc_error.code == RpcError.PARSE_ERROR
 
 
 @pytest.mark.slow
@@ -152,7 +140,7 @@ def test_a_call_may_be_as_large_as_the_sdk_permits(server: Server, emulator: Emu
 
 
 @pytest.mark.parametrize("body", [b"x" * (34 * 2**20), [b"x" * 2**20] * 34], ids=["one", "chunks"])
-def test_a_body_over_all_bounds(server: Server, body: bytes | list[bytes]) -> None:
+def test_a_body_that_no_call_can_have_is_refused(server: Server, body: bytes | list[bytes]) -> None:
     answer = post(server, body if isinstance(body, bytes) else iter(body))
 
     code = remote_api.Response.FromString(answer).rpc_error.code
@@ -263,52 +251,46 @@ class TestTransactions:
         assert later.response
         assert len(emulator.queue("pull").list_tasks()) == 5
 
-    def test_a_commit_that_cannot_be_kept(
-        self, emulator: Emulator, caplog: pytest.LogCaptureFixture
+    def test_what_is_open_too_long_or_cannot_be_stored_is_dropped(
+        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        with server_beside(SUCCEEDED, emulator) as server:
-            self.add(server)
-            emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
-            self.end(server)
-
-        assert "of a committed transaction is not added" in caplog.text
-
-    def test_the_oldest_of_too_many_open_transactions_is_dropped(
-        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        """Of too many the oldest; a task that is not added is logged, as the app has committed."""
         monkeypatch.setattr(transactions, "_MAX_TRANSACTIONS", 2)
         with server_beside(SUCCEEDED, emulator) as server:
             for handle in (1, 2, 3, 4):
                 self.add(server, handle=handle)
             for handle in (1, 2, 3):
                 self.end(server, handle=handle)
+            assert len(emulator.queue("pull").list_tasks()) == 1
+            assert caplog.text == ""
 
-        assert len(emulator.queue("pull").list_tasks()) == 1
+            emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
+            self.end(server, handle=4)
+
+        assert "of a committed transaction is not added" in caplog.text
 
 
 class TestOtherServices:
     def test_a_call_without_upstream_says_what_can_be_done(
         self, server: Server, caplog: pytest.LogCaptureFixture
     ) -> None:
+        """And what this server is; each service is logged once.
+
+        A flush of the log succeeds, which Go's package makes at the end of every request.
+        """
         answer = call(server, "Get", b"", service="memcache")
         call(server, "Set", b"", service="memcache")
         call(server, "RunQuery", b"", service="datastore_v3")
+        flushed = call(server, "Flush", b"", service="logservice")
 
         assert [each.split(",")[0] for each in caplog.messages] == [
             'pullqueue has no service "memcache"',
             'pullqueue has no service "datastore_v3"',
         ]
-
         assert answer.rpc_error.code == RpcError.CALL_NOT_FOUND
         assert 'pullqueue has no service "memcache"' in answer.rpc_error.detail
         assert "--api-upstream HOST:PORT" in answer.rpc_error.detail
-
-    def test_the_log_of_an_app(self, server: Server) -> None:
-        """A flush of the log succeeds, which Go's package makes at the end of every request."""
-        answer = call(server, "Flush", b"", service="logservice")
-
-        assert answer.response == b""
-        assert not answer.HasField("rpc_error")
+        assert (flushed.response, flushed.HasField("rpc_error")) == (b"", False)
         assert server.state.requests.latest()[0].path == "/rpc_http logservice.Flush"
 
     def test_calls_to_other_services_are_passed_on_unchanged(self, emulator: Emulator) -> None:

@@ -35,7 +35,7 @@ def test_one_task_is_created_and_several_in_a_batch(emulator: Emulator, count: i
     assert {attempt.outcome for attempt in attempts} == {"exhausted"}
 
 
-def test_a_name_in_use() -> None:
+def test_a_name_in_use_is_refused_and_the_rest_of_its_batch_is_added() -> None:
     queue = taskqueue.Queue("push")
     queue.add(push(name="one"))
     tasks = [push(name="one"), push(name="two")]
@@ -59,17 +59,6 @@ def test_a_queue_has_the_statistics_of_v2beta3(name: str) -> None:
     assert name == "pull" or statistics.enforced_rate == 5
     queue.purge()
     assert queue.fetch_statistics().tasks == 0
-
-
-class TestLocation:
-    @pytest.fixture
-    def emulator(self) -> Emulator:
-        return Emulator.from_text("queue:\n- name: push\n  rate: 5/s\n", location="europe-west1")
-
-    def test_the_sdk_names_the_location_of_the_emulator(self, emulator: Emulator) -> None:
-        taskqueue.add(queue_name="push", url="/work")
-
-        assert len(emulator.queue("push").list_tasks()) == 1
 
 
 def test_a_missing_queue_is_an_error_for_each_method() -> None:
@@ -104,6 +93,7 @@ def test_tasks_of_a_transaction_are_added_when_it_commits(
 
 
 def test_each_installation_has_its_own_clients(emulator: Emulator) -> None:
+    """Those of before are back at the end."""
     taskqueue.add(url="/work")
     with install(emulator):
         taskqueue.add(url="/work")
@@ -111,3 +101,14 @@ def test_each_installation_has_its_own_clients(emulator: Emulator) -> None:
 
     assert emulator.queue("default").fetch_statistics().tasks == 3
     assert cloudtask is None or {version for version, _ in cloudtask._CLIENTS} == {"v2"}
+
+
+class TestLocation:
+    @pytest.fixture
+    def emulator(self) -> Emulator:
+        return Emulator.from_text("queue: [{name: push, rate: 5/s}]", location="europe-west1")
+
+    def test_the_sdk_names_the_location_of_the_emulator(self, emulator: Emulator) -> None:
+        taskqueue.add(queue_name="push", url="/work")
+
+        assert len(emulator.queue("push").list_tasks()) == 1

@@ -67,19 +67,19 @@ def test_a_file_by_its_path_goes_before_the_root(installed: Any, tmp_path: Path)
     assert taskqueue.Queue("by-path").add(pull()).was_enqueued
 
 
-def test_a_root_given_later(installed: Any, tmp_path: Path) -> None:
-    write(tmp_path / "queue.yaml", PULL)
+def test_a_root_can_be_given_later_and_have_no_file(installed: Any, tmp_path: Path) -> None:
+    """As suites that set `_root_path` afterwards do; an invalid file is reported."""
+    installed.init_taskqueue_stub(root_path=str(tmp_path))
+    assert taskqueue.Queue("pull").add(pull()).was_enqueued
+
     installed.init_taskqueue_stub()
-
+    path = write(tmp_path / "queue.yaml", PULL)
     installed.get_stub("taskqueue")._root_path = str(tmp_path)
-
     assert taskqueue.Queue("mine").add(pull()).was_enqueued
 
-
-def test_a_root_without_a_file_keeps_the_configuration(installed: Any, tmp_path: Path) -> None:
-    installed.init_taskqueue_stub(root_path=str(tmp_path))
-
-    assert taskqueue.Queue("pull").add(pull()).was_enqueued
+    write(path, "queue:\n- name: mine\n  mode: sideways\n")
+    with pytest.raises(InvalidQueueConfigError, match="sideways"):
+        installed.init_taskqueue_stub(root_path=str(tmp_path))
 
 
 def test_a_changed_file_is_read_again(installed: Any, emulator: Emulator, tmp_path: Path) -> None:
@@ -95,13 +95,6 @@ def test_a_changed_file_is_read_again(installed: Any, emulator: Emulator, tmp_pa
 
     assert taskqueue.Queue("added").add(pull()).was_enqueued
     assert taskqueue.Queue("mine").fetch_statistics().tasks == 1
-
-
-def test_an_invalid_file_is_reported_where_it_is_given(installed: Any, tmp_path: Path) -> None:
-    write(tmp_path / "queue.yaml", "queue:\n- name: mine\n  mode: sideways\n")
-
-    with pytest.raises(InvalidQueueConfigError, match="sideways"):
-        installed.init_taskqueue_stub(root_path=str(tmp_path))
 
 
 def test_push_settings_on_a_pull_queue_are_accepted(installed: Any, tmp_path: Path) -> None:

@@ -97,11 +97,15 @@ def test_ndb_gets_an_application_id(
 
 
 class TestRestore:
-    def test_a_stub_was_there(self, emulator: Emulator) -> None:
+    def test_the_stub_that_was_there_is_put_back(self, emulator: Emulator) -> None:
+        """That of the same emulator, too; the default one that `wrap_wsgi_app` sets is gone."""
         with install(emulator) as outer:
             with install(emulator) as inner:
                 assert registered() is inner
             assert registered() is outer
+            apiproxy_stub_map.apiproxy.SetDefaultStub(object())
+
+        assert apiproxy_stub_map.apiproxy.GetStub("memcache") is None
 
     def test_another_emulator_inside_is_refused(self, emulator: Emulator) -> None:
         with install(Emulator.from_text("queue:")) as outer:
@@ -123,13 +127,6 @@ class TestRestore:
 
         assert registered() is None
         assert [dict(vars(part)) for part in parts if part is not None] == before
-
-    def test_a_default_stub_is_gone_afterwards(self, emulator: Emulator) -> None:
-        """`wrap_wsgi_app` sets one for the whole process."""
-        with install(emulator):
-            apiproxy_stub_map.apiproxy.SetDefaultStub(object())
-
-        assert apiproxy_stub_map.apiproxy.GetStub("memcache") is None
 
 
 class TestEnvironment:
@@ -210,16 +207,6 @@ def test_a_wrapped_app_uses_the_queues_in_each_mode_of_context() -> None:
 
 
 class TestTestbed:
-    def test_a_testbed_activated_inside_keeps_the_emulator(self, emulator: Emulator) -> None:
-        with install(emulator) as stub:
-            bed = testbed.Testbed()
-            bed.activate()
-            taskqueue.Queue("pull").add(pull())
-            bed.deactivate()
-
-            assert registered() is stub
-            assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
-
     def test_a_stub_made_before_has_the_queues_of_the_emulator_inside(
         self, emulator: Emulator, bed: Any
     ) -> None:
@@ -242,22 +229,18 @@ class TestTestbed:
         with pytest.raises(taskqueue.UnknownQueueError):
             taskqueue.Queue("pull").add(pull())
 
-    def test_its_queue_yaml_counts(self, emulator: Emulator, bed: Any, tmp_path: Path) -> None:
-        (tmp_path / "queue.yaml").write_text("queue:\n- name: mine\n  mode: pull\n")
-        bed.init_taskqueue_stub(root_path=str(tmp_path))
-        with install(emulator):
-            taskqueue.Queue("mine").add(pull())
-
-            assert emulator.queue("mine").fetch_statistics().tasks == 1
-
     @pytest.mark.parametrize("first", ["testbed", "install"])
-    def test_a_stub_made_by_the_suite(self, emulator: Emulator, first: str) -> None:
+    def test_a_stub_made_by_the_suite_is_of_the_same_emulator(
+        self, emulator: Emulator, first: str
+    ) -> None:
+        """Whichever came first; a testbed that is activated inside leaves the emulator."""
         bed = testbed.Testbed()
         if first == "testbed":
             bed.activate()
-        with install(emulator):
+        with install(emulator) as installed:
             if first == "install":
                 bed.activate()
+                assert registered() is installed
             emulator.queue("pull").add(b"before")
             bed.init_taskqueue_stub()
 
@@ -268,9 +251,20 @@ class TestTestbed:
             assert [t.payload for t in emulator.queue("pull").list_tasks()] == [b"before", b"work"]
             if first == "install":
                 bed.deactivate()
+                assert registered() is installed
         if first == "testbed":
             bed.deactivate()
         assert registered() is None
+
+    def test_the_queue_yaml_of_a_stub_made_before_replaces_the_configuration(
+        self, emulator: Emulator, bed: Any, tmp_path: Path
+    ) -> None:
+        (tmp_path / "queue.yaml").write_text("queue:\n- name: mine\n  mode: pull\n")
+        bed.init_taskqueue_stub(root_path=str(tmp_path))
+        with install(emulator):
+            taskqueue.Queue("mine").add(pull())
+
+            assert emulator.queue("mine").fetch_statistics().tasks == 1
 
     def test_each_stub_begins_empty(self, emulator: Emulator, bed: Any) -> None:
         with install(emulator):

@@ -77,42 +77,33 @@ def test_the_method_of_a_task_says_where_its_params_are(
 
 
 @pytest.mark.parametrize(
-    ("hostname", "host", "target"),
+    ("hostname", "options", "target"),
     [
-        (None, None, None),
-        (None, "worker", "worker"),
-        (None, "v1.worker", "v1.worker"),
-        ("app.appspot.com", "worker", "worker"),
-        ("app.appspot.com", None, None),
+        (None, {}, None),
+        (None, {"target": "worker"}, "worker"),
+        (None, {"target": "v1.worker"}, "v1.worker"),
+        ("app.appspot.com", {"target": "worker"}, "worker"),
+        ("app.appspot.com", {}, None),
+        *(
+            (None, {"headers": {"Host": host}}, target)
+            for host, target in (
+                ("worker-dot-app.appspot.com", "worker"),
+                ("v1-dot-worker-dot-app.appspot.com", "v1.worker"),
+                ("worker.app.uc.r.appspot.com", "worker"),
+                ("v1-dot-worker-dot-app.uc.r.appspot.com", "v1.worker"),
+                ("worker-dot-localhost", "worker"),
+                ("app.uc.r.appspot.com", None),
+                ("app.appspot.com", None),
+                ("example.com", None),
+            )
+        ),
     ],
 )
-def test_the_target_of_a_task_is_kept(
-    stub: Any, emulator: Emulator, hostname: str | None, host: str | None, target: str | None
+def test_the_target_of_a_task_is_kept_and_found_in_a_host_of_app_engine(
+    stub: Any, emulator: Emulator, hostname: str | None, options: Any, target: str | None
 ) -> None:
     with patch.dict(os.environ, {"DEFAULT_VERSION_HOSTNAME": hostname} if hostname else {}):
-        task = added(emulator, url="/a", **({} if host is None else {"target": host}))
-
-    assert task.request is not None
-    assert task.request.target == target
-
-
-@pytest.mark.parametrize(
-    ("host", "target"),
-    [
-        ("worker-dot-app.appspot.com", "worker"),
-        ("v1-dot-worker-dot-app.appspot.com", "v1.worker"),
-        ("worker.app.uc.r.appspot.com", "worker"),
-        ("v1-dot-worker-dot-app.uc.r.appspot.com", "v1.worker"),
-        ("worker-dot-localhost", "worker"),
-        ("app.uc.r.appspot.com", None),
-        ("app.appspot.com", None),
-        ("example.com", None),
-    ],
-)
-def test_a_host_header_of_the_app_contains_the_target(
-    stub: Any, emulator: Emulator, host: str, target: str | None
-) -> None:
-    task = added(emulator, url="/a", headers={"Host": host})
+        task = added(emulator, url="/a", **options)
 
     assert task.request is not None
     assert task.request.target == target
@@ -218,11 +209,18 @@ def test_a_queue_yaml_parser_of_a_suite_configures_the_emulator(
     assert emulator.queue("parsed").fetch_statistics().tasks == 1
 
 
-def test_methods_of_googles_group_work(stub: Any) -> None:
+def test_methods_of_googles_group_work(stub: Any, emulator: Emulator) -> None:
+    """Delete leaves a tombstone, `task_name_archive` frees the names; functions are patched.
+
+    A task of Cloud Tasks whose method the SDK lacks is shown as a dict, not as an object.
+    """
     taskqueue.add(url="/a", name="a")
     queue = stub._GetGroup().GetQueue("default")
 
     assert (queue.Count(), queue.GetTaskAsDict("a")["url"]) == (1, "/a")
+    with patch.dict(stub.GetTasks.__globals__, _FormatEta=lambda usec: usec):
+        (shown,) = stub.GetTasks("default")
+    assert shown["eta"] == shown["eta_usec"]
     assert queue.Delete("a") == messages.TaskQueueServiceError.OK
     assert (queue.Count(), queue.Oldest(), queue.GetTaskAsDict("a")) == (0, None, None)
     with pytest.raises(taskqueue.TombstonedTaskError):
@@ -230,21 +228,8 @@ def test_methods_of_googles_group_work(stub: Any) -> None:
     queue.task_name_archive.clear()
     taskqueue.add(url="/a", name="a")
 
-
-def test_a_method_patched_in_googles_module(stub: Any) -> None:
-    """A suite that replaces how Google's module formats an eta gets its form."""
-    taskqueue.add(url="/a")
-
-    with patch.dict(stub.GetTasks.__globals__, _FormatEta=lambda usec: usec):
-        (shown,) = stub.GetTasks("default")
-
-    assert shown["eta"] == shown["eta_usec"]
-
-
-def test_tasks_that_the_sdk_does_not_have(stub: Any, emulator: Emulator) -> None:
-    """A task of Cloud Tasks whose method the SDK lacks is shown as a dict, not as an object."""
+    stub.Clear()
     emulator.queue("push").add(b"a", request=HttpRequest("/a", "PATCH"))
-
     assert [shown["method"] for shown in stub.GetTasks("push")] == ["PATCH"]
     assert stub.get_filtered_tasks() == []
 

@@ -69,15 +69,19 @@ def test_tasks_are_named_at_once_and_leased_after_the_commit(transaction: Any) -
     assert [task.name for task in taskqueue.Queue("pull").lease_tasks(60, 10)] == names
 
 
-def test_an_error_in_the_transaction_leaves_no_task(transaction: Any) -> None:
+def test_an_error_in_the_transaction_leaves_no_task_of_it(transaction: Any) -> None:
+    """One that is not transactional is stored at once, and stays."""
+
     def work() -> None:
         add(2)
+        taskqueue.Queue("pull").add(pull(name="now"))
+        assert stored() == 1
         raise RuntimeError("changed my mind")
 
     with pytest.raises(RuntimeError, match="changed my mind"):
         transaction(work)
 
-    assert stored() == 0
+    assert stored() == 1
 
 
 def test_the_sixth_is_refused(transaction: Any) -> None:
@@ -85,18 +89,6 @@ def test_the_sixth_is_refused(transaction: Any) -> None:
         transaction(lambda: [add(5), add(1)])
 
     assert stored() == 0
-
-
-def test_a_task_outside_the_transaction_survives_a_rollback(transaction: Any) -> None:
-    def work() -> None:
-        taskqueue.Queue("pull").add(pull(name="now"))
-        assert stored() == 1
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        transaction(work)
-
-    assert stored() == 1
 
 
 @pytest.mark.parametrize(
@@ -126,29 +118,19 @@ def test_a_fault_of_an_add_is_raised_in_the_transaction(
         assert (stored(), transaction.notes()) == (1, 1)
 
 
-def test_a_fault_of_an_add_does_not_trigger_at_the_commit(
-    transaction: Any, emulator: Emulator
-) -> None:
-    """The transaction's tasks are stored with it, since a commit is not a call of the app."""
-    with Faults(emulator) as faults:
-        fault = faults.fail("add", after=1)
-        transaction(lambda: add(1))
-
-    assert stored() == 1
-    assert fault.calls == 1
-
-
 def test_only_the_calls_of_the_app_are_intercepted(transaction: Any, emulator: Emulator) -> None:
+    """Looking up a free name and storing the task at the commit are none of them."""
     verbs = []
 
     def intercept(call: Any, call_next: Any) -> Any:
         verbs.append(call.verb)
         return call_next()
 
-    with emulator.interceptors.installed(intercept):
+    with emulator.interceptors.installed(intercept), Faults(emulator) as faults:
+        fault = faults.fail("add", after=1)
         transaction(lambda: add(1))
 
-    assert verbs == ["add"]
+    assert (verbs, fault.calls, stored()) == (["add"], 1, 1)
 
 
 def test_names_keep_clear_of_taken_ones(transaction: Any, emulator: Emulator) -> None:
@@ -171,25 +153,19 @@ def test_push_tasks_of_a_transaction_are_stored_as_by_the_stub_of_google(
     assert [task["url"] for task in stub.GetTasks("default")] == ["/work"]
 
 
-def test_a_committed_task_that_cannot_be_stored() -> None:
-    """The single add, which the datastore sends, raises only errors that it lets pass."""
-    call("Add", **SINGLE, task_name=b"a")
+def test_the_single_add_that_a_datastore_sends_returns_the_name_or_raises(
+    emulator: Emulator,
+) -> None:
+    """Only errors that the datastore lets pass; what is not an error elsewhere is one here."""
+    assert call("Add", **SINGLE, task_name=b"a").chosen_task_name == b""
+    response = call("Add", **SINGLE, task_name=b"")
+    leased = taskqueue.Queue("pull").lease_tasks(60, 2)
+    assert [task.name for task in leased] == ["a", response.chosen_task_name.decode()]
 
     with pytest.raises(apiproxy_errors.ApplicationError) as refused:
         call("Add", **SINGLE, task_name=b"a")
     assert refused.value.application_error == 10
-
-
-def test_a_committed_task_over_quota(emulator: Emulator) -> None:
     emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
-    request = messages.TaskQueueAddRequest(**SINGLE, task_name=b"a")
-
+    request = messages.TaskQueueAddRequest(**SINGLE, task_name=b"b")
     with pytest.raises(apiproxy_errors.ApplicationError, match="total_storage_limit of 0"):
         apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, api_base_pb2.VoidProto())
-
-
-def test_a_single_add_tells_the_name() -> None:
-    response = call("Add", **SINGLE, task_name=b"")
-
-    (task,) = taskqueue.Queue("pull").lease_tasks(60, 1)
-    assert response.chosen_task_name.decode() == task.name
