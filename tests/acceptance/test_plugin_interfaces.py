@@ -130,11 +130,12 @@ def test_the_server_answers_from_the_emulator_by_its_clock(
 ) -> None:
     pullqueue_emulator.queue("pull-queue").add("work")
     url = f"{pullqueue_server.url}{TASKS}/lease"
-    [item] = requests.post(url, params=LEASE, timeout=60).json()["items"]
-    assert item["leaseTimestamp"] == str(pullqueue_clock.now_usec() + 60_000_000)
-    pullqueue_clock.advance(60)
-    [item] = requests.post(url, params=LEASE, timeout=60).json()["items"]
-    assert item["retry_count"] == 2
+    with requests.Session() as session:  # its connection survives the clock
+        for number in (1, 2, 3):
+            [item] = session.post(url, params=LEASE, timeout=60).json()["items"]
+            assert item["leaseTimestamp"] == str(pullqueue_clock.now_usec() + 60_000_000)
+            assert item["retry_count"] == number
+            pullqueue_clock.advance(3600)
 
 
 @pytest.mark.pullqueue(acl=True)
@@ -154,16 +155,6 @@ def test_all_addresses_of_the_server_lead_to_one_port(pullqueue_server: LiveServ
     assert pullqueue_server.env["API_PORT"] == host.rpartition(":")[2]
     grpc_host, _, port = pullqueue_server.grpc_address.rpartition(":")
     socket.create_connection((grpc_host, int(port)), timeout=60).close()
-
-
-def test_connections_survive_the_clock(
-    pullqueue_server: LiveServer, pullqueue_clock: FixtureClock
-) -> None:
-    with requests.Session() as session:
-        for _ in range(3):
-            url = pullqueue_server.url + TASKS
-            assert session.post(url, json={"payloadBase64": ""}, timeout=60).status_code == 200
-            pullqueue_clock.advance(3600)
 
 
 class TestResponses:
@@ -187,26 +178,20 @@ class TestResponses:
         assert requests.get(GOOGLE + TASKS, headers=agent, timeout=60).json()["kind"]
         parts = iter([b'{"payloadBase64":', b'"YQ=="}'])
         assert requests.post(GOOGLE + TASKS, data=parts, timeout=60).status_code == 200
+        for url in (
+            f"{GOOGLE}/discovery/v1/apis/taskqueue/v1beta2/rest",
+            "https://taskqueue.googleapis.com/$discovery/rest?version=v1beta2",
+        ):
+            assert requests.get(url, timeout=60).json()["id"] == "taskqueue:v1beta2"
 
     def test_other_addresses_are_refused_unless_the_test_adds_them(
         self, pullqueue_responses: InterceptedRequests
     ) -> None:
-        with pytest.raises(requests.ConnectionError):
-            requests.get("https://example.com/", timeout=60)
+        for address in ("https://example.com/", "http://127.0.0.1@example.com/"):
+            with pytest.raises(requests.RequestException, match="refused by Responses"):
+                requests.get(address, timeout=60)
         pullqueue_responses.mock.get("https://example.com/", body="hello")
         assert requests.get("https://example.com/", timeout=60).text == "hello"
-
-    @pytest.mark.parametrize(
-        "url",
-        [
-            "https://www.googleapis.com/discovery/v1/apis/taskqueue/v1beta2/rest",
-            "https://taskqueue.googleapis.com/$discovery/rest?version=v1beta2",
-        ],
-    )
-    def test_both_addresses_of_the_discovery_document_answer(
-        self, pullqueue_responses: InterceptedRequests, url: str
-    ) -> None:
-        assert requests.get(url, timeout=60).json()["id"] == "taskqueue:v1beta2"
 
     @pytest.mark.pullqueue(acl=True)
     def test_a_key_gets_new_tokens_as_the_clock_moves(
@@ -221,38 +206,27 @@ class TestResponses:
         info = requests.get("https://oauth2.googleapis.com/tokeninfo", params=query, timeout=60)
         assert info.json()["email"] == "worker@example.com"
 
-    def test_a_key_for_another_address(self, pullqueue_responses: InterceptedRequests) -> None:
-        key = pullqueue_responses.credentials("worker@example.com")
-        key["token_uri"] = "https://example.com/token"
+    def test_a_key_that_the_fixture_did_not_make_gets_no_token(
+        self, pullqueue_responses: InterceptedRequests
+    ) -> None:
+        """The error says how to make one; other requests at the address are refused without it."""
+        google = pullqueue_responses.credentials("worker@example.com") | {"private_key_id": "g"}
+        other = pullqueue_responses.credentials("worker@example.com")
+        other["token_uri"] = "https://example.com/token"
         wrong = (
             r"issues no tokens at https://example.com/token, the token_uri of the key: "
             r"make a key with pullqueue_responses.credentials\(email\)"
         )
-        with session_of(key) as session, pytest.raises(TransportError, match=wrong):
+        with session_of(other) as session, pytest.raises(TransportError, match=wrong):
             session.get(GOOGLE + TASKS)
-
-    @pytest.mark.parametrize("body", ["{}", [b"{}"]])
-    def test_a_body_without_a_key(
-        self, pullqueue_responses: InterceptedRequests, body: str | Iterable[bytes]
-    ) -> None:
-        with pytest.raises(requests.ConnectionError) as refused:
-            requests.post("https://example.com/token", data=body, timeout=60)
-        assert "issues no tokens" not in str(refused.value)
-
-    def test_a_key_of_google_gets_no_token(self, pullqueue_responses: InterceptedRequests) -> None:
-        key = pullqueue_responses.credentials("worker@example.com")
-        key["private_key_id"] = "google's"
-        with (
-            session_of(key) as session,
-            pytest.raises(RefreshError, match="in a test by credentials"),
-        ):
+        made = "in a test by credentials"
+        with session_of(google) as session, pytest.raises(RefreshError, match=made):
             session.get(GOOGLE + TASKS)
-
-    def test_a_host_that_only_looks_like_this_machine_is_refused(
-        self, pullqueue_responses: InterceptedRequests
-    ) -> None:
-        with pytest.raises(requests.RequestException, match="refused by Responses"):
-            requests.get("http://127.0.0.1@example.com/", timeout=60)
+        bodies: tuple[str | Iterable[bytes], ...] = ("{}", [b"{}"])
+        for body in bodies:
+            with pytest.raises(requests.ConnectionError) as refused:
+                requests.post("https://example.com/token", data=body, timeout=60)
+            assert "issues no tokens" not in str(refused.value)
 
     def test_the_rest_client_for_cloud_tasks_is_answered(
         self,
@@ -279,38 +253,28 @@ class TestResponses:
         assert attempt.status == 200
 
 
-class TestServerAndResponses:
-    def test_requests_to_this_machine_pass_through(
-        self,
-        pullqueue_server: LiveServer,
-        pullqueue_responses: InterceptedRequests,
-        pullqueue_emulator: Emulator,
-    ) -> None:
-        pullqueue_emulator.queue("pull-queue").add()
-        port = pullqueue_server.url.rpartition(":")[2]
-        for root in (
-            pullqueue_server.url,
-            GOOGLE,
-            f"http://LOCALHOST:{port}",
-            f"http://me@127.0.0.1:{port}",
-        ):
-            assert len(requests.get(root + TASKS, timeout=60).json()["items"]) == 1
-        for host, refused in (("127.0.0.2", "127.0.0.2"), ("[::1]", "NewConnectionError|::1")):
-            with pytest.raises(requests.ConnectionError, match=refused):  # by the machine
-                requests.get(f"http://{host}:1/", timeout=60)
-
-    def test_what_the_test_adds(
-        self, pullqueue_server: LiveServer, pullqueue_responses: InterceptedRequests
-    ) -> None:
-        pullqueue_responses.mock.get(pullqueue_server.url + "/mine", body="mine")
-        assert requests.get(pullqueue_server.url + "/mine", timeout=60).text == "mine"
-        assert requests.get(pullqueue_server.url + "/other", timeout=60).status_code == 404
-
-    def test_tokens_of_a_key_of_the_server_come_from_it(
-        self, pullqueue_server: LiveServer, pullqueue_responses: InterceptedRequests
-    ) -> None:
-        with session_of(pullqueue_server.credentials("worker@example.com")) as session:
-            assert session.get(pullqueue_server.url + TASKS).status_code == 200
+def test_requests_to_this_machine_pass_through_unless_the_test_adds_their_address(
+    pullqueue_server: LiveServer,
+    pullqueue_responses: InterceptedRequests,
+    pullqueue_emulator: Emulator,
+) -> None:
+    pullqueue_emulator.queue("pull-queue").add()
+    port = pullqueue_server.url.rpartition(":")[2]
+    for root in (
+        pullqueue_server.url,
+        GOOGLE,
+        f"http://LOCALHOST:{port}",
+        f"http://me@127.0.0.1:{port}",
+    ):
+        assert len(requests.get(root + TASKS, timeout=60).json()["items"]) == 1
+    for host, refused in (("127.0.0.2", "127.0.0.2"), ("[::1]", "NewConnectionError|::1")):
+        with pytest.raises(requests.ConnectionError, match=refused):  # by the machine
+            requests.get(f"http://{host}:1/", timeout=60)
+    pullqueue_responses.mock.get(pullqueue_server.url + "/mine", body="mine")
+    assert requests.get(pullqueue_server.url + "/mine", timeout=60).text == "mine"
+    assert requests.get(pullqueue_server.url + "/other", timeout=60).status_code == 404
+    with session_of(pullqueue_server.credentials("worker@example.com")) as session:
+        assert session.get(pullqueue_server.url + TASKS).status_code == 200
 
 
 @pytest.mark.usefixtures("pullqueue_sdk", "pullqueue_clock", "pullqueue_responses")

@@ -28,29 +28,17 @@ def test_nearest_file_above_the_test(run: Run, pytester: pytest.Pytester) -> Non
     pytester.makeini("[pytest]")
 
     run().assert_outcomes(passed=2)
+    # So do tests outside pytest's root directory.
+    run("", f"--rootdir={pytester.mkdir('elsewhere')}").assert_outcomes(passed=2)
 
 
-def test_a_file_above_tests_that_are_elsewhere(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.path.joinpath("queue.yaml").write_text(PULL_QUEUE)
-    root = pytester.mkdir("elsewhere")
+def test_without_a_file_there_is_the_default_queue(run: Run, pytester: pytest.Pytester) -> None:
+    empty = pytester.mkdir("empty")
+    (empty / "queue.yaml").write_text("total_storage_limit: 1M\n")
+    (empty / "test_empty.py").write_text(
+        "def test_it(pullqueue_emulator): pullqueue_emulator.queue('mails')"
+    )
 
-    run(LISTS_QUEUES.format(names=["pull-queue"]), f"--rootdir={root}").assert_outcomes(passed=1)
-
-
-def test_a_file_without_queues_is_named_where_a_queue_is_missing(
-    run: Run, pytester: pytest.Pytester
-) -> None:
-    pytester.path.joinpath("queue.yaml").write_text("total_storage_limit: 1M\n")
-
-    result = run("""
-        def test_other(pullqueue_emulator):
-            pullqueue_emulator.queue("mails")
-    """)
-
-    result.stdout.fnmatch_lines("the only queue is `default`, since */queue.yaml has no queues: *")
-
-
-def test_without_a_file_there_is_the_default_queue(run: Run) -> None:
     result = run("""
         import pytest
 
@@ -65,11 +53,13 @@ def test_without_a_file_there_is_the_default_queue(run: Run) -> None:
             pullqueue_emulator.queue("mails")
     """)
 
-    result.assert_outcomes(passed=1, failed=2)
+    result.assert_outcomes(passed=1, failed=3)
+    no_queues = "the only queue is `default`, since */empty/queue.yaml has no queues: *"
+    result.stdout.fnmatch_lines([no_queues])
     hint = "the only queue is `default`, since there is no queue.yaml in */test_without* or above *"
     result.stdout.fnmatch_lines([hint])
     result.stdout.no_fnmatch_line(hint.replace("test_without", "test_named"))
-    assert result.stdout.str().count("the only queue is `default`") == 1
+    assert result.stdout.str().count("the only queue is `default`") == 2
 
 
 def test_ini_options_apply_unless_a_marker_says_none(run: Run, pytester: pytest.Pytester) -> None:
@@ -218,22 +208,16 @@ def test_an_invalid_marker_fails_its_test_in_one_line(run: Run) -> None:
     result.stdout.no_fnmatch_line("*During handling*")
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("pullqueue_confg = x", r"^tox.ini: unknown ini option `pullqueue_confg`: use one of "),
-        ("pullqueue_start = now", r'^tox.ini: ini option pullqueue_start is "now", which is not'),
-        ("pullqueue_freezer = ice", r'^tox.ini: ini option pullqueue_freezer is "ice": use one of'),
-        ("pullqueue_acl = x", r"^tox.ini: ini option pullqueue_acl: .*x.*: use true or false$"),
-    ],
-)
-def test_an_invalid_ini_option_stops_the_run_before_any_test(
-    pytester: pytest.Pytester, line: str, message: str
-) -> None:
-    pytester.makeini(f"[pytest]\n{line}\n")
-
-    with pytest.raises(pytest.UsageError, match=message):
-        pytester.parseconfigure()
+def test_an_invalid_ini_option_stops_the_run_before_any_test(pytester: pytest.Pytester) -> None:
+    for line, message in {
+        "pullqueue_confg = x": "unknown ini option `pullqueue_confg`: use one of ",
+        "pullqueue_start = now": 'ini option pullqueue_start is "now", which is not',
+        "pullqueue_freezer = ice": 'ini option pullqueue_freezer is "ice": use one of',
+        "pullqueue_acl = x": "ini option pullqueue_acl: .*x.*: use true or false$",
+    }.items():
+        pytester.makeini(f"[pytest]\n{line}\n")
+        with pytest.raises(pytest.UsageError, match=f"^tox.ini: {message}"):
+            pytester.parseconfigure()
 
 
 def test_a_flag_in_toml(pytester: pytest.Pytester) -> None:
