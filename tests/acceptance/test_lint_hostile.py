@@ -222,7 +222,7 @@ CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]|\n::stop")
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "diff"])
-def test_resources_characters_of_names_are_escaped(folder: Path, name: str) -> None:
+def test_control_characters_of_names_are_escaped(folder: Path, name: str) -> None:
     """A file's name steers no terminal and forges no line, whatever the format."""
     path = f"a{CONTROL}\n::stop-commands::x/queue.yaml"
     write(folder / path, f"{BAD}- name: a_b\n  rate: 1/s\n")
@@ -245,7 +245,7 @@ def test_resources_characters_of_names_are_escaped(folder: Path, name: str) -> N
         "queue: !<tag:\x1b> a\n",
     ],
 )
-def test_resources_characters_of_contents_are_escaped(folder: Path, content: str) -> None:
+def test_control_characters_of_contents_are_escaped(folder: Path, content: str) -> None:
     write(folder / "queue.yaml", content)
     for name in FORMATS:
         done = run("queue.yaml", "--format", name)
@@ -270,7 +270,7 @@ def test_resources_characters_of_contents_are_escaped(folder: Path, content: str
         (["convert", f"x{CONTROL}.xml", "-o", f"link{CONTROL}"], 1),
     ],
 )
-def test_resources_characters_are_escaped_in_error_messages(
+def test_control_characters_are_escaped_in_error_messages(
     folder: Path, arguments: list[str], status: int
 ) -> None:
     write(folder / "queue.yaml", BAD)

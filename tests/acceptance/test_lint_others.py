@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from linting import run_pullqueue
 
 from pullqueue.lint.rules import all_rules
@@ -31,11 +30,7 @@ def test_explain_lists_all_rules() -> None:
     assert len(lines) == len(all_rules())
     assert lines[0] == f"QY001  {'yaml-syntax':<22} error    The file is not valid YAML."
     assert run_pullqueue("explain", "all").stdout.count("\nSource: ") == len(all_rules())
-
-
-@pytest.mark.parametrize("arguments", [[], ["zzz"]])
-def test_explain_refuses_unknown_rules(arguments: list[str]) -> None:
-    assert run_pullqueue("explain", *arguments).exit_code == 2
+    assert run_pullqueue("explain").exit_code == run_pullqueue("explain", "zzz").exit_code == 2
 
 
 def test_schema_is_printed_in_both_drafts() -> None:

@@ -33,22 +33,16 @@ def test_the_documentation_has_a_row_for_each_setting() -> None:
 
 
 def test_gitignore_is_read_as_git_does(folder: Path) -> None:
-    git("init", "-q")
     write(".gitignore", "build*\n!build-2\n/top/\n")
     write("app/.gitignore", "!build\nlocal/queue.yaml\n")
     for name in ("build", "build-1", "build-2", "top", "app/build", "app/top", "app/local"):
         write(f"{name}/queue.yaml", BAD)
+    without_git = sorted(files())
+    git("init", "-q")
     listed = completed(["git", "ls-files", "--others", "--exclude-standard", "*.yaml"], check=True)
-    assert sorted(files()) == sorted(listed.stdout.split())
+    assert sorted(files()) == without_git == sorted(listed.stdout.split())
     assert len(files()) == 3
     assert files("build") == ["build/queue.yaml"]
-
-
-def test_gitignore_counts_without_git(folder: Path) -> None:
-    write(".gitignore", "build/\n")
-    write("build/queue.yaml", BAD)
-    write("queue.yaml", BAD)
-    assert files() == ["queue.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -60,12 +54,8 @@ def test_exclude_leaves_out_trees(folder: Path, pattern: str) -> None:
     write("vendor/queue.yaml", BAD)
     write("app/sandbox-queue.yaml", GOOD)
     assert files("--exclude", pattern) == ["app/sandbox-queue.yaml"]
-
-
-def test_exclude_can_include_again(folder: Path) -> None:
-    for name in ("vendor/a", "vendor/ours"):
-        write(f"{name}/queue.yaml", BAD)
-    assert files("--exclude", "vendor/*", "--exclude", "!vendor/ours") == ["vendor/ours/queue.yaml"]
+    again = files("--exclude", "vendor/*", "--exclude", "!vendor/queue.yaml")
+    assert again == ["app/sandbox-queue.yaml", "vendor/queue.yaml"]
 
 
 def test_named_files_are_excluded_when_asked_for(folder: Path) -> None:
@@ -118,8 +108,7 @@ def test_selection_of_the_command_wins_over_every_setting(
 def test_selection_of_the_command_keeps_severities_of_the_file(folder: Path) -> None:
     settings("severity = {QY3 = 'info'}")
     write("queue.yaml", BAD)
-    done = run("--select", "push-key-on-pull", "--format", "jsonl")
-    assert json.loads(done.stdout)["severity"] == "info"
+    assert '"severity": "info"' in run("--select", "QY301", "--format", "jsonl").stdout
 
 
 TABLE = "[tool.pullqueue.lint]\n"
@@ -157,18 +146,15 @@ def test_wrong_settings_are_refused(folder: Path, toml: str, message: str) -> No
     assert message in done.stderr
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_settings_may_be_written_in_every_way_of_toml(folder: Path) -> None:
+    write("queue.yaml", BAD)
+    for text in (
         '[tool]\npullqueue.lint.ignore = ["all"]\n',
         '[tool."pullqueue".lint]\nignore = ["all"]\n',
         '[ tool . pullqueue . lint ]\nignore = ["all"]\n',
-    ],
-)
-def test_settings_may_be_written_in_every_way_of_toml(folder: Path, text: str) -> None:
-    write("pyproject.toml", text)
-    write("queue.yaml", BAD)
-    assert run().exit_code == 0
+    ):
+        write("pyproject.toml", text)
+        assert run().exit_code == 0
 
 
 def test_settings_are_those_nearest_to_each_file(folder: Path) -> None:
@@ -252,18 +238,12 @@ def test_baseline_hides_what_was_there_before(folder: Path) -> None:
     assert len(found("queue.yaml", "--baseline", "none.json")) == 3
 
 
-def test_baseline_is_not_fixed(folder: Path) -> None:
-    write("queue.yaml", "queue:\n- name: mail\n  rate: 0\n")
-    run("--write-baseline", "baseline.json")
-    run("--baseline", "baseline.json", "--fix")
-    assert Path("queue.yaml").read_text().endswith("rate: 0\n")
-
-
 def test_entries_of_a_baseline_that_no_longer_occur_are_reported(folder: Path) -> None:
     write("queue.yaml", "queue:\n- {name: mail, rate: 0}\n- {name: a, mode: pull, rate: 1/s}\n")
     write("old/queue.yaml", BAD)
     run("--write-baseline", "baseline.json")
-    assert "no longer" not in run("--baseline", "baseline.json").stderr
+    assert "no longer" not in run("--baseline", "baseline.json", "--fix").stderr
+    assert "rate: 0}" in Path("queue.yaml").read_text()  # what is not reported is not fixed
 
     write("queue.yaml", "queue:\n- {name: a, mode: pull, rate: 1/s}\n")
     note = (

@@ -29,10 +29,10 @@ DOCUMENTED = (
 SHOWN = "\n".join(DOCUMENTED)
 
 
-@pytest.mark.parametrize("folder", sorted(path.name for path in SAMPLES.iterdir()))
-def test_every_sample_is_shown(folder: str) -> None:
-    assert f"`{folder}`" in SHOWN
-    assert f"/samples/{folder}/" in SHOWN
+def test_every_sample_is_shown() -> None:
+    names = [path.name for path in SAMPLES.iterdir()]
+
+    assert [n for n in names if f"`{n}`" not in SHOWN or f"/samples/{n}/" not in SHOWN] == []
 
 
 @pytest.mark.parametrize(("folder", "tests"), [("pytest_suite", 18), ("counter", 2), ("shop", 6)])
