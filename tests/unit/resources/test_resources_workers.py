@@ -77,8 +77,7 @@ def test_a_lease_from_before_the_server_has_its_client(emulator: Emulator) -> No
     """The history of the tasks has it; nothing is known of its calls."""
     emulator.queue("pull").add()
     emulator.queue("pull").lease_tasks(60, 1)
-    with Server(emulator) as server:
-        [worker] = workers(ControlClient(server)).values()
+    [worker] = workers(ControlClient(Server(emulator))).values()
 
     assert (worker["client"], worker["leased"], worker["last"]) == ("this process", 1, None)
 
