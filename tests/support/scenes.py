@@ -75,7 +75,9 @@ class Scene:
 
     # -- what people, apps and workers do --------------------------------------------------------
 
-    def add(self, queue: str, kind: str, count: int, delay: float, tag: str | None = None) -> None:
+    def add(
+        self, queue: str, kind: str, count: int, delay: float = 0, tag: str | None = None
+    ) -> None:
         request = KINDS[kind] if self.queue(queue).is_push else None
         eta = self.clock.now() + timedelta(seconds=delay)
         tasks = [NewTask(eta=eta, request=request, tag=tag if request is None else None)] * count
