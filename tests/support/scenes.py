@@ -28,7 +28,7 @@ from pullqueue.server.app import create_app
 from pullqueue.stores import open_store
 
 Step: TypeAlias = tuple[Any, ...]
-"""The name of a method of a scene, and its arguments."""
+"""The name of a method, and its arguments."""
 
 KINDS = {
     "mail": HttpRequest("/mail"),
@@ -43,6 +43,18 @@ KINDS = {
 _HELD_SECONDS = 0.3
 """How long a delivery waits for an attempt that is held."""
 LEASE = "/taskqueue/v1beta2/projects/p/taskqueues/{}/tasks/lease"
+
+
+def steps_of(script: str) -> list[Step]:
+    """Return the steps of a text; a fault is one of attempts, unless its kind is named."""
+    found: list[Step] = []
+    for name, *words in map(str.split, script.split("; ")):
+        pairs = [word.rpartition("=") for word in words]
+        values: list[Any] = [int(value) if value.isdigit() else value for _, _, value in pairs]
+        fields = {key: value for (key, _, _), value in zip(pairs, values, strict=True) if key}
+        attempt = {} if "kind" in fields else {"kind": "fail", "call": "attempt"}
+        found.append((name, *([attempt | fields] if fields else values)))
+    return found
 
 
 @dataclass

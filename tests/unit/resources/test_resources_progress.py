@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from scenes import LEASE
+from scenes import LEASE, steps_of
 from werkzeug.test import Client
 
 from pullqueue import (
@@ -101,6 +102,169 @@ def attempt(
     finish_attempt(queue, task, attempts=record, backoff_seconds=backoff_seconds)
 
 
+def lease(state: ServerState, tag: str | None = None, **query: object) -> None:
+    """Lease a task as a worker does, over REST."""
+    by_tag = {} if tag is None else {"groupByTag": "true", "tag": tag}
+    given = {"numTasks": 1, "leaseSecs": 10} | by_tag | query
+    Client(create_app(state.emulator, state=state)).post(LEASE.format("pull"), query_string=given)
+
+
+class Steps:
+    """What happens to the queues of a server, by methods that steps name."""
+
+    def __init__(self, state: ServerState) -> None:
+        self.state = state
+        self.queue = state.emulator.queue
+
+    def add(self, name: str, count: int = 1, *, tag: str | None = None) -> None:
+        self.queue(name).add_many([NewTask(tag=tag)] * count)
+
+    def end(self, status: int, *words: object) -> None:
+        """Add a task of which one attempt ends with a status, and a reason."""
+        attempt(self.queue("push"), status, " ".join(map(str, words)) or None)
+
+    def start(self, name: str) -> None:
+        """Add a task of which one attempt is running."""
+        task, record = self.queue(name).add(), AttemptRecord()
+        start_attempt(self.queue(name), task, lease_seconds=60, attempts=record)
+
+    def lease(self, count: int, seconds: int) -> None:
+        self.queue("pull").lease_tasks(seconds, count)
+
+    def ask(self, tag: str) -> None:
+        lease(self.state, tag)
+
+    def done(self, count: int) -> None:
+        """Add tasks which a worker leases and deletes."""
+        self.add("pull", count, tag="new")
+        self.queue("pull").delete_tasks(self.queue("pull").lease_tasks_by_tag(10, count, "new"))
+
+    def pause(self, name: str) -> None:
+        self.queue(name).pause()
+
+    def jump(self, seconds: str) -> None:
+        self.state.emulator.clock.advance(float(seconds))  # type: ignore[attr-defined]
+
+
+SENTENCES = """\
+pause pull -> paused 0: warning
+it is paused
+
+pause pull; add pull -> paused 1: warning
+it is paused: 1 due task waits until it is resumed, then workers can lease it
+
+pause pull; add pull 2 -> paused 2: warning
+it is paused: 2 due tasks wait until it is resumed, then workers can lease them
+
+pause push; add push -> paused 1: warning
+it is paused: 1 due task waits until it is resumed, then it starts
+
+pause push; add push 2 -> paused 2: warning
+it is paused: 2 due tasks wait until it is resumed, then all can start
+
+end 500 no mail; add push 12; pause push -> paused 12, failing 1: error
+it is paused: 12 due tasks wait until it is resumed, then 5 can start, and `pullqueue clock
+advance 2s --deliver` sends all; its only attempt in the last minute failed: status 500 (no mail)
+
+add zero -> rate 0 1: warning
+its rate is 0: 1 due task waits until queue.yaml has another rate
+
+add push 20 -> rate 15: info
+15 due tasks wait for the rate of 5/s: `pullqueue clock advance 3s --deliver` sends all
+
+end 0 connection refused; end 0 connection refused -> no response 2, retrying 2: error
+the app does not respond (connection refused): all 2 attempts failed in the last minute; 2 tasks
+wait for their next attempt, the first in 40 s (`pullqueue clock advance 40s --deliver`)
+
+end 0 refused; end 0 timed out -> no response 2, retrying 2: error
+the app does not respond: all 2 attempts failed in the last minute: 1 x no response (refused), 1 x
+no response (timed out); 2 tasks wait for their next attempt, the first in 40 s (`pullqueue clock
+advance 40s --deliver`)
+
+end 404; end 500 a; end 500 b; end 500 b; end 502 a; end 503 a -> failing 6, retrying 6: error
+all 6 attempts failed in the last minute: 2 x status 500 (b), 1 x status 404, 1 x status 500 (a),
+2 others; 6 tasks wait for their next attempt, the first in 40 s (`pullqueue clock advance 40s
+--deliver`)
+
+end 500 b; end 500 order 1; end 500 order 2; end 503 order 7 -> failing 4, retrying 4: error
+all 4 attempts failed in the last minute: 2 x status 500 (order …), 1 x status 500 (b), 1 x status
+503 (order 7); 4 tasks wait for their next attempt, the first in 40 s (`pullqueue clock advance
+40s --deliver`)
+
+end 500 no order 7 -> failing 1, retrying 1: error
+its only attempt in the last minute failed: status 500 (no order 7); 1 task waits for its next
+attempt in 40 s (`pullqueue clock advance 40s --deliver`)
+
+end 500; end 200; end 200; jump 39.5 -> some failed 1, retrying 1: warning
+1 of 3 attempts failed in the last minute: status 500; 1 task waits for its next attempt in < 1 s
+(`pullqueue clock advance 1s --deliver`)
+
+end 200; end 0 -> failing 1, retrying 1: error
+1 of 2 attempts failed in the last minute: no response; 1 task waits for its next attempt in 40 s
+(`pullqueue clock advance 40s --deliver`)
+
+end 200; end 500; end 500 -> failing 2, retrying 2: error
+2 of 3 attempts failed in the last minute: status 500; 2 tasks wait for their next attempt, the
+first in 40 s (`pullqueue clock advance 40s --deliver`)
+
+start one -> : info
+
+start one; add one -> concurrency 1: info
+1 due task waits for the running attempt to end: max_concurrent_requests is 1
+
+add push; jump 59 -> : info
+
+add push; jump 60 -> due 1: warning
+1 task is due, the first for 1 min
+
+add push 2; jump 60 -> due 2: warning
+2 tasks are due, the first for 1 min
+
+add pull; ask red -> other tag 1: warning
+in the last minute workers asked only for the tag "red", which the available task does not have
+
+add pull 2; ask red; ask blue -> other tag 2: warning
+in the last minute workers asked only for the tags "blue", "red", which none of 2 available has
+
+add pull; jump 60; done 1 -> few leased 1: info
+1 task is available, workers leased 1 in the last minute, 1 was deleted: about 1 min for it at
+this rate
+
+add pull 2; jump 60; done 2 -> few leased 2: info
+2 tasks are available, workers leased 2 in the last minute, 2 were deleted: about 1 min for all at
+this rate
+
+add pull 10; jump 60; done 1 -> few leased 10: info
+10 tasks are available, workers leased 1 in the last minute, 1 was deleted: about 10 min for all
+at this rate
+
+add pull 11; jump 60; done 1 -> few leased 11: warning
+11 tasks are available, workers leased 1 in the last minute, 1 was deleted: about 11 min for all
+at this rate
+
+add pull; lease 1 300 -> leased 1: info
+1 task is leased, none is available: its lease ends in 5 min (`pullqueue clock advance 300s`)
+
+add pull 2; lease 2 300 -> leased 2: info
+2 tasks are leased, none is available: the first lease ends in 5 min (`pullqueue clock advance
+300s`)
+"""
+"""What happened -> the causes with their counts: the severity, and below it the sentence."""
+
+
+@pytest.mark.parametrize("block", SENTENCES.strip().split("\n\n"))
+def test_a_queue_says_why_its_tasks_do_not_move(state: ServerState, block: str) -> None:
+    head, *lines = block.split("\n")
+    steps, _, causes = head.partition(" -> ")
+    for method, *arguments in steps_of(steps):
+        getattr(Steps(state), method)(*arguments)
+
+    words = set(re.split("[ ;]+", steps))
+    found = of(state, next((name for name in ("pull", "zero", "one") if name in words), "push"))
+    shown_causes = ", ".join(f"{each.reason} {each.count}" for each in found.causes)
+    assert (f"{shown_causes}: {found.severity}", found.text) == (causes, " ".join(lines))
+
+
 @pytest.mark.parametrize("name", ["pull", "push", "zero", "one"])
 def test_a_queue_without_tasks_waits_for_nothing(state: ServerState, name: str) -> None:
     text, severity = ("its rate is 0", "warning") if name == "zero" else ("", "info")
@@ -149,44 +313,6 @@ def test_a_queue_that_queue_yaml_does_not_list_is_disabled(
     assert shown(state, "made") == ("disabled", f"{text}resumed")
 
 
-@pytest.mark.parametrize(
-    ("name", "one", "more"),
-    [
-        ("pull", "workers can lease it", "workers can lease them"),
-        ("push", "it starts", "all can start"),
-    ],
-)
-def test_a_paused_queue_waits_until_it_is_resumed(
-    state: ServerState, name: str, one: str, more: str
-) -> None:
-    queue = state.emulator.queue(name)
-    queue.pause()
-    assert shown(state, name) == ("paused", "it is paused")
-
-    for tasks, then in (("1 due task waits", one), ("2 due tasks wait", more)):
-        queue.add()
-        text = f"it is paused: {tasks} until it is resumed, then {then}"
-        assert shown(state, name) == ("paused", text)
-    assert of(state, name).severity == "warning"
-
-
-def test_a_paused_queue_says_what_comes_after_it_is_resumed(
-    state: ServerState, push: Queue
-) -> None:
-    """More tasks than the bucket has tokens need time; and what happened before stays shown."""
-    attempt(push, 500, "no mail")
-    for _ in range(12):
-        push.add()
-    push.pause()
-
-    assert of(state, "push").text == (
-        "it is paused: 12 due tasks wait until it is resumed, then 5 can start, and `pullqueue "
-        "clock advance 2s --deliver` sends all; its only attempt in the last minute failed: "
-        "status 500 (no mail)"
-    )
-    assert of(state, "push").severity == "error"
-
-
 def test_a_paused_queue_of_which_nothing_is_due_says_when_something_is(
     state: ServerState, push: Queue, clock: ManualClock
 ) -> None:
@@ -203,13 +329,6 @@ def test_a_paused_queue_of_which_nothing_is_due_says_when_something_is(
     push.purge()
     attempt(push, 500, backoff_seconds=100)
     assert of(state, "push").text.endswith("nothing is due: its only task is due in 1 min 40 s")
-
-
-def test_rate_0_waits_for_another_rate(state: ServerState) -> None:
-    state.emulator.queue("zero").add()
-
-    text = "its rate is 0: 1 due task waits until queue.yaml has another rate"
-    assert shown(state, "zero") == ("rate 0", text)
 
 
 LOCAL = "http://localhost:8390/mail"
@@ -371,47 +490,6 @@ def test_faults_that_can_trigger_on_the_next_attempts_are_named(
     )
 
 
-def test_an_app_that_does_not_respond_is_an_error(state: ServerState, push: Queue) -> None:
-    for _ in range(3):
-        attempt(push, 0, "connection refused")
-
-    text = "the app does not respond (connection refused): all 3 attempts failed in the last minute"
-    progress = of(state, "push")
-    assert progress.causes[0] == Cause(reason="no response", severity="error", count=3, text=text)
-    assert (progress.severity, progress.delivered, progress.failed) == ("error", 0, 3)
-    assert progress.text == (
-        f"{text}; 3 tasks wait for their next attempt, the first in 40 s (`pullqueue clock advance "
-        "40s --deliver`)"
-    )
-    attempt(push, 0, "timed out")
-    text = (
-        "the app does not respond: all 4 attempts failed in the last minute: 3 x no response "
-        "(connection refused), 1 x no response (timed out)"
-    )
-    cause = of(state, "push").causes[0]
-    assert cause == Cause(reason="no response", severity="error", count=4, text=text)
-
-
-def test_attempts_that_all_fail_are_an_error_with_their_results(
-    state: ServerState, push: Queue
-) -> None:
-    """The most frequent ones first; reasons with a pattern in common are one."""
-    for status, reason in [(404, None), (500, "a"), (500, "b"), (500, "b"), (502, "a"), (503, "a")]:
-        attempt(push, status, reason)
-
-    text = "all 6 attempts failed in the last minute: "
-    assert of(state, "push").causes[0].text == (
-        f"{text}2 x status 500 (b), 1 x status 404, 1 x status 500 (a), 2 others"
-    )
-    for number in range(3):
-        attempt(push, 500, f"no order {number}")
-    assert of(state, "push").causes[0].text == (
-        "all 9 attempts failed in the last minute: 3 x status 500 (no order …), 2 x status 500 "
-        "(b), 1 x status 404, 3 others"
-    )
-    assert of(state, "push").severity == "error"
-
-
 def test_a_queue_says_since_when_its_attempts_fail(
     state: ServerState, clock: ManualClock, push: Queue
 ) -> None:
@@ -471,41 +549,19 @@ def test_a_queue_whose_tasks_are_all_exhausted_says_why(emulator: Emulator) -> N
         assert of(state, "push").text == f"{attempts}: status 500; {how}"
 
 
-@pytest.mark.parametrize(
-    ("statuses", "reason"),
-    [
-        ([200, 200, 500], "some failed"),
-        ([200, 500], "failing"),
-        ([200, 500, 500], "failing"),
-        ([200, 0], "failing"),
-    ],
-)
-def test_a_queue_fails_from_half_of_its_attempts_on(
-    state: ServerState, statuses: list[int], reason: str, push: Queue
-) -> None:
-    for status in statuses:
-        attempt(push, status)
-    push.add()
-
-    assert of(state, "push").reason == reason
-
-
-@pytest.mark.parametrize(
-    ("slots", "one"), [(1, "the running attempt"), (3, "one of 3 running attempts")]
-)
 def test_a_full_number_of_running_attempts_holds_up_others(
-    state: ServerState, emulator: Emulator, slots: int, one: str
+    state: ServerState, emulator: Emulator
 ) -> None:
-    settings = replace(emulator.queue("one").settings, max_concurrent_requests=slots)
+    settings = replace(emulator.queue("one").settings, max_concurrent_requests=3)
     emulator.reconfigure(replace(emulator.config, queues=(settings,)))
-    queue = emulator.queue("one")
-    for _ in range(slots - 1):
-        start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
-    queue.add()
+    steps = Steps(state)
+    for _ in range(2):
+        steps.start("one")
+    steps.add("one")
     assert of(state, "one").reason is None
 
-    start_attempt(queue, queue.add(), lease_seconds=60, attempts=AttemptRecord())
-    text = f"1 due task waits for {one} to end: max_concurrent_requests is {slots}"
+    steps.start("one")
+    text = "1 due task waits for one of 3 running attempts to end: max_concurrent_requests is 3"
     assert shown(state, "one") == ("concurrency", text)
 
 
@@ -522,16 +578,6 @@ def test_tasks_that_wait_for_attempts_to_end_take_as_long_as_those_before() -> N
 
     text = "10 due tasks wait for the running attempt to end: max_concurrent_requests is 1, about "
     assert of(state, "one").text == f"{text}2 min 30 s for all at the pace of the last minute"
-
-
-def test_tasks_wait_for_the_rate_as_long_as_the_clock_stands(
-    state: ServerState, push: Queue
-) -> None:
-    for _ in range(20):
-        push.add()
-
-    text = "15 due tasks wait for the rate of 5/s: `pullqueue clock advance 3s --deliver` sends all"
-    assert shown(state, "push") == ("rate", text)
 
 
 def test_one_task_waits_for_a_clock_that_stands_once_the_bucket_is_empty(
@@ -574,33 +620,6 @@ def test_tasks_that_are_retried_later_are_not_in_the_time_of_those_that_wait(
     )
 
 
-def lease(state: ServerState, tag: str | None = None, **query: object) -> None:
-    """Lease a task as a worker does, over REST."""
-    by_tag = {} if tag is None else {"groupByTag": "true", "tag": tag}
-    given = {"numTasks": 1, "leaseSecs": 10} | by_tag | query
-    Client(create_app(state.emulator, state=state)).post(LEASE.format("pull"), query_string=given)
-
-
-@pytest.mark.parametrize(
-    ("tasks", "tags", "asked"),
-    [
-        (1, ["red"], 'the tag "red", which the available task does not have'),
-        (2, ["red", "blue"], 'the tags "blue", "red", which none of 2 available has'),
-    ],
-)
-def test_workers_that_ask_for_other_tags(
-    state: ServerState, pull: Queue, tasks: int, tags: list[str], asked: str
-) -> None:
-    pull.add_many([NewTask()] * tasks)
-    for tag in tags:
-        lease(state, tag)
-
-    assert shown(state, "pull") == (
-        "other tag",
-        f"in the last minute workers asked only for {asked}",
-    )
-
-
 def test_workers_whose_calls_fail(state: ServerState, pull: Queue) -> None:
     pull.add()
     lease(state, leaseSecs=-1)
@@ -611,84 +630,6 @@ def test_workers_whose_calls_fail(state: ServerState, pull: Queue) -> None:
         "1 task is available, workers leased none in the last minute: 1 of 1 lease call got none: "
         "status 400 ("
     )
-
-
-@pytest.mark.parametrize(
-    ("due", "done", "span", "severity"),
-    [
-        (1, 1, "1 min for it", "info"),
-        (2, 2, "1 min for all", "info"),
-        (10, 1, "10 min for all", "info"),
-        (11, 1, "11 min for all", "warning"),
-    ],
-)
-def test_workers_that_are_slower_than_tasks_come(
-    state: ServerState,
-    pull: Queue,
-    clock: ManualClock,
-    *,
-    due: int,
-    done: int,
-    span: str,
-    severity: str,
-) -> None:
-    pull.add_many([NewTask()] * due)
-    clock.advance(60)
-    pull.add_many([NewTask(tag="new")] * done)
-    pull.delete_tasks(pull.lease_tasks_by_tag(10, done, "new"))
-
-    progress = of(state, "pull")
-    assert (progress.reason, progress.severity, progress.causes[0].count) == (
-        "few leased",
-        severity,
-        due,
-    )
-    assert progress.text == (
-        f"{due} {'task is' if due == 1 else 'tasks are'} available, workers leased {done} in the "
-        f"last minute, {done} {'was' if done == 1 else 'were'} deleted: about {span} at this rate"
-    )
-
-
-@pytest.mark.parametrize(("tasks", "are"), [(1, "1 task is"), (2, "2 tasks are")])
-def test_tasks_that_are_due_for_a_minute_say_so_if_nothing_else_does(
-    state: ServerState, clock: ManualClock, tasks: int, are: str, push: Queue
-) -> None:
-    push.add_many([NewTask()] * tasks)
-    clock.advance(59)
-    assert shown(state, "push") == (None, "")
-    clock.advance(1)
-
-    text = f"{are} due, the first for 1 min"
-    assert of(state, "push").causes == [
-        Cause(reason="due", severity="warning", count=tasks, text=text)
-    ]
-
-
-def test_a_pull_queue_of_which_all_is_leased_waits_for_a_lease_to_end(
-    state: ServerState, pull: Queue
-) -> None:
-    pull.add()
-    pull.lease_tasks(300, 1)
-
-    text = (
-        "1 task is leased, none is available: its lease ends in 5 min (`pullqueue clock advance "
-        "300s`)"
-    )
-    assert shown(state, "pull") == ("leased", text)
-    assert of(state, "pull").next == "2026-01-01T00:05:00+00:00"
-
-
-def test_tasks_that_wait_for_their_next_attempt_say_why(
-    state: ServerState, push: Queue, clock: ManualClock
-) -> None:
-    attempt(push, 500)
-    for _ in range(2):
-        attempt(push, 200)
-
-    text = "1 task waits for its next attempt in 40 s (`pullqueue clock advance 40s --deliver`)"
-    assert of(state, "push").causes[1].text == text
-    clock.advance(39.5)
-    assert of(state, "push").causes[1].text == text.replace("40 s", "< 1 s").replace("40s", "1s")
 
 
 def test_tasks_that_failed_long_ago_say_how(
@@ -737,9 +678,3 @@ def test_a_queue_that_is_slowed_down_shows_its_rate_and_why(state: ServerState, 
     )
     [slowed] = [each for each in of(state, name).causes if each.reason == "slowed"]
     assert slowed.severity == "warning"
-
-
-def test_a_reason_that_occurs_once_is_shown_as_it_is(state: ServerState, push: Queue) -> None:
-    attempt(push, 500, "no order 7")
-
-    assert of(state, "push").causes[0].text.endswith(": status 500 (no order 7)")

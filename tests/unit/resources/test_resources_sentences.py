@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes import KINDS, Step, scene
+from scenes import KINDS, Step, scene, steps_of
 from sentences import SPECIFICATION, check_advice, check_queue
 from stores import LONG
 
@@ -144,18 +143,6 @@ SCENES = [
     ("add slow cmyk 3; pause slow; jump 61", "slow", "paused, failing"),
 ]
 """What was done, the queue, and the causes of its sentence."""
-
-
-def steps_of(script: str) -> list[Step]:
-    """Return the steps of a text; a fault is one of attempts, unless its kind is named."""
-    found: list[Step] = []
-    for name, *words in map(str.split, script.split("; ")):
-        pairs = [word.rpartition("=") for word in words]
-        values: list[Any] = [int(value) if value.isdigit() else value for _, _, value in pairs]
-        fields = {key: value for (key, _, _), value in zip(pairs, values, strict=True) if key}
-        attempt = {} if "kind" in fields else {"kind": "fail", "call": "attempt"}
-        found.append((name, *([attempt | fields] if fields else values)))
-    return found
 
 
 @pytest.mark.parametrize(("script", "name", "reasons"), SCENES)
