@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from subprocess import CompletedProcess
-from threading import Thread
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import unquote_plus
 
 import pytest
 import yaml
 from forking import forked
 from linting import BAD, GOOD, committed, write
 from programs import completed, program
+from push_app import PushApp, push_app
 
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
@@ -175,25 +174,9 @@ def test_a_plan_needs_something_to_compare_with(runner: Runner) -> None:
 
 
 @pytest.fixture
-def gitlab() -> Iterator[list[tuple[str, str, dict[str, list[str]]]]]:
-    """Serve GitLab's API of notes on a free port; yield what is posted there."""
-    posted: list[tuple[str, str, dict[str, list[str]]]] = []
-
-    class Notes(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            posted.append((self.path, self.headers["PRIVATE-TOKEN"], parse_qs(body)))
-            self.send_response(201)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Notes) as server:
-        posted.append((f"http://127.0.0.1:{server.server_port}", "", {}))
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield posted
-        server.shutdown()
+def gitlab() -> Iterator[PushApp]:
+    with push_app() as gitlab:
+        yield gitlab
 
 
 def _gitlab_job(runner: Runner, address: str) -> CompletedProcess[str]:
@@ -216,40 +199,33 @@ def _gitlab_job(runner: Runner, address: str) -> CompletedProcess[str]:
     )
 
 
-def test_the_job_for_gitlab_posts_the_plan_as_a_note(
-    runner: Runner, gitlab: list[tuple[str, str, dict[str, list[str]]]]
-) -> None:
+def test_the_job_for_gitlab_posts_the_plan_as_a_note(runner: Runner, gitlab: PushApp) -> None:
     committed("shop/queue.yaml", "billing/queue.yaml", text=GOOD)
     write("shop/queue.yaml", f"{GOOD}- name: mail\n  rate: 5/s\n")
-    (address, _, _) = gitlab.pop()
-    done = _gitlab_job(runner, address)
+    done = _gitlab_job(runner, gitlab.url)
 
     assert (done.returncode, done.stderr) == (0, "")
-    ((path, token, form),) = gitlab
-    assert (path, token) == ("/api/v4/projects/42/merge_requests/7/notes", "secret")
-    assert "| `+` | `mail` | created |" in form["body"][0]
+    [note] = gitlab.received
+    assert note.path == "/api/v4/projects/42/merge_requests/7/notes"
+    assert note.headers["PRIVATE-TOKEN"] == "secret"
+    assert "| `+` | `mail` | created |" in unquote_plus(note.body.decode())
     assert json.loads(Path("gl-code-quality-report.json").read_text()) == []
 
 
 def test_the_job_for_gitlab_posts_a_note_on_an_invalid_file_and_fails(
-    runner: Runner, gitlab: list[tuple[str, str, dict[str, list[str]]]]
+    runner: Runner, gitlab: PushApp
 ) -> None:
     committed("shop/queue.yaml", "billing/queue.yaml", text=GOOD)
     write("billing/queue.yaml", BAD)
-    (address, _, _) = gitlab.pop()
-    done = _gitlab_job(runner, address)
+    done = _gitlab_job(runner, gitlab.url)
 
     assert done.returncode == 1
-    ((_, _, form),) = gitlab
-    assert "QY301" in form["body"][0]
+    assert "QY301" in gitlab.received[0].body.decode()
 
 
-def test_the_job_for_gitlab_posts_no_empty_note(
-    runner: Runner, gitlab: list[tuple[str, str, dict[str, list[str]]]]
-) -> None:
+def test_the_job_for_gitlab_posts_no_empty_note(runner: Runner, gitlab: PushApp) -> None:
     write("shop/queue.yaml", GOOD)  # there is no repository to compare with
-    (address, _, _) = gitlab.pop()
-    done = _gitlab_job(runner, address)
+    done = _gitlab_job(runner, gitlab.url)
 
     assert done.returncode == 1
-    assert gitlab == []
+    assert gitlab.received == []

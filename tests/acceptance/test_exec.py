@@ -215,16 +215,11 @@ def test_the_status_of_a_command_that_a_signal_ends_is_that_of_shells(execute: E
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
-@pytest.mark.parametrize("ignores", [False, True], ids=["", "ignores SIGTERM"])
-def test_a_program_ends_with_its_children_if_exec_is_killed(
-    app_folder: Path,
-    ignores: bool,  # noqa: FBT001
-) -> None:
+def test_a_program_ends_with_its_children_if_exec_is_killed(app_folder: Path) -> None:
     """They share its standard output, which ends when the last of them has ended."""
-    program = f"""
+    program = """
 import signal, subprocess, sys, time
-if {ignores}:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = subprocess.Popen([sys.executable, "-c", "print('child', flush=True); input()"])
 print("parent", flush=True)
 time.sleep(600)

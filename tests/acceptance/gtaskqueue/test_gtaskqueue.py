@@ -26,16 +26,15 @@ def run(server: Server) -> Run:
     return run
 
 
-@pytest.mark.parametrize("dashes", ["-", "--"])
-def test_getqueue_shows_statistics_if_asked(run: Run, queue: Queue, dashes: str) -> None:
+def test_getqueue_shows_statistics_if_asked(run: Run, queue: Queue) -> None:
     queue.add(b"work")
 
-    with_stats = json.loads(run("getqueue", f"{dashes}get_stats").stdout)
-    without = json.loads(run("getqueue", f"{dashes}noget_stats").stdout)
-
-    assert with_stats["id"] == without["id"] == "projects/s~app/taskqueues/pull"
-    assert with_stats["stats"]["totalTasks"] == 1
-    assert "stats" not in without
+    for dashes in ("-", "--"):
+        with_stats = json.loads(run("getqueue", f"{dashes}get_stats").stdout)
+        without = json.loads(run("getqueue", f"{dashes}noget_stats").stdout)
+        assert with_stats["id"] == without["id"] == "projects/s~app/taskqueues/pull"
+        assert with_stats["stats"]["totalTasks"] == 1
+        assert "stats" not in without
 
 
 def test_tasks_are_listed_shown_leased_and_deleted(run: Run, queue: Queue) -> None:
@@ -101,13 +100,12 @@ def test_clearing_what_cannot_be_deleted(run: Run, server: Server, queue: Queue)
     assert [task.name for task in queue.list_tasks()] == ["b"]
 
 
-@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-def test_the_version_of_the_api(run: Run, queue: Queue, version: str) -> None:
-    done = run("listtasks", f"--service_version={version}", "--dump_request")
-
-    shown, _, answer = done.stdout.partition("--request-end--\n")
-    assert f"/taskqueue/{version}/projects/app/taskqueues/pull/tasks\n" in shown
-    assert json.loads(answer) == {"kind": "taskqueues#tasks"}
+def test_calls_are_made_in_the_version_that_is_asked_for_and_can_be_shown(run: Run) -> None:
+    for version in ("v1beta1", "v1beta2"):
+        done = run("listtasks", f"--service_version={version}", "--dump_request")
+        shown, _, answer = done.stdout.partition("--request-end--\n")
+        assert f"/taskqueue/{version}/projects/app/taskqueues/pull/tasks\n" in shown
+        assert json.loads(answer) == {"kind": "taskqueues#tasks"}
 
 
 def test_flags_of_all_commands_may_come_first(server: Server, queue: Queue) -> None:

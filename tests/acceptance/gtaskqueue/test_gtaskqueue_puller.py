@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from push_app import push_app, until
 
-from pullqueue import Queue, TransientError
+from pullqueue import NewTask, Queue, TransientError
 from pullqueue.engine.events import EventKind
 from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pullqueue.server.lifecycle import Server
@@ -148,8 +148,7 @@ def test_a_lease_that_was_lost(pull: Pull, queue: Queue, tmp_path: Path) -> None
 def test_as_many_programs_as_asked_for_run_side_by_side(
     pull: Pull, queue: Queue, tmp_path: Path
 ) -> None:
-    for _ in range(4):
-        queue.add(b"work")
+    queue.add_many([NewTask()] * 4)
 
     pull(meet(tmp_path, 4), "--num_tasks=4")
 
@@ -197,8 +196,7 @@ class TestPace:
 
     def test_the_rate_of_calls(self, pull: Pull, queue: Queue) -> None:
         """After two deletions the next lease waits as long as these two may take."""
-        for _ in range(3):
-            queue.add(b"work")
+        queue.add_many([NewTask()] * 3)
 
         pull("", "--num_tasks=2", "--taskapi_requests_per_sec=4")
 
