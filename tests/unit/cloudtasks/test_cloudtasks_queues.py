@@ -346,6 +346,7 @@ class TestCreateQueue:
         created = create(call, type=before)
 
         assert created["retryConfig"]["maxAttempts"] == (-1 if before == "PULL" else 100)
+        assert call("UpdateQueue", queue=created) == created
         text = f"queue.type is {after}, and the queue is a {before.lower()} queue"
         with refused("INVALID_ARGUMENT", text):
             call("UpdateQueue", queue={"name": MADE, "type": after}, updateMask="type")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from typing import Any
 
@@ -123,7 +124,10 @@ refuse(
                 rf'\({HTTP}.url is "http://example.com": with {HTTP}.oidc_token it must begin with',
             ),
             *(
-                (http() | {"dispatchDeadline": text}, "dispatch_deadline is .*: use 15 to 1800")
+                (
+                    http() | {"dispatchDeadline": text},
+                    "task.dispatch_deadline is .*: use 15 to 1800",
+                )
                 for text in ("0s", "14.9s", "1800.001s")
             ),
             (app_engine() | {"dispatchDeadline": "86416s"}, "seconds: use 15 to 86415"),
@@ -178,32 +182,37 @@ refuse(
 
 
 def refuse_queue(version: Version, *rows: tuple[str, Any, str], **fields: Any) -> None:
-    """Add cases of CreateQueue: the path of a field of the queue, its value, and the text."""
+    """Add cases of CreateQueue: the path of a field of the queue, its value, and the text, in which
+    ~ is the field as messages name it.
+    """
     for path, wrong, text in rows:
+        field = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", f"queue.{path}")
         value = wrong
         for name in reversed(path.split(".")):
             value = {name: value}
         queue = {"name": MADE} | fields | value
-        refuse(version, "CreateQueue", ({"queue": queue}, text), parent=LOCATION)
+        refuse(
+            version, "CreateQueue", ({"queue": queue}, text.replace("~", field)), parent=LOCATION
+        )
 
 
 refuse_queue(
     V2BETA2,
-    ("name", "", 'queue.name is ""'),
-    ("retryConfig.maxAttempts", 0, "queue.retry_config.max_attempts is 0: use 1 to 2147483647"),
-    ("taskTtl", "0s", "queue.task_ttl is 0 seconds: use 1 to 315576000000"),
-    ("tombstoneTtl", "777601s", "queue.tombstone_ttl is 777601 seconds: use 0 to 777600"),
-    ("tombstoneTtl", "-1s", "queue.tombstone_ttl is -1 seconds"),
+    ("name", "", '~ is ""'),
+    ("retryConfig.maxAttempts", 0, "~ is 0: use 1 to 2147483647"),
+    ("taskTtl", "0s", "~ is 0 seconds: use 1 to 315576000000"),
+    ("tombstoneTtl", "777601s", "~ is 777601 seconds: use 0 to 777600"),
+    ("tombstoneTtl", "-1s", "~ is -1 seconds"),
     pullTarget={},
 )
 refuse_queue(
     V2BETA2,
-    ("retryConfig.maxAttempts", -1, "queue.retry_config.max_attempts is -1"),
-    ("rateLimits.maxBurstSize", 501, "queue.rate_limits.max_burst_size is 501: use 0 to 500"),
+    ("retryConfig.maxAttempts", -1, "~ is -1"),
+    ("rateLimits.maxBurstSize", 501, "~ is 501: use 0 to 500"),
     (
         "rateLimits.maxTasksDispatchedPerSecond",
         "NaN",
-        "max_tasks_dispatched_per_second is nan: use 0 to 500",
+        "~ is nan: use 0 to 500",
     ),
     appEngineHttpTarget={},
 )
@@ -211,36 +220,40 @@ NO_TARGET = "queue has no pull_target, app_engine_http_target or http_target: se
 refuse_queue(V2BETA2, ("name", MADE, NO_TARGET))
 OTHER = f"{LOCATION}x/queues/made"
 RATE = r"RateLimits\.maxDispatchesPerSecond"
-LESS = f"{RATE} must be less than or equal to 500\\. .*second is 501.0: use 0 to 500"
+LESS = f"{RATE} must be less than or equal to 500\\. .*~ is 501.0: use 0 to 500"
 HEADERS = "httpTarget.headerOverrides"
 refuse_queue(
     V2,
     ("name", OTHER, rf"{OTHER} must begin with {LOCATION}\. \(queue.name is .*: it"),
     ("name", f"{LOCATION}/queues/a_b", "letters, digits and hyphens"),
     ("rateLimits.maxDispatchesPerSecond", 501, LESS),
-    ("rateLimits.maxDispatchesPerSecond", -1, rf"{RATE} cannot be .* is -1.0: use 0 or more"),
-    ("rateLimits.maxConcurrentDispatches", 5001, "dispatches is 5001.*: use 0 to 5000"),
-    ("retryConfig.maxAttempts", -2, "max_attempts is -2: use -1 for no limit, or 1 and more"),
-    ("retryConfig.maxDoublings", -1, r"\(queue.retry_config.max_doublings is -1: use 0 or"),
-    ("retryConfig.minBackoff", "-0.5s", r"\(queue.retry_config.min_backoff is -1 seconds"),
-    ("retryConfig.minBackoff", "4000s", r"backoff is 4000.* and max_backoff is 3600.* seconds:"),
-    ("stackdriverLoggingConfig.samplingRatio", 1.5, "sampling_ratio is 1.5: use 0 to 1"),
+    (
+        "rateLimits.maxDispatchesPerSecond",
+        -1,
+        rf"{RATE} cannot be negative\..*~ is -1.0: use 0 or more",
+    ),
+    ("rateLimits.maxConcurrentDispatches", 5001, "~ is 5001.*: use 0 to 5000"),
+    ("retryConfig.maxAttempts", -2, "~ is -2: use -1 for no limit, or 1 and more"),
+    ("retryConfig.maxDoublings", -1, r"RetryConfig.maxDoublings .*\(~ is -1: use 0 or"),
+    ("retryConfig.minBackoff", "-0.5s", r"RetryConfig.minBackoff .*\(~ is -1 seconds"),
+    ("retryConfig.minBackoff", "4000s", r"\(~ is 4000.* and max_backoff is 3600.* seconds:"),
+    ("stackdriverLoggingConfig.samplingRatio", 1.5, "~ is 1.5: use 0 to 1"),
     *(
-        ("httpTarget.uriOverride.host", host, "uri_override.host is .*: use the name of a host")
+        ("httpTarget.uriOverride.host", host, "~ is .*: use the name of a host")
         for host in ("", "a b", "a/b", "a?b", "x@y", "a\r\nb", "a:b")
     ),
-    ("httpTarget.uriOverride.port", "-1", "uri_override.port is -1: use 0 to 65535"),
-    ("httpTarget.httpMethod", 99, "queue.http_target.http_method is 99: use a name of HttpMethod"),
-    ("httpTarget.oidcToken.audience", "me", "oidc_token.service_account_email is missing"),
+    ("httpTarget.uriOverride.port", "-1", "~ is -1: use 0 to 65535"),
+    ("httpTarget.httpMethod", 99, "~ is 99: use a name of HttpMethod"),
+    ("httpTarget.oidcToken", {"audience": "me"}, "~.service_account_email is missing"),
     *(
-        (HEADERS, [{"header": {"key": key}}], f'have the name "{shown}": use ASCII letters')
+        (HEADERS, [{"header": {"key": key}}], f'~ have the name "{shown}": use ASCII letters')
         for key, shown in (("a b", "a b"), ("", ""), ("a:", "a:"), ("\x7f", r"\\x7f"))
     ),
     (HEADERS, [{"header": {"key": "a", "value": "\n"}}], "control characters"),
     (
         HEADERS,
         [{"header": {"key": "a", "value": "b" * 81_919}}],
-        "header_overrides have 81920 bytes: they must have less than 81920",
+        "~ have 81920 bytes: they must have less than 81920",
     ),
 )
 OF_PULL_QUEUES = "http_target is set, and the queue is a pull queue"

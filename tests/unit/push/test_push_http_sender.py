@@ -132,9 +132,12 @@ def test_the_next_request_uses_the_same_connection(sender: HttpSender) -> None:
     """Unless the server closes it. A redirect is a response like others."""
     with push_app() as app:
         assert [send(sender, PUSH, app.url).status for _ in range(3)] == [200] * 3
-    closing = b"HTTP/1.1 302 Found\r\nLocation: /\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-    with raw_server(*[answer(closing)] * 3) as url:
-        assert [send(sender, PUSH, url).status for _ in range(3)] == [302] * 3
+    headers = b"Location: /\r\nRetry-After: 7\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    closing = answer(b"HTTP/1.1 302 Found\r\n" + headers)
+    with raw_server(*[closing] * 3) as url:
+        for _ in range(3):
+            response = send(sender, PUSH, url)
+            assert (response.status, response.retry_after, response.location) == (302, "7", "/")
 
     assert len({request.port for request in app.received}) == 1
 
@@ -147,7 +150,8 @@ def test_a_request_that_is_no_longer_valid_is_not_sent(sender: HttpSender) -> No
         refused = sender.send(PUSH, address, is_valid=lambda: False)
         sent = sender.send(PUSH, address, is_valid=lambda: True)
 
-    assert (refused.status, sent.status, app.paths()) == (None, 200, ["/mail?x=1"])
+    assert (refused.status, refused.reason) == (None, "it is no longer valid")
+    assert (sent.status, app.paths()) == (200, ["/mail?x=1"])
 
 
 def test_a_kept_connection_that_the_server_closed_is_replaced(sender: HttpSender) -> None:
