@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import forked
 from programs import completed
 from sdk_calls import module_testutil, ndb, pull, testbed
 
@@ -199,7 +199,7 @@ def test_a_wrapped_app_uses_the_queues_in_each_mode_of_context() -> None:
     """The wrapper changes the whole process: modules, environment, threads. So each mode has a
     process of its own.
     """
-    done = completed([sys.executable, "-W", "ignore", "-c", WRAPPED])
+    done = completed([forked("python-program"), "-W", "ignore", "-c", WRAPPED])
 
     in_request, outside = "app.example.com 1 False", "localhost 1 False"
     assert done.stdout.splitlines() == [in_request, in_request, outside, in_request], done.stderr

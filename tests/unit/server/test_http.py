@@ -75,20 +75,18 @@ class TestLifecycle:
         assert set(threading.enumerate()) <= before
 
 
-class TestAddress:
-    @pytest.mark.parametrize("host", ["192.0.2.1", "no such host", "x" * 70])
-    def test_an_address_of_another_machine(self, emulator: Emulator, host: str) -> None:
-        message = rf"cannot listen on {host}:0: [^()]*; choose another address"
-        with pytest.raises(ServerAddressError, match=message):
-            Server(emulator, host=host).start()
+@pytest.mark.parametrize("host", ["192.0.2.1", "no such host", "x" * 70])
+def test_an_address_of_another_machine_is_refused(emulator: Emulator, host: str) -> None:
+    message = rf"cannot listen on {host}:0: [^()]*; choose another address"
+    with pytest.raises(ServerAddressError, match=message):
+        Server(emulator, host=host).start()
 
-    def test_a_server_on_every_interface_names_a_usable_address(self, emulator: Emulator) -> None:
-        with Server(emulator, host="0.0.0.0") as server:
-            assert server.url == f"http://127.0.0.1:{server.port}"
 
-    def test_an_ipv6_address_is_in_brackets(self, emulator: Emulator) -> None:
-        assert Server(emulator, host="::1", port=80).url == "http://[::1]:80"
-        assert Server(emulator, host="::").url == "http://[::1]:0"
+def test_the_url_of_a_server_is_a_usable_address(emulator: Emulator) -> None:
+    with Server(emulator, host="0.0.0.0") as server:
+        assert server.url == f"http://127.0.0.1:{server.port}"
+    assert Server(emulator, host="::1", port=80).url == "http://[::1]:80"
+    assert Server(emulator, host="::").url == "http://[::1]:0"
 
 
 class TestConnections:
@@ -105,7 +103,9 @@ class TestConnections:
         for connection in connections:
             connection.close()
 
-    def test_a_stop_in_the_midst_of_requests(self, emulator: Emulator) -> None:
+    def test_a_client_that_never_pauses_does_not_keep_a_server_from_stopping(
+        self, emulator: Emulator
+    ) -> None:
         server = Server(emulator).start()
         asked = threading.Event()
 
@@ -200,7 +200,9 @@ class TestInvalidRequests:
         assert exchange(server, sent + b"\r\n" + TASK).startswith(b"HTTP/1.1 200")
         assert len(emulator.queue("pull").list_tasks()) == 1
 
-    def test_a_body_that_ends_too_soon(self, server: Server, emulator: Emulator) -> None:
+    def test_a_body_that_ends_too_soon_adds_nothing(
+        self, server: Server, emulator: Emulator
+    ) -> None:
         head = f"POST {QUEUE}/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
 
         assert exchange(server, head.encode() + b'{"payloadBase64": ""}') == b""

@@ -31,32 +31,25 @@ Move = Callable[[], AbstractContextManager[Any]]
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-def test_no_connection_is_lost(move: Move, server: Server) -> None:
-    connections = [HTTPConnection(server.host, server.port, timeout=60) for _ in range(9)]
-    with ExitStack() as stack:
+def test_no_connection_is_lost_and_the_emulator_goes_by_the_moved_time(move: Move) -> None:
+    """Kept connections outlive time moved forward, stopped, and moved back."""
+    emulator = Emulator.from_text("queue: [{name: pull, mode: pull}]")
+    emulator.queue("pull").add(b"")
+    with Server(emulator) as server, ExitStack() as stack:
+        connections = [
+            stack.enter_context(closing(HTTPConnection(server.host, server.port, timeout=60)))
+            for _ in range(9)
+        ]
         for connection in connections:
-            stack.enter_context(closing(connection))
             ask(connection)
         sockets = [connection.sock for connection in connections]
         with move():
             # The server looks for idle connections whenever there is something to read.
             inside = [ask(connection).status for connection in connections * 2]
+            ask(connections[0], "POST", f"{QUEUE}/tasks/lease?numTasks=1&leaseSecs=60")
+            (task,) = emulator.queue("pull").list_tasks()
         after = [ask(connection).status for connection in connections]
 
         assert inside + after == [200] * 27
         assert [connection.sock for connection in connections] == sockets
-
-
-@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-def test_the_emulator_sees_it(move: Move) -> None:
-    emulator = Emulator.from_text("queue: [{name: pull, mode: pull}]")
-    emulator.queue("pull").add(b"")
-    with (
-        Server(emulator) as server,
-        closing(HTTPConnection(server.host, server.port, timeout=60)) as connection,
-        move(),
-    ):
-        ask(connection, "POST", f"{QUEUE}/tasks/lease?numTasks=1&leaseSecs=60")
-        (task,) = emulator.queue("pull").list_tasks()
-
     assert LATER <= task.eta <= LATER + timedelta(minutes=2)

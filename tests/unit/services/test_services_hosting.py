@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 import requests
+from executing import forked_python
 from programs import completed
 from served import free_port
 from services_client import APP, Client, RefusedError, datastore_pb, memcache
@@ -60,12 +60,16 @@ def namespaces(server: Server) -> set[str]:
 
 
 def test_values_expire_by_the_servers_clock(client: Client, clock: ManualClock) -> None:
+    """Also after all were deleted."""
     set_value(client, b"1", seconds=60)
     clock.advance(59)
     assert value_of(client) == b"1"
-
     clock.advance(1)
+    assert value_of(client) is None
 
+    client.call("memcache", "FlushAll", b"", memcache.MemcacheFlushResponse())
+    set_value(client, b"1", seconds=60)
+    clock.advance(60)
     assert value_of(client) is None
 
 
@@ -90,16 +94,6 @@ def test_values_that_nobody_reads_are_deleted_when_they_have_expired(
     clock.advance(60)
     assert value_of(client) == b"2"
     assert namespaces(server) == {"", "new"}, "that of a time that is not there yet"
-
-
-def test_values_expire_by_the_servers_clock_after_all_were_deleted(
-    client: Client, clock: ManualClock
-) -> None:
-    client.call("memcache", "FlushAll", b"", memcache.MemcacheFlushResponse())
-    set_value(client, b"1", seconds=60)
-    clock.advance(60)
-
-    assert value_of(client) is None
 
 
 def test_services_that_are_not_named_are_those_of_the_upstream(
@@ -139,6 +133,11 @@ def test_only_the_named_services_are_answered(serve: Serve) -> None:
         client.call("channel", "CreateChannel", b"", memcache.MemcacheGetResponse())
     with pytest.raises(RefusedError, match="since no datastore is there to commit it"):
         client.add(datastore_pb.Transaction(app=APP, handle=1))
+
+    client = Client(serve(names=frozenset({"blobstore"})).url)
+    asked = api("blobstore.blobstore_service_pb2").CreateUploadURLRequest(success_path="/done")
+    with pytest.raises(RefusedError, match="blobstore needs datastore_v3: name it in --services"):
+        client.call("blobstore", "CreateUploadURL", asked, memcache.MemcacheGetResponse())
 
 
 @pytest.mark.parametrize(
@@ -202,25 +201,18 @@ def test_calls_are_in_the_request_log(serve: Serve) -> None:
     assert b"not found" in refused.response.data
 
 
-def test_a_reset_keeps_entities_unless_asked(serve: Serve) -> None:
-    server = serve()
+def test_a_reset_keeps_entities_and_files_unless_asked(serve: Serve, tmp_path: Path) -> None:
+    server = serve(data=tmp_path)
     client = Client(server.url)
     client.put("a", 1)
     set_value(client, b"1")
+    (tmp_path / "blobs").mkdir()
 
     server.state.reset()
     assert (client.get("a"), value_of(client)) == (1, b"1")
+    assert (tmp_path / "blobs").exists()
     server.state.reset(services=True)
     assert (client.get("a"), value_of(client)) == (None, None)
-
-
-def test_a_reset_deletes_the_files(serve: Serve, tmp_path: Path) -> None:
-    server = serve(data=tmp_path)
-    Client(server.url).put("a", 1)
-    (tmp_path / "blobs").mkdir()
-
-    server.state.reset(services=True)
-
     assert not (tmp_path / "blobs").exists()
     assert server.services is not None
     assert server.services.journal is not None
@@ -410,14 +402,6 @@ def test_mails_are_kept_until_a_reset(serve: Serve, clock: ManualClock) -> None:
         call(server.state, "getMail", path={"number": "1"})
 
 
-def test_blobs_need_the_datastore(serve: Serve) -> None:
-    client = Client(serve(names=frozenset({"blobstore"})).url)
-    asked = api("blobstore.blobstore_service_pb2").CreateUploadURLRequest(success_path="/done")
-
-    with pytest.raises(RefusedError, match="blobstore needs datastore_v3: name it in --services"):
-        client.call("blobstore", "CreateUploadURL", asked, memcache.MemcacheGetResponse())
-
-
 def fetch(client: Client, url: str) -> Any:
     messages = api("urlfetch_service_pb2")
     request = messages.URLFetchRequest(Method=messages.URLFetchRequest.GET, Url=url, Deadline=10)
@@ -455,7 +439,9 @@ def test_what_is_fetched_can_fetch(serve: Serve) -> None:
     assert refused.value.code == errors.SSL_CERTIFICATE_ERROR
 
 
+@pytest.mark.slow
 def test_the_sdk_is_imported_by_the_first_call() -> None:
+    """A server that is not called starts as quickly as one without services."""
     program = (
         "import sys\n"
         "from pullqueue import Emulator\n"
@@ -465,7 +451,7 @@ def test_the_sdk_is_imported_by_the_first_call() -> None:
         "with Server(emulator, services=Services(clock=emulator.clock)):\n"
         "    print([name for name in sys.modules if name.startswith('google.appengine')])\n"
     )
-    assert completed([sys.executable, "-c", program], check=True).stdout == "[]\n"
+    assert completed([*forked_python(), "-c", program], check=True).stdout == "[]\n"
 
 
 def test_the_names_of_services() -> None:

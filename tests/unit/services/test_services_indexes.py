@@ -58,9 +58,12 @@ def indexes_of(path: Path) -> list[Any]:
     return sorted(map(str, datastore_index.IndexDefinitionsToKeys(definitions)))
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_queries_that_production_answers_without_a_file_are_answered(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path = tmp_path / "index.yaml"
+    clients = [Client(serve(index_yaml=path, strict=strict).url) for strict in (True, False)]
+    for query in (
         make_query(),
         make_query(equal=("count",)),
         make_query(equal=("count", "time")),
@@ -72,15 +75,9 @@ def indexes_of(path: Path) -> list[Any]:
         make_query(kind="__kind__"),
         make_query(ancestor=Client("").key("a")),
         make_query(equal=("count",), ancestor=Client("").key("a")),
-    ],
-    ids=str,
-)
-def test_queries_that_production_answers_without_a_file_are_answered(
-    serve: Serve, tmp_path: Path, query: Any
-) -> None:
-    path = tmp_path / "index.yaml"
-    run(Client(serve(index_yaml=path, strict=True).url), query)
-    run(Client(serve(index_yaml=path).url), query)
+    ):
+        for client in clients:
+            run(client, query)
     assert not path.exists()
 
 
@@ -99,46 +96,32 @@ NEED_INDEX = [
 
 
 @pytest.mark.parametrize(("query", "properties"), NEED_INDEX, ids=range(len(NEED_INDEX)))
-class TestQueriesThatNeedAnIndex:
-    def test_fail_where_the_file_is_required(
-        self, serve: Serve, tmp_path: Path, query: Any, properties: str
-    ) -> None:
-        client = Client(serve(index_yaml=tmp_path / "index.yaml", strict=True).url)
-        with pytest.raises(RefusedError) as refused:
-            run(client, query)
-        ancestor = "  ancestor: yes\n" if query.HasField("ancestor") else ""
-        assert refused.value.code == datastore_pb.Error.NEED_INDEX
-        assert str(refused.value) == (
-            "no matching index found. recommended index is:\n"
-            f"- kind: Vote\n{ancestor}  properties:\n  {properties}"
-        )
+def test_queries_that_need_an_index_are_answered_from_when_the_file_has_it(
+    serve: Serve, tmp_path: Path, query: Any, properties: str
+) -> None:
+    """The text of the refusal, added to the file, is all that is needed; nothing restarts."""
+    path = tmp_path / "index.yaml"
+    client = Client(serve(index_yaml=path, strict=True).url)
+    with pytest.raises(RefusedError) as refused:
+        run(client, query)
+    ancestor = "  ancestor: yes\n" if query.HasField("ancestor") else ""
+    index = f"- kind: Vote\n{ancestor}  properties:\n  {properties}"
+    assert refused.value.code == datastore_pb.Error.NEED_INDEX
+    assert str(refused.value) == f"no matching index found. recommended index is:\n{index}"
 
-    def test_are_answered_from_when_the_file_has_it(
-        self, serve: Serve, tmp_path: Path, query: Any, properties: str
-    ) -> None:
-        """The text of the refusal, added to the file, is all that is needed; nothing restarts."""
-        path = tmp_path / "index.yaml"
-        client = Client(serve(index_yaml=path, strict=True).url)
-        with pytest.raises(RefusedError) as refused:
-            run(client, query)
-        path.write_text("indexes:\n" + str(refused.value).partition("\n")[2], "utf-8")
+    path.write_text(f"indexes:\n{index}", "utf-8")
+    run(client, query)
+    path.write_text("indexes:\n", "utf-8")
+    with pytest.raises(RefusedError, match="no matching index found"):
         run(client, query)
 
-        path.write_text("indexes:\n", "utf-8")
-        with pytest.raises(RefusedError, match="no matching index found"):
-            run(client, query)
-
-    def test_add_it_to_a_file_that_is_not_required(
-        self, serve: Serve, tmp_path: Path, query: Any, properties: str
-    ) -> None:
-        path = tmp_path / "index.yaml"
-        client = Client(serve(index_yaml=path).url)
-        run(client, query)
-        run(client, query)
-        added = path.read_text("utf-8")
-        assert added.startswith("indexes:\n- kind: Vote\n")
-        assert added.endswith(properties)
-        run(Client(serve(index_yaml=path, strict=True).url), query)
+    # A file that is not required gets it.
+    path.unlink()
+    adding = Client(serve(index_yaml=path).url)
+    run(adding, query)
+    run(adding, query)
+    assert path.read_text("utf-8") == f"indexes:\n{index}"
+    run(client, query)
 
 
 @pytest.mark.parametrize(

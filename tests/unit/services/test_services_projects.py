@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from control_client import ControlClient
+from forking import forked
 from programs import completed
 from services_client import Client, memcache
 
@@ -152,7 +152,7 @@ def test_an_app_in_python_is_known_by_its_id() -> None:
         control.post("/projects", {"name": "one", "queue_yaml": FILE})
         environment = {k: v for k, v in os.environ.items() if k[:4] != "GAE_"}
         environment["PULLQUEUE_EMULATOR_HOST"] = server.url[7:]
-        done = completed([sys.executable, "-W", "ignore", "-c", program], env=environment)
+        done = completed([forked("python-program"), "-W", "ignore", "-c", program], env=environment)
 
         assert (done.stderr, queued(control, "one"), queued(control, "shop")) == ("", 2, 0)
         logged = control.get("/requests?project=one").body["requests"]
