@@ -38,23 +38,6 @@ ONE_TASK = {
 }
 
 
-BAD_PUSH: tuple[dict[str, object], ...] = (
-    {"attempts": [2, 1, 1]},
-    {"attempts": [1, 1, 2]},
-    {"attempts": [-1]},
-    {"attempts": [1, 1, 1, 2**62]},
-    {"attempts": [1, 1, 1, None, None, None, None, 1000]},
-    {"request": ["mail"]},
-    {"request": ["/mail", "PUSH"]},
-    {"request": ["/mail", "POST", [["a:b", ""]]]},
-    {"request": []},
-    {"request": {}},
-    {"attempts": [1, 1, 1, -1]},
-    {"request": ["https://a.b", "POST", [], None, None, 600.0, ["token", "a@b.example", ""]]},
-)
-"""Requests and attempts that no push task can have."""
-
-
 def test_a_snapshot_saves_every_field_of_a_task() -> None:
     """All but the queue, under whose name it is saved, and its size, which is computed."""
     assert {*SavedTask.__struct_fields__} == {*Task._fields} - {"queue_name", "stored_bytes"}
@@ -126,61 +109,56 @@ def retrying(emulator: Emulator) -> Task:
     )
 
 
-BAD_PARTS: list[tuple[str, dict[str, Any]]] = [
-    ("task", {"name": 5}),
-    ("task", {"eta_usec": "soon"}),
-    ("task", {"eta_usec": True}),
-    ("task", {"sequence": 2**70}),
-    ("task", {"payload": "?"}),
-    ("task", {"tag": 1}),
-    ("task", {"name": "b"}),
-    ("task", {"name": "not a name"}),
-    ("task", {"name": "n" * 501}),
-    ("task", {"tag": "t" * 501}),
-    ("task", {"payload": "eHh4" * 2**19}),
-    ("task", {"eta_usec": 2**62}),
-    ("task", {"eta_usec": -1}),
-    ("task", {"enqueued_usec": -1}),
-    ("task", {"retry_count": -1}),
-    ("task", {"retry_count": 2**31}),
-    ("task", {"sequence": 0}),
-    ("task", {"sequence": 2}),
-    ("queue", {"tombstones": {"not a name": 0}}),
-    ("queue", {"tombstones": {"gone": 2**62}}),
-    ("queue", {"leased": [[2**62, 1]]}),
-    ("queue", {"tombstones": {"gone": -1}}),
-    ("queue", {"leased": [[0, -1]]}),
-    ("queue", {"leased": [[-1, 1]]}),
-    ("queue", {"exhausted": [{}]}),
-    ("record", {"settings": {"mode": "sideways"}}),
-    ("record", {"settings": {"name": "a", "mode": 5}}),
-    ("record", {"settings": {"name": "a", "rate": {"count": 5, "unit": "x"}}}),
-    ("record", {"settings": {"name": "a", "rate": {"count": 501}}}),
-    ("record", {"settings": {"name": "a", "bucket_size": 2**63}}),
-    ("record", {"settings": {"name": "a", "max_concurrent_requests": -1}}),
-    ("record", {"settings": {"name": "a", "target": "a b"}}),
-    ("record", {"settings": {"name": "a", "task_lifetime_seconds": 2**62}}),
-    ("record", {"settings": {"name": "a", "retry_parameters": {"max_doublings": 2**31}}}),
-    *(
-        ("record", {"settings": {"name": "a", "http_target": part}})
-        for part in (
-            {"scheme": "ftp"},
-            {"host": "a b"},
-            {"port": -1},
-            {"port": 2**16},
-            {"query": "a b"},
-            {"method": "SEND"},
-            {"headers": [["a b", ""]]},
-            {"token": ["token", "a@example.com", ""]},
-        )
-    ),
-    ("record", {"purged_usec": 2**62}),
-    ("record", {"deleted_usec": -1}),
-    ("record", {"deleted_usec": "yesterday"}),
-    ("record", {"paused": None}),
-    *(("push task", fields) for fields in BAD_PUSH),
-]
-"""A part of a snapshot, and fields that it cannot have."""
+WRONG: dict[str, list[dict[str, Any]]] = {
+    "task": [
+        *({"name": name} for name in (5, "b", "not a name", "n" * 501)),
+        *({"eta_usec": usec} for usec in ("soon", True, 2**62, -1)),
+        *({"sequence": number} for number in (2**70, 0, 2)),
+        *({"payload": payload} for payload in ("?", "eHh4" * 2**19)),
+        *({"tag": tag} for tag in (1, "t" * 501)),
+        *({"retry_count": count} for count in (-1, 2**31)),
+        {"enqueued_usec": -1},
+    ],
+    "queue": [
+        *({"tombstones": names} for names in ({"not a name": 0}, {"gone": 2**62}, {"gone": -1})),
+        *({"leased": [[usec, count]]} for usec, count in ((2**62, 1), (0, -1), (-1, 1))),
+        {"exhausted": [{}]},
+    ],
+    "record": [
+        {"settings": {"mode": "sideways"}},
+        *(
+            {"settings": {"name": "a", **setting}}
+            for setting in (
+                {"mode": 5},
+                {"rate": {"count": 5, "unit": "x"}},
+                {"rate": {"count": 501}},
+                {"bucket_size": 2**63},
+                {"max_concurrent_requests": -1},
+                {"target": "a b"},
+                {"task_lifetime_seconds": 2**62},
+                {"retry_parameters": {"max_doublings": 2**31}},
+                {"http_target": {"scheme": "ftp"}},
+                {"http_target": {"host": "a b"}},
+                {"http_target": {"port": -1}},
+                {"http_target": {"port": 2**16}},
+                {"http_target": {"query": "a b"}},
+                {"http_target": {"method": "SEND"}},
+                {"http_target": {"headers": [["a b", ""]]}},
+                {"http_target": {"token": ["token", "a@example.com", ""]}},
+            )
+        ),
+        *({"deleted_usec": usec} for usec in (-1, "yesterday")),
+        *({"purged_usec": 2**62}, {"paused": None}),
+    ],
+    "push task": [
+        *({"attempts": counts} for counts in ([2, 1, 1], [1, 1, 2], [-1], [1, 1, 1, -1])),
+        *({"attempts": [1, 1, 1, *more]} for more in ([2**62], [None, None, None, None, 1000])),
+        *({"request": []}, {"request": {}}, {"request": ["mail"]}, {"request": ["/mail", "PUSH"]}),
+        {"request": ["/mail", "POST", [["a:b", ""]]]},
+        {"request": ["https://a.b", "POST", [], None, None, 600.0, ["token", "a@b.example", ""]]},
+    ],
+}
+"""Fields that a part of a snapshot cannot have."""
 
 
 def test_snapshots_with_a_bad_part(control: ControlClient, emulator: Emulator) -> None:
@@ -190,7 +168,7 @@ def test_snapshots_with_a_bad_part(control: ControlClient, emulator: Emulator) -
     control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}, {"name": "b"}]})
     retrying(emulator)
     good = control.get("/snapshot").body
-    for part, fields in BAD_PARTS:
+    for part, fields in [(part, fields) for part, each in WRONG.items() for fields in each]:
         saved = deepcopy(good)
         queue = saved["queues"]["pull"]
         queue["record"] = queue.get("record") or {}
