@@ -21,6 +21,7 @@ from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.runtime.state import ServerState
 from pullqueue.server.lifecycle import Server
+from pullqueue.tasks import TaskState
 
 CONFIG = """\
 queue:
@@ -74,18 +75,28 @@ def test_what_is_refused_comes_back_filled_in(console: ConsoleClient, state: Ser
         assert f'id="{field}-wrong"' in page, field
     assert 'value="a b"' in page
     assert f"{payload}</textarea>" in page
+    page = console.send("/queues/pull/add", payload='{"a": 1,}', format="json")
+    assert re.search(r"not valid JSON \(.*correct it, or choose text", page)
+    assert state.emulator.queue("pull").list_tasks() == []
     state.emulator.queue("pull").add(name="taken")
     page = console.send("/queues/pull/add", back=back, name="taken")
     assert 'id="name-wrong">task taken exists: choose another name' in page
 
 
-def test_copies_of_a_file(console: ConsoleClient, state: ServerState) -> None:
-    """The payload is the file, byte for byte, and it is added several times."""
+def test_copies_are_added_as_long_as_they_fit(console: ConsoleClient, state: ServerState) -> None:
+    """The payload is the file, byte for byte. The page says how many were added before; if none
+    was, only why.
+    """
+    queue, add = state.emulator.queue("pull"), "/queues/pull/add"
     file = (BytesIO(b"\r\n\xff"), "bytes")
+    assert "Added 150 tasks." in console.send(add, file=file, count="150")
+    assert [task.payload for task in queue.list_tasks(200)] == [b"\r\n\xff"] * 150
+    queue.purge()
 
-    assert "Added 150 tasks." in console.send("/queues/pull/add", file=file, count="150")
-    tasks = state.emulator.queue("pull").list_tasks(200)
-    assert [task.payload for task in tasks] == [b"\r\n\xff"] * 150
+    page = console.send(add, count="1000")
+    assert "Only 200 of 1000 tasks were added: 200 tasks are stored, and adding 100" in page
+    assert queue.fetch_statistics().tasks == 200
+    assert ">200 tasks are stored, and adding 100" in console.send(add, count="1000")
 
 
 def test_tasks_are_filtered_and_sorted(console: ConsoleClient, state: ServerState) -> None:
@@ -152,10 +163,14 @@ def test_a_text_that_no_queue_has_in_its_name_is_one_of_tasks(
 def test_tiles_say_which_tasks_they_count(
     console: ConsoleClient, state: ServerState, clock: ManualClock
 ) -> None:
-    """Paused tasks are among the available ones, exhausted ones not among the tasks."""
+    """Paused tasks are among the available ones, exhausted ones not among the tasks; the age of the
+    oldest one that is due is shown from its first second on.
+    """
+    assert "Oldest due \N{EN DASH}" in console.text("/")
     queues = [state.emulator.queue(name) for name in ("pull", "again", "once")]
     for queue in queues:
         queue.add_many([NewTask()] * 2)
+    assert "Oldest due 0 s" in console.text("/")
     queues[0].pause()
     assert "Tasks 6 Available 6, 2 paused Leased 0 Scheduled 0 Exhausted 0" in console.text("/")
     assert "Tasks 2 Available 2, all paused" in console.text("/queues/pull")
@@ -294,23 +309,21 @@ def test_a_snapshot_is_compared_with_the_running_server(
     assert "s.json is not a snapshot (" in compare(b"{}")
 
 
-def test_tasks_of_a_tag_are_leased(console: ConsoleClient, state: ServerState) -> None:
-    """As many as the form says."""
+def test_a_lease_takes_what_the_form_says_or_shows_why_it_took_none(
+    console: ConsoleClient, state: ServerState, clock: ManualClock
+) -> None:
+    """There is none, or too many leases were requested."""
+    assert "No task was leased: none is available." in console.send("/queues/pull/lease")
     queue = state.emulator.queue("pull")
     queue.add_many([NewTask(tag=tag) for tag in (None, "t", "t", "t")])
+    assert "too many lease calls in one second" in console.send("/queues/pull/lease")
+    clock.advance(1)
 
     page = console.send("/queues/pull/lease", max_tasks="2", tag="t")
 
-    assert "2 tasks are leased until 2026-01-01 00:01:00." in page
-    assert [task.tag for task in queue.list_tasks()] == [None, "t", "t", "t"]
-
-
-def test_a_lease_of_no_task_shows_its_reason(console: ConsoleClient, state: ServerState) -> None:
-    """There is none, or too many leases were requested."""
-    assert "No task was leased: none is available." in console.send("/queues/pull/lease")
-    state.emulator.queue("pull").add()
-
-    assert "too many lease calls in one second" in console.send("/queues/pull/lease")
+    assert "2 tasks are leased until 2026-01-01 00:01:01." in page
+    leased = queue.list_tasks(state=TaskState.LEASED)
+    assert [task.tag for task in leased] == ["t", "t"]
 
 
 def test_the_time_of_a_task(console: ConsoleClient, state: ServerState) -> None:
@@ -339,16 +352,6 @@ def test_a_snapshot_of_a_later_time(console: ConsoleClient) -> None:
 
     assert "Loaded 0 tasks. Warning: the snapshot was taken at 2033-05-18T03:33:20+00:00" in loaded
     assert "Loaded 0 tasks.</p>" in shifted
-
-
-def test_copies_that_do_not_fit(console: ConsoleClient, state: ServerState) -> None:
-    """The page says how many were added before; if none was, only why."""
-    page = console.send("/queues/pull/add", count="1000")
-
-    assert "Only 200 of 1000 tasks were added: 200 tasks are stored, and adding 100" in page
-    assert state.emulator.queue("pull").fetch_statistics().tasks == 200
-    page = console.send("/queues/pull/add", count="1000")
-    assert ">200 tasks are stored, and adding 100" in page
 
 
 def exhaust(state: ServerState, *names: str) -> None:
@@ -526,17 +529,6 @@ def test_a_step_of_the_clock_says_what_it_did_to_each_queue(
     assert "<li>pull: 2 leases expired, 1 became due</li>" in page
     assert "<li>once: 2 leases expired, 2 tasks exhausted</li>" in page
     assert "No task was affected." in console.send("/clock", by="1", unit="s")
-
-
-def test_a_payload_that_is_not_json_is_refused_where_json_was_chosen(
-    console: ConsoleClient, state: ServerState
-) -> None:
-    """With the place; nothing is added."""
-    page = console.send("/queues/pull/add", payload='{"a": 1,}', format="json")
-
-    assert "not valid JSON (" in page
-    assert "correct it, or choose text" in page
-    assert state.emulator.queue("pull").list_tasks() == []
 
 
 def test_a_failure_links_to_its_requests_or_tasks(

@@ -140,15 +140,6 @@ def test_forms_need_the_token(console: ConsoleClient, state: ServerState) -> Non
     assert state.emulator.export() == before
 
 
-def test_the_age_of_an_oldest_task_that_is_due_now_is_shown(
-    console: ConsoleClient, state: ServerState
-) -> None:
-    assert re.search("Oldest due</dt><dd>\N{EN DASH}", console.page("/"))
-    state.emulator.queue("pull").add()
-
-    assert re.search(r"Oldest due</dt><dd[^>]*>0 s", console.page("/"))
-
-
 def test_release_after_the_last_lease(console: ConsoleClient, state: ServerState) -> None:
     """The page says that the task is exhausted; after an earlier lease it is just released."""
     for text in ("Task a was released.", "Task a was released, and is exhausted: that was its"):
