@@ -309,6 +309,7 @@ def test_a_queue_that_queue_yaml_does_not_list_is_disabled(
 
     text = "it is no longer in queue.yaml: 1 task kept until it is there again"
     assert shown(state, "pull") == ("disabled", text)
+    assert of(state, "pull").causes[0].count == 1
     text = "queue.yaml, applied after it was created, does not have it: 1 task kept until it is "
     assert shown(state, "made") == ("disabled", f"{text}resumed")
 
