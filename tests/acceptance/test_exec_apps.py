@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
-from datastore_server import serving_datastore
+import pytest
 from executing import USE_QUEUE, Execute, on_sdk, python
 from programs import completed
+
+from pullqueue import Emulator
+from pullqueue.server.lifecycle import Server
+from pullqueue.services.hosting import Services
 
 WRAPPED = """
 import os, threading
@@ -142,11 +148,21 @@ def test_a_sitecustomize_of_the_users(execute: Execute, app_folder: Path) -> Non
     assert output.splitlines() == ["mine", str(app_folder / "sitecustomize.py"), str(app_folder)]
 
 
-def test_tasks_are_added_when_their_transaction_commits(execute: Execute) -> None:
-    with serving_datastore("app") as upstream:
-        status, output, errors = execute(
-            *("--api-upstream", upstream, *on_sdk(TRANSACTIONS)), APPLICATION_ID="app"
-        )
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    """Yield the address of a server that has a datastore."""
+    emulator = Emulator.from_text("queue: []", project="app")
+    with (
+        closing(Services(clock=emulator.clock)) as services,
+        Server(emulator, services=services) as server,
+    ):
+        yield server.url.removeprefix("http://")
+
+
+def test_tasks_are_added_when_their_transaction_commits(execute: Execute, upstream: str) -> None:
+    status, output, errors = execute(
+        *("--api-upstream", upstream, *on_sdk(TRANSACTIONS)), APPLICATION_ID="app"
+    )
 
     assert status == 0, errors
     pull, refused, push, refused_push, leased = output.splitlines()
@@ -155,13 +171,12 @@ def test_tasks_are_added_when_their_transaction_commits(execute: Execute) -> Non
         assert refusal.endswith("Too many messages, maximum allowed 5")
 
 
-def test_the_switch_to_cloud_tasks(execute: Execute) -> None:
-    with serving_datastore("app") as upstream:
-        status, reported, errors = execute(
-            *("--api-upstream", upstream, *on_sdk(CLOUD_TASKS)),
-            APPLICATION_ID="app",
-            APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="True",
-        )
+def test_the_switch_to_cloud_tasks(execute: Execute, upstream: str) -> None:
+    status, reported, errors = execute(
+        *("--api-upstream", upstream, *on_sdk(CLOUD_TASKS)),
+        APPLICATION_ID="app",
+        APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="True",
+    )
 
     assert status == 0, errors
     assert reported == "4 4\nTrue\n"
