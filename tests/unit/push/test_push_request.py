@@ -356,13 +356,16 @@ class TestRedirects:
         return send_following(push_request(task, SETTINGS), find), sent
 
     @pytest.mark.parametrize("status", [301, 302, 303])
-    def test_most_become_a_get(self, status: int) -> None:
+    def test_most_become_a_get_with_what_is_left_of_the_deadline(self, status: int) -> None:
         """Without the body, and what belongs to it."""
         moved = PushResponse(status, location="/there?x=1")
 
         response, [_, second] = self.follow(moved, PushResponse(204))
+        _, [_, late] = self.follow(moved, PushResponse(204), deadline_seconds=0)
 
         assert response.status == 204
+        assert 0 < second.deadline_seconds <= 600
+        assert late.deadline_seconds == 0
         assert (second.method, second.body) == ("GET", b"")
         assert second.url == "https://api.example.com/there?x=1"
         assert {"Content-Length", "Content-Type"}.isdisjoint(second.headers)
@@ -378,16 +381,6 @@ class TestRedirects:
 
         assert (second.method, second.headers["Content-Type"]) == (method, "text/plain")
         assert "Authorization" not in second.headers
-
-    def test_all_requests_share_one_deadline(self) -> None:
-        """After it nothing is left for the next one."""
-        moved = PushResponse(302, location="/there")
-
-        _, [_, second] = self.follow(moved, PushResponse(204))
-        _, [_, late] = self.follow(moved, PushResponse(204), deadline_seconds=0)
-
-        assert 0 < second.deadline_seconds <= 600
-        assert late.deadline_seconds == 0
 
     def test_without_an_address_nothing_is_sent(self) -> None:
         response, sent = self.follow(unknown="api.example.com")
