@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from linting import BAD, GOOD, git, run, write
+from linting import BAD, GOOD, git, run, run_pullqueue, write
 
 from pullqueue.lint.reporters import FORMATS
 
@@ -66,6 +66,28 @@ def test_wrong_usage_is_status_2(folder: Path, arguments: list[str], message: st
     done = run(*arguments)
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_a_cron_yaml_is_checked_as_cron_jobs_are_read(folder: Path) -> None:
+    (folder / "queue.yaml").write_text(GOOD)
+    (folder / "cron.yaml").write_text("cron:\n- url: /a\n  schedule: every 5 minutes\n")
+    done = run("queue.yaml", "cron.yaml")
+    assert (done.exit_code, done.stderr) == (0, "2 files checked, nothing found\n")
+    (folder / "cron.yaml").write_text("cron:\n- url: a\n  schedule: every 5 minutes\n")
+    fault = 'cron.yaml:2:8: url "a": use a path of the app, such as /tasks/summary\n'
+    done = run("queue.yaml", "cron.yaml")
+    assert (done.exit_code, done.stderr) == (1, f"{fault}1 file checked, nothing found\n")
+    done = run("-", "--stdin-filename", "cron.yaml", stdin="cron: 1")
+    wrong = 'cron.yaml:1:7: `cron` is "1": it must be a list of jobs\n'
+    assert (done.exit_code, done.stderr) == (1, wrong)
+    done = run_pullqueue("exec", "cron.yaml", "--", "true")
+    assert done.exit_code == 1
+    assert done.stderr == (
+        "cron.yaml:1:1: QY020 other-program: this looks like a cron.yaml of App Engine (`cron`), "
+        "not like a queue.yaml: pass it to --cron\n"
+    )
+    (folder / "cron.yaml").rename("other.yaml")
+    assert "= help: name it cron.yaml, and the linter checks it" in run("other.yaml").stdout
 
 
 def test_unreadable_files_are_status_3_and_do_not_stop_the_others(folder: Path) -> None:

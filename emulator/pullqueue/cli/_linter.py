@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pullqueue.config.document import Source
 from pullqueue.config.files import read_project_file, read_stamp, replace_project_file
 from pullqueue.config.project import real_path, work_tree
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
-from pullqueue.errors import ConfigFileError
+from pullqueue.errors import ConfigFileError, InvalidCronError
 from pullqueue.lint.baseline import Baseline, write_baseline
 from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
 from pullqueue.lint.options import Arguments
@@ -88,6 +89,11 @@ class _Linter:
         )
 
     def _lint(self, data: bytes, path: Path, notes: list[str], *, misnamed: bool) -> FileReport:
+        if path.name == "cron.yaml":
+            from pullqueue.cron.file import parse_cron
+
+            parse_cron(data, file=str(path))
+            return FileReport(str(path), Source("", file=str(path)), [], [])
         settings = self._selection.settings(absolute(path))._replace(misnamed=misnamed)
         if self._against is not None:
             settings = settings._replace(previous_modes=self._against.modes(path, notes))
@@ -115,7 +121,7 @@ class _Linter:
         """Check files; one that cannot be read or written does not stop the others."""
         files, notes = self._inputs()
         reports: list[FileReport] = []
-        failures = self._empty_folders(files)
+        failures, is_valid = self._empty_folders(files), True
         for path, searched in files:
             misnamed = searched and path.name != CANONICAL
             try:
@@ -125,6 +131,9 @@ class _Linter:
                 reports.append(report)
             except (ConfigFileError, InvalidSettingsError) as error:
                 failures.append(error)
+            except InvalidCronError as error:
+                click.echo(str(error), err=True)
+                is_valid = False
         stale = self._baseline.stale_note(reports) if self._baseline else None
         _say((*notes, *([stale] if stale else ()), *map(str, failures)))
         if self._arguments.write_baseline:
@@ -132,7 +141,7 @@ class _Linter:
         status = self._finish(reports)
         if any(isinstance(failure, ConfigFileError) for failure in failures):
             return EXIT_FAILURE
-        return EXIT_USAGE if failures else status
+        return EXIT_USAGE if failures else status if is_valid else EXIT_REFUSED
 
     def _empty_folders(self, files: list[Input]) -> list[Exception]:
         """Report folders that were searched in vain: a slip in CI must not look like success."""

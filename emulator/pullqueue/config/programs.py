@@ -12,6 +12,7 @@ from pullqueue.text import shorten
 _TOP_KEY = re.compile(r"^[\"']?([A-Za-z_][\w.-]*)[\"']?[ \t]*:(?=\s|$)", re.MULTILINE)
 _OURS = "queue"
 _CRON = "a cron.yaml of App Engine"
+_CRON_HINT = "name it cron.yaml, and the linter checks it"
 _PROGRAMS = (
     ("a Kubernetes manifest", {"apiVersion", "kind"}),
     ("an OpenAPI document", {"openapi"}),
@@ -43,6 +44,8 @@ class OtherProgram(NamedTuple):
     """With its article: "a Kubernetes manifest"."""
     at: Place
     message: str
+    hint: str = "exclude the file"
+    """What to do in a run of the linter."""
 
 
 def other_program(text: str) -> OtherProgram | None:
@@ -56,9 +59,9 @@ def other_program(text: str) -> OtherProgram | None:
         if signs <= keys.keys():
             listed = " and ".join(f"`{key}`" for key in sorted(signs))
             at = min(keys[key] for key in signs)
-            message = f"this looks like {name} ({listed}), not like a queue.yaml: exclude the file"
+            message = f"this looks like {name} ({listed}), not like a queue.yaml"
             if name == _CRON:
-                message += " (`pullqueue serve --cron` checks it)"
+                return OtherProgram(name, at, f"{message}: pass it to --cron", _CRON_HINT)
             return OtherProgram(name, at, message)
     return None
 
@@ -77,9 +80,7 @@ def unknown_program(root: Node | None) -> OtherProgram | None:
     if not unknown or any(key.opaque for key in keys) or any(map(_is_ours, _pairs(root))):
         return None
     listed = ", ".join(dict.fromkeys(f"`{shorten(key.text)}`" for key in unknown[:3]))
-    message = (
-        f"this does not look like a queue.yaml (no list of queues, but {listed}): exclude the file"
-    )
+    message = f"this does not look like a queue.yaml (no list of queues, but {listed})"
     return OtherProgram("a file of another program", unknown[0].place, message)
 
 

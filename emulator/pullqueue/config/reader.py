@@ -92,7 +92,7 @@ def _stop(reports: Reports, rule: str, at: Place, message: str, hint: str | None
 def _read(source: Source, reports: Reports) -> tuple[Mapping | None, list[Scalar]]:
     _check_characters(source, reports)
     if program := other_program(source.text):
-        _stop(reports, "other-program", program.at, program.message)
+        _stop(reports, "other-program", program.at, program.message, program.hint)
     markers = _markers(source.text)
     if markers:
         root = _template_tree(source, reports, markers)
@@ -176,7 +176,7 @@ def _check_program(root: Node | None, reports: Reports) -> None:
     """Report the file of another program, instead of what is wrong with it as a queue.yaml."""
     if program := unknown_program(root):
         reports.clear()
-        _stop(reports, "other-program", program.at, program.message)
+        _stop(reports, "other-program", program.at, program.message, program.hint)
 
 
 def _scalars(root: Node) -> Iterator[Scalar]:
