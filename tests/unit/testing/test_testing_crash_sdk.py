@@ -1,10 +1,11 @@
-"""Killing handlers that use App Engine's SDK: at calls to the datastore, inside tasklets."""
+"""Handlers that use App Engine's SDK: killed at its calls, and what a test sees of them."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from pullqueue import Emulator, PullQueueError, Queue
 from pullqueue.push.request import PushRequest
 from pullqueue.sdk.imports import taskqueue
 from pullqueue.tasks import HttpRequest
-from pullqueue.testing import Crash, CrashTestError
+from pullqueue.testing import Crash, CrashTestError, drain, run_task, run_tasks
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.slow
@@ -276,3 +277,32 @@ def test_an_error_of_a_queue_that_a_worker_ignores(crash: Run, queue: Queue) -> 
     with pytest.raises(CrashTestError) as caught:
         crash(work, setup=setup, check=check, errors=True)
     assert {failure.crash for failure in caught.value.failures} == {Crash.ERROR}
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+@pytest.mark.parametrize("run", [run_tasks, run_task, drain])
+def test_the_test_sees_what_a_handler_has_put(
+    emulator: Emulator, pushed: Queue, run: Any, *, in_thread: bool
+) -> None:
+    """Also if its client runs the handler in another thread, and ndb has cached the entity here."""
+
+    def pay() -> None:
+        account = Account.get_by_id("1")
+        account.value = 7
+        account.put()
+
+    def send(_: PushRequest) -> int:
+        if in_thread:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(pay).result()
+        else:
+            pay()
+        return 200
+
+    Account(id="1").put()
+    task = pushed.add(name="one")
+    arguments: dict[Any, list[Any]] = {run_task: [task], drain: [lambda: None]}
+
+    run(emulator, *arguments.get(run, []), send=send)
+
+    assert Account.get_by_id("1").value == 7
