@@ -50,8 +50,7 @@ class TestAdd:
         assert early == []
         assert names(interface.lease(MINUTE, 10)) == ["later"]
 
-    def test_a_name_in_use_is_refused(self, interface: Interface) -> None:
-        """A second task of the same name is refused and the first one stays as it was."""
+    def test_a_name_in_use_is_refused_and_its_task_stays(self, interface: Interface) -> None:
         interface.add(b"first", name="same")
 
         with interface.refuses(NameInUseError):
@@ -118,7 +117,9 @@ class TestLease:
 
         assert [len(interface.lease(MINUTE, 2)) for _ in range(4)] == [2, 2, 1, 0]
 
-    def test_the_payloads_of_a_lease_are_bounded(self, interface: Interface) -> None:
+    def test_a_lease_stops_at_the_first_payload_that_does_not_fit(
+        self, interface: Interface
+    ) -> None:
         """A lease stops at the first task that does not fit; one always does."""
         for name, size in (("a", 1500), ("b", 1500), ("c", 10)):
             interface.add(b"x" * size, name=name)
@@ -126,7 +127,7 @@ class TestLease:
         assert names(interface.lease(MINUTE, 10)) == ["a"]
         assert names(interface.lease(MINUTE, 10)) == ["b", "c"]
 
-    def test_a_lease_of_no_tasks(self, interface: Interface) -> None:
+    def test_a_lease_of_0_tasks_is_refused(self, interface: Interface) -> None:
         """A lease of 0 tasks is refused, but where 0 is what is sent for no number at all."""
         interface.add(b"", name="one")
         interface.add(b"", name="two")
@@ -137,8 +138,9 @@ class TestLease:
             with interface.refuses(ValueError):
                 interface.lease(MINUTE, 0)
 
-    def test_a_lease_of_no_time(self, interface: Interface) -> None:
-        """A lease of 0 seconds returns the task and counts; the task stays available."""
+    def test_a_lease_of_0_seconds_counts_and_leaves_the_task_available(
+        self, interface: Interface
+    ) -> None:
         interface.add(b"")
         leases = interface.lease(0, 1) + interface.lease(0, 1)
 
@@ -163,7 +165,6 @@ class TestLeaseByTag:
         assert names(interface.lease_by_tag(MINUTE, 10)) == ["b"]
 
     def test_untagged_tasks_form_a_group(self, interface: Interface) -> None:
-        """Where the first available task has no tag, the untagged tasks are leased."""
         for name, tag in (("a", None), ("b", "blue"), ("c", None)):
             interface.add(b"", name=name, tag=tag)
 
@@ -264,8 +265,7 @@ class TestDelete:
 
 
 class TestRetryLimit:
-    def test_gone_when_the_last_lease_ends(self, interface: Interface) -> None:
-        """With a limit of 2, a task is gone at the microsecond its second lease ends."""
+    def test_a_task_is_gone_when_its_last_lease_ends(self, interface: Interface) -> None:
         interface.add(b"", name="one", queue="limited")
         interface.lease(MINUTE, 1, queue="limited")
         interface.advance(MINUTE)

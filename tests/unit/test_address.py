@@ -20,7 +20,7 @@ def test_every_loopback_address_is_this_machine(host: str) -> None:
         *("128.0.0.1", "0.0.0.0", "::2", "[::1]", "127.1", "127.0.0.256"),
     ],
 )
-def test_hosts_that_only_look_like_this_machine(host: str) -> None:
+def test_hosts_that_only_look_like_this_machine_are_not_it(host: str) -> None:
     """Names of others, other addresses, and short or invalid forms of an address are not."""
     assert not is_loopback(host)
 
@@ -54,7 +54,7 @@ def test_a_port_is_a_decimal_number_from_1_to_65535(port: str) -> None:
         *("[::1", "::1]", "[::g]", "[fe80::1%eth0]", "[1.2.3.4]"),
     ],
 )
-def test_a_host_that_cannot_be_called(host: str) -> None:
+def test_a_host_that_is_neither_a_name_nor_an_address_cannot_be_called(host: str) -> None:
     """Neither a name of labels with 1 to 63 characters, nor an IP address."""
     assert why_not_callable(f"http://{host}/x") == "its host is not valid"
 
@@ -63,7 +63,7 @@ def test_a_url_without_a_host_cannot_be_called() -> None:
     assert why_not_callable("http:///x") == "it has no host"
 
 
-def test_the_parts_of_a_url() -> None:
+def test_a_url_is_split_into_origin_and_path() -> None:
     """The origin is in lower case and without a default port; the path stays as it is."""
     split = SplitUrl("https://a.example", "/B?x=http://c")
 

@@ -46,8 +46,7 @@ def test_a_time_must_be_an_aware_datetime(when: object) -> None:
 @pytest.mark.parametrize(
     "when", [datetime.min.replace(tzinfo=FARTHEST), datetime.max.replace(tzinfo=NEAREST)]
 )
-def test_a_time_outside_utc(when: datetime) -> None:
-    """What is outside the years 1 to 9999 there could never be shown."""
+def test_a_time_outside_the_years_1_to_9999_is_refused(when: datetime) -> None:
     with pytest.raises(ClockError, match=r"is outside the years 1 to 9999 in UTC"):
         to_usec(when)
     with pytest.raises(ClockError, match=r"is outside the years 1 to 9999 in UTC"):

@@ -116,7 +116,9 @@ def test_a_job_that_always_fails_keeps_its_schedule(schedule: str, days: float) 
         ({"job_retry_limit": 3, "min_backoff_seconds": 1200}, [0]),
     ],
 )
-def test_repetitions_of_a_run(retry: dict[str, object], expected: list[int]) -> None:
+def test_a_run_that_fails_is_repeated_by_its_parameters(
+    retry: dict[str, object], expected: list[int]
+) -> None:
     """In seconds after a run that ends at once, of which the next comes after 20 minutes."""
     job = job_of("every 20 minutes", **retry)
     first_usec = job.next_usec(START_USEC)

@@ -144,8 +144,7 @@ def test_one_that_was_removed_or_installed_for_a_block_is_gone() -> None:
     assert not interceptors
 
 
-def test_the_origin_outside_of_a_call() -> None:
-    """What this process does itself has no client, and cannot be given one."""
+def test_what_this_process_does_itself_has_no_client() -> None:
     own = current_origin()
     amend_origin(client="somebody")
 

@@ -78,10 +78,9 @@ def checked(**fields: Any) -> NewTask:
         ),
     ],
 )
-def test_a_task_that_cannot_be_added(
+def test_a_task_that_cannot_be_added_is_refused_with_value_and_rule(
     fields: dict[str, Any], error: type[PullQueueError], message: str
 ) -> None:
-    """Each fault has its error, which quotes the value and says what is permitted."""
     with pytest.raises(error, match=message):
         checked(**fields)
 

@@ -113,8 +113,9 @@ def test_an_http_task_keeps_its_url_and_token(queue: Queue) -> None:
     assert queue.add().request == HttpRequest("/_ah/queue/web")
 
 
-def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
-    """A task waits, runs, waits for its retry, runs again and is deleted."""
+def test_a_task_waits_runs_waits_for_its_retry_runs_and_is_deleted(
+    queue: Queue, clock: ManualClock
+) -> None:
     later = queue.add(name="one", eta=clock.now() + SECOND)
     assert states(queue) == {"scheduled": 1}
     clock.advance(1)

@@ -134,8 +134,9 @@ def test_tasks_are_exhausted_in_the_order_of_their_ends(
     assert ends == [ManualClock.DEFAULT_START + timedelta(seconds=s) for s in (800, 900)]
 
 
-def test_a_queue_that_permits_no_lease(start: Start, clock: ManualClock) -> None:
-    """A task stays, however old it is, until somebody attempts to lease it."""
+def test_a_task_that_may_not_be_leased_stays_until_that_is_attempted(
+    start: Start, clock: ManualClock
+) -> None:
     queue = start(config_of(0)).queue("limited")
     queue.add(name="one")
     clock.advance(3600)
@@ -475,7 +476,9 @@ def test_names_of_deleted_tasks_can_be_freed(queue: Queue, clock: ManualClock) -
     assert {task.name for task in queue.list_tasks()} == {"stays", "a", "b"}
 
 
-def test_an_age_that_no_task_reaches(start: Start, clock: ManualClock) -> None:
+def test_a_task_with_an_age_that_none_reaches_is_never_exhausted(
+    start: Start, clock: ManualClock
+) -> None:
     """queue.yaml permits any; such a task is leased like others, and never exhausted."""
     retry = RetryParameters(task_retry_limit=1, task_age_limit_seconds=10**20)
     settings = QueueSettings(name="pull", mode=QueueMode.PULL, retry_parameters=retry)
@@ -512,8 +515,7 @@ def test_old_events_tombstones_and_counts_are_trimmed(
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_a_limit_that_changed_between_two_runs(start: Start, clock: ManualClock) -> None:
-    """A store that is opened with another retry limit applies it to its tasks."""
+def test_a_store_applies_the_limit_that_it_is_opened_with(start: Start, clock: ManualClock) -> None:
     first = start(config_of(None))
     first.queue("limited").add(name="one")
     first.queue("limited").lease_tasks(10, 1)
@@ -524,8 +526,9 @@ def test_a_limit_that_changed_between_two_runs(start: Start, clock: ManualClock)
     assert [task.name for task in second.queue("limited").exhausted] == ["one"]
 
 
-def test_a_snapshot_that_is_restored_to_an_earlier_time(emulator: Emulator, start: Start) -> None:
-    """A task that was free is scheduled until its eta comes again; a leased one is leased."""
+def test_free_tasks_that_are_restored_to_an_earlier_time_are_scheduled(
+    emulator: Emulator, start: Start
+) -> None:
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name="leased"), NewTask(name="free")])
     queue.lease_tasks(0, 1)
