@@ -91,16 +91,6 @@ def name_is_free_after(emulator: Emulator, queue: Queue, usec: int) -> bool:
     return accepts(lambda: queue.add(name="a"))
 
 
-@edge(3)
-def tasks_per_add(emulator: Emulator, count: int) -> bool:
-    return accepts(lambda: emulator.queue("pull").add_many([NewTask()] * count))
-
-
-@edge(3)
-def tasks_per_lease(emulator: Emulator, count: int) -> bool:
-    return accepts(lambda: emulator.queue("pull").lease_tasks(60, count))
-
-
 @edge(60)
 def lease_seconds(emulator: Emulator, seconds: int) -> bool:
     queue = emulator.queue("pull")
@@ -133,11 +123,6 @@ def leases_per_second(emulator: Emulator, calls: int) -> bool:
     return not any(verbs.lease(queue, 60, 1).rate_limited for _ in range(calls))
 
 
-@edge(10)
-def task_bytes(emulator: Emulator, size: int) -> bool:
-    return accepts(lambda: emulator.queue("pull").add(b"x" * size))
-
-
 @edge(100)
 def push_task_bytes(emulator: Emulator, size: int) -> bool:
     """URL, headers and body count together."""
@@ -152,8 +137,8 @@ def cloud_tasks_task_bytes(emulator: Emulator, size: int) -> bool:
 
     def create(length: int) -> object:
         body = b64encode(b"x" * length).decode()
-        request = {"url": "http://localhost/", "body": body}
-        return call("CreateTask", parent=f"{LOCATION}/queues/push", task={"httpRequest": request})
+        task = {"httpRequest": URL | {"body": body}}
+        return call("CreateTask", parent=f"{LOCATION}/queues/push", task=task)
 
     call = RestApi(Client(create_app(emulator)), version=V2)
     with pytest.raises(ApiRefused, match=r"the task has \d+ bytes") as refused:
@@ -166,8 +151,7 @@ def cloud_tasks_task_bytes(emulator: Emulator, size: int) -> bool:
 def http_headers_bytes(emulator: Emulator, size: int) -> bool:
     """They have less, as documented."""
     headers = {"name": "x" * (size - len("name"))}
-    request = {"url": "http://localhost/", "headers": headers}
-    return created(emulator, httpRequest=request)
+    return created(emulator, httpRequest=URL | {"headers": headers})
 
 
 @edge(3)
@@ -178,39 +162,10 @@ def tasks_per_batch_delete(emulator: Emulator, count: int) -> bool:
     return accepts(lambda: call("BatchDeleteTasks", parent=parent, names=names))
 
 
-@edge(20)
-def url_characters(emulator: Emulator, length: int) -> bool:
-    request = HttpRequest("/".ljust(length, "u"))
-    return accepts(lambda: emulator.queue("push").add(request=request))
-
-
-@edge(15, unit=-1)
-def min_deadline_seconds(emulator: Emulator, seconds: int) -> bool:
-    request = HttpRequest("/", deadline_seconds=seconds)
-    return accepts(lambda: emulator.queue("push").add(request=request))
-
-
-@edge(3600)
-def max_deadline_seconds(emulator: Emulator, seconds: int) -> bool:
-    request = HttpRequest("/", deadline_seconds=seconds)
-    return accepts(lambda: emulator.queue("push").add(request=request))
-
-
-@edge(1800)
-def http_deadline_seconds(emulator: Emulator, seconds: int) -> bool:
-    request = {"url": "http://localhost/"}
-    return created(emulator, httpRequest=request, dispatchDeadline=f"{seconds}s")
-
-
 @edge(60, most=60 * USEC)
 def eta_seconds_ahead(emulator: Emulator, usec: int) -> bool:
     eta_usec = emulator.now_usec() + usec
     return accepts(lambda: emulator.queue("pull").add_many([NewTask(eta_usec=eta_usec)]))
-
-
-@edge(5)
-def task_name_characters(emulator: Emulator, length: int) -> bool:
-    return accepts(lambda: emulator.queue("pull").add(name="n" * length))
 
 
 @edge(5)
@@ -289,21 +244,45 @@ def exhausted(emulator: Emulator, *payloads: bytes) -> int:
 
 
 @edge(3)
-def exhausted_kept(emulator: Emulator, count: int) -> bool:
-    return exhausted(emulator, *[b""] * count) == count
-
-
-@edge(20)
-def exhausted_payload_bytes(emulator: Emulator, size: int) -> bool:
-    return exhausted(emulator, b"x" * 5, b"x" * (size - 5)) == 2
-
-
-@edge(3)
 def events_kept(emulator: Emulator, count: int) -> bool:
     queue = emulator.queue("pull")
     for _ in range(count):
         queue.add()
     return len(queue.events()) == count
+
+
+def adds(emulator: Emulator, queue: str, payload: bytes = b"", **task: Any) -> bool:
+    """Return whether a queue accepts a task."""
+    return accepts(lambda: emulator.queue(queue).add(payload, **task))
+
+
+def pushes(emulator: Emulator, url: str = "/", **request: Any) -> bool:
+    """Return whether the push queue accepts a request."""
+    return adds(emulator, "push", request=HttpRequest(url, **request))
+
+
+URL = {"url": "http://localhost/"}
+BRIEF: dict[str, tuple[int, int, Permits]] = {
+    "tasks_per_add": (
+        3,
+        1,
+        lambda e, n: accepts(lambda: e.queue("pull").add_many([NewTask()] * n)),
+    ),
+    "tasks_per_lease": (3, 1, lambda e, n: accepts(lambda: e.queue("pull").lease_tasks(60, n))),
+    "task_bytes": (10, 1, lambda e, size: adds(e, "pull", b"x" * size)),
+    "task_name_characters": (5, 1, lambda e, length: adds(e, "pull", name="n" * length)),
+    "url_characters": (20, 1, lambda e, length: pushes(e, "/".ljust(length, "u"))),
+    "min_deadline_seconds": (15, -1, lambda e, s: pushes(e, deadline_seconds=s)),
+    "max_deadline_seconds": (3600, 1, lambda e, s: pushes(e, deadline_seconds=s)),
+    "http_deadline_seconds": (
+        *(1800, 1),
+        lambda e, s: created(e, httpRequest=URL, dispatchDeadline=f"{s}s"),
+    ),
+    "exhausted_kept": (3, 1, lambda e, n: exhausted(e, *[b""] * n) == n),
+    "exhausted_payload_bytes": (20, 1, lambda e, n: exhausted(e, b"x" * 5, b"x" * (n - 5)) == 2),
+}
+"""By limit: the number that is set, its unit, and what is permitted."""
+EDGES |= {name: (permits, limit, limit, unit) for name, (limit, unit, permits) in BRIEF.items()}
 
 
 @pytest.mark.parametrize("name", Limits._fields)
