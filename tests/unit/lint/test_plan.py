@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,10 @@ PLAIN = "queue:\n- name: mail\n  rate: 5/s\n"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty folder."""
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    yield tmp_path
-    os.chdir(before)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def planned(text: str, *queues: dict[str, Any]) -> list[QueuePlan]:

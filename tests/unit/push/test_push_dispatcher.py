@@ -271,7 +271,8 @@ class TestOutcomes:
         assert found == [(500, "will retry"), (None, "will retry"), (503, "exhausted")]
         assert (ended.error, ended.number, dispatcher.running) == (error, 3, [])
         [task] = web.exhausted
-        assert (task.attempts.finished, task.attempts.status) == (3, 503)
+        record = task.attempts
+        assert (record.finished, record.responses, record.status) == (3, 2, 503)
         assert web.list_tasks() == []
 
     def test_the_pause_begins_at_the_end_of_an_attempt(
