@@ -10,12 +10,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 from documents import blocks_of
-from executing import forked_exec, forked_python
+from executing import call, forked_exec, forked_python
 from forking import forked
 from programs import completed, running
 from push_app import until
@@ -105,16 +103,6 @@ def test_what_the_samples_write_is_ignored(tmp_path: Path) -> None:
     done = completed(["git", "-C", tmp_path, "check-ignore", *paths])
 
     assert done.stdout.splitlines() == paths
-
-
-def call(url: str, method: str = "GET") -> Any:
-    """Return what an app responds, as text or JSON; None while it does not listen."""
-    try:
-        with urlopen(Request(url, method=method), timeout=60) as response:  # noqa: S310
-            text = response.read().decode()
-    except OSError:
-        return None
-    return json.loads(text) if text.startswith("{") else text
 
 
 def test_the_counter_and_its_workers_share_a_queue(tmp_path: Path) -> None:

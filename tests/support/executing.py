@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
-import requests
 from forking import forked
 from programs import running
 from push_app import until
@@ -45,19 +48,23 @@ def forked_python() -> tuple[str, str, str]:
     return forked("python"), "-W", "ignore"
 
 
+def call(url: str, method: str = "GET") -> Any:
+    """Return what an app responds, as text or JSON; None where there is no response."""
+    try:
+        with urlopen(Request(url, method=method), timeout=60) as response:  # noqa: S310
+            text = response.read().decode()
+    except (OSError, HTTPException):
+        return None
+    return json.loads(text) if text.startswith("{") else text
+
+
 @contextmanager
 def app_under_exec(
     script: Path, folder: Path, *options: str, **variables: str
-) -> Iterator[tuple[str, str]]:
-    """Run an app under `exec` in a folder; yield its URL, and HOST:PORT of the server."""
-
-    def responds() -> bool:
-        try:
-            return requests.get(url, timeout=60).ok
-        except requests.ConnectionError:
-            return False
-
-    (folder / "queue.yaml").write_text("queue: []")
+) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
+    """Run an app under `exec` in a folder; yield its URL, HOST:PORT of the server, and `exec`."""
+    if not (folder / "queue.yaml").exists():
+        (folder / "queue.yaml").write_text("queue: []")
     app, server = free_port(), free_port()
     url = f"http://localhost:{app}"
     command = (*forked_exec(), "--port", str(server), "--push-to", url, *options)
@@ -65,8 +72,8 @@ def app_under_exec(
     with running(
         *command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(app), **variables
     ) as process:
-        until(lambda: responds() or process.poll() is not None)
-        yield url, f"127.0.0.1:{server}"
+        until(lambda: call(url) is not None or process.poll() is not None)
+        yield url, f"127.0.0.1:{server}", process
 
 
 def python(program: str) -> list[str]:

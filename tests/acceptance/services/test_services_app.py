@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.client import HTTPException
+from functools import partial
 from pathlib import Path
-from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
-from executing import forked_exec, forked_python, on_sdk
+from executing import app_under_exec, call, forked_exec, forked_python, on_sdk
 from forking import forked
 from programs import completed, running
 from push_app import until
-from served import SERVE, free_port, serving
+from served import SERVE, serving
 from services_client import Client
 from stores import LONG
 
 from pullqueue.services.journal import Journal
 
 APP = str(Path(__file__).parent / "orders.py")
+web_app = partial(app_under_exec, Path(APP))
 QUEUE_YAML = "queue:\n- {name: default, rate: 100/s}\n- {name: pull, mode: pull}\n"
 KILLS = 30 if LONG else 1
-
-
-def call(url: str, method: str = "GET") -> Any:
-    """Return what an app responds, as JSON; None where there is no response."""
-    try:
-        with urlopen(Request(url, method=method), timeout=60) as response:  # noqa: S310
-            return json.loads(response.read() or b"0")
-    except (OSError, HTTPException):
-        return None
 
 
 @pytest.fixture
@@ -43,22 +30,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@contextmanager
-def web_app(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run the app with its push tasks; yield the process and the app's address."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = (*forked_exec(), "--push-to", url, *options, "--", *forked_python(), APP)
-    with running(*command, cwd=folder, stderr=subprocess.DEVNULL, PORT=str(port)) as process:
-        until(lambda: call(url) is not None or process.poll() is not None)
-        yield process, url
-
-
 def test_an_app_with_ndb_runs_under_exec(folder: Path) -> None:
     items = [f"item{number}" for number in range(10)]
-    with web_app(folder) as (_, url):
+    with web_app(folder) as (url, *_):
         for item in items:
-            assert call(f"{url}/orders/{item}", "POST") == 0
+            assert call(f"{url}/orders/{item}", "POST") == ""
         until(lambda: call(url) == dict.fromkeys(items, 1))
 
     assert [path.name for path in folder.iterdir()] == ["queue.yaml"]
@@ -66,14 +42,14 @@ def test_an_app_with_ndb_runs_under_exec(folder: Path) -> None:
 
 def test_a_folder_of_data_keeps_all_of_an_app(folder: Path) -> None:
     """Entities, and the tasks that were left; the app's crash in a transaction leaves neither."""
-    with web_app(folder, "--data", "data") as (process, url):
+    with web_app(folder, "--data", "data") as (url, _, process):
         call(f"{url}/orders/tea", "POST")
         until(lambda: call(url) == {"tea": 1})
         assert call(f"{url}/orders/coffee?crash", "POST") is None
         assert process.wait(60) == 128 + 9
     assert sorted(path.name for path in (folder / "data").iterdir()) == ["datastore.db", "tasks.db"]
 
-    with web_app(folder, "--data", "data") as (_, url):
+    with web_app(folder, "--data", "data") as (url, *_):
         assert call(url).keys() == {"tea"}  # its mail is sent again if exec missed the response
         call(f"{url}/orders/coffee", "POST")
         until(lambda: call(url)["coffee"] == 1)
@@ -98,14 +74,8 @@ def test_kill_9_loses_nothing_that_was_acknowledged(folder: Path) -> None:
                 acknowledged += app.stdout.read().split()
 
     with serving("--data", "data", folder=folder) as served:
-        under_exec = (
-            *forked_exec(),
-            "--url",
-            served.url.removeprefix("http://"),
-            "--",
-            *forked_python(),
-            APP,
-        )
+        address = served.url.removeprefix("http://")
+        under_exec = (*forked_exec(), "--url", address, "--", *forked_python(), APP)
         checked = completed([*under_exec, "check"], cwd=folder)
     orders, tasks = (line.split() for line in checked.stdout.splitlines())
 

@@ -21,8 +21,8 @@ FILES = {"photo": ('one "1" é.png', PHOTO, "image/png"), "none": ("", b"", "")}
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    with photo_app(tmp_path_factory.mktemp("photos")) as app:
-        yield app
+    with photo_app(tmp_path_factory.mktemp("photos")) as (url, server, _):
+        yield url, server
 
 
 def upload(url: str, **options: str) -> requests.Response:
@@ -95,11 +95,11 @@ def test_mails_are_listed_until_services_are_reset(app: tuple[str, str]) -> None
 
 
 def test_blobs_outlive_the_app(tmp_path: Path) -> None:
-    with photo_app(tmp_path, "--data", "data") as (url, _):
+    with photo_app(tmp_path, "--data", "data") as (url, *_):
         key = upload(requests.get(url, timeout=60).text).json()["photos"][0][0]
     (file,) = (tmp_path / "data" / "blobs").iterdir()
     assert file.read_bytes() == PHOTO
-    with photo_app(tmp_path, "--data", "data") as (url, _):
+    with photo_app(tmp_path, "--data", "data") as (url, *_):
         assert requests.get(f"{url}/photos/{key}", timeout=60).content == PHOTO
 
 

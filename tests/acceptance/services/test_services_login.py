@@ -18,7 +18,7 @@ ID = "185804764220139124118"
 
 
 def test_a_user_signs_in_and_out_in_a_browser(tmp_path: Path, browser: Browser) -> None:
-    with accounts(tmp_path) as (url, server):
+    with accounts(tmp_path) as (url, server, _):
 
         def shows(text: str) -> None:
             script = "return document.body ? document.body.innerText : ''"
@@ -57,7 +57,7 @@ def test_a_user_signs_in_and_out_in_a_browser(tmp_path: Path, browser: Browser) 
 def test_exec_names_the_user(tmp_path: Path, legacy: str) -> None:
     """Of requests without a login; but tasks are nobody's, and who signs out is nobody."""
     options = ("--user", "boss@gmail.com:admin")
-    with accounts(tmp_path, *options, READ_GAE_CONTEXT_FROM_OS_ENVIRON=legacy) as (url, server):
+    with accounts(tmp_path, *options, READ_GAE_CONTEXT_FROM_OS_ENVIRON=legacy) as (url, server, _):
         browser = requests.Session()
         assert browser.get(url, timeout=60).text.startswith("boss boss@gmail.com 1")
         assert " admin " in browser.get(url, timeout=60).text
@@ -78,7 +78,7 @@ def test_exec_names_the_user(tmp_path: Path, legacy: str) -> None:
 
 
 def test_a_form_of_another_site_signs_nobody_in(tmp_path: Path) -> None:
-    with accounts(tmp_path) as (url, _):
+    with accounts(tmp_path) as (url, *_):
         form = {"email": "me@example.com", "continue": "/account"}
         for origin, status in (("http://evil.test", 403), (url, 303), ("null", 403)):
             response = requests.post(
