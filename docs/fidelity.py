@@ -1,6 +1,7 @@
-"""Write the tables of the reference: from `fidelity.csv`, `conformance.yaml` and `recordings.csv`.
+"""Write the tables of the reference: from `fidelity.csv`, `conformance.yaml`, `recordings.csv`,
+and of limits, errors and checks from the code.
 
-The README has the score of the last two.
+The README has the score of `conformance.yaml` and `recordings.csv`.
 
 python docs/fidelity.py            write them into their pages
 python docs/fidelity.py --check    fail if a page is out of date
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from generated import checks_table, errors_table, limits_table
 
 DOCS = Path(__file__).parent
 START, END = "<!-- table: begin -->", "<!-- table: end -->"
@@ -130,7 +132,13 @@ def _flat(fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
             yield f"{prefix}{name}", {None: "absent", "any": "set"}.get(value, str(value))
 
 
-PAGES: dict[str, Callable[[], str]] = {"fidelity.md": fidelity, "conformance.md": conformance}
+PAGES: dict[str, Callable[[], str]] = {
+    "fidelity.md": fidelity,
+    "conformance.md": conformance,
+    "checks.md": checks_table,
+    "errors.md": errors_table,
+    "limits.md": limits_table,
+}
 """Pages of the reference, and what writes their tables."""
 
 

@@ -1,8 +1,9 @@
 """Fill the pages with Markdown that is generated from the code.
 
-While Sphinx reads a page, a line `<!-- generated: limits -->` is replaced by the result of the
+While Sphinx reads a page, a line `<!-- generated: rules -->` is replaced by the result of the
 function of that name in `PARTS`, with all that follows as far as the line `<!-- end -->`. The
 results are not stored in the repository: in the file, the lines between say where else they are.
+The tables of limits, errors and checks, which no command shows, are: `fidelity.py` writes them.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import click
-from sphinx.application import Sphinx
 
 import pullqueue as package
 from pullqueue import limits
@@ -31,6 +32,9 @@ from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pullqueue.lint.rules import Rule, RuleDocs, Sample, all_rules, parse_docs
 from pytest_pullqueue import plugin
 from pytest_pullqueue.settings import INI_OPTIONS, Settings
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 _MARK = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
@@ -275,9 +279,6 @@ def fault_options() -> str:
 
 
 PARTS: Mapping[str, Callable[[], str]] = {
-    "checks": checks_table,
-    "limits": limits_table,
-    "errors": errors_table,
     "fault_options": fault_options,
     "rules": rule_reference,
     "commands": commands,
