@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
@@ -24,7 +24,6 @@ from pullqueue.engine.store import CronRun, StoreFactory
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
-from pullqueue.testing import ProcessClock, freeze
 
 
 @pytest.fixture
@@ -302,23 +301,6 @@ def test_a_job_that_still_runs_is_left_out_once(
     assert app.paths() == ["/slow", "/slow"]
 
 
-def test_a_clock_that_goes_back_stops_no_job(app: PushApp) -> None:
-    """Not until the old time is reached."""
-    with freeze(datetime(2026, 6, 1, tzinfo=UTC), freezer="freezegun"):
-        clock = ProcessClock()
-        emulator = Emulator.from_text("queue: []", clock=clock)
-        jobs = parse_cron("cron:\n- {url: /a, schedule: every 1 hours}\n")
-        with (
-            closing(emulator),
-            Server(emulator, push_to=PushAddresses([app.url]), cron=jobs) as (server),
-        ):
-            client = ControlClient(server)
-            with freeze(datetime(2016, 6, 1, tzinfo=UTC), freezer="freezegun"):
-                until(lambda: client.get("/cron").body["jobs"][0]["next"].startswith("2016"))
-                clock.advance(3600)
-                until(lambda: app.received)
-
-
 def test_a_clock_that_goes_back_a_minute_was_set(app: PushApp, clock: ManualClock) -> None:
     """An interval is as long as it was."""
     back_usec = 0
@@ -421,21 +403,6 @@ class TestFailures:
             f"the last run of a cron job is not recorded ({key}): the store does not respond",
         ]
 
-    def test_retry_parameters_apply(self, serve: Serve, app: PushApp, clock: ManualClock) -> None:
-        """With the documented backoff, until the limit; then the schedule goes on."""
-        times: list[float] = []
-        start = clock.now()
-        app.on_request = lambda _: times.append((clock.now() - start).total_seconds() - 3600)
-        jobs = (
-            "- {url: /status/500, schedule: every 1 hours, retry_parameters: "
-            "{job_retry_limit: 3, min_backoff_seconds: 10, max_doublings: 1}}"
-        )
-        cron = serve(jobs)
-        cron.client.post("/clock", {"advance": 3600 + 600, "deliver": True})
-
-        assert times == [0, 10, 30, 70]
-        assert cron.jobs()[0]["next"] == "2026-01-01T02:00:00+00:00"
-
     def test_a_repetition_that_succeeds_is_the_last(
         self, serve: Serve, app: PushApp, clock: ManualClock
     ) -> None:
@@ -450,19 +417,6 @@ class TestFailures:
 
         assert len(app.received) == 2
         assert cron.jobs()[0]["retries"] == 0
-
-    def test_the_next_time_of_a_schedule_ends_repetitions(
-        self, serve: Serve, app: PushApp, clock: ManualClock
-    ) -> None:
-        jobs = (
-            "- {url: /status/500, schedule: every 1 hours synchronized, retry_parameters: "
-            "{job_retry_limit: 1, min_backoff_seconds: 3000, max_doublings: 0}}"
-        )
-        cron = serve(jobs)
-        cron.client.post("/clock", {"advance": 2 * 3600, "deliver": True})
-
-        assert len(app.received) == 3  # at 1:00, 1:50 and 2:00
-        assert cron.jobs()[0]["retries"] == 1
 
 
 class TestRunNow:
