@@ -115,9 +115,7 @@ def test_the_documented_compose_file_sends_each_service_its_tasks(tmp_path: Path
         with run_service(command, tmp_path) as server:
             for target in (None, "worker"):
                 task = {"request": {"url": f"/{target}", "target": target}}
-                tasks = json.dumps({"tasks": [task]}).encode()
-                add = f"{server.url}/_emulator/queues/default/tasks"
-                urlopen(Request(add, tasks), timeout=60).close()  # noqa: S310
+                server.control.call("POST", "/queues/default/tasks", {"tasks": [task]})
             until(lambda: app.received and worker.received)
 
     assert (app.paths(), worker.paths()) == (["/None"], ["/worker"])

@@ -9,11 +9,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from linting import BAD, GOOD, git, run, run_pullqueue, write
+from linting import BAD, GOOD, ZERO_RATE, git, run, run_pullqueue, write
 
 from pullqueue.lint.reporters import FORMATS
-
-WARNED = "queue:\n- name: mail\n  rate: 0\n"
 
 
 @pytest.mark.parametrize(
@@ -22,8 +20,8 @@ WARNED = "queue:\n- name: mail\n  rate: 0\n"
         (GOOD, [], 0),
         (BAD, [], 1),
         (BAD, ["--fail-on", "never"], 0),
-        (WARNED, [], 0),
-        (WARNED, ["--fail-on", "warning"], 1),
+        (ZERO_RATE, [], 0),
+        (ZERO_RATE, ["--fail-on", "warning"], 1),
         (BAD, ["--ignore", "push-key-on-pull"], 0),
         (BAD, ["--ignore", "QY3"], 0),
         (BAD, ["--select", "acl-missing"], 0),
@@ -307,10 +305,7 @@ def test_annotations_name_files_from_the_root_of_the_repository(
 
 
 @pytest.mark.parametrize("names", ["[QY2]", "[all]", ""])
-def test_a_fix_keeps_a_comment_on_rules_that_are_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_fix_keeps_a_comment_on_rules_that_are_off(folder: Path, names: str) -> None:
     text = f"queue:\n- name: jobs  # queue-lint: ignore{names}\n  mode: pull\n"
     write("queue.yaml", text)
     run("--ignore", "QY208", "--fix")

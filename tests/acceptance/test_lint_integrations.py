@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from linting import git, run_pullqueue, write
+from linting import ZERO_RATE, git, run_pullqueue, write
 from packaging.requirements import Requirement
 from programs import completed
 
@@ -23,27 +23,25 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 
 
 MANIFEST = "apiVersion: v1\nkind: ConfigMap\n"
-FIXABLE = "queue:\n- name: mail\n  rate: 0\n"
 TREE = {
-    "queue.yaml": FIXABLE,
-    "app/queue.yml": FIXABLE,
-    "app/shop-queue.yaml": FIXABLE,
-    "app/Queue.prod.yaml": FIXABLE,
+    "queue.yaml": ZERO_RATE,
+    "app/queue.yml": ZERO_RATE,
+    "app/shop-queue.yaml": ZERO_RATE,
+    "app/Queue.prod.yaml": ZERO_RATE,
     "k8s/queue.yaml": MANIFEST,
     "k8s/worker-queue.yaml": MANIFEST,
-    "app/queue.yaml.bak": FIXABLE,
-    "app/requeue.yaml": FIXABLE,
-    "build/queue.yaml": FIXABLE,
-    ".hidden/queue.yaml": FIXABLE,
-    "node_modules/x/queue.yaml": FIXABLE,
+    "app/queue.yaml.bak": ZERO_RATE,
+    "app/requeue.yaml": ZERO_RATE,
+    "build/queue.yaml": ZERO_RATE,
+    ".hidden/queue.yaml": ZERO_RATE,
+    "node_modules/x/queue.yaml": ZERO_RATE,
 }
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: str(hook["id"]))
 def test_a_hook_reports_what_lint_reports_in_the_same_tree(
-    hook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hook: dict[str, Any], folder: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name, text in TREE.items():
         write(name, text)
     write(".gitignore", "build/\n")
@@ -62,10 +60,7 @@ def test_a_hook_reports_what_lint_reports_in_the_same_tree(
     assert len(fixed) == (4 if "--fix" in options else 0)
 
 
-def test_a_hook_that_gets_a_file_of_another_program_only_passes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_hook_that_gets_a_file_of_another_program_only_passes(folder: Path) -> None:
     write("k8s/queue.yaml", MANIFEST)
     done = run_pullqueue("lint", "--force-exclude", "--", "k8s/queue.yaml")
     assert (done.exit_code, done.stdout) == (0, "")
@@ -73,11 +68,8 @@ def test_a_hook_that_gets_a_file_of_another_program_only_passes(
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: str(hook["id"]))
-def test_hook_takes_no_file_name_for_an_option(
-    hook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hook_takes_no_file_name_for_an_option(hook: dict[str, Any], folder: Path) -> None:
     """pre-commit passes names as they are; a tree may have a folder called `--ignore=all`."""
-    monkeypatch.chdir(tmp_path)
     path = Path("--ignore=all/queue.yaml")
     path.parent.mkdir()
     path.write_text("queue:\n- name: a_b\n  rate: 1/s\n")

@@ -42,16 +42,13 @@ TEXTS = st.one_of(
 )
 
 COUNTS = st.sampled_from((1, 7, 500))
-RETRY = st.fixed_dictionaries(
-    {},
-    optional={
-        "task_retry_limit": COUNTS,
-        "task_age_limit": st.sampled_from(("2d", "1s", "0.5d")),
-        "min_backoff_seconds": st.sampled_from((0.1, 1)),
-        "max_backoff_seconds": COUNTS,
-        "max_doublings": COUNTS,
-    },
-)
+RETRY = {
+    "task_retry_limit": COUNTS,
+    "task_age_limit": st.sampled_from(("2d", "1s", "0.5d")),
+    "min_backoff_seconds": st.sampled_from((0.1, 1)),
+    "max_backoff_seconds": COUNTS,
+    "max_doublings": COUNTS,
+}
 PUSH = st.fixed_dictionaries(
     {"rate": st.sampled_from(("5/s", "500/s", "30000/m", "0.5/d"))},
     optional={
@@ -59,7 +56,7 @@ PUSH = st.fixed_dictionaries(
         "bucket_size": COUNTS,
         "max_concurrent_requests": st.sampled_from((1, 5000)),
         "target": st.sampled_from(("worker", "v2.worker")),
-        "retry_parameters": RETRY,
+        "retry_parameters": st.fixed_dictionaries({}, optional=RETRY),
     },
 )
 USER, WRITER = {"user_email": "a@my-app.com"}, {"writer_email": "a@b.cd"}
@@ -104,13 +101,6 @@ BOUNDS = """\
 """.split()  # noqa: SIM905
 """Values at limits, and lists."""
 QUEUE_KEYS = ["name", "mode", "rate", "bucket_size", "max_concurrent_requests", "target", "colour"]
-RETRY_KEYS = [
-    "task_retry_limit",
-    "task_age_limit",
-    "min_backoff_seconds",
-    "max_backoff_seconds",
-    "max_doublings",
-]
 TOP_KEYS = ["total_storage_limit", "resume_paused_queues", "application", "rate"]
 GRANT_KEYS = ["user_email", "writer_email", "email"]
 
@@ -125,7 +115,7 @@ def files(draw: st.DrawFn, values: list[str]) -> str:
     """Draw a file with some values out of place."""
     top = draw(some(TOP_KEYS, values))
     queue = {"name": "a", "rate": "5/s"} | draw(some(QUEUE_KEYS, values))
-    retry, grants = draw(some(RETRY_KEYS, values)), draw(some(GRANT_KEYS, values))
+    retry, grants = draw(some([*RETRY], values)), draw(some(GRANT_KEYS, values))
     lines = [f"{key}: {value}" for key, value in top.items()] + ["queue:"]
     lines += [
         f"{'  ' if i else '- '}{key}: {value}" for i, (key, value) in enumerate(queue.items())

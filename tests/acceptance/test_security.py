@@ -50,20 +50,15 @@ def test_no_header_can_be_slipped_in(client: ControlClient, path: str) -> None:
     assert "Set-Cookie" not in client.send("GET", path).headers
 
 
-@pytest.mark.parametrize("path", [TASKS, "/console/queues/q/tasks"])
-def test_a_tag_with_line_breaks_adds_no_header(
-    server: Server, client: ControlClient, path: str
-) -> None:
+def test_a_tag_with_line_breaks_adds_no_header(server: Server, client: ControlClient) -> None:
     task = server.emulator.queue("q").add(tag="a\r\nSet-Cookie: a=b")
 
-    reply = client.send("GET", f"{path}/{task.name}")
+    for path in (TASKS, "/console/queues/q/tasks"):
+        reply = client.send("GET", f"{path}/{task.name}")
+        assert (reply.status, "Set-Cookie" in reply.headers) == (200, False)
 
-    assert reply.status == 200
-    assert "Set-Cookie" not in reply.headers
 
-
-def test_the_server_has_a_limit(server: Server) -> None:
-    """A body over 512 MiB is refused by its announced size, before it is sent."""
+def test_a_body_over_512_mib_is_refused_before_it_is_sent(server: Server) -> None:
     head = "PUT /_emulator/snapshot HTTP/1.1\r\nHost: localhost\r\n"
 
     answer = exchange(server, f"{head}Content-Length: {(512 << 20) + 1}\r\n\r\n".encode())
@@ -71,8 +66,8 @@ def test_the_server_has_a_limit(server: Server) -> None:
     assert answer.startswith(b"HTTP/1.1 413")
 
 
-def test_a_body_that_grows_when_it_is_unpacked(client: ControlClient) -> None:
-    """Decompression bombs: no body is unpacked further than it may be long."""
+def test_no_body_is_unpacked_further_than_it_may_be_long(client: ControlClient) -> None:
+    """Decompression bombs."""
     bomb = gzip.compress(bytes(100 << 20), compresslevel=1)
     tracemalloc.start()
     try:
@@ -94,7 +89,7 @@ def test_a_body_that_grows_when_it_is_unpacked(client: ControlClient) -> None:
         "/console/static/%00/etc/passwd",
     ],
 )
-def test_no_path_leads_out(client: ControlClient, path: str) -> None:
+def test_no_path_leads_out_of_the_files_of_the_console(client: ControlClient, path: str) -> None:
     reply = client.send("GET", path)
 
     assert reply.status in {400, 404}

@@ -104,10 +104,8 @@ def test_no_page_fetches_from_another_host(site: Path) -> None:
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves files and logs nothing."""
-
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is inherited
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
