@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from pullqueue.errors import ClockError, is_expected_error
-from pullqueue.text import quoted
+from pullqueue.text import is_number, quoted
 
 __tracebackhide__ = is_expected_error
 
@@ -190,7 +190,7 @@ def duration_usec(duration: float | timedelta) -> int:
     """
     if isinstance(duration, timedelta):
         return duration // _ONE_USEC
-    if isinstance(duration, bool) or not isinstance(duration, int | float):
+    if not is_number(duration):
         raise ClockError(f"{quoted(duration)} is not a valid duration: pass seconds or a timedelta")
     try:
         return timedelta(seconds=duration) // _ONE_USEC

@@ -30,7 +30,6 @@ _MAX_BYTES: Final = 1 << 21
 _MAX_TEXT: Final = 120
 """How much of a text is kept, in characters: more than is shown of a name."""
 _MAX_SHOWN: Final = 20
-"""How many arguments are shown."""
 _CLASSES: Final = ("REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ")
 """The opcodes that make an object of a class and arguments; its type is shown as the class."""
 _IN_PLACE: Final = ("APPEND", "APPENDS", "ADDITEMS", "BUILD", "SETITEM", "SETITEMS")
@@ -44,7 +43,6 @@ class _Value:
     type: str
     text: str | None = None
     items: Sequence[_Value] = ()
-    """The items of a tuple."""
     named: dict[str, _Value] = field(default_factory=dict)
     """The items of a dict whose keys are text."""
 

@@ -1,9 +1,10 @@
-"""Text that goes into messages and reports: quoted, shortened, escaped, measured."""
+"""Values in messages and reports: what they are, and quoted, shortened, escaped, measured."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TypeGuard
 
 SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 """The units of time spans, the largest first."""
@@ -12,6 +13,16 @@ SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 _PART = r"""[^\x00- @<>(),;:"\\\x7f-\U0010ffff]+"""
 is_email = re.compile(rf"{_PART}@{_PART}\.{_PART}").fullmatch
 """Only what no list of addresses, and no cookie that has one, would end at."""
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a number, and neither True nor False."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Return whether a value is a whole number, and neither True nor False."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def escaped(text: str) -> str:

@@ -35,7 +35,6 @@ class RequestContext(NamedTuple):
     """Empty where the path names no task."""
     parameters: Parameters
     data: bytes
-    """The body."""
 
     def body(self) -> Json:
         """Return the JSON object in the body."""

@@ -51,7 +51,6 @@ ROUTES: Final[Mapping[str, tuple[Route, ...]]] = {
     "v1beta1": _READ_AND_LEASE,
     "v1beta2": _READ_AND_LEASE + _CHANGE,
 }
-"""The routes of each version."""
 
 
 def blueprint() -> Blueprint:

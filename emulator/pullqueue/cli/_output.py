@@ -35,7 +35,6 @@ _COLOURS = {
 }
 """Colours of the cells that begin with these words."""
 _PREVIEW = 40
-"""Maximum length of a preview."""
 _NARROWEST = 8
 """Columns are not cut below this width: a task with a generated name fits in 80 columns."""
 

@@ -105,14 +105,12 @@ class Call:
     """One call, whose caller may make it."""
 
     request: Any
-    """The message of the request."""
     name: ResourceName
     """The resource that the request names."""
     state: ServerState
     caller: str | None
     """The e-mail address of who calls; None where access is not restricted."""
     method: Method
-    """The method that is called."""
 
     @property
     def version(self) -> Version:

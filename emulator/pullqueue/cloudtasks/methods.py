@@ -32,7 +32,6 @@ class Method(NamedTuple):
     name: str
     """As in the service's definition, such as `LeaseTasks`."""
     verb: str
-    """The HTTP verb."""
     field: str
     """The field of the request that names the resource, such as `parent`."""
     resource: str

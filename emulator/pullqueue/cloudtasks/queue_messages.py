@@ -29,11 +29,11 @@ from pullqueue.cloudtasks.retry_messages import read_retry, with_defaults, write
 from pullqueue.cloudtasks.versions import Version
 from pullqueue.config.model import DEFAULT_CONCURRENT_REQUESTS, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.queue import Queue
-from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, RATE_PER_SECOND, Limits
+from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, DAY_SECONDS, RATE_PER_SECOND, Limits
 from pullqueue.tasks import queue_id
 
 _MAX_NANOS: Final = 999_999_999
-_MAX_TOMBSTONE_SECONDS: Final = 9 * 86_400
+_MAX_TOMBSTONE_SECONDS: Final = 9 * DAY_SECONDS
 _DEFAULT_RATE: Final = 500
 _BURST_SECONDS, _MIN_BURST, _MAX_BURST = 0.2, 10, 100
 """The tokens that a new queue holds: what it starts in this time, within these limits. Seen in

@@ -25,7 +25,7 @@ from pullqueue.cloudtasks.messages import (
 from pullqueue.cloudtasks.methods import QUEUE
 from pullqueue.cloudtasks.queue_messages import build_queue_message, read_queue_settings
 from pullqueue.config.findings import InvalidQueueConfigError
-from pullqueue.config.model import AclEntry, QueueMode, QueueSettings
+from pullqueue.config.model import DEFAULT_QUEUE, AclEntry, QueueMode, QueueSettings
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_base import QueueState
@@ -40,7 +40,7 @@ _TARGETS: Final = {
     "app_engine_http_target": QueueMode.PUSH,
     "http_target": QueueMode.PUSH,
 }
-_IMPLICIT: Final = QueueSettings(name="default")
+_IMPLICIT: Final = QueueSettings(name=DEFAULT_QUEUE)
 _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 
 

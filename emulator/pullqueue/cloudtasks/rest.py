@@ -42,7 +42,6 @@ _SYSTEM_PARAMETERS: Final = frozenset(
 _MISSING_EXTRA: Final = (
     f"Cloud Tasks needs an extra: {install_command('cloudtasks')}, then start the server again"
 )
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 _FORMATS: Final = ("", "json", "json;enum-encoding=string", "json;enum-encoding=int")
 
 

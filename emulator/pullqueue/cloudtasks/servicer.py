@@ -59,9 +59,7 @@ class Servicer:
             else None
         )
         self.requests = state.requests
-        """The request log."""
         self.request_bytes = state.emulator.limits.rest_body_bytes
-        """The largest request."""
 
     def authenticate(self, token: str) -> str | None:
         """Return the e-mail address of the holder of a token; None: access is not restricted."""

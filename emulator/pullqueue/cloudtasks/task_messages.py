@@ -35,6 +35,7 @@ from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
 from pullqueue.engine import verbs
 from pullqueue.engine.queue import Queue
 from pullqueue.error_codes import RPC_CODES
+from pullqueue.limits import DAY_SECONDS
 from pullqueue.push.http_sender import is_disconnected
 from pullqueue.push.request import base_headers
 from pullqueue.tasks import (
@@ -151,7 +152,7 @@ def _new_eta_usec(call: Call, queue: Queue, task: Message) -> int | None:
         raise invalid(
             texts.TOO_FAR.format(time=texts.format_time(eta), most=f"{most // 3600}h"),
             advice=f"task.schedule_time is {eta.isoformat()}; the latest is {latest.isoformat()}, "
-            f"{most // 86_400} days from now",
+            f"{most // DAY_SECONDS} days from now",
         )
     return eta_usec
 

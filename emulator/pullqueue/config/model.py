@@ -23,7 +23,7 @@ __all__ = [
     "RetryParameters",
 ]
 
-_DEFAULT_QUEUE = "default"
+DEFAULT_QUEUE = "default"
 """Every app has it, whether or not queue.yaml lists it; it is a push queue."""
 DEFAULT_RATE = 5.0
 """Tasks a second."""
@@ -183,5 +183,5 @@ class QueueConfig:
         """Return the settings of each queue, those of `default` included if there is one."""
         settings = {each.name: each for each in self.queues}
         if self.default_queue:
-            settings.setdefault(_DEFAULT_QUEUE, QueueSettings(name=_DEFAULT_QUEUE))
+            settings.setdefault(DEFAULT_QUEUE, QueueSettings(name=DEFAULT_QUEUE))
         return settings

@@ -122,4 +122,3 @@ FILTERS: Final = (
     *(span, instant, between, until, format_size, number, result_text),
     *(quote, preview, base64, json_text),
 )
-"""The filters of the templates."""

@@ -11,7 +11,7 @@ from zlib import crc32
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cron.file import CronJob
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.events import Interface
+from pullqueue.engine.events import MINUTE_USEC, Interface
 from pullqueue.engine.store import CronRun
 from pullqueue.errors import PullQueueError
 from pullqueue.observe.request_log import RequestLog
@@ -27,7 +27,7 @@ from pullqueue.push.retry import backoff_seconds, may_retry
 from pullqueue.tasks import is_success, result_text
 
 _POLL_SECONDS = 0.1
-_SET_BACK_USEC = 60 * USEC_PER_SECOND
+_SET_BACK_USEC = MINUTE_USEC
 """A clock that goes back less was adjusted, and jobs are that much late."""
 
 _log = logging.getLogger("pullqueue.cron")

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final, TypeAlias
 
-_DAY_SECONDS = 86_400
+from pullqueue.limits import DAY_SECONDS
+
 _UNITS = {"minutes": 60, "mins": 60, "hours": 3600}
 _SINGULARS = {"minute": "minutes", "min": "mins", "hour": "hours"}
 _ORDINALS: Final = {
@@ -141,7 +142,7 @@ def _interval(found: re.Match[str]) -> Interval:
     if not count:
         raise ValueError(f"the interval is 0 {unit}: it must be 1 or more")
     if found["synchronized"]:
-        if _DAY_SECONDS % seconds:
+        if DAY_SECONDS % seconds:
             raise ValueError(
                 f"{count} {unit} do not divide 24 hours evenly, as `synchronized` requires"
             )
@@ -218,7 +219,7 @@ def _interval_times(
     """
     first = datetime.combine(today, start) - timedelta(days=1)
     length = (end.hour - start.hour) * 60 + end.minute - start.minute
-    steps = (length if end >= start else length + _DAY_SECONDS // 60) * 60 // seconds
+    steps = (length if end >= start else length + DAY_SECONDS // 60) * 60 // seconds
     while True:
         for step in range(steps + 1):
             at = first + timedelta(seconds=step * seconds)

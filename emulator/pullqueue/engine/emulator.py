@@ -347,11 +347,8 @@ class Emulator:
                     elif record.paused and resume:
                         self.store.change_queue_record(name, paused=False)
             for name, queue in self._queues.items():
-                if (
-                    not queue.is_runtime
-                    or name in listed
-                    or (disable_created and LOCATED not in name)
-                ):
+                is_kept = queue.is_runtime and not (disable_created and LOCATED not in name)
+                if name in listed or not is_kept:
                     queue.is_disabled = name not in listed
                 if name in listed:
                     self._configured(listed[name])
@@ -375,16 +372,11 @@ class Emulator:
     def _with_defaults(self, settings: QueueSettings) -> QueueSettings:
         """Return the settings of a queue that is created at run time."""
         lifetime, tombstone = settings.task_lifetime_seconds, settings.tombstone_seconds
-        limits = self.limits
-        return replace(
-            settings,
-            task_lifetime_seconds=limits.created_queue_task_seconds
-            if lifetime is None
-            else lifetime,
-            tombstone_seconds=limits.created_queue_tombstone_seconds
-            if tombstone is None
-            else tombstone,
-        )
+        if lifetime is None:
+            lifetime = self.limits.created_queue_task_seconds
+        if tombstone is None:
+            tombstone = self.limits.created_queue_tombstone_seconds
+        return replace(settings, task_lifetime_seconds=lifetime, tombstone_seconds=tombstone)
 
     def _follow(self, *, at_once: bool = False) -> None:
         """Load what other processes may have changed: once a second, or `at_once`."""

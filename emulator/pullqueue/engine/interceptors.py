@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial, wraps
@@ -23,6 +23,7 @@ __tracebackhide__ = is_expected_error
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_V = TypeVar("_V")
 _Q = TypeVar("_Q", bound="CalledQueue")
 
 VERBS = (
@@ -166,33 +167,29 @@ _PYTHON = Origin()
 
 
 @contextmanager
+def _set(variable: ContextVar[_V], value: _V) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+@contextmanager
 def bypass_interceptors() -> Iterator[None]:
     """Make the calls in the block bypass interceptors: they are the test's own, not the app's."""
-    token = _bypassing.set(True)
-    try:
+    with _set(_bypassing, value=True):
         yield
-    finally:
-        _bypassing.reset(token)
 
 
-@contextmanager
-def call_deadline(usec: int) -> Iterator[None]:
+def call_deadline(usec: int) -> AbstractContextManager[None]:
     """Set the deadline of the calls in the block, in microseconds from when each is made."""
-    token = _deadline_usec.set(usec)
-    try:
-        yield
-    finally:
-        _deadline_usec.reset(token)
+    return _set(_deadline_usec, usec)
 
 
-@contextmanager
-def called_by(caller: Caller) -> Iterator[None]:
+def called_by(caller: Caller) -> AbstractContextManager[None]:
     """Make the calls in the block those of a client."""
-    token = _caller.set(caller)
-    try:
-        yield
-    finally:
-        _caller.reset(token)
+    return _set(_caller, caller)
 
 
 def current_caller() -> Caller | None:

@@ -185,9 +185,8 @@ class Queue(QueueBase):
         """
         self.check_usable()
         wanted = set(task_names)
-        exhausted = list(
-            {task.name: task for task in self.exhausted if task.name in wanted}.values()
-        )
+        by_name = {task.name: task for task in self.exhausted if task.name in wanted}
+        exhausted = list(by_name.values())
         for task in exhausted:
             if payload is None and lost_payload(task):
                 raise InvalidTaskError(
@@ -318,8 +317,6 @@ class Queue(QueueBase):
         change_usec = self.store.next_change_usec(self.name)
         # After the year 9999 nothing changes: an age limit can be of any length.
         return None if change_usec is None or change_usec > LAST_USEC else change_usec
-
-    # -- parts -----------------------------------------------------------------------------------
 
     def _set_paused(self, *, paused: bool) -> None:
         self.check_exists()

@@ -6,8 +6,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pullqueue.clock import USEC_PER_SECOND, Clock, from_usec
+from pullqueue.clock import Clock, from_usec
 from pullqueue.engine import task_errors
+from pullqueue.engine.events import MINUTE_USEC
 from pullqueue.engine.interceptors import Interceptors
 from pullqueue.engine.retention import compute_retention
 from pullqueue.engine.store import QueueRecord, TaskStore
@@ -140,9 +141,8 @@ class QueueBase:
         """
         if self.is_push:
             self.check_exists()
-            raise self.wrong_mode(
-                "only queues with `mode: pull` in queue.yaml can be used this way"
-            )
+            rule = "only queues with `mode: pull` in queue.yaml can be used this way"
+            raise self.wrong_mode(rule)
         self.check_usable()
 
     def wrong_mode(self, rule: str) -> InvalidQueueModeError:
@@ -158,7 +158,7 @@ class QueueBase:
         now_usec = self.clock.now_usec()
         if now_usec < self._rate_warning_usec:
             return
-        self._rate_warning_usec = now_usec + 60 * USEC_PER_SECOND
+        self._rate_warning_usec = now_usec + MINUTE_USEC
         logging.getLogger("pullqueue.engine").warning(
             'queue "%s": more than %s lease calls in a second; the excess returns no tasks',
             self.name,

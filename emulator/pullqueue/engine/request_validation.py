@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import TypeGuard
 
 from pullqueue.address import why_not_callable
 from pullqueue.errors import InvalidTaskError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import HttpRequest, RequestToken, RetryParameters
-from pullqueue.text import quoted
+from pullqueue.text import is_integer, is_number, quoted
 
 __tracebackhide__ = is_expected_error
 
@@ -112,7 +111,7 @@ def check_retry(retry: object) -> None:
         whole = "" if field.name.endswith("backoff_seconds") else "whole "
         largest = 2**63 - 1 if field.name.endswith("_seconds") else 2**31 - 1
         if value is not None and not (
-            is_number(value) and (not whole or isinstance(value, int)) and 0 <= value <= largest
+            (is_integer if whole else is_number)(value) and 0 <= value <= largest
         ):
             raise InvalidTaskError(
                 f"retry parameter {field.name} is {quoted(value)}: use a {whole}number from 0 to "
@@ -124,8 +123,3 @@ def check_retry(retry: object) -> None:
             f"min_backoff_seconds is {shortest} and max_backoff_seconds is {longest}: the minimum "
             "must not exceed the maximum"
         )
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a number, and neither True nor False."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

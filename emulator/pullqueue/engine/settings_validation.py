@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pullqueue.engine.request_validation import check_request, check_retry, is_number, is_target
+from pullqueue.engine.request_validation import check_request, check_retry, is_target
 from pullqueue.errors import InvalidQueueSettingsError, InvalidTaskError
 from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, DAY_SECONDS, RATE_PER_SECOND, Limits
 from pullqueue.tasks import HttpRequest
-from pullqueue.text import quoted
+from pullqueue.text import is_number, quoted
 
 if TYPE_CHECKING:
     from pullqueue.config.model import HttpTarget, QueueSettings, Rate

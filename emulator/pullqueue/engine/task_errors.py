@@ -55,17 +55,15 @@ def names_in_use(
 
 def lease_lost(task: Task, now_usec: int) -> TaskLeaseExpiredError:
     """Return the error for a caller that does not hold the lease it wants to change."""
-    if task.eta_usec > now_usec and task.retry_count:
+    if not task.retry_count:
+        reason = "it was never leased; lease it first"
+    elif task.eta_usec <= now_usec:
+        reason = "its lease has expired; lease it again"
+    else:
         reason = (
             "its lease ends at another time than the one given; if you extended it, pass the "
             "task that was returned then, and if another worker has leased it since, leave it to "
             "that worker"
-        )
-    else:
-        reason = (
-            "its lease has expired; lease it again"
-            if task.retry_count
-            else "it was never leased; lease it first"
         )
     return TaskLeaseExpiredError(
         f'task "{task.name}" of queue "{task.queue_name}" is not leased by the caller: {reason}',

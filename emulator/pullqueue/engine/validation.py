@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol, TypeGuard
 
 from pullqueue.clock import FIRST_USEC, LAST_USEC, USEC_PER_SECOND, from_usec
-from pullqueue.engine.request_validation import METHODS_WITH_BODY, check_request, is_number
+from pullqueue.engine.request_validation import METHODS_WITH_BODY, check_request
 from pullqueue.errors import (
     DuplicateTaskNameError,
     InvalidEtaError,
@@ -26,9 +26,9 @@ from pullqueue.errors import (
     TooManyTasksError,
     is_expected_error,
 )
-from pullqueue.limits import LOCATION_NAME, QUEUE_NAME, Limits
+from pullqueue.limits import DAY_SECONDS, LOCATION_NAME, QUEUE_NAME, Limits
 from pullqueue.tasks import LOCATED, HttpRequest, NewTask
-from pullqueue.text import quoted
+from pullqueue.text import is_integer, is_number, quoted
 
 __tracebackhide__ = is_expected_error
 
@@ -146,11 +146,7 @@ def max_tasks(count: object, limits: Limits) -> int:
     """Check the number of tasks to lease; raise an InvalidMaxTasksError if it is not an integer
     from 1 to the limit.
     """
-    if (
-        isinstance(count, bool)
-        or not isinstance(count, int)
-        or not 1 <= count <= limits.tasks_per_lease
-    ):
+    if not is_integer(count) or not 1 <= count <= limits.tasks_per_lease:
         raise InvalidMaxTasksError(
             f"max_tasks is {quoted(count)}: it must be an integer from 1 to "
             f"{limits.tasks_per_lease}"
@@ -162,7 +158,7 @@ def list_limit(count: object) -> int:
     """Check the number of tasks to list; raise an InvalidMaxTasksError if it is not an integer from
     0 on.
     """
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _LARGEST_COUNT:
+    if not is_integer(count) or not 0 <= count <= _LARGEST_COUNT:
         raise InvalidMaxTasksError(f"limit is {quoted(count)}: it must be an integer, 0 or more")
     return count
 
@@ -274,6 +270,6 @@ def _check_eta_ahead(eta_usec: int, limits: Limits, now_usec: int) -> None:
     if eta_usec > now_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
         raise InvalidEtaError(
             f"eta is {from_usec(eta_usec).isoformat()}; the maximum is {limits.eta_seconds_ahead} "
-            f"seconds ({limits.eta_seconds_ahead // 86_400} days) from now, which is "
+            f"seconds ({limits.eta_seconds_ahead // DAY_SECONDS} days) from now, which is "
             f"{from_usec(now_usec).isoformat()} here"
         )

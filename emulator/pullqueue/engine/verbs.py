@@ -39,8 +39,7 @@ def insert(
         retention=queue.retention,
         storage_limit_bytes=queue.storage_limit_bytes,
     )
-    touch(queue.name, insertion.added)
-    touch(queue.name, list(insertion.refused))
+    touch(queue.name, [*insertion.added, *insertion.refused])
     return insertion
 
 

@@ -39,7 +39,7 @@ from pullqueue.faults.effects import (
     check_service_fault,
     make_error,
 )
-from pullqueue.faults.fault import CallNext, Effect, Fault, ServiceCall
+from pullqueue.faults.fault import CallNext, Effect, Fault
 from pullqueue.faults.when import When, Wire
 from pullqueue.structs import about
 from pullqueue.text import did_you_mean, quoted
@@ -47,6 +47,7 @@ from pullqueue.text import did_you_mean, quoted
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.queue import Queue
+    from pullqueue.sdk.rpcs import ServiceCall
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 

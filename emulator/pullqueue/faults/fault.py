@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 from weakref import WeakKeyDictionary
 
 from pullqueue.engine.interceptors import LEASE_VERBS, Interceptors, QueueCall, touched
@@ -20,6 +20,7 @@ from pullqueue.tasks import default_url
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.faults.when import When
+    from pullqueue.sdk.rpcs import ServiceCall
     from pullqueue.tasks import NewTask
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -27,21 +28,6 @@ __tracebackhide__ = True  # a failed test is shown at its own line
 CallNext = Callable[[], object]
 Effect = Callable[[Any, CallNext], object]
 """What a fault does to a call to a queue or a service; it may carry the call out, or not."""
-
-
-class ServiceCall(Protocol):
-    """A call to a bundled service."""
-
-    @property
-    def service(self) -> str:
-        """The name of the service, such as `datastore_v3`."""
-
-    @property
-    def method(self) -> str:
-        """What is called, such as `Commit`."""
-
-    def fail(self, error: object = None, *, is_lost: bool = False) -> None:
-        """Make it fail when it is carried out; `is_lost`: after that."""
 
 
 _SETTING = threading.Lock()

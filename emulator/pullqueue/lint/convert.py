@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from pullqueue.config.model import QueueSettings
 from pullqueue.config.view import Entry, QueueNode, View
+from pullqueue.limits import CONCURRENT_REQUESTS
 from pullqueue.lint.deployment import (
     FIELDS,
     LOST,
-    MOST_CONCURRENT_REQUESTS,
     DeployedQueue,
     Field,
     Value,
@@ -104,8 +104,8 @@ def _of_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
     for entry, default in _zeros(queue):
         yield entry, f"`{entry.key.text}` is 0, which is deployed as {default}", False
     concurrent = queue.get("max_concurrent_requests")
-    if concurrent and (concurrent.integer or 0) > MOST_CONCURRENT_REQUESTS:
-        message = f"`{concurrent.key.text}` is deployed as {MOST_CONCURRENT_REQUESTS}, the maximum"
+    if concurrent and (concurrent.integer or 0) > CONCURRENT_REQUESTS:
+        message = f"`{concurrent.key.text}` is deployed as {CONCURRENT_REQUESTS}, the maximum"
         yield concurrent, message, False
 
 

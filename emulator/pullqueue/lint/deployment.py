@@ -20,13 +20,13 @@ from pullqueue.config.model import (
     Rate,
     RetryParameters,
 )
+from pullqueue.limits import CONCURRENT_REQUESTS
 from pullqueue.text import decimal
 
 Value = int | float | str | None
 """A value as Cloud Tasks has it; durations are in seconds. None: not set."""
 
 UNLIMITED = -1
-MOST_CONCURRENT_REQUESTS = 5000
 RATE_DECIMALS = 9
 BACKOFF_DECIMALS = 8
 _GCLOUD = "gcloud 528, app deploy queue.yaml"
@@ -66,7 +66,7 @@ def _rate(settings: QueueSettings) -> float:
 
 
 def _concurrent(settings: QueueSettings) -> int:
-    return min(settings.effective_concurrent_requests, MOST_CONCURRENT_REQUESTS)
+    return min(settings.effective_concurrent_requests, CONCURRENT_REQUESTS)
 
 
 def _attempts(settings: QueueSettings) -> int:
@@ -110,7 +110,8 @@ FIELDS = (
     Field(
         "max_concurrent_requests", "rateLimits.maxConcurrentDispatches",
         "--max-concurrent-dispatches", "number",
-        DEFAULT_CONCURRENT_REQUESTS, _concurrent, _show_number, "at most 5000", _GCLOUD,
+        DEFAULT_CONCURRENT_REQUESTS, _concurrent, _show_number,
+        f"at most {CONCURRENT_REQUESTS}", _GCLOUD,
     ),
     Field(
         "target", "appEngineRoutingOverride", "--routing-override", "target",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.config.model import DEFAULT_QUEUE, QueueConfig, QueueMode, QueueSettings
 from pullqueue.lint.deployment import (
     BACKOFF_DECIMALS,
     FIELDS,
@@ -18,7 +18,7 @@ from pullqueue.lint.deployment import (
     Field,
     Value,
 )
-from pullqueue.text import quoted
+from pullqueue.text import is_number, quoted
 
 Action = Literal["create", "change", "resume", "pause", "stop", "refuse"]
 
@@ -32,7 +32,6 @@ _UNLISTED = (
     "the file does not name it: gcloud pauses it, whoever created it (before version 332, App "
     "Engine disabled it)"
 )
-_DEFAULT = "default"
 
 
 class DeployedError(ValueError):
@@ -150,7 +149,7 @@ def _notes(before: DeployedQueue, after: DeployedQueue, *, resume: bool) -> tupl
 
 
 def _unnamed(name: str, state: DeployedQueue) -> QueuePlan:
-    if name == _DEFAULT:
+    if name == DEFAULT_QUEUE:
         return QueuePlan(name, notes=("the file does not name it: default stays as it is",))
     if state.paused:
         return QueuePlan(name, notes=("the file does not name it: it is paused already",))
@@ -226,7 +225,7 @@ def _number(field: Field, value: object, where: str) -> float:
         if match is None:
             raise DeployedError(f'{where} must be seconds such as "3600s", but is {quoted(value)}')
         return float(match[1])
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value) or not math.isfinite(value):
         raise DeployedError(f"{where} must be a number, but is {quoted(value)}")
     return value
 

@@ -91,7 +91,7 @@ class RunReport(NamedTuple):
         return self.threshold is not None and finding.severity.reaches(self.threshold)
 
 
-def lint_data(data: bytes, *, file: str, options: LintOptions = LintOptions()) -> FileReport:  # noqa: B008 - immutable
+def lint_data(data: bytes, *, file: str, options: LintOptions) -> FileReport:
     """Check a file's content, and fix it if the options say so."""
 
     def look(content: bytes | str) -> CheckResult:

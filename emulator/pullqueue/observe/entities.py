@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 from pullqueue.structs import Count, Model, about
 
@@ -29,17 +29,3 @@ class Entity(Model):
 
     key: Annotated[str, about('Its path, such as `Order "tea" / Line 1`.')]
     properties: Annotated[dict[str, str], about("Values as text, of which the beginning is shown.")]
-
-
-class EntitySource(Protocol):
-    """The datastore of a server."""
-
-    @property
-    def has_entities(self) -> bool:
-        """Whether an app has used the datastore."""
-
-    def count_kinds(self) -> list[CountedKind]:
-        """Return each kind with the number of its entities, sorted."""
-
-    def list_entities(self, kind: EntityKind, limit: int) -> list[Entity]:
-        """Return the first entities of a kind, by key."""

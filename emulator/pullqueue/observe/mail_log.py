@@ -13,7 +13,6 @@ from pullqueue.limits import MIB
 from pullqueue.structs import Count, Model, Time, about
 
 KEPT: Final = 1_000
-"""Maximum number of mails that are kept."""
 _KEPT_CHARACTERS = 16 * MIB
 """Maximum length of all mails together; beyond it the oldest mails are dropped."""
 

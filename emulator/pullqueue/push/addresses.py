@@ -34,7 +34,8 @@ class PushAddresses:
     def __init__(self, options: Iterable[str] = ()) -> None:
         """Parse `[TARGET=]URL`, as in `--push-to`; raise like `replace`."""
         self._addresses: dict[str | None, SplitUrl] = {}
-        self._awaited: frozenset[str] = frozenset()
+        self.awaited: frozenset[str] = frozenset()
+        """The origins to which nothing is sent yet, since the app does not listen there."""
         self.replace(options)
 
     def replace(self, options: Iterable[str], *, keep_others: bool = False) -> None:
@@ -53,30 +54,25 @@ class PushAddresses:
                 )
             addresses[target] = address
         if keep_others:
-            self._awaited -= {each.origin for each in addresses.values()}
+            self.awaited -= {each.origin for each in addresses.values()}
             addresses = self._addresses | addresses
         else:
-            self._awaited = frozenset()
+            self.awaited = frozenset()
         self._addresses = addresses
 
     def await_app(self) -> None:
         """Send nothing to the addresses on this machine, until each `has_begun_to_listen`."""
         own = [each for each in self._addresses.values() if is_loopback(each.host)]
-        self._awaited = frozenset(each.origin for each in own)
-
-    @property
-    def awaited(self) -> frozenset[str]:
-        """The origins to which nothing is sent yet, since the app does not listen there."""
-        return self._awaited
+        self.awaited = frozenset(each.origin for each in own)
 
     def has_begun_to_listen(self, origin: str) -> None:
         """Send what is for an origin from now on."""
-        self._awaited -= {origin}
+        self.awaited -= {origin}
 
     def waiting(self, target: str | None) -> str | None:
         """Return that the address of a target is awaited; None: it is not, or there is none."""
         address = self.of(target)
-        if address is None or address.origin not in self._awaited:
+        if address is None or address.origin not in self.awaited:
             return None
         return f"the server waits for the app to listen at {address.origin}"
 

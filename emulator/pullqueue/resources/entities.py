@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
 from pullqueue.api.errors import ApiError
-from pullqueue.observe.entities import LISTED, CountedKind, Entity, EntityKind, EntitySource
+from pullqueue.observe.entities import LISTED, CountedKind, Entity, EntityKind
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model, about
 from pullqueue.text import quoted
+
+if TYPE_CHECKING:
+    from pullqueue.services.hosting import Services
 
 
 class EntityQuery(Model):
@@ -57,7 +60,7 @@ def list_entities(state: ServerState, query: EntityQuery) -> Entities:
     return Entities(kind=kind, entities=source.list_entities(chosen, query.limit))
 
 
-def _source(state: ServerState) -> EntitySource:
+def _source(state: ServerState) -> Services:
     if state.entities is None:
         raise ApiError("this server has no datastore: name datastore_v3 in --services", status=404)
     return state.entities

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import duration_usec
+from pullqueue.config.model import DEFAULT_QUEUE
 from pullqueue.engine import verbs
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -305,7 +306,7 @@ def shown_queues(state: ServerState) -> list[Queue]:
         queue
         for queue in queues
         if not queue.is_push
-        or queue.name != "default"
+        or queue.name != DEFAULT_QUEUE
         or queue.settings.line > 0
         or len(queues) == 1
         or _is_used(queue)

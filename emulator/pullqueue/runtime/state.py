@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from time import perf_counter
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from pullqueue.address import DEFAULT_PORT
@@ -25,7 +25,6 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueContents, QueueRecord, QueueStatistics
 from pullqueue.errors import InvalidTaskError
 from pullqueue.observe.activity import ActivityLog
-from pullqueue.observe.entities import EntitySource
 from pullqueue.observe.mail_log import MailLog
 from pullqueue.observe.models import Action
 from pullqueue.observe.request_log import RequestLog
@@ -37,6 +36,9 @@ from pullqueue.runtime.delivery import Delivery, Permits
 from pullqueue.runtime.fault_registry import FaultRegistry
 from pullqueue.runtime.sender_threads import SenderThreads
 from pullqueue.tasks import Task
+
+if TYPE_CHECKING:
+    from pullqueue.services.hosting import Services
 
 STOP_SECONDS = 5.0
 """Time that attempts and cron jobs together have to end after the server was stopped."""
@@ -66,7 +68,7 @@ class Move:
 class ServerState:
     """One served emulator and the records of its server."""
 
-    entities: EntitySource | None = None
+    entities: Services | None = None
     """The datastore of apps; None: there is none."""
     url = grpc_address = ""
     """Where the server listens; empty: it does not, or another program does."""
@@ -127,7 +129,6 @@ class ServerState:
         self.acl = acl
         """True if callers need a token, as `tokens` has them."""
         self.own_ports: list[int] = []
-        """The ports on which it listens."""
         self.started = SystemClock().now()
         self._started = perf_counter()
         self.on_reset: list[Callable[[], None]] = []

@@ -107,7 +107,7 @@ def app_variables(app_id: str) -> dict[str, str]:
     return {**dict.fromkeys(sitecustomize.APP_ID_VARIABLES, app_id), PROJECT_VARIABLE: project}
 
 
-def default_app_id(project: str | None = None) -> str:
+def default_app_id(project: str | None) -> str:
     """Return the id of an app: that of `project`, or else the environment's, or the default."""
     if not project:
         if given := first_variable(*sitecustomize.APP_ID_VARIABLES):

@@ -62,7 +62,7 @@ class ServiceCall:
         return " ".join(filter(None, (f"{self.service}.{self.method}", details)))
 
 
-def make_service_error(service: str, source: object = None) -> Exception:
+def make_service_error(service: str, source: object) -> Exception:
     """Return the error with which a call to a service fails, of an error or of its class.
 
     An error of the datastore's own classes becomes the code from which the SDK makes it, so that

@@ -62,7 +62,6 @@ class _Host(Protocol):
 
 class _Service(NamedTuple):
     make: Callable[[_Host], Any]
-    """Makes the stub."""
     messages: str
     """The module of the messages."""
     prefix: str = ""

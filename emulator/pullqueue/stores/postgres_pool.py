@@ -60,9 +60,7 @@ class Address(NamedTuple):
     arguments: dict[str, Any]
     """For the driver."""
     schema: str
-    """The schema of the tables."""
     connections: int
-    """The maximum number of connections."""
     shown: str
     """The URL without credentials and options, for messages."""
 

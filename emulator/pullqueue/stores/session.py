@@ -34,11 +34,6 @@ class Keys:
             "last_key": f"{self.prefix}~",
         }
         """The parameters of statements on all queues."""
-        is_own = number is None
-        self.decode_task: Callable[[Row], Task] = decode_task if is_own else self._decode_task
-        """Return the task of a row."""
-        self.encode_task: Callable[[Task], Row] = encode_task if is_own else self._encode_task
-        """Return the row of a task."""
 
     def key(self, queue_name: str) -> str:
         """Return the key of a queue."""
@@ -48,11 +43,13 @@ class Keys:
         """Return the name of a queue."""
         return key[len(self.prefix) :]
 
-    def _decode_task(self, row: Row) -> Task:
+    def decode_task(self, row: Row) -> Task:
+        """Return the task of a row."""
         task = decode_task(row)
-        return task._replace(queue_name=self.name(task.queue_name))
+        return task._replace(queue_name=self.name(task.queue_name)) if self.prefix else task
 
-    def _encode_task(self, task: Task) -> Row:
+    def encode_task(self, task: Task) -> Row:
+        """Return the row of a task."""
         return encode_task(task._replace(queue_name=self.key(task.queue_name)))
 
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.text import quoted
+from pullqueue.text import is_integer, is_number, quoted
 
 _WRONG_MODE = {
     QueueMode.PULL: "no worker can lease its tasks; pass pull queues only",
@@ -97,13 +97,13 @@ def selected_queues(
 
 def check_maximum(value: object, name: str, *, least: int = 1) -> None:
     """Raise a ValueError unless an argument is the maximum number of something."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if not is_integer(value) or value < least:
         raise ValueError(f"{name} is {quoted(value)}: use a whole number, {least} or more")
 
 
 def check_seconds(value: object, name: str) -> None:
     """Raise a ValueError unless an argument is a time in seconds that is longer than none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if not is_number(value) or not value > 0:
         raise ValueError(f"{name} is {quoted(value)}: use a number above 0")
 
 

@@ -19,12 +19,12 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import UnknownTaskError
+from pullqueue.limits import DAY_SECONDS
 from pullqueue.tasks import Task, TaskState, TombstonedTaskError
 from pullqueue.testing.arguments import pull_queue, queue_of
 from pullqueue.testing.patching import Patches, replace_everywhere
 
 _LEASE_SECONDS = 60
-_DAY_SECONDS = 86_400
 
 _WAITING_FOR_OTHERS = frozenset({"subprocess", "multiprocessing.popen_fork"})
 """Modules that sleep until another process ends, which moving the clock would not hasten."""
@@ -107,7 +107,7 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
         )
     clock = movable_clock(queue)
     age_seconds = limit.age_usec // USEC_PER_SECOND
-    lease_seconds = max(_LEASE_SECONDS, min(age_seconds, 7 * _DAY_SECONDS))
+    lease_seconds = max(_LEASE_SECONDS, min(age_seconds, 7 * DAY_SECONDS))
     with bypass_interceptors():
         current: Task | None = queue.get_task(name)
         while current is not None:

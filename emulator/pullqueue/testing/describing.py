@@ -59,7 +59,7 @@ def describe_rest(emulator: Emulator, message: str, faults: Iterable[str] | None
 
 
 @bypass_interceptors()
-def describe_due(emulator: Emulator, ignored: Collection[str] = ()) -> str:
+def describe_due(emulator: Emulator, ignored: Collection[str]) -> str:
     """Return the state of the queues that have due tasks, which nothing keeps; empty: none has.
 
     `ignored` are the names of queues that may have some.

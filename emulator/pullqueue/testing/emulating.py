@@ -113,7 +113,6 @@ class Emulation:
 
     def __init__(self, emulator: Emulator, clock: FixtureClock, faults: Faults) -> None:
         self.emulator = emulator
-        """Its queues."""
         self.clock = clock
         """Its clock, which only the test moves."""
         self.faults = faults

@@ -19,7 +19,7 @@ from pullqueue.push.request import (
 from pullqueue.push.wsgi_sender import TEST_BODY_KEPT, WsgiSender
 from pullqueue.tasks import Task, default_url
 from pullqueue.testing.arguments import SYNC_SEND, check_flag, refuse_lazy
-from pullqueue.text import quoted
+from pullqueue.text import is_integer, quoted
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -107,7 +107,7 @@ class _FunctionSender:
         status = result
         for name in ("status_code", "status_int"):
             status = getattr(status, name, status)
-        if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
+        if not is_integer(status) or not 100 <= status <= 599:
             raise TypeError(
                 f"send returned {quoted(status)}: it must return a status, such as 200, or an "
                 "object with status_code or status_int"

@@ -152,10 +152,8 @@ class MemoryQueue:
 
     def change_retention(self, retention: Retention, now_usec: int) -> None:
         """Apply another retention to all tasks, and to the names of those deleted from now on."""
-        tombstone_usec = retention.tombstone_usec
-        self.names.tombstone_usec = (
-            self._tombstone_usec if tombstone_usec is None else tombstone_usec
-        )
+        own_usec = retention.tombstone_usec
+        self.names.tombstone_usec = self._tombstone_usec if own_usec is None else own_usec
         self.schedule = ExhaustionSchedule()
         self.schedule.schedule(self.tasks, retention)
         self.catch_up(now_usec)
@@ -163,10 +161,9 @@ class MemoryQueue:
     def statistics(self, now_usec: int) -> QueueStatistics:
         """Return the statistics of the queue."""
         first = self.tasks.first()
-        future = self.tasks.count_future(now_usec)
-        scheduled, running, retrying = (
-            self.tasks.count_future(now_usec, state) for state in _COUNTED
-        )
+        count = self.tasks.count_future
+        future = count(now_usec)
+        scheduled, running, retrying = (count(now_usec, state) for state in _COUNTED)
         return QueueStatistics(
             tasks=len(self.tasks),
             available=len(self.tasks) - future,

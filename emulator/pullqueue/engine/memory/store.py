@@ -321,10 +321,9 @@ class MemoryStore(TaskStore):
         self, queue_name: str, *, paused: bool | None = None, settings: QueueSettings | None = None
     ) -> None:
         changes = {"paused": paused, "settings": settings}
+        given = {key: value for key, value in changes.items() if value is not None}
         with self._lock:
-            self._change_record(
-                queue_name, **{key: value for key, value in changes.items() if value is not None}
-            )
+            self._change_record(queue_name, **given)
 
     def create_queue(self, queue_name: str, *, settings: QueueSettings, reserved_usec: int) -> bool:
         with self._lock:

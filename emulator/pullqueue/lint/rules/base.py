@@ -135,7 +135,6 @@ class Sample(NamedTuple):
     note: str
     """How to read it: `escaped`, `bytes`, `100000 times`, `profile rest`; may be empty."""
     text: str
-    """The text of the example."""
 
     @property
     def content(self) -> bytes:

@@ -15,6 +15,7 @@ from pullqueue.config.values import (
     suggested_seconds,
 )
 from pullqueue.config.view import Entry, Section, View
+from pullqueue.limits import DAY_SECONDS
 from pullqueue.lint.rules.base import SAFE, UNSAFE, Rule, out_of_range, write_fix, wrong_values
 from pullqueue.text import shorten
 
@@ -144,7 +145,7 @@ def age_limit_exponent(view: View) -> Iterator[Report]:
     for entry, text in _age_limits(view):
         seconds = parse_age_limit(text)
         if "e" in text.lower() and seconds and entry.scalar:
-            plain = f"{seconds // 86_400}d" if seconds % 86_400 == 0 else f"{seconds}s"
+            plain = f"{seconds // DAY_SECONDS}d" if seconds % DAY_SECONDS == 0 else f"{seconds}s"
             message = f"the exponent in `{text}` makes gcloud fail: write `{shorten(plain)}`"
             fix = write_fix(entry.scalar, plain, safe=True)
             yield entry.report(message, fix=fix)

@@ -240,7 +240,6 @@ class _Race(Trial):
     count: int = 0
     """Number of schedules that were run."""
     locks: Sequence[InstanceLock] = ()
-    """The locks of the app."""
     failures: list[RaceFailure] = field(default_factory=list)
     """The first failure of each kind."""
     is_unclear: bool = False

@@ -92,7 +92,7 @@ class RaceTestError(AssertionError):
 
     __module__ = "pullqueue.testing"  # as tests name it
 
-    def __init__(self, failures: Sequence[RaceFailure], hints: Sequence[str] = ()) -> None:
+    def __init__(self, failures: Sequence[RaceFailure], hints: Sequence[str]) -> None:
         first, *others = failures
         self.failures = tuple(failures)
         """The simplest schedule of each way to fail; those in which time moves are last."""
