@@ -51,11 +51,8 @@ class Interface(StrEnum):
     """An attempt to send a push task."""
 
 
-RECORDED: Final = tuple(
-    each
-    for each in Interface
-    if each not in (Interface.PYTHON, Interface.CONTROL, Interface.CONSOLE)
-)
+_NOT_RECORDED = (Interface.PYTHON, Interface.CONTROL, Interface.CONSOLE)
+RECORDED: Final = tuple(each for each in Interface if each not in _NOT_RECORDED)
 """The interfaces whose requests a server records."""
 
 

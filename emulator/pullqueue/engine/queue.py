@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from pullqueue.clock import FIRST_USEC, LAST_USEC, duration_usec
 from pullqueue.engine import task_errors, validation, verbs
@@ -193,19 +194,13 @@ class Queue(QueueBase):
                     f'task "{task.name}" of queue "{self.name}" cannot be added again, since its '
                     "payload was deleted when the queue was purged: add a new task"
                 )
+        given = {"payload": payload, "request": request}
+        changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         result = Insertion([], {})
         for start in range(0, len(exhausted), self.limits.tasks_per_add):
             batch = exhausted[start : start + self.limits.tasks_per_add]
-            tasks = [
-                NewTask(
-                    task.payload if payload is None else payload,
-                    task.name,
-                    task.tag,
-                    request=request or task.request,
-                )
-                for task in batch
-            ]
-            if payload is not None or request is not None:
+            tasks = [_added_again(task)._replace(**changes) for task in batch]
+            if changes:
                 # Before the names are free: else they were, whether or not the tasks are valid.
                 known = any(task.request and task.request.is_http_target for task in batch)
                 size = self.limits.push_task_bytes if payload is not None else sys.maxsize
@@ -343,5 +338,8 @@ def walk(
 
 def lost_payload(task: Task) -> bool:
     """Return whether the payload of an exhausted task was deleted when its queue was purged."""
-    left = NewTask(task.payload, task.name, task.tag, request=task.request)
-    return task.stored_bytes != left.stored_bytes
+    return task.stored_bytes != _added_again(task).stored_bytes
+
+
+def _added_again(task: Task) -> NewTask:
+    return NewTask(task.payload, task.name, task.tag, request=task.request)

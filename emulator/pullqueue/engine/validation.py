@@ -99,7 +99,13 @@ def check_new_tasks(
         )
     etas_usec = [task.eta_usec for task in tasks if task.eta_usec is not None]
     if etas_usec:
-        _check_eta_ahead(max(etas_usec), limits, now_usec())
+        last_usec, from_now_usec = max(etas_usec), now_usec()
+        if last_usec > from_now_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
+            raise InvalidEtaError(
+                f"eta is {from_usec(last_usec).isoformat()}; the maximum is "
+                f"{limits.eta_seconds_ahead} seconds ({limits.eta_seconds_ahead // DAY_SECONDS} "
+                f"days) from now, which is {from_usec(from_now_usec).isoformat()} here"
+            )
 
 
 def with_request(task: NewTask, request: HttpRequest) -> NewTask:
@@ -263,13 +269,4 @@ def _check_eta(eta_usec: object) -> None:
     if type(eta_usec) is not int or not FIRST_USEC <= eta_usec <= LAST_USEC:
         raise InvalidEtaError(
             f"eta is {quoted(eta_usec)}: use microseconds since 1970, in the years 1 to 9999"
-        )
-
-
-def _check_eta_ahead(eta_usec: int, limits: Limits, now_usec: int) -> None:
-    if eta_usec > now_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
-        raise InvalidEtaError(
-            f"eta is {from_usec(eta_usec).isoformat()}; the maximum is {limits.eta_seconds_ahead} "
-            f"seconds ({limits.eta_seconds_ahead // DAY_SECONDS} days) from now, which is "
-            f"{from_usec(now_usec).isoformat()} here"
         )

@@ -32,9 +32,6 @@ class NameIndex:
         self._generated = 0
         """How many names the latter has."""
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._entries
-
     def get(self, name: str) -> Task | int | None:
         """Return the task of a name, the expiry of its tombstone, or None if the name is free."""
         return self._entries.get(name)

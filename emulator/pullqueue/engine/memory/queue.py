@@ -106,7 +106,7 @@ class MemoryQueue:
     def _generated(self, source: NameSource, used: set[str | None]) -> str:
         """Return a name that is not in use, and add it to those `used` in the batch."""
         name = source()
-        while name in self.names or name in used:
+        while name in used or self.names.get(name) is not None:
             name = source()
         used.add(name)
         return name

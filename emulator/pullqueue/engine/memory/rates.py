@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import takewhile
 
 from pullqueue.clock import USEC_PER_SECOND
 
@@ -29,12 +30,8 @@ class LeaseCounter:
     def count(self, now_usec: int, seconds: int) -> int:
         """Return the number of tasks leased in the last seconds."""
         since = now_usec // USEC_PER_SECOND - seconds
-        total = 0
-        for second, tasks in reversed(self._seconds):
-            if second <= since:
-                break
-            total += tasks
-        return total
+        recent = takewhile(lambda each: each[0] > since, reversed(self._seconds))
+        return sum(tasks for _, tasks in recent)
 
     def seconds(self) -> list[tuple[int, int]]:
         """Return the seconds of the last hour in which tasks were leased, and how many."""
