@@ -244,12 +244,19 @@ class Faults:
         """Make leases expire while the worker has them, so that their tasks are delivered twice.
 
         Before the worker's next call the clock moves to the end of the lease, and `other_worker`
-        is called: it can lease the tasks, and delete them before the first worker does.
+        is called, a function without arguments: it can lease the tasks, and delete them before the
+        first worker does.
 
         Raises:
             ValueError: `when` is not valid.
             ClockError: the emulator's clock cannot be moved.
+            TypeError: `other_worker` is not a function.
         """
+        if other_worker is not None and not callable(other_worker):
+            raise TypeError(
+                f"other_worker is {quoted(other_worker)}: pass a function without arguments, which "
+                "leases the tasks"
+            )
         lapse = Lapse(movable_clock(self._emulator), other_worker)
         fault = self._set("expire_leases", {}, when, lapse.note_lease)
         fault.before_call = lapse.before_call

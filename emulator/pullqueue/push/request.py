@@ -123,16 +123,17 @@ class PushResponse(NamedTuple):
     @property
     def summary(self) -> str | None:
         """What came back in one short line: the first of the body, the message of an error in JSON,
-        or the title of an HTML page; else the exception of the handler, or why there was no
-        response.
+        or the title of an HTML page; else why there was no response. Where the exception of the
+        handler is known, it is that.
         """
+        if self.error is not None and self.reason is None:
+            raised = f"{type(self.error).__name__}: {self.error}".removesuffix(": ")
+            return shorten(raised, limit=_SUMMARY_CHARACTERS)
         text = self.body[:BODY_KEPT].decode("utf-8", "replace")
         title = _title(text)
         text = _message_in(text) if title is None else unescape(" ".join(title[1].split()))
         lines = text.splitlines()
         line = next(filter(None, map(str.strip, lines)), None) or self.reason
-        if line is None and self.error is not None:
-            line = f"{type(self.error).__name__}: {self.error}"
         return None if line is None else shorten(line, limit=_SUMMARY_CHARACTERS)
 
 

@@ -325,7 +325,9 @@ def test_the_summary_says_why_there_is_no_response() -> None:
     response = PushResponse(None, reason="connection lost: a\nb")
 
     assert response.summary == r"connection lost: a\nb"
-    assert PushResponse(500, error=KeyError("a")).summary == "KeyError: 'a'"
+    assert PushResponse(500, b"a page", error=KeyError("a")).summary == "KeyError: 'a'"
+    assert PushResponse(500, error=KeyError()).summary == "KeyError"
+    assert PushResponse(None, reason="late", error=KeyError("a")).summary == "late"
     assert PushResponse(None).summary is None
 
 

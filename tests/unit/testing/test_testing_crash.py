@@ -252,3 +252,10 @@ def test_a_worker_with_threads_of_its_own_is_killed_in_the_one_that_calls(
             future.result()
 
     assert crash(work, setup=app.start, check=app.check) >= 12
+
+
+def test_a_worker_that_never_deletes_is_reported(crash: Run, queue: Queue) -> None:
+    with pytest.raises(
+        AssertionError, match=r"^crash_test: the worker was called 3 times, and the "
+    ):
+        crash(lambda: queue.lease_tasks(60, 1), setup=queue.add, max_calls=3)

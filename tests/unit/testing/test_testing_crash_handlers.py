@@ -279,9 +279,12 @@ def test_a_dead_handler_changes_nothing(crash: Run, queue: Queue, pushed: Queue,
 def test_what_handlers_log_is_shown_where_the_run_fails(
     crash: Run, queue: Queue, pushed: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing of the dead: a framework logs each exception, also that by which they end."""
+    """Of each cause, by the attempt that was hit and the last one, and nothing of the dead: a
+    framework logs each exception, also that by which they end.
+    """
     logger = logging.getLogger("shop")
     begun: list[None] = []
+    failures = 0
 
     def setup() -> None:
         begun.clear()
@@ -297,6 +300,9 @@ def test_what_handlers_log_is_shown_where_the_run_fails(
         except BaseException:
             logger.exception("dead")
             raise
+        if 1 < len(begun) <= 1 + failures:
+            logger.error("fails for the %d. time", len(begun) - 1)
+            raise LookupError("no such order")
         return 200
 
     assert crash(send=handle, setup=setup) == 4
@@ -305,6 +311,14 @@ def test_what_handlers_log_is_shown_where_the_run_fails(
     with pytest.raises(CrashTestError, match="2 of 4 crashes"):
         crash(send=handle, setup=setup, check=lambda: len(queue.list_tasks(10)) < 2)
     assert Counter(caplog.messages) == {"begins": 1 + 2 + 2}
+    caplog.clear()
+    failures = 9
+    with pytest.raises(CrashTestError, match="3 of 4 crashes") as caught:
+        crash(send=handle, setup=setup, check=lambda: not pushed.exhausted)
+    assert "last: status 500 (LookupError: no such order)" in str(caught.value)
+    assert isinstance(caught.value.failures[0].error.__cause__, LookupError)
+    shown = ["begins", "begins", "fails for the 3. time"]
+    assert caplog.messages == ["begins", *shown, *shown]
 
 
 def test_an_exception_of_a_handler_is_a_retry_after_a_crash(

@@ -398,6 +398,8 @@ def test_another_worker_leases_between(faults: Faults, queue: Queue) -> None:
         done.extend(task.payload for task in tasks)
         queue.delete_tasks(tasks)
 
+    with pytest.raises(TypeError, match=r'^other_worker is "work": pass a function without argum'):
+        faults.expire_leases(other_worker="work")  # type: ignore[arg-type]
     faults.expire_leases(other_worker=work)
     work()
     queue.add("b")

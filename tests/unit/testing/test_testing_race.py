@@ -311,3 +311,30 @@ def test_what_actors_log_is_shown_where_a_schedule_fails(
     with pytest.raises(RaceTestError):
         race(*actors, **options, replay=caught.value.replay)
     assert caplog.messages == wrong * 2
+
+
+@pytest.mark.parametrize(
+    ("tasks", "leased", "is_shown"), [(2, 1, False), (3, 1, True), (1, 0, False)]
+)
+def test_workers_that_end_and_leave_tasks_should_loop(
+    race: Run, queue: Queue, tasks: int, leased: int, *, is_shown: bool
+) -> None:
+    """Unless tasks are left that no worker leases, such as those that handlers add."""
+
+    def work() -> None:
+        queue.fetch_statistics()
+        for task in queue.lease_tasks(60, 1) if leased else ():
+            queue.delete_tasks(task)
+
+    with pytest.raises(RaceTestError) as caught:
+        race(
+            work,
+            setup=lambda: queue.add_many([NewTask()] * tasks),
+            check=lambda: False,
+            copies=2,
+            schedules=1,
+            clock=False,
+        )
+
+    hint = '\nall workers have ended, and tasks are left in queue "work": pass a loop'
+    assert (hint in str(caught.value)) is is_shown

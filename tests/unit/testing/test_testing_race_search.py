@@ -15,6 +15,9 @@ from programs import completed
 
 from pullqueue import Queue
 from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing.exploration.progress import Stopwatch, written_by
+from pullqueue.testing.exploration.search import Outcome, Search
+from pullqueue.testing.exploration.steps import Choice
 
 Run = Callable[..., RaceResult]
 pytestmark = pytest.mark.slow
@@ -148,3 +151,69 @@ def test_the_schedules_are_the_same_in_each_process(capsys: pytest.CaptureFixtur
 
     assert first.count("\n") == 40
     assert first == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("right", "schedules", "tried"), [((), 19, 19), ((), 1000, 20), ((5,), 30, 30)]
+)
+def test_what_fails_in_all_orders_ends_early(
+    race: Run, queue: Queue, right: tuple[int, ...], schedules: int, tried: int
+) -> None:
+    """A check that is wrong fails in the first order already, without a race."""
+    calls: list[None] = []
+
+    def look() -> None:
+        for _ in range(3):
+            queue.get_task("one")
+
+    def check() -> bool:
+        calls.append(None)
+        return len(calls) in right
+
+    with pytest.raises(RaceTestError) as caught:
+        race(
+            look,
+            setup=partial(queue.add, name="one"),
+            check=check,
+            copies=3,
+            schedules=schedules,
+            seconds=math.inf,
+        )
+
+    assert len(calls) == tried + 1  # the first is repeated, for its state
+    all_fail = f"all {tried} orders that were tried fail: look at setup, at check, and at what "
+    assert (all_fail in str(caught.value)) is (not right)
+
+
+def test_progress_says_how_many_orders_have_failed() -> None:
+    """Also where the first has, and one is looked for that races."""
+    outcomes = iter([False, True, True, False])
+    choice = Choice(
+        options={n: str(n) for n in range(1, 5)},
+        current=None,
+        pending={},
+        others=frozenset(),
+        known=frozenset(),
+        is_waiting=False,
+        chosen=1,
+    )
+    search = Search(
+        run=lambda _: Outcome((choice,), next(outcomes), is_new=True, is_race=False),
+        stopwatch=Stopwatch(iter(range(0, 1000, 10)).__next__),
+        preemptions=2,
+        schedules=10,
+        most_seconds=math.inf,
+        seed=0,
+        reduce=False,
+        moves_time=False,
+    )
+    lines: list[str] = []
+    with written_by(lines.append):
+        search.explore()
+
+    assert [line.partition(" orders, ")[2].partition(" (")[0] for line in lines] == [
+        "none of which fails",
+        "none of which fails",
+        "1 of which failed",
+        "2 of which failed",
+    ]

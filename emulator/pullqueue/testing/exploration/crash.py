@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 from pullqueue.config.model import QueueMode
@@ -162,6 +163,7 @@ class _CrashTrial(Trial):
     """Number of crashes until now."""
     planned: int = 0
     """Number of those that the first run can have."""
+    _last: CrashFailure | None = None
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
         """Run without a crash, then with each, and return what fails; `modes` are those to run."""
@@ -171,7 +173,8 @@ class _CrashTrial(Trial):
             self.planned = len(plans)
             found = []
             for number, plan in enumerate(plans):
-                stopwatch.report(partial(_progress, number, len(plans)))
+                line = "crash_test: {:,} of {:,} crashes".format
+                stopwatch.report(partial(line, number, len(plans)))
                 with _all_young():
                     found.append(self.crash(plan))
             return [failure for failure in found if failure is not None]
@@ -182,7 +185,7 @@ class _CrashTrial(Trial):
         self._check_tasks(modes)
         injector = _CrashInjector(_Plan(None, 0))
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "drain: .* exhausted;")  # `check` judges that
+            warnings.filterwarnings("ignore", "crash_test: .* exhausted;")  # `check` judges that
             self._run(injector, errors="raise")
         if injector.refusal is not None:
             raise injector.refusal
@@ -206,19 +209,22 @@ class _CrashTrial(Trial):
                 error = self.verify()
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
             error = raised
-        if injector.crashed is None and error is None:
-            return None  # this run was shorter than the first
-        self.crashes += 1
+        # Otherwise this run was shorter than the first.
+        self.crashes += not (injector.crashed is None and error is None)
         if error is None:
             return None
-        for log in injector.held:
-            log()
-        return injector.failure(error, describe(self.emulator))
+        error.__cause__ = error.__cause__ or injector.last_error  # so that its traceback is shown
+        failure = injector.failure(error, describe(self.emulator))
+        if self._last is None or not failure.has_cause_of(self._last):
+            for log in chain.from_iterable(injector.held.values()):
+                log()
+        self._last = failure
+        return failure
 
     def _drain(self, worker: Worker, *, errors: str) -> None:
         driver = self.make_driver(errors=errors)
         driver.run(worker)
-        driver.check("drain")
+        driver.check("crash_test")
 
     def _run_until_crash(self, injector: _CrashInjector) -> None:
         try:
@@ -265,10 +271,6 @@ class _CrashTrial(Trial):
             injector.drop_dead()
 
 
-def _progress(number: int, count: int) -> str:
-    return f"crash_test: {number:,} of {count:,} crashes"
-
-
 @contextmanager
 def _all_young() -> Iterator[None]:
     """Keep the objects that are made in the block in the youngest generation of garbage.
@@ -313,8 +315,11 @@ class _CrashInjector:
     points: list[Point] = field(default_factory=list)
     """Those of the run, until the crash."""
     attempts: list[Actor] = field(default_factory=list)
-    held: list[Callable[[], None]] = field(default_factory=list)
-    """What was logged in a run with a crash; it is noise unless that fails."""
+    held: dict[object, list[Callable[[], None]]] = field(default_factory=dict)
+    """What was logged in a run with a crash, by the worker and by the last attempt of each task
+    before and after the crash: it is noise unless that fails."""
+    last_error: Exception | None = None
+    """The exception of the last handler; None: it has raised none."""
 
     def __post_init__(self) -> None:
         self.worker = self._new_actor(WORKER, WorkerKilled)
@@ -322,9 +327,11 @@ class _CrashInjector:
         """Whose handler runs, or else the worker."""
         self._counting = threading.Lock()
 
-    def _new_actor(self, name: str, interrupt: type[WorkerInterrupt]) -> Actor:
+    def _new_actor(self, name: str, interrupt: type[WorkerInterrupt], key: object = None) -> Actor:
         actor = Actor(name, interrupt)
-        actor.held = None if self.plan.crash is None else self.held
+        if self.plan.crash is not None:
+            self.held.pop(key, None)
+            self.held[key] = actor.held = []
         return actor
 
     def planned(self, *, errors: bool) -> Iterator[_Plan]:
@@ -341,8 +348,7 @@ class _CrashInjector:
             is_write = isinstance(point.call, DatabaseCall) and bool(point.footprint.writes)
             if errors and (point.is_of_queue or is_of_service or is_write):
                 yield _Plan(Crash.ERROR, number)
-        for number in range(1, len(self.attempts) + 1):
-            yield _Plan(Crash.RESPONSE_LOST, number)
+        yield from (_Plan(Crash.RESPONSE_LOST, n) for n in range(1, len(self.attempts) + 1))
 
     def drop_dead(self) -> None:
         """Drop what is left of whoever was killed, while its calls have no effect.
@@ -405,7 +411,8 @@ class _CrashInjector:
         """Send a request; whoever handles it is an actor."""
         if current_actor() is self.worker:
             self._refuse()
-        handler = self._new_actor(_describe_attempt(request), HandlerKilled)
+        key = request.queue_name, request.task_name, self.crashed is None
+        handler = self._new_actor(_describe_attempt(request), HandlerKilled, key)
         self.attempts.append(handler)
         response: PushResponse | None = None
         before, self.current = self.current, handler
@@ -420,6 +427,7 @@ class _CrashInjector:
             if handler.has_ended:
                 response = None  # an app that catches everything may have sent one
                 self.drop_dead()
+        self.last_error = None if response is None else response.error
         if response is None:
             return PushResponse(None, reason="its instance was killed")
         if self.plan == (Crash.RESPONSE_LOST, len(self.attempts)):

@@ -14,6 +14,8 @@ from typing import Literal, TypeAlias, get_args
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import find_faults
 from pullqueue.push.wsgi_sender import environ_restored
@@ -39,7 +41,7 @@ from pullqueue.testing.exploration.search import Outcome, Plan, Search
 from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, parse_replay
 from pullqueue.testing.points import Trial
 from pullqueue.testing.sender import App, Sender, SendFunction
-from pullqueue.text import counted
+from pullqueue.text import counted, quoted
 
 RaceFunction: TypeAlias = "Callable[[], object] | Callable[[], Awaitable[object]]"
 """What an actor does; a coroutine function runs in an event loop of its own thread."""
@@ -242,6 +244,8 @@ class _Race(Trial):
     locks: Sequence[InstanceLock] = ()
     failures: list[RaceFailure] = field(default_factory=list)
     """The first failure of each kind."""
+    failed: int = 0
+    """Number of those that have failed."""
     is_unclear: bool = False
     """True if the last run has to be repeated to see who changes what is in memory."""
     has_points: bool = False
@@ -267,9 +271,11 @@ class _Race(Trial):
         schedule = self._run(plan.choices())
         if self.is_unclear and len(self.failures) == known:
             schedule = self._run(plan.choices())
+        self.failed += schedule.error is not None
         return Outcome(
             tuple(schedule.choices),
-            has_failed=len(self.failures) > known,
+            has_failed=schedule.error is not None,
+            is_new=len(self.failures) > known,
             is_race=not schedule.is_sequential,
         )
 
@@ -293,12 +299,29 @@ class _Race(Trial):
                 "race_test: setup left no push task, so there is nothing to run: add at least one, "
                 "or pass functions, such as workers"
             )
-        error = error or self.verify()
+        hint = ""
+        if error is None:
+            error = schedule.error = self.verify()
+            hint = self._hint_at_left()
         if error is not None:
-            self._add_failure(schedule, error)
+            self._add_failure(schedule, error, hint)
         return schedule
 
-    def _add_failure(self, schedule: Schedule, error: BaseException) -> None:
+    @bypass_interceptors()
+    def _hint_at_left(self) -> str:
+        """Return what to do where workers have ended, and have left tasks."""
+        left = [
+            quoted(queue.name)
+            for queue in self.emulator.queues
+            if not queue.is_push
+            and queue.fetch_statistics().available
+            and any(event.kind is EventKind.LEASED for event in queue.events())
+        ]
+        where = " and ".join(left)
+        loop = f"all workers have ended, and tasks are left in queue {where}: pass a loop"
+        return f"\n{loop}, which leases again" if left else ""
+
+    def _add_failure(self, schedule: Schedule, error: BaseException, hint: str) -> None:
         cause = schedule.tasks.first_error
         if schedule.is_sequential and cause and not error.__cause__:
             error.__cause__ = cause  # so that its traceback says why a handler fails by itself
@@ -307,7 +330,7 @@ class _Race(Trial):
             schedule=tuple(map(str, schedule.steps)),
             replay=format_replay(choice.chosen for choice in schedule.choices),
             error=error,
-            state=describe(self.emulator),
+            state=describe(self.emulator) + hint,
             is_sequential=schedule.is_sequential,
         )
         if failure.kind not in {each.kind for each in self.failures}:
@@ -327,6 +350,11 @@ class _Race(Trial):
             f"each actor has its own {name}, as instances have; instances=False shares it"
             for name in own
         ]
+        if self.failed == self.count > 1 and first.is_sequential:
+            hints.append(
+                f"all {self.count} orders that were tried fail: look at setup, at check, and at "
+                "what each actor does alone"
+            )
         raise RaceTestError(self.failures, hints) from first.error
 
     def check_raced(self) -> None:

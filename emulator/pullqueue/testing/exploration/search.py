@@ -120,7 +120,8 @@ class Outcome(NamedTuple):
 
     choices: tuple[Choice, ...]
     has_failed: bool
-    """True if its failure is of another kind than those before."""
+    is_new: bool
+    """True if it has failed, and in another way than those before."""
     is_race: bool
     """False if its actors ran one after the other."""
 
@@ -151,6 +152,8 @@ class Search:
     """Time moves also while an actor could go on, which counts as a preemption."""
     count: int = 0
     """Number of schedules that were run."""
+    failed: int = 0
+    """Number of those that have failed."""
     is_bounded: bool = False
     """True if there are other orders with more preemptions, or in which time passes more often."""
     knowledge: Knowledge = field(default_factory=Knowledge)
@@ -195,20 +198,28 @@ class Search:
         return self.count + round(sum(left.values()))
 
     def explore(self) -> None:
-        """Run schedules until one fails, all were run, or the budget is used up."""
+        """Run schedules until one fails, all were run, or the budget is used up.
+
+        One whose actors do not race ends it only where all others fail, too.
+        """
         while (level := self._next_level()) is not None:
             self.stopwatch.report(self._progress)
             if self._explore(level):
                 self._look_for_others(level)
                 return
+            is_enough = self.count >= _MORE or self._work() >= _MORE_SECONDS
+            if is_enough and self.failed == self.count:
+                return
 
     def _progress(self) -> str:
-        return f"race_test: {self.count:,} of about {self.estimate:,} orders, none of which fails"
+        failed = f"{self.failed:,} of which failed" if self.failed else "none of which fails"
+        return f"race_test: {self.count:,} of about {self.estimate:,} orders, {failed}"
 
     def _explore(self, level: Level) -> bool:
         plan = self._take(level)
         outcome = self.run(plan)
         self.count += 1
+        self.failed += outcome.has_failed
         self._counts[level] += 1
         self.knowledge.learn(outcome.choices)
         self._branch(plan, outcome.choices, level)
@@ -217,7 +228,7 @@ class Search:
             left_out, self._left_out = self._left_out, []
             for other in left_out:
                 self._add(*other)
-        return outcome.has_failed and outcome.is_race
+        return outcome.is_new and outcome.is_race
 
     def _look_for_others(self, first: Level) -> None:
         """Look for failures of other kinds than that of the first schedule that fails."""
