@@ -385,7 +385,9 @@ def test_the_first_response_of_each_push_task_is_lost(run: Run, pytester: pytest
 
 
 def test_a_test_that_leaves_due_tasks_fails(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\npullqueue_left_tasks = fail\n")
+    pytester.makeini(
+        "[pytest]\npullqueue_left_tasks = fail\npullqueue_left_tasks_ignore = ignored, unknown\n"
+    )
 
     result = run("""
         import pytest
@@ -406,6 +408,23 @@ def test_a_test_that_leaves_due_tasks_fails(run: Run, pytester: pytest.Pytester)
             default.add()
             default.pause()
 
+        @pytest.mark.pullqueue(queues=["ignored", "other"])
+        def test_ignored(pullqueue_emulator):
+            pullqueue_emulator.queue("ignored").add()
+
+        @pytest.mark.pullqueue(queues=["ignored", "other"])
+        def test_another(pullqueue_emulator):
+            pullqueue_emulator.queue("ignored").add()
+            pullqueue_emulator.queue("other").add()
+
+        @pytest.mark.pullqueue(left_tasks_ignore=["pull-queue"])
+        def test_marked_queue(pullqueue_emulator):
+            pullqueue_emulator.queue("pull-queue").add()
+
+        @pytest.mark.pullqueue(left_tasks_ignore=3)
+        def test_wrong(pullqueue_emulator):
+            pass
+
         @pytest.mark.pullqueue(left_tasks="ignore")
         def test_marked(pullqueue_emulator):
             pullqueue_emulator.queue("pull-queue").add()
@@ -415,7 +434,7 @@ def test_a_test_that_leaves_due_tasks_fails(run: Run, pytester: pytest.Pytester)
             assert False
     """)
 
-    result.assert_outcomes(passed=4, failed=1, errors=2)
+    result.assert_outcomes(passed=7, failed=1, errors=4)
     result.stdout.fnmatch_lines(
         [
             "left_tasks: the test leaves due tasks:",
@@ -424,44 +443,11 @@ def test_a_test_that_leaves_due_tasks_fails(run: Run, pytester: pytest.Pytester)
             "left_tasks: the test leaves due tasks:",
             'queue "default": 1 available',
             '  available "unsent" *',
+            'queue "other": 1 available',
+            "*argument left_tasks_ignore is 3: use a list of names, or a string",
         ]
     )
-
-
-def test_queues_whose_tasks_a_test_may_leave(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini(
-        """
-        [pytest]
-        pullqueue_left_tasks = fail
-        pullqueue_left_tasks_ignore = default, unknown
-        """
-    )
-
-    result = run("""
-        import pytest
-
-        def test_ignored(pullqueue_emulator):
-            pullqueue_emulator.queue("default").add()
-
-        def test_another(pullqueue_emulator):
-            pullqueue_emulator.queue("default").add()
-            pullqueue_emulator.queue("pull-queue").add()
-
-        @pytest.mark.pullqueue(left_tasks_ignore=["pull-queue"])
-        def test_marked(pullqueue_emulator):
-            pullqueue_emulator.queue("pull-queue").add()
-
-        @pytest.mark.pullqueue(left_tasks_ignore=3)
-        def test_wrong(pullqueue_emulator):
-            pass
-    """)
-
-    result.assert_outcomes(passed=3, errors=2)
-    result.stdout.fnmatch_lines(["left_tasks: *", 'queue "pull-queue": 1 available'])
-    result.stdout.fnmatch_lines(
-        ["*argument left_tasks_ignore is 3: use a list of names, or a string"]
-    )
-    result.stdout.no_fnmatch_line('queue "default"*')
+    result.stdout.no_fnmatch_line('queue "ignored"*')
 
 
 SERVICES = """

@@ -407,22 +407,19 @@ def test_clock_shows_advances_and_moves_the_time(run: Run) -> None:
     assert "never goes back" in back.err
 
 
-@pytest.mark.parametrize(
-    ("alone", "meant"),
-    [
-        ("clock", "clock show"),
-        ("queues --json", "queues list --json"),
-        ("faults", "faults list"),
-        ("cron --json", "cron list --json"),
-        ("tasks --limit 1", "tasks list --limit 1"),
-        ("snapshot", "snapshot --help"),
-    ],
-)
-def test_a_noun_alone_lists(run: Run, alone: str, meant: str) -> None:
+def test_a_noun_alone_lists(run: Run) -> None:
     run("tasks add pull a")
-    done = run(alone)
 
-    assert (done.out or done.err) == run(meant).out != ""
+    for alone, meant in {
+        "clock": "clock show",
+        "queues --json": "queues list --json",
+        "faults": "faults list",
+        "cron --json": "cron list --json",
+        "tasks --limit 1": "tasks list --limit 1",
+        "snapshot": "snapshot --help",
+    }.items():
+        done = run(alone)
+        assert (done.out or done.err) == run(meant).out != ""
 
 
 def test_faults_are_set_listed_and_removed(run: Run) -> None:
@@ -434,8 +431,6 @@ def test_faults_are_set_listed_and_removed(run: Run) -> None:
         "     1  fail          lease_tasks  error=InternalError, times=2  0 of 0",
         "     2  empty_leases  every lease  queues=other,pull             0 of 0",
     ]
-    assert run("faults list") == run("faults")
-    assert run("faults list --json") == run("faults --json")
     assert run("faults remove 1").out == "1 removed\n"
     assert run("faults clear").out == "1 removed\n"
     assert run("faults remove 1").err == 'pullqueue: there is no fault "1": none is set\n'

@@ -60,14 +60,13 @@ def test_wait_does_not_wait_longer_for_an_answer_than_at_all(run: Run) -> None:
     assert f"after 0 s, no pullqueue responds at http://{address} (timed out): start" in done.err
 
 
-@pytest.mark.parametrize("order", ["queues", "credentials a@b", "snapshot save -"])
-def test_an_answer_that_breaks_off(run: Run, order: str) -> None:
-    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
-        done = run(order, "--url", address)
+def test_an_answer_that_breaks_off_is_one_line(run: Run) -> None:
+    for order in ("queues", "credentials a@b", "snapshot save -"):
+        with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
+            done = run(order, "--url", address)
 
-    assert done.status == 3
-    assert done.err.startswith(f"pullqueue: the response of http://{address} broke off (")
-    assert done.err.count("\n") == 1
+        assert (done.status, done.err.count("\n")) == (3, 1)
+        assert done.err.startswith(f"pullqueue: the response of http://{address} broke off (")
 
 
 def test_a_wrong_address_and_a_missing_server_are_reported(
@@ -277,16 +276,16 @@ def test_help_shows_what_the_option_shows_of_any_command(run: Run) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("order", "status"),
-    [("tasks list nope", 1), ("queues --url 127.0.0.1:9", 3), ("queues --nope", 2)],
-)
-def test_json_makes_an_error_one_object(run: Run, order: str, status: int) -> None:
-    done = run(order, "--json")
-    error = json.loads(done.err)["error"]
-
-    assert done.status == error["exit_status"] == status
-    assert error["message"] in run(order).err
+def test_json_makes_an_error_one_object(run: Run) -> None:
+    for order, status in {
+        "tasks list nope": 1,
+        "queues --url 127.0.0.1:9": 3,
+        "queues --nope": 2,
+    }.items():
+        done = run(order, "--json")
+        error = json.loads(done.err)["error"]
+        assert done.status == error["exit_status"] == status
+        assert error["message"] in run(order).err
 
 
 def test_each_shell_gets_a_completion_script(run: Run) -> None:
