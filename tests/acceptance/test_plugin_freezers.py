@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
 from typing import Any
 
 import pytest
@@ -120,27 +121,6 @@ class TestFixtureOfTheSameName:
         self, freezer: str, pullqueue_clock: FixtureClock
     ) -> None:
         assert now() == datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def test_start_beside_a_freezer_is_refused(run: Run) -> None:
-    result = run("""
-        import pytest
-        from freezegun import freeze_time
-
-        @pytest.fixture
-        def frozen():
-            with freeze_time("2012-01-14"):
-                yield
-
-        @pytest.mark.pullqueue(start="2026-01-01T00:00Z")
-        def test_own(frozen, pullqueue_clock):
-            pass
-    """)
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["the start of pullqueue_clock is set, but the test freezes time itself: remove one of*"]
-    )
 
 
 def test_a_fixture_without_its_freezer_names_what_to_install(
@@ -269,6 +249,7 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
         from datetime import datetime
         from google.appengine.api import apiproxy_stub_map, app_identity, memcache, taskqueue
         from google.appengine.runtime import default_api_stub as stub
+        from pullqueue.testing import emulation
 
         pytestmark = pytest.mark.pullqueue(freezer="freezegun")
 
@@ -277,6 +258,23 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
             return pullqueue_emulator
 
         def test_scope(shop):
+            pass
+
+        @pytest.fixture
+        def frozen():
+            with freezegun.freeze_time("2012-01-14"):
+                yield
+
+        @pytest.mark.pullqueue(start="2026-01-01T00:00Z")
+        def test_start(frozen, pullqueue_clock):
+            pass
+
+        @pytest.fixture(scope="class")
+        def emulated():
+            with emulation(queues=["of-class"], sdk=True) as emulated:
+                yield emulated
+
+        def test_sdk_in_use(emulated, pullqueue_sdk):
             pass
 
         @tm.travel("2012-01-14T00:00:00+00:00", tick=False)
@@ -313,16 +311,18 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
             memcache.get("key")
     """)
 
-    result.assert_outcomes(errors=1, failed=9)
+    result.assert_outcomes(errors=3, failed=9)
     for hint, tests in {
         "in a fixture of a wider scope use `with pullqueue.testing.emulation(": 1,
+        "the start of pullqueue_clock is set, but the test freezes time itself: remove one of": 1,
+        "'of-class'*) already: use that emulator": 1,
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead": 1,
         "set `pullqueue_freezer = time-machine` in the ini file": 2,
         "the test freezes time itself, so do that with time-machine": 1,
         "add it to the ini option, pullqueue_services": 2,
         "taskqueue has no stub in this test: use the fixture pullqueue_sdk": 2,
     }.items():
-        assert sum(hint in line for line in result.outlines) == tests
+        assert sum(fnmatch(line, f"*{hint}*") for line in result.outlines) == tests, hint
 
 
 def test_a_report_shows_the_time_that_the_test_has_seen(run: Run) -> None:

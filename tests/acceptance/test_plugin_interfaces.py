@@ -60,26 +60,6 @@ def test_the_sdk_uses_the_emulator_and_its_time(
     assert pullqueue_emulator.queue("pull-queue").get_task(task.name).tag == "parse"
 
 
-def test_sdk_in_use_by_another_emulator(run: Run) -> None:
-    result = run("""
-        import pytest
-        from pullqueue.testing import emulation
-
-        @pytest.fixture(scope="class")
-        def emulated():
-            with emulation(queues=["of-class"], sdk=True) as emulated:
-                yield emulated
-
-        def test_fixture_inside(emulated, pullqueue_sdk):
-            pass
-    """)
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["App Engine's SDK uses Emulator(*'of-class'*) already: use that emulator*"]
-    )
-
-
 def test_a_missing_sdk_is_reported_with_the_extra_to_install(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
         import sys
