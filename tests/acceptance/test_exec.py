@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from executing import EXEC, QUEUE_YAML, SHOW_ENVIRONMENT, Execute, on_sdk, python
+from executing import CALL, EXEC, QUEUE_YAML, SHOW_ENVIRONMENT, Execute, on_sdk, python
 from linting import run_pullqueue
 from programs import completed, running
 from push_app import until
@@ -25,11 +25,7 @@ from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
 from pullqueue.testing import Faults, exhaust
 
-ADD = """
-import json, os, urllib.request
-url = f'http://{os.environ["PULLQUEUE_EMULATOR_HOST"]}/_emulator/queues/pull/tasks'
-urllib.request.urlopen(url, json.dumps({"tasks": [{}]}).encode(), 60).close()
-"""
+ADD = f"{CALL}call('queues/pull/tasks', {{'tasks': [{{}}]}})\n"
 
 
 def test_its_status_and_streams_are_its_own(app_folder: Path) -> None:
@@ -66,11 +62,10 @@ def test_signals_are_passed_on(app_folder: Path) -> None:
 
 def test_cloud_tasks_is_served_over_grpc(execute: Execute) -> None:
     program = (
-        "import grpc, json, os, urllib.request as http\n"
+        f"{CALL}import grpc\n"
         "from google.cloud.tasks_v2 import CloudTasksClient\n"
         "from google.cloud.tasks_v2.services.cloud_tasks import transports\n"
-        "server = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/server'\n"
-        "channel = grpc.insecure_channel(json.load(http.urlopen(server))['grpc'])\n"
+        "channel = grpc.insecure_channel(call('server')['grpc'])\n"
         "transport = transports.CloudTasksGrpcTransport(channel=channel)\n"
         "tasks = CloudTasksClient(transport=transport)\n"
         "parent = 'projects/my-app/locations/us-central1'\n"
@@ -86,13 +81,9 @@ def test_cloud_tasks_is_served_over_grpc(execute: Execute) -> None:
 
 def test_its_file_is_reloaded(execute: Execute) -> None:
     program = (
-        "import json, os, time, urllib.request as http\n"
-        "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/'\n"
-        "def call(path, data=None): return json.load(http.urlopen(url + path, data, 60))\n"
-        "print(call('server')['profile'], call('reload', b'')['added'])\n"
+        f"{CALL}print(call('server')['profile'], call('reload', {{}})['added'])\n"
         "open('queue.yaml', 'a').write('- name: later\\n  mode: pull\\n')\n"
-        "while 'later' not in [queue['name'] for queue in call('queues')['queues']]:\n"
-        "    time.sleep(0.05)\n"
+        "while 'later' not in [queue['name'] for queue in call('queues')['queues']]: pass\n"
     )
 
     status, output, errors = execute("--watch", *python(program))
@@ -297,14 +288,13 @@ def test_nothing_is_run_by_wrong_usage(
 def test_the_server_knows_the_program_and_its_process(execute: Execute) -> None:
     """As the client of its calls, in place of the name of a library."""
     program = (
-        "import json, os, sys, urllib.request\n"
+        f"{CALL}import sys\n"
         "from google.appengine.api import taskqueue\n"
         "sys.argv[0] = '/app/worker.py'\n"
         "taskqueue.Queue('pull').add(taskqueue.Task(payload='a', method='PULL'))\n"
         "taskqueue.Queue('pull').lease_tasks(60, 1)\n"
-        "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/workers'\n"
-        "workers = json.load(urllib.request.urlopen(url))['workers']\n"
-        "print(json.dumps([os.getpid(), [(w['client'], w['leased']) for w in workers]]))\n"
+        "workers = [(w['client'], w['leased']) for w in call('workers')['workers']]\n"
+        "print(json.dumps([os.getpid(), workers]))\n"
     )
     _, output, _ = execute(*on_sdk(program))
 
@@ -314,12 +304,10 @@ def test_the_server_knows_the_program_and_its_process(execute: Execute) -> None:
 
 def test_a_manual_clock_stops_time_for_the_queues_alone(execute: Execute) -> None:
     program = (
-        f"{ADD}\nimport time\n"
-        "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/clock'\n"
-        "def now(data=None): return json.load(urllib.request.urlopen(url, data, 60))['now']\n"
-        "before, real = now(), time.time()\n"
+        f"{ADD}import time\n"
+        "before, real = call('clock')['now'], time.time()\n"
         "while time.time() == real: pass\n"
-        "print(now() == before, now(b'{\"advance\": 60}') > before)\n"
+        "print(call('clock')['now'] == before, call('clock', {'advance': 60})['now'] > before)\n"
     )
     status, output, errors = execute("--clock", "manual", *python(program))
 

@@ -22,6 +22,17 @@ Execute = Callable[..., tuple[int, str, str]]
 
 EXEC = (sys.executable, "-m", "pullqueue", "exec")
 QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
+CALL = """
+import json, os, urllib.request
+
+def call(path, data=None):
+    url = f'http://{os.environ["PULLQUEUE_EMULATOR_HOST"]}/_emulator/{path}'
+    body = None if data is None else json.dumps(data).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=60))
+
+"""
+"""Begins a program that calls routes of its server."""
 SHOW_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 USE_QUEUE = """
 import threading

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import PROGRAM, Run
-from executing import Execute, python
+from executing import CALL, Execute, python
 from programs import running
 from push_app import PushApp, push_app, until
 
@@ -102,15 +102,11 @@ def test_an_unknown_job_is_refused(run: Run) -> None:
 
 def test_exec_runs_the_jobs_of_a_file(execute: Execute, app: PushApp, app_folder: Path) -> None:
     (app_folder / "cron.yaml").write_text(JOBS)
-    program = """
-import json, os, urllib.request
-root = f"http://{os.environ['PULLQUEUE_EMULATOR_HOST']}/_emulator"
-data = json.dumps({"job": "daily report"}).encode()
-request = urllib.request.Request(f"{root}/cron/run", data, {"Content-Type": "application/json"})
-assert json.load(urllib.request.urlopen(request)) == {"started": True, "number": 1}
-while not json.load(urllib.request.urlopen(f"{root}/cron"))["jobs"][0]["last"]:
-    pass
-"""
+    program = (
+        f"{CALL}started = call('cron/run', {{'job': 'daily report'}})\n"
+        "assert started == {'started': True, 'number': 1}\n"
+        "while not call('cron')['jobs'][0]['last']: pass\n"
+    )
     status, _, errors = execute("--cron", "cron.yaml", "--push-to", app.url, *python(program))
 
     assert status == 0, errors
