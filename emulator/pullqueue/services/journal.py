@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +51,8 @@ class Journal:
         """
         self._path = path
         self._lock = threading.Lock()
+        with suppress(OSError):  # SQLite says why it cannot be made
+            path.touch(mode=0o600)
         self._connection = sqlite3.connect(
             path, timeout=1, isolation_level=None, check_same_thread=False
         )

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from sdk_calls import call, pull
 
+from pullqueue import ManualClock
+from pullqueue.sdk.deferred import deferred
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, messages, taskqueue
 
 pytestmark = pytest.mark.usefixtures("stub")
@@ -19,6 +21,17 @@ def bulk_add(*adds: dict[str, Any]) -> Any:
     defaults = {"queue_name": b"pull", "task_name": b"", "eta_usec": 0, "mode": 1}
     requests = [messages.TaskQueueAddRequest(**(defaults | fields)) for fields in adds]
     return call("BulkAdd", add_request=requests).taskresult
+
+
+def test_the_name_of_a_deferred_call_stays_reserved_for_days(clock: ManualClock) -> None:
+    deferred.defer(print, _name="daily", _queue="push")
+    taskqueue.Queue("push").delete_tasks_by_name("daily")
+    clock.advance(7 * 86400 - 0.000001)
+
+    with pytest.raises(taskqueue.TombstonedTaskError):
+        deferred.defer(print, _name="daily", _queue="push")
+    clock.advance(0.000001)
+    deferred.defer(print, _name="daily", _queue="push")
 
 
 def test_names_in_use_and_new_ones_in_a_batch() -> None:

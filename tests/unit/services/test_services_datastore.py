@@ -328,6 +328,7 @@ class TestJournal:
     ) -> None:
         serve(data=tmp_path / "data")
         assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+        assert (tmp_path / "data" / "datastore.db").stat().st_mode & 0o777 == 0o600
 
         with pytest.raises(StoreError, match=r'datastore\.db" is in use by another server: '):
             serve(data=tmp_path / "data")

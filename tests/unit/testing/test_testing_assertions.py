@@ -305,7 +305,7 @@ def test_what_is_not_a_queue_is_refused_with_what_to_pass(
 
 
 def test_a_payload_or_a_tag_that_no_task_has_is_refused_or_named(queue: Queue) -> None:
-    """A dict is never a payload, so `count=0` would always hold; `UNTAGGED` is no tag."""
+    """A dict is never a payload, so `count=0` would always hold; `UNTAGGED` is none of its tags."""
     payload: Any = {"n": 1}
     with pytest.raises(TypeError, match=r"payload is \{'n': 1\}: pass JsonPayload\(\{'n': 1\}\)"):
         assert_added(queue, payload=payload, count=0)
