@@ -22,6 +22,7 @@ from pullqueue.cli._words import Choice
 from pullqueue.clock import Clock, ManualClock, SystemClock, from_usec
 from pullqueue.errors import StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
+from pullqueue.sdk import SdkMissingError, is_installed
 from pullqueue.services import DEFAULT_SERVICES, SERVICES, parse_services
 from pullqueue.services.hosting import Services
 from pullqueue.tasks import count_tasks
@@ -269,7 +270,9 @@ class EmulatorOptions:
     cron: Path | None
 
     def __post_init__(self) -> None:
-        """Refuse options that make the server more lenient than production, with `--strict`."""
+        """Refuse options that make the server more lenient than production, with `--strict`, and
+        those of services that no stub can answer.
+        """
         lenient = {
             "--no-lease-rate-limit": self.leases_per_second is None,
             "--profile sdk": self.profile != "gcloud",
@@ -278,6 +281,14 @@ class EmulatorOptions:
         for option, is_passed in lenient.items():
             if self.strict and is_passed:
                 raise click.UsageError(f"--strict excludes {option}: leave one of them out")
+        answered = {
+            "--services": self.services,
+            "--data": self.data,
+            "--index-yaml": self.index_yaml,
+        }
+        for option, value in answered.items():
+            if value and self._service_names and not is_installed():
+                raise click.UsageError(f"{option} cannot be used: {SdkMissingError()}")
 
     @property
     def checks(self) -> dict[str, bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_PORT, is_host_and_port
@@ -49,6 +50,14 @@ class SdkInUseError(PullQueueError):
             "installation (`pullqueue_sdk`, `emulation(sdk=True)` or `install()`) first"
         )
         self.emulator = emulator
+
+
+def is_installed() -> bool:
+    """Return whether App Engine's SDK is installed, without importing it."""
+    try:
+        return find_spec("google.appengine") is not None
+    except ModuleNotFoundError:  # there is no package `google` at all
+        return False
 
 
 def install(

@@ -32,7 +32,7 @@ from pullqueue.push.tokens import TokenSigner
 from pullqueue.resources import routes as resources
 from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
-from pullqueue.sdk import DATASTORE
+from pullqueue.sdk import DATASTORE, is_installed
 from pullqueue.server import origins
 from pullqueue.services import bridge
 from pullqueue.services import routes as service_routes
@@ -206,7 +206,7 @@ class Application:
             state.on_services_reset.append(services.reset)
             state.mails = services.mails
             state.entities = services if DATASTORE in services.names else None
-            state.services = sorted(services.names)
+            state.services = sorted(services.names) if is_installed() else []
             state.data = "" if services.data is None else str(services.data.resolve())
         return {
             **({} if services is None else {Services: services}),

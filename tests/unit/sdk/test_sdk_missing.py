@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 from pullqueue import InvalidTagError
 from pullqueue.extras import install_command
@@ -27,6 +29,14 @@ try:
 except ImportError as error:
     print(error, file=sys.stderr)
 """
+OPTIONS = """
+import sys
+sys.modules["google"] = None
+from pullqueue.cli import main
+for options in (["--services", "mail"], ["--data", "data"], ["--index-yaml", "index.yaml"]):
+    assert main(["exec", *options, "--", "true"]) == 2
+sys.exit(main(["exec", "--", sys.executable, "-m", "pullqueue", "server"]))
+"""
 
 
 def test_a_missing_sdk_is_reported_with_the_extra_to_install() -> None:
@@ -37,6 +47,16 @@ def test_a_missing_sdk_is_reported_with_the_extra_to_install() -> None:
     missing = f"App Engine's SDK is not installed: {install_command('appengine')}"
     assert f"where the server runs, {missing}" in answer.rpc_error.detail
     assert done.stderr.decode().splitlines() == [missing] * 2
+
+
+def test_options_of_services_need_the_sdk(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OPTIONS], cwd=tmp_path, capture_output=True, check=True, text=True
+    )
+    missing = f"cannot be used: App Engine's SDK is not installed: {install_command('appengine')}"
+    for option in ("--services", "--data", "--index-yaml"):
+        assert f"pullqueue: {option} {missing}\n" in done.stderr
+    assert re.search(r"^services +none$", done.stdout, re.MULTILINE)
 
 
 def test_long_details_are_readable_without_the_sdk() -> None:
