@@ -31,6 +31,9 @@ def test_explain_lists_all_rules() -> None:
     assert lines[0] == f"QY001  {'yaml-syntax':<22} error    The file is not valid YAML."
     assert run_pullqueue("explain", "all").stdout.count("\nSource: ") == len(all_rules())
     assert run_pullqueue("explain").exit_code == run_pullqueue("explain", "zzz").exit_code == 2
+    for name, meant in (("506", "QY506"), ("5", "QY5"), ("both", "both-limits"), ("bom-", "bom")):
+        advice = f'unknown rule "{name}": did you mean `{meant}`?\n'
+        assert advice in run_pullqueue("explain", name).stderr
 
 
 def test_schema_is_printed_in_both_drafts() -> None:

@@ -61,6 +61,7 @@ _MEANT: Final[Mapping[str, str]] = {
     "tasks add --delay": "use --countdown",
     "tasks add --payload": "use `pullqueue tasks add QUEUE PAYLOAD`, or --file",
     "tasks delete --all": "use `pullqueue queues purge`",
+    "tasks lease --count": "use --max",
 }
 """What to use instead of options that other commands, or other programs, have."""
 _INTERRUPTED = 130

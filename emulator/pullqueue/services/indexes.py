@@ -33,12 +33,14 @@ class CompositeIndexes:
 
     def __init__(self, path: Path, *, required: bool) -> None:
         """Read the file; one that does not exist has no indexes. Raise a ConfigFileError if the
-        file cannot be read, or is not an index.yaml.
+        file cannot be read, or is not an index.yaml, or its folder does not exist.
         """
         self._path = path
         self._required = required
         self._text = ""
         self._indexes: list[Any] = []
+        if not path.parent.is_dir():
+            raise ConfigFileError(f'"{path}" cannot be written: its folder does not exist')
         self._read()
 
     def check(self, query: Any) -> None:

@@ -122,6 +122,7 @@ def test_another_kind_of_server_is_reported(run: Run, server: Server) -> None:
         ("tasks delete pull", ""),
         ("tasks delete pull --all", "there is no option `--all`: use `pullqueue queues purge`\n"),
         ("tasks add pull x --delay 1h", "there is no option `--delay`: use --countdown\n"),
+        ("tasks lease pull --count 2", "there is no option `--count`: use --max\n"),
         ("tasks add push --url /mail", 'by --request, as in --request "POST /mail"\n'),
         # These would lead to other routes.
         ("queues list ''", '"" is not a valid name of a queue or task\n'),

@@ -88,6 +88,7 @@ def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
         message = f"{file} cannot be loaded: {error.message}"
         if isinstance(error, FailedError):
             raise FailedError(message) from None
+        read_snapshot(data, str(file))  # a file that is not one has a message of its own
         raise RefusedError(f"{message}; nothing was changed") from None
     show(answer, f"{_counts(answer['tasks'], answer['exhausted'])} loaded")
     if answer["warning"]:

@@ -49,6 +49,8 @@ def rules_named(name: str) -> tuple[Rule, ...]:
 
 def no_such_rule(name: str) -> str:
     """Return a message on a name that no rule has."""
-    near = closest(name.lower(), [rule.name for rule in all_rules()], cutoff=0.6)
+    names = [rule.name for rule in all_rules()]
+    near = f"QY{name}" if rules_named(f"QY{name}") else closest(name.lower(), names, cutoff=0.6)
+    near = near or next((each for each in names if name.lower() in each), None)
     remedy = f"did you mean `{near}`?" if near else "see `pullqueue explain --list`"
     return f'unknown rule "{shorten(name)}": {remedy}'

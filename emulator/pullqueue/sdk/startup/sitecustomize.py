@@ -222,7 +222,8 @@ def ticket() -> str:
 
 def program_name() -> str:
     """Return what this process is called: program and process id."""
-    return f"{Path(sys.argv[0]).name or 'python'} (pid {os.getpid()})"
+    script = sys.argv[0]  # `-c` or `-` where there is none
+    return f"{'python' if script[:1] in ('', '-') else Path(script).name} (pid {os.getpid()})"
 
 
 def _with_ticket(make_call: Callable[[Any], None], default_api_stub: Any) -> Callable[[Any], None]:
