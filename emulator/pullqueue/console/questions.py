@@ -116,7 +116,8 @@ class Questions:
         return self._question(
             "Reset the emulator?",
             f"This deletes {self._tasks_text()}, names, history, requests and faults of all "
-            "queues. The queues of queue.yaml and the clock are not changed.",
+            "queues. The queues of queue.yaml, the clock, and the entities and blobs of the app "
+            "are not changed.",
             back=url_for("console.server"),
             created=[queue.name for queue in self._state.emulator.queues if queue.is_runtime],
         )

@@ -342,6 +342,7 @@ def test_what_is_deleted_is_said_before(shown: ConsoleClient) -> None:
         ("/requests/clear", "Delete 1 request?", "the record of all requests, whatever the"),
         ("/server/snapshot", "Load a snapshot?", "This deletes 3 tasks (1 exhausted), names"),
         ("/server/reset", "Reset the emulator?", "This deletes 3 tasks (1 exhausted), names"),
+        ("/server/reset", "Reset the emulator?", "and blobs of the app are not changed."),
         ("/queues/pull/purge", "Purge pull?", "This deletes 1 task: all of the queue"),
         ("/change/confirm?task=pull/a", "Delete a?", '<span class="state leased">leased</span>'),
         ("/change/confirm?task=pull/lost", "Delete lost?", '<span class="quiet">of pull</span>'),
@@ -350,6 +351,7 @@ def test_what_is_deleted_is_said_before(shown: ConsoleClient) -> None:
 
         assert f'<h1 id="dialog-title">{title}</h1>' in page
         assert text in page, path
+    assert "<code>pullqueue reset --services</code> deletes these" in shown.page("/server")
 
 
 def test_curl_is_offered_where_it_works(console: ConsoleClient, state: ServerState) -> None:
