@@ -49,8 +49,8 @@ def rules_named(name: str) -> tuple[Rule, ...]:
 
 def no_such_rule(name: str) -> str:
     """Return a message on a name that no rule has."""
-    names = [rule.name for rule in all_rules()]
-    near = f"QY{name}" if rules_named(f"QY{name}") else closest(name.lower(), names, cutoff=0.6)
-    near = near or next((each for each in names if name.lower() in each), None)
+    known = [rule.name for rule in all_rules()]
+    near = f"QY{name}" if rules_named(f"QY{name}") else closest(name.lower(), known, cutoff=0.6)
+    near = near or next((each for each in known if name.lower() in each), None)
     remedy = f"did you mean `{near}`?" if near else "see `pullqueue explain --list`"
     return f'unknown rule "{shorten(name)}": {remedy}'
