@@ -155,53 +155,47 @@ def test_as_many_programs_as_asked_for_run_side_by_side(
     assert queue.list_tasks() == []
 
 
-class TestPace:
-    """Room for two programs and three tasks: the second waits for the third, but not forever."""
+THREE_TASKS = """
+    name=$(cat "$1")
+    [ $name != third ] || touch {file}
+    [ $name != second ] || timeout {seconds} sh -c 'until [ -e {file} ]; do sleep 0.02; done'
+    exit 0
+"""
+"""The second of three waits for the third, but not forever; there is room for two."""
 
-    PROGRAM = """
-        name=$(cat "$1")
-        [ $name != third ] || touch {file}
-        [ $name != second ] || timeout {seconds} sh -c 'until [ -e {file} ]; do sleep 0.02; done'
-        exit 0
-    """
 
-    @pytest.mark.parametrize(
-        ("flags", "waits", "waiting_seconds"),
-        [
-            ([], True, 0.5),
-            (["--min_running_tasks=1"], False, 60),
-            (["--timeout_secs_for_next_lease_request=0.1"], False, 60),
-        ],
-    )
-    def test_tasks_are_leased_once_programs_have_ended(
-        self,
-        pull: Pull,
-        queue: Queue,
-        tmp_path: Path,
-        flags: list[str],
-        *,
-        waits: bool,
-        waiting_seconds: float,
-    ) -> None:
-        """All, or so many that few enough are left, or one long enough ago."""
-        for name in ("first", "second", "third"):
-            queue.add(name, name=name)
-        program = self.PROGRAM.format(file=str(tmp_path / "third"), seconds=waiting_seconds)
+@pytest.mark.parametrize(
+    ("flag", "seconds"),
+    [
+        ("", 0.5),
+        ("--min_running_tasks=1", 60),
+        ("--timeout_secs_for_next_lease_request=0.1", 60),
+    ],
+)
+def test_tasks_are_leased_once_programs_have_ended(
+    pull: Pull, queue: Queue, tmp_path: Path, flag: str, seconds: float
+) -> None:
+    """All, or so many that few enough are left, or one long enough ago."""
+    for name in ("first", "second", "third"):
+        queue.add(name, name=name)
 
-        pull(program, "--num_tasks=2", *flags)
+    program = THREE_TASKS.format(file=str(tmp_path / "third"), seconds=seconds)
+    pull(program, "--num_tasks=2", *flag.split())
 
-        events = [(event.task_name, event.kind) for event in queue.events()]
-        leased, deleted = ("third", EventKind.LEASED), ("second", EventKind.DELETED)
-        assert (events.index(deleted) < events.index(leased)) == waits
+    events = [(event.task_name, event.kind) for event in queue.events()]
+    leased, deleted = ("third", EventKind.LEASED), ("second", EventKind.DELETED)
+    assert (events.index(deleted) < events.index(leased)) == (seconds < 60)
 
-    def test_the_rate_of_calls(self, pull: Pull, queue: Queue) -> None:
-        """After two deletions the next lease waits as long as these two may take."""
-        queue.add_many([NewTask()] * 3)
 
-        pull("", "--num_tasks=2", "--taskapi_requests_per_sec=4")
+def test_after_two_deletions_the_next_lease_waits_as_long_as_these_two_may_take(
+    pull: Pull, queue: Queue
+) -> None:
+    queue.add_many([NewTask()] * 3)
 
-        leases = [event.usec for event in queue.events() if event.kind is EventKind.LEASED]
-        assert leases[2] - leases[0] >= 500_000
+    pull("", "--num_tasks=2", "--taskapi_requests_per_sec=4")
+
+    leases = [event.usec for event in queue.events() if event.kind is EventKind.LEASED]
+    assert leases[2] - leases[0] >= 500_000
 
 
 def test_a_log_file_gets_what_goes_wrong(
