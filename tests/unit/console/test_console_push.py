@@ -1,4 +1,4 @@
-"""The console's pages of push queues and their tasks, without a browser."""
+"""The console's pages of push queues, their tasks, and cron jobs, without a browser."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from console_client import ConsoleClient
 from push_app import PushApp, push_app, until
 
 from pullqueue import AttemptRecord, Emulator, HttpRequest, ManualClock
+from pullqueue.cron.file import parse_cron
 from pullqueue.engine.attempts import finish_attempt, start_attempt
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.runtime.state import ServerState
@@ -404,3 +405,36 @@ def test_a_queue_whose_attempts_fail_is_red_with_its_result(console: Console) ->
     assert '<span class="why error">its only attempt in the last minute failed' in page
     assert '<span class="alarm">1</span>' in page
     assert "minute failed: status 500 (no /status/500)" in console.text("/queues/mail")
+
+
+JOBS = """\
+cron:
+- {description: daily, url: /daily, schedule: "every day 09:00", timezone: Europe/Berlin}
+- {url: /status/503, schedule: every 1 hours, target: worker}
+"""
+
+
+def test_the_page_of_cron_shows_each_job_and_runs_it(clock: ManualClock) -> None:
+    """With its schedule, next time and last status. Without jobs there is no link to it, and it
+    says how to have some.
+    """
+    emulator = Emulator.from_text("queue: []", clock=clock)
+    none = ConsoleClient(ServerState(emulator))
+    assert 'id="to-cron"' not in none.page("/clock")
+    assert "--cron cron.yaml" in none.page("/cron")
+    with push_app() as app:
+        state = ServerState(emulator, push_to=PushAddresses([app.url]), cron=parse_cron(JOBS))
+        console = ConsoleClient(state)
+
+        page = console.page("/cron")
+        assert "daily <code>/daily</code>" in page
+        assert "every day 09:00" in page
+        assert "(Europe/Berlin)" in page
+        assert '<time datetime="2026-01-01T08:00:00+00:00">2026-01-01 08:00:00' in page
+
+        assert "Job 2 is started." in console.send("/cron", job="2")
+        assert state.cron.settle(60)
+        assert app.paths() == ["/status/503"]
+        assert "status 503 (no /status/503)" in console.page("/cron")
+        assert "there is no cron job" in console.send("/cron", job="7")
+        state.stop()
