@@ -139,6 +139,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         ("crash", "how-to/testing/crashes"),
         ("race", "how-to/testing/races"),
         ("cron", "how-to/sdk-app"),
+        ("cron handler", "how-to/testing/push-tasks"),
         ("--strict", "reference/checks"),
         ("index.yaml", "how-to/sdk-app"),
         ("pullqueue_services", "how-to/sdk-tests"),
