@@ -50,7 +50,10 @@ CHECKS: Final = (
         "lease_rate_limit=True",
     ),
     Check(
-        INDEXES, "queries of the datastore whose composite index is not in index.yaml", "--strict"
+        INDEXES,
+        "queries of the datastore whose composite index is not in index.yaml",
+        "--strict",
+        "strict=True",
     ),
     Check(
         name=PROJECT,

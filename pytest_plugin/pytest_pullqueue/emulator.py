@@ -12,7 +12,16 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import pytest
 
-from pullqueue.checks import ACCOUNTS, FILE, LEASES, LOCATION, PERMISSIONS, PROJECT, describe_off
+from pullqueue.checks import (
+    ACCOUNTS,
+    FILE,
+    INDEXES,
+    LEASES,
+    LOCATION,
+    PERMISSIONS,
+    PROJECT,
+    describe_off,
+)
 from pullqueue.clock import Clock
 from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.config.model import QueueConfig
@@ -61,7 +70,10 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
         item.stash[EMULATOR] = emulator
         stack.callback(item.stash.__delitem__, EMULATOR)
         on = {FILE: settings.profile == "gcloud", LEASES: limited}
-        if _SERVED & {*getattr(item, "fixturenames", ())}:
+        fixtures = {*getattr(item, "fixturenames", ())}
+        if "pullqueue_sdk" in fixtures:
+            on[INDEXES] = settings.strict
+        if _SERVED & fixtures:
             on |= {
                 PROJECT: settings.project is not None,
                 LOCATION: settings.location is not None,
@@ -125,22 +137,37 @@ def _read(item: pytest.Item, settings: Settings) -> QueueConfig:
     return config
 
 
+def index_yaml_of(item: pytest.Item, settings: Settings) -> Path:
+    """Return the index.yaml of a test: beside the queue.yaml that is set, or else the nearest."""
+    source, name = settings.config, "index.yaml"
+    if isinstance(source, str | os.PathLike) and "\n" not in str(source):
+        return (settings.config_base / source).with_name(name)
+    return _nearest_file(item, name) or item.path.with_name(name)
+
+
 def _nearest(item: pytest.Item) -> Path | None:
-    """Return the queue.yaml in the folder of a test or above it; None: there is none.
+    """Return the nearest queue.yaml of a test; None: there is none.
 
     Then there is the queue `default`, as with Google's stub.
     """
-    root = item.config.rootpath
-    folders = [item.path.parent, *item.path.parent.parents]
-    if root in folders:
-        folders = folders[: folders.index(root) + 1]
-    found = (folder / "queue.yaml" for folder in folders)
-    nearest = next((path for path in found if path.is_file()), None)
+    nearest = _nearest_file(item, "queue.yaml")
     if nearest is None:
         item.stash[WHY_NO_QUEUES] = (
-            f"there is no queue.yaml in {item.path.parent} or above it, up to {folders[-1]}"
+            f"there is no queue.yaml in {item.path.parent} or above it, up to {_folders(item)[-1]}"
         )
     return nearest
+
+
+def _nearest_file(item: pytest.Item, name: str) -> Path | None:
+    found = (folder / name for folder in _folders(item))
+    return next((path for path in found if path.is_file()), None)
+
+
+def _folders(item: pytest.Item) -> list[Path]:
+    """Return the folder of a test, and those above it, up to pytest's root directory."""
+    root = item.config.rootpath
+    folders = [item.path.parent, *item.path.parent.parents]
+    return folders[: folders.index(root) + 1] if root in folders else folders
 
 
 def store_of_worker(url: str, root: Path) -> str:

@@ -174,23 +174,34 @@ def _pullqueue_sdk_loaded() -> None:
 
 @pytest.fixture
 def pullqueue_sdk(
-    _pullqueue_sdk_loaded: None, _pullqueue_settings: Settings, pullqueue_emulator: Emulator
+    request: pytest.FixtureRequest,
+    _pullqueue_sdk_loaded: None,
+    _pullqueue_settings: Settings,
+    pullqueue_emulator: Emulator,
 ) -> Iterator[EmulatorStub]:
     """App Engine's SDK on the test's emulator: `google.appengine.api.taskqueue` uses its queues.
 
     With `pullqueue_services = datastore_v3 memcache` in the ini file, or `services` of the marker,
-    these have Google's stubs, each of them empty. Returns the stub of the queues, for suites that
+    these have Google's stubs, each of them empty. With `strict`, queries fail whose composite index
+    index.yaml lacks. Returns the stub of the queues, for suites that
     inspect it. What was installed before is restored. Warnings
     of the SDK's own modules are ignored during the test.
     """
     from pullqueue import sdk  # noqa: PLC0415
+    from pullqueue.errors import ConfigFileError  # noqa: PLC0415
 
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         try:
             services = _pullqueue_settings.services
             stub = stack.enter_context(sdk.install(pullqueue_emulator, services=services))
-        except (sdk.SdkInUseError, ValueError) as error:
+            if _pullqueue_settings.strict:
+                from pullqueue.services.indexes import indexes_required  # noqa: PLC0415
+                from pytest_pullqueue.emulator import index_yaml_of  # noqa: PLC0415
+
+                index_yaml = index_yaml_of(request.node, _pullqueue_settings)
+                stack.enter_context(indexes_required(index_yaml))
+        except (ConfigFileError, sdk.SdkInUseError, ValueError) as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         warnings.filterwarnings("ignore", module=r"google\.appengine\.")
         yield stub

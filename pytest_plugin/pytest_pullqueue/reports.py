@@ -29,6 +29,9 @@ _HINTS = {
         "the fixtures of pullqueue are made again for each test: in a fixture of a wider scope use "
         "`with pullqueue.testing.emulation(queues=[...]) as emulated: yield emulated`"
     ),
+    "app must not be empty": (
+        "App Engine has no application id in this test: use the fixture pullqueue_sdk"
+    ),
     "time-machine cannot start when freezegun is active": (
         "pullqueue_clock has frozen time with freezegun before the decorator starts time-machine: "
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead"
@@ -42,7 +45,10 @@ _FAKE_DATE_HINT = "FakeDatetime is freezegun's datetime, which ndb and some data
 _NO_STUB = re.compile(
     r"Attempted RPC call without active security ticket|No api proxy found for service \"(\w+)\""
 )
-_TASKQUEUE = "google.appengine.api.taskqueue"
+_TASKQUEUE = re.compile("google.appengine.api.taskqueue")
+
+_LOGGED = re.compile(r"^Traceback .*\n(?: .*\n)+(?:\w+\.)*(\w+)(?:: (.*))?", re.MULTILINE)
+"""A traceback in a log: the class and the message of the exception."""
 
 _NO_QUEUES_HINT = (
     "the only queue is `default`, since {}: name another file with the ini option "
@@ -57,17 +63,11 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
     if report.failed:
         error = None if call.excinfo is None else call.excinfo.value
         message = "" if error is None else str(error)
-        foreign = "" if isinstance(error, AssertionError) else message
-        hints = [hint for pattern, hint in _HINTS.items() if re.match(pattern, foreign)]
-        if _FAKE_DATE.match(foreign):
-            hints.append(_FAKE_DATE_HINT + _other_freezer(item))
-        if error is not None and (no_stub := _NO_STUB.match(message)):
-            hints.append(_stub_hint(error, no_stub[1]))
-        if (
-            type(error).__name__ == "UnknownQueueError"
-            and (why := item.stash.get(WHY_NO_QUEUES, None)) is not None
-        ):
-            hints.append(_NO_QUEUES_HINT.format(why))
+        kind = "AssertionError" if isinstance(error, AssertionError) else type(error).__name__
+        found = [(kind, message, "".join(traceback.format_exception(error)))]
+        # Where a framework has logged it, a test client got no more than status 500.
+        found += [(each[1], each[2] or "", each[0]) for each in _LOGGED.finditer(report.caplog)]
+        hints = dict.fromkeys(hint for each in found for hint in _hints(item, *each))
         report.sections += [(_TITLE, hint) for hint in hints]
         states = [(name, state) for name, state in _states(item, message) if state]
         several = len(states) > 1
@@ -76,20 +76,31 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
     latest[:] = [emulation for emulation in latest if not emulation.has_ended]
 
 
-def _stub_hint(error: BaseException, service: str | None) -> str:
+def _hints(item: pytest.Item, kind: str, message: str, shown: str) -> Iterator[str]:
+    """Yield what to do about an error, of its class, its message and its traceback."""
+    foreign = "" if kind == "AssertionError" else message
+    yield from (hint for pattern, hint in _HINTS.items() if re.match(pattern, foreign))
+    if _FAKE_DATE.match(foreign):
+        yield _FAKE_DATE_HINT + _other_freezer(item)
+    if no_stub := _NO_STUB.match(message):
+        yield _stub_hint(item, no_stub[1], shown)
+    if kind == "UnknownQueueError" and (why := item.stash.get(WHY_NO_QUEUES, None)) is not None:
+        yield _NO_QUEUES_HINT.format(why)
+
+
+def _stub_hint(item: pytest.Item, service: str | None, shown: str) -> str:
     """Return what to do about an error of a service that has no stub; None: it names none."""
-    if service == "taskqueue" or (service is None and _is_of_taskqueue(error)):
+    if service == "taskqueue" or (service is None and _TASKQUEUE.search(shown)):
         return "taskqueue has no stub in this test: use the fixture pullqueue_sdk"
+    listed = str(item.config.getini("pullqueue_services") or "")
+    advice = f"add it to the ini option, pullqueue_services = {service or 'datastore_v3 memcache'}"
+    if "pullqueue_sdk" not in getattr(item, "fixturenames", ()):
+        is_listed = listed and (service or "") in listed
+        advice = "use the fixture pullqueue_sdk" + ("" if is_listed else f", and {advice}")
     return (
-        "the app called a service of App Engine that has no stub in this test: add it to the ini "
-        f"option, pullqueue_services = {service or 'datastore_v3 memcache'}, or set up a testbed"
+        "the app called a service of App Engine that has no stub in this test: "
+        f"{advice}, or set up a testbed"
     )
-
-
-def _is_of_taskqueue(error: BaseException) -> bool:
-    """Return whether the SDK's taskqueue is among the callers of what raised an error."""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(_TASKQUEUE in frame.f_globals.get("__name__", "") for frame in frames)
 
 
 def _other_freezer(item: pytest.Item) -> str:

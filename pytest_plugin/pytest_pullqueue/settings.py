@@ -69,7 +69,9 @@ class Settings:
     service_accounts: tuple[str, ...] = ()
     """The e-mail addresses that tasks and queues can name for tokens; any by default."""
     strict: bool = False
-    """Whether the checks of production that need no facts of the app are on: `lease_rate_limit`."""
+    """Whether the checks of production that need no facts of the app are on: `lease_rate_limit`,
+    and that of the composite indexes of an index.yaml, with `pullqueue_sdk`.
+    """
     lease_rate_limit: bool = False
     """Whether more than 10 lease calls a second return no tasks, as in production."""
     acl: bool = False

@@ -243,11 +243,13 @@ def test_tokens_are_verified_in_time_that_freezegun_freezes(pytester: pytest.Pyt
 
 def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
     result = run("""
+        import flask
         import freezegun
         import pytest
         import time_machine as tm
         from datetime import datetime
-        from google.appengine.api import apiproxy_stub_map, app_identity, memcache, taskqueue
+        from google.appengine.api import apiproxy_stub_map, app_identity, datastore_types
+        from google.appengine.api import memcache, taskqueue
         from google.appengine.runtime import default_api_stub as stub
         from pullqueue.testing import emulation
 
@@ -309,18 +311,34 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
             stubs = apiproxy_stub_map.APIProxyStubMap()
             monkeypatch.setattr(apiproxy_stub_map, "apiproxy", stubs)
             memcache.get("key")
+
+        @pytest.mark.parametrize("test", [test_type, test_memcache, test_taskqueue, None])
+        def test_client(test, pullqueue_clock, monkeypatch):
+            app = flask.Flask("shop")
+
+            @app.get("/")
+            def handle():
+                {
+                    test_type: lambda: test_type(pullqueue_clock),
+                    test_memcache: lambda: test_memcache(monkeypatch),
+                    test_taskqueue: lambda: test_taskqueue(None, monkeypatch),
+                }.get(test, lambda: datastore_types.ResolveAppId(""))()
+
+            assert app.test_client().get("/").status_code == 200
     """)
 
-    result.assert_outcomes(errors=3, failed=9)
+    result.assert_outcomes(errors=3, failed=13)
     for hint, tests in {
         "in a fixture of a wider scope use `with pullqueue.testing.emulation(": 1,
         "the start of pullqueue_clock is set, but the test freezes time itself: remove one of": 1,
         "'of-class'*) already: use that emulator": 1,
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead": 1,
-        "set `pullqueue_freezer = time-machine` in the ini file": 2,
+        "set `pullqueue_freezer = time-machine` in the ini file": 3,
         "the test freezes time itself, so do that with time-machine": 1,
-        "add it to the ini option, pullqueue_services": 2,
-        "taskqueue has no stub in this test: use the fixture pullqueue_sdk": 2,
+        "test: add it to the ini option, pullqueue_services": 1,
+        "test: use the fixture pullqueue_sdk, and add it to the ini option, pullqueue_serv": 2,
+        "taskqueue has no stub in this test: use the fixture pullqueue_sdk": 3,
+        "App Engine has no application id in this test: use the fixture pullqueue_sdk": 1,
     }.items():
         assert sum(fnmatch(line, f"*{hint}*") for line in result.outlines) == tests, hint
 

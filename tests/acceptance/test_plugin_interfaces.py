@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from textwrap import dedent
 from typing import NoReturn
 
 import pytest
@@ -487,4 +488,88 @@ def test_services_of_google_are_set_up_on_request(run: Run, pytester: pytest.Pyt
     result.assert_outcomes(passed=6, errors=1)
     result.stdout.fnmatch_lines(
         ['*services: there is no service "datastore": did you mean "datastore_v3"?*']
+    )
+
+
+INDEXES = """
+    import pytest
+    from google.appengine.api.datastore_errors import NeedIndexError
+    from google.appengine.ext import ndb, testbed
+
+    class Vote(ndb.Model):
+        count, time = ndb.IntegerProperty(), ndb.IntegerProperty()
+
+    def query():
+        assert Vote.query().order(-Vote.time).count() == 0
+        return Vote.query(Vote.count == 1).order(-Vote.time).fetch_async(1).get_result()
+
+    def query_nearest():
+        if "with" in __file__:
+            return query()
+        with pytest.raises(NeedIndexError, match="recommended index is:(?s:.*)direction: desc"):
+            query()
+
+    strict = pytest.mark.pullqueue(strict=True)
+
+    def test_off(pullqueue_sdk):
+        assert query() != []        # whose report says so
+
+    @strict
+    def test_nearest(pullqueue_sdk):
+        query_nearest()
+
+    @strict
+    @pytest.mark.pullqueue(config="../app/queue.yaml" if "with" in __file__ else "app/queue.yaml")
+    def test_beside_the_configuration(pullqueue_sdk):
+        query()
+
+    @strict
+    @pytest.mark.pullqueue(config="queue: []\\n", services=[])
+    def test_of_a_testbed(pullqueue_sdk):
+        bed = testbed.Testbed()
+        bed.activate()
+        bed.init_datastore_v3_stub()
+        query_nearest()
+        bed.deactivate()
+
+    def test_off_again(pullqueue_sdk):
+        query()
+"""
+VOTES = """\
+indexes:
+- kind: Vote
+  properties:
+  - name: count
+  - name: time
+    direction: desc
+"""
+
+
+def test_strict_queries_need_the_indexes_of_index_yaml(run: Run, pytester: pytest.Pytester) -> None:
+    """Of that beside the queue.yaml that is set, or else of the nearest; without one, all."""
+    pytester.makeini("[pytest]\npullqueue_services = datastore_v3\n")
+    broken = """
+        import pytest
+
+        @pytest.mark.pullqueue(strict=True)
+        def test_broken(pullqueue_sdk):
+            pass
+    """
+    for name, text in {
+        "app/queue.yaml": "queue: []",
+        "app/index.yaml": VOTES,
+        "broken/index.yaml": "indexes: 7",
+        "broken/test_broken.py": dedent(broken),
+        "with/index.yaml": VOTES,
+        "with/test_with.py": dedent(INDEXES),
+    }.items():
+        path = pytester.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    result = run(INDEXES)
+
+    result.assert_outcomes(passed=8, failed=2, errors=1)
+    result.stdout.fnmatch_lines_random(
+        ["*Not checked*indexes (strict=True)", '*broken/index.yaml" is not a valid index.yaml: *']
     )

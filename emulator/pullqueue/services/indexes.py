@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pullqueue.errors import ConfigFileError
+from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors
+from pullqueue.sdk.rpcs import ServiceCall, intercepted
 from pullqueue.text import describe_os_error
 
 with warnings.catch_warnings(action="ignore"):
@@ -22,6 +25,27 @@ _NEED_INDEX = "no matching index found. recommended index is:\n{entry}\n"
 """The text of production, as many have logged it."""
 
 _log = logging.getLogger("pullqueue.services")
+
+
+@contextmanager
+def indexes_required(path: Path) -> Iterator[None]:
+    """Make queries of this process fail in the block whose composite index an index.yaml lacks.
+
+    Raises:
+        ConfigFileError: the file cannot be read, or is not an index.yaml.
+    """
+    indexes = CompositeIndexes(path, required=True)
+
+    def check(call: ServiceCall, call_next: Callable[[], object]) -> object:
+        if (call.service, call.method) == (DATASTORE, "RunQuery"):
+            try:
+                indexes.check(call.request)
+            except apiproxy_errors.ApplicationError as error:
+                call.fail(error)
+        return call_next()
+
+    with intercepted(check):
+        yield
 
 
 class CompositeIndexes:
