@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cloudtasks_interface import grpc_client
 from places import without_places
 from visits import Open, Visits
 
 from pullqueue import Emulator, Queue
 from pullqueue.push.request import PushRequest
+from pullqueue.server.lifecycle import Server
 from pullqueue.testing import (
     Crash,
     CrashTestError,
@@ -275,6 +277,20 @@ def test_calls_to_different_entities_need_no_order(
 
     assert result == 1
     assert result.is_complete
+
+
+@pytest.mark.parametrize("visits", ["google datastore"], indirect=True)
+def test_calls_over_grpc_to_other_services_are_not_points(emulator: Emulator, visits: Any) -> None:
+    with Server(emulator, grpc_port=0) as server, grpc_client(server.grpc_address) as client:
+
+        def actor() -> None:
+            visits.count()
+            client.list_queues(parent="projects/p/locations/us-central1")
+
+        options: Any = {"setup": visits.reset, "check": lambda: True, "clock": False}
+        result = race_test(emulator, actor, copies=2, **options, schedules=2)
+
+    assert result.seen == ("Datastore",)
 
 
 @pytest.mark.parametrize("visits", ["redis"], indirect=True)

@@ -57,7 +57,8 @@ def test_a_lock_of_the_test_is_shared(race: Run, queue: Queue) -> None:
             done[0] = value + 1
 
     def setup() -> None:
-        done[0] = 0
+        with lock:
+            done[0] = 0
 
     result = race(work, setup=setup, check=lambda: done == [2], copies=2)
 
