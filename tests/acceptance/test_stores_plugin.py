@@ -28,10 +28,13 @@ def test_each_begins_empty(pullqueue_emulator, pullqueue_clock, number):
 Run = Callable[..., pytest.RunResult]
 
 
-def test_a_file_for_each_worker(pytester: pytest.Pytester, run: Run) -> None:
+def test_a_worker_of_xdist_has_a_file_of_its_own_whose_folder_is_made(
+    pytester: pytest.Pytester, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytester.makeini("[pytest]\npullqueue_store = sqlite:///.pytest_cache/pullqueue/tasks.db\n")
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
 
-    run(TESTS, "-n", "1").assert_outcomes(passed=4)
+    run(TESTS).assert_outcomes(passed=4)
 
     files = [path.name for path in pytester.path.glob(".pytest_cache/pullqueue/*.db")]
     assert files == ["tasks-gw0.db"]
