@@ -42,7 +42,7 @@ def hostile(schema: dict[str, Any], name: str = "") -> Any:
     if kind == "array":
         return [hostile(each, name) for each in schema.get("prefixItems") or [schema["items"]]]
     if kind == "boolean" or (kind != "string" and name in NUMBERS):
-        return True
+        return name != "is_complete"  # what is not complete leads to a note
     if name == "base64":
         return b64encode(EVIL.encode()).decode()
     return "2026-01-01T00:00:00+00:00" if schema.get("format") == "date-time" else EVIL
