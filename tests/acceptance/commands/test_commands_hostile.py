@@ -86,23 +86,24 @@ COMMANDS = [
     "reload",
     "reset",
     "snapshot save -",
-    "snapshot load /dev/null",
+    "snapshot load {files}/snapshot.json",
     "clock",
     "clock advance 1",
     "credentials a@b",
     "faults",
     "faults add empty_leases",
     "faults clear",
-    "seed {seeds}",
+    "seed {files}/seeds.yaml",
     "wait --empty pull --timeout 0",
 ]
 
 
 @pytest.fixture(scope="module")
-def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("seeds") / "seeds.yaml"
-    path.write_text("pull: [work]\n")
-    return path
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "seeds.yaml").write_text("pull: [work]\n")
+    (folder / "snapshot.json").write_text('{"format": "pullqueue-snapshot/1", "queues": {}}')
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +120,10 @@ def refusing_all() -> Iterator[str]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_answers_on_a_terminal(
-    command: str, seeds: Path, answering_all: str, caplog: pytest.LogCaptureFixture
+    command: str, files: Path, answering_all: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Names, tags, payloads, times and numbers are printed escaped, whatever the server sends."""
-    order = command.format(seeds=seeds).split()
+    order = command.format(files=files).split()
     shown = shown_on_terminal(*order, "--url", answering_all)
 
     assert shown
@@ -131,8 +132,8 @@ def test_answers_on_a_terminal(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_errors_on_a_terminal(command: str, seeds: Path, refusing_all: str) -> None:
-    order = command.format(seeds=seeds).split()
+def test_errors_on_a_terminal(command: str, files: Path, refusing_all: str) -> None:
+    order = command.format(files=files).split()
     shown = shown_on_terminal(*order, "--url", refusing_all)
 
     assert "owned" in shown
