@@ -7,6 +7,7 @@ import logging
 import pytest
 from console_client import ConsoleClient
 from control_client import ControlClient
+from scenes import steps_of
 
 from pullqueue import Emulator, ManualClock, NewTask
 from pullqueue.engine.events import Interface, Origin
@@ -41,13 +42,9 @@ def fail(
     server.state.requests.record(request, origin=Origin(Interface.PUSH, client))
 
 
-def succeed(server: Server, queue: str, method: str = "attempt 3") -> None:
+def succeed(server: Server, queue: str, method: str) -> None:
     """Record a request that succeeded."""
     fail(server, queue, method=method, status=204)
-
-
-def failures(control: ControlClient) -> list[str]:
-    return [each["text"] for each in control.get("/activity").body["failures"]]
 
 
 def test_actions_are_recorded_and_logged(
@@ -139,35 +136,33 @@ def test_requests_that_fail_in_the_same_way_are_one_failure(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "counts"), [(59, [2]), (60, [2]), (61, [1, 1])], ids=["below", "at", "above"]
+    ("steps", "counts"),
+    [
+        ("fail; wait 10; succeed mail; wait 5; succeed mail; wait 44; fail", [2]),
+        ("fail; wait 10; succeed mail; wait 5; succeed mail; wait 45; fail", [2]),
+        ("fail; wait 10; succeed mail; wait 5; succeed mail; wait 46; fail", [1, 1]),
+        # The success of another kind, and one before a failure at the same time, end none.
+        ("fail; succeed jobs attempt 1; succeed mail tasks.lease; wait 3600; fail", [2]),
+        ("fail; succeed mail; fail; wait 61; fail", [3]),
+        ("fail; fail; succeed mail; wait 61; fail", [1, 2]),
+    ],
 )
 def test_another_failure_begins_when_requests_succeeded_meanwhile(
-    control: ControlClient, server: Server, clock: ManualClock, seconds: int, counts: list[int]
+    control: ControlClient, server: Server, clock: ManualClock, steps: str, counts: list[int]
 ) -> None:
     """More than a minute after its last time; it does not say that the same has succeeded."""
-    fail(server, "mail")
-    clock.advance(10)
-    succeed(server, "mail")
-    clock.advance(5)
-    succeed(server, "mail")
-    clock.advance(seconds - 15)
-    fail(server, "mail")
+    for step, *words in steps_of(steps):
+        if step == "wait":
+            clock.advance(words[0])
+        elif step == "fail":
+            fail(server, "mail")
+        else:
+            queue, *method = map(str, words)
+            succeed(server, queue, " ".join(method) or "attempt 3")
 
     found = control.get("/activity").body["failures"]
     assert [each["count"] for each in found] == counts
     assert "succeeded" not in found[0]
-
-
-def test_the_success_of_another_kind_ends_no_failure(
-    control: ControlClient, server: Server, clock: ManualClock
-) -> None:
-    fail(server, "mail")
-    succeed(server, "jobs", "attempt 1")
-    succeed(server, "mail", "tasks.lease")
-    clock.advance(3600)
-    fail(server, "mail")
-
-    assert failures(control) == ["2 attempts on queue mail failed: status 503 (no)"]
 
 
 def test_failures_are_limited(control: ControlClient, server: Server) -> None:
@@ -246,21 +241,6 @@ def test_exhausted_tasks_are_counted_by_the_minute(
     for since, count in (("00:01:59", 2), ("00:02:00", 1), ("00:03:51", 1), ("00:04:00", 0)):
         body = control.get(f"/activity?since=2026-01-01T{since}Z").body
         assert len(body["failures"]) == count
-
-
-@pytest.mark.parametrize("order", [["fail", "succeed"], ["succeed", "fail"]])
-def test_what_succeeds_before_a_failure_does_not_end_it(
-    control: ControlClient, server: Server, clock: ManualClock, order: list[str]
-) -> None:
-    """Also at the same time."""
-    fail(server, "mail")
-    for each in order:
-        (fail if each == "fail" else succeed)(server, "mail")
-    clock.advance(61)
-    fail(server, "mail")
-
-    counts = [each["count"] for each in control.get("/activity").body["failures"]]
-    assert counts == ([1, 2] if order[-1] == "succeed" else [3])
 
 
 def test_what_goes_on_at_a_time_has_happened_since(
