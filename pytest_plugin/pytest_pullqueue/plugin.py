@@ -109,6 +109,7 @@ def pullqueue_clock(
     It starts at 2026-01-01T00:00Z, or at the `start` of the marker or the ini file. time-machine
     freezes it where it is installed, else freezegun, or the `freezer` that they name. If a test has
     another freezer (`@freeze_time`, `freezer`, time-machine), the clock reads and moves that one.
+    A `time.sleep` that the test calls itself, or a worker outside of `drain`, waits in real time.
     These keep the real time: `time.perf_counter`, event loops, timeouts of threads and
     subprocesses, deadlines of gRPC and of Hypothesis.
     """

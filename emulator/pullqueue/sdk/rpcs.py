@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 from pullqueue.sdk import CALL, DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc, apiproxy_stub_map
+from pullqueue.sdk.services import registered_stubs
 from pullqueue.text import counted, decode_name, did_you_mean, quoted
 
 _TIMEOUT = 5
@@ -163,11 +164,11 @@ def check_service_call(name: str) -> None:
     ValueError if it does not.
     """
     service, _, method = name.partition(".")
-    stub = apiproxy_stub_map.apiproxy.GetStub(service)
+    stub = registered_stubs().get(service)
     if stub is None:
         raise ValueError(
             f"{quoted(name)} is of a service that has no stub in this test: set it up first, with "
-            f"pullqueue_services = {service}, or with the SDK's testbed"
+            f"pullqueue_sdk and pullqueue_services = {service}, or with the SDK's testbed"
         )
     known = sorted(n.removeprefix(CALL) for n in dir(stub) if n.startswith(CALL))
     if known and method not in known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 
 from pullqueue.clock import from_usec
@@ -29,7 +30,8 @@ _STATES = (
 """The states of tasks in the order in which they are shown."""
 _TASKS_SHOWN = 5
 _EVENTS_SHOWN = 10
-_PAYLOAD_BYTES_SHOWN = 60
+_PAYLOAD_SHOWN = 60
+"""Maximum number of bytes, or of characters where they are UTF-8."""
 
 
 def describe(emulator: Emulator) -> str:
@@ -148,8 +150,12 @@ def describe_request(request: HttpRequest | PushRequest | None, payload: bytes) 
 
 def describe_payload(payload: bytes) -> str:
     """Return the beginning of a payload, quoted; a pickled call as its function and types."""
-    rest = f"... ({len(payload)} bytes)" if len(payload) > _PAYLOAD_BYTES_SHOWN else ""
-    return describe_pickle(payload) or f"{payload[:_PAYLOAD_BYTES_SHOWN]!r}{rest}"
+    shown: bytes | str = payload
+    if not payload.isascii():
+        with suppress(UnicodeDecodeError):
+            shown = payload.decode()
+    rest = f"... ({len(payload)} bytes)" if len(shown) > _PAYLOAD_SHOWN else ""
+    return describe_pickle(payload) or f"{shown[:_PAYLOAD_SHOWN]!r}{rest}"
 
 
 def describe_call(call: QueueCall) -> str:

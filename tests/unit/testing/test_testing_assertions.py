@@ -20,6 +20,7 @@ from pullqueue.testing import (
     assert_empty,
     assert_exhausted,
     assert_leased,
+    describe,
     exhaust,
     record_calls,
 )
@@ -321,3 +322,20 @@ def test_a_payload_or_a_tag_that_no_task_has_is_refused_or_named(queue: Queue) -
     assert_added(queue, tag=UNTAGGED, name="none", count=1)
     assert_added(queue, tag=UNTAGGED, count=1)
     assert_added(queue, tag=None, count=3)
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        (b"a", "b'a'"),
+        (b"\xff", r"b'\xff'"),
+        ("日本\x1b".encode(), r"'日本\x1b'"),
+        ("é".encode() * 60, f"'{'é' * 60}'"),
+        ("é".encode() * 61, f"'{'é' * 60}'... (122 bytes)"),
+    ],
+)
+def test_a_payload_in_utf_8_is_shown_as_text(
+    emulator: Emulator, queue: Queue, payload: bytes, shown: str
+) -> None:
+    queue.add(payload)
+    assert f" payload {shown}\n" in describe(emulator)

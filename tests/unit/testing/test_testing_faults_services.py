@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from google.appengine.runtime import default_api_stub
 from sdk_calls import datastore_errors, mail, memcache, ndb, sdk_testbed
 
 from pullqueue import Emulator, TransientError
 from pullqueue.push.request import PushRequest
-from pullqueue.sdk.imports import apiproxy_errors
+from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map
 from pullqueue.testing import Faults, RaceTestError, describe
 
 Run = Callable[..., Any]
@@ -144,6 +145,8 @@ def test_a_fault_applies_in_race_test(race: Run, emulator: Emulator, faults: Fau
     ],
 )
 def test_calls_that_do_not_exist(faults: Faults, call: str, error: object, message: str) -> None:
+    """Also where `wrap_wsgi_app` has registered a stub that sends all other calls to App Engine."""
+    apiproxy_stub_map.apiproxy.SetDefaultStub(default_api_stub.DefaultApiStub())
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is checked below
         faults.fail(call)
     assert str(caught.value).startswith(message)
