@@ -95,30 +95,21 @@ def test_an_address_given_goes_before_the_environment(address: str) -> None:
     assert output == "b'work' " * 2, errors
 
 
-def test_a_ticket_of_the_front_end(address: str) -> None:
-    """A request that has a ticket already, as from App Engine's front end, keeps it."""
-    program = (
-        "app = pullqueue.sdk.local_request(wrap_wsgi_app(lambda environ, _: "
-        "print(environ['HTTP_X_APPENGINE_API_TICKET']) or []))\n"
-        "app({**ENVIRON, 'HTTP_X_APPENGINE_API_TICKET': 'given'}, None)\n"
-    )
-
-    output, errors = run(program, PULLQUEUE_EMULATOR_HOST=address)
-
-    assert output == "given\n", errors
-
-
-def test_a_program_without_an_application_id_gets_that_of_exec(address: str) -> None:
+def test_requests_have_an_application_id_and_keep_the_ticket_of_a_front_end(address: str) -> None:
+    """The id is that of `exec`."""
     program = (
         "from google.appengine.api import full_app_id\n"
+        "def show(environ, _):\n"
+        "    print(full_app_id.get(), environ['HTTP_X_APPENGINE_API_TICKET'])\n"
+        "    return []\n"
         "pullqueue.sdk.connect()\n"
-        "app = wrap_wsgi_app(lambda *_: print(full_app_id.get()) or [])\n"
-        "app(ENVIRON, None)\n"
+        "ticket = {'HTTP_X_APPENGINE_API_TICKET': 'given'}\n"
+        "pullqueue.sdk.local_request(wrap_wsgi_app(show))({**ENVIRON, **ticket}, None)\n"
     )
 
     output, errors = run(program, PULLQUEUE_EMULATOR_HOST=address)
 
-    assert output == "dev~my-app\n", errors
+    assert output == "dev~my-app given\n", errors
 
 
 def test_the_switch_to_cloud_tasks(address: str) -> None:

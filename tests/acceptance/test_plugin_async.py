@@ -23,47 +23,37 @@ now = SystemClock().now
 """Returns the time that the process sees."""
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.anyio
-class TestAsyncio:
-    @pytest.fixture
-    def anyio_backend(self) -> str:
-        return "asyncio"
-
-    async def test_sleeps_use_the_real_time_outside_auto_advance(
-        self, pullqueue_clock: FixtureClock
-    ) -> None:
-        start = pullqueue_clock.now()
-        await asyncio.wait_for(asyncio.sleep(0.001), 60)
-        assert pullqueue_clock.now() == start
-        with pullqueue_clock.auto_advance():
-            await asyncio.sleep(1000)
-        assert (pullqueue_clock.now() - start).total_seconds() == 1000
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await asyncio.Event().wait()
+async def test_sleeps_use_the_real_time_outside_auto_advance(pullqueue_clock: FixtureClock) -> None:
+    start = pullqueue_clock.now()
+    await asyncio.wait_for(asyncio.sleep(0.001), 60)
+    assert pullqueue_clock.now() == start
+    with pullqueue_clock.auto_advance():
+        await asyncio.sleep(1000)
+    assert (pullqueue_clock.now() - start).total_seconds() == 1000
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await asyncio.Event().wait()
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
 @pytest.mark.anyio
-class TestTrio:
-    @pytest.fixture
-    def anyio_backend(self) -> str:
-        return "trio"
-
-    async def test_sleeps_use_the_real_time_where_code_sees_a_frozen_one(
-        self, pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
-    ) -> None:
-        queue = pullqueue_emulator.queue("pull-queue")
-        queue.add()
-        await trio.sleep(0.001)
-        with pytest.raises(trio.TooSlowError), trio.fail_after(0.01):
-            await trio.sleep_forever()
-        with anyio.move_on_after(0.01) as scope:
-            await anyio.sleep(60)
-        assert scope.cancelled_caught
-        assert len(await anyio.to_thread.run_sync(queue.lease_tasks, 60, 1)) == 1
-        end = pullqueue_clock.advance(3600)
-        await trio.sleep(0.001)
-        assert now() == end
+async def test_sleeps_use_the_real_time_where_code_sees_a_frozen_one(
+    pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
+) -> None:
+    queue = pullqueue_emulator.queue("pull-queue")
+    queue.add()
+    await trio.sleep(0.001)
+    with pytest.raises(trio.TooSlowError), trio.fail_after(0.01):
+        await trio.sleep_forever()
+    with anyio.move_on_after(0.01) as scope:
+        await anyio.sleep(60)
+    assert scope.cancelled_caught
+    assert len(await anyio.to_thread.run_sync(queue.lease_tasks, 60, 1)) == 1
+    end = pullqueue_clock.advance(3600)
+    await trio.sleep(0.001)
+    assert now() == end
 
 
 @given(st.integers(7200, 100_000))
