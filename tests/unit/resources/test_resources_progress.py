@@ -252,7 +252,9 @@ add pull 2; lease 2 300 -> leased 2: info
 """What happened -> the causes with their counts: the severity, and below it the sentence."""
 
 
-@pytest.mark.parametrize("block", SENTENCES.strip().split("\n\n"))
+@pytest.mark.parametrize(
+    "block", SENTENCES.strip().split("\n\n"), ids=lambda block: block.partition(" -> ")[0]
+)
 def test_a_queue_says_why_its_tasks_do_not_move(state: ServerState, block: str) -> None:
     head, *lines = block.split("\n")
     steps, _, causes = head.partition(" -> ")
