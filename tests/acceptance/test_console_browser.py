@@ -269,8 +269,8 @@ def test_a_delivery_is_stopped_and_goes_on(
     assert log_of(site.browser) == []
 
 
-def test_the_head_of_a_narrow_page(site: Site, clock: ManualClock) -> None:
-    """On a small phone, beside a scrollbar, name, time and the live button share one line."""
+def test_the_head_of_a_narrow_page_is_one_line(site: Site, clock: ManualClock) -> None:
+    """On a small phone, beside a scrollbar."""
     clock.advance(0.123)
     show(site.browser, width=305)
     site.open("/")
@@ -384,7 +384,7 @@ def test_pages_follow_what_happens_and_can_be_paused(site: Site, emulator: Emula
     site.wait_for("new-later", "#tasks")
 
 
-def test_a_server_that_comes_back(site: Site, emulator: Emulator, server: Server) -> None:
+def test_a_page_goes_on_with_its_server(site: Site, emulator: Emulator, server: Server) -> None:
     """While the server is away nothing typed or asked is lost, also if the page is not live; when
     it is back, with another token, the page goes on and its forms and dialogs work.
     """
@@ -467,8 +467,7 @@ def test_the_actions_of_a_task_are_live(site: Site, emulator: Emulator) -> None:
     assert "Extend" not in site.text("#actions")
 
 
-def test_a_page_that_is_gone(site: Site, server: Server) -> None:
-    """A page that the server refuses by now says so instead of claiming to be live."""
+def test_a_page_that_is_gone_says_so(site: Site, server: Server) -> None:
     requests.get(f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull", timeout=60)
     site.open("/requests/1")
     server.state.requests.clear()
@@ -512,7 +511,7 @@ def test_rows_hold_still_under_the_pointer_or_selected(site: Site, emulator: Emu
     site.wait_for("Delete n1?", "#dialog")
 
 
-def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
+def test_selected_tasks_are_changed_at_once(site: Site, emulator: Emulator) -> None:
     """Rows are selected and stay so while the page follows; actions keep filter and order."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask(f"work {n}", name=f"n{n}", tag=f"t{n % 2}") for n in range(6)])
@@ -564,10 +563,9 @@ def test_keys_reach_the_filter_the_list_of_keys_and_the_refresh(
     assert site.focused == "f-search"
 
 
-def test_a_dialog_with_a_file(
+def test_a_dialog_loads_a_snapshot(
     site: Site, emulator: Emulator, tmp_path: Path, server: Server
 ) -> None:
-    """A snapshot is chosen in a dialog, and loaded after its question."""
     queue = emulator.queue("pull")
     queue.add(name="kept")
     snapshot = tmp_path / "snapshot.json"

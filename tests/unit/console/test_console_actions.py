@@ -44,8 +44,7 @@ def console(state: ServerState) -> ConsoleClient:
     return ConsoleClient(state)
 
 
-def test_a_task_from_its_adding_to_its_deletion(console: ConsoleClient, state: ServerState) -> None:
-    """Each form does what it says, with what was filled in."""
+def test_each_form_of_a_task_does_what_it_says(console: ConsoleClient, state: ServerState) -> None:
     queue, steps = state.emulator.queue("pull"), "/queues/pull/tasks/mine"
     added = {"payload": '{"order": 17}\r\nsecond line', "name": "mine", "tag": "orders"}
 
@@ -326,7 +325,7 @@ def test_a_lease_takes_what_the_form_says_or_shows_why_it_took_none(
     assert [task.tag for task in leased] == ["t", "t"]
 
 
-def test_the_time_of_a_task(console: ConsoleClient, state: ServerState) -> None:
+def test_a_task_has_the_time_of_its_form(console: ConsoleClient, state: ServerState) -> None:
     """A time without a time zone is in UTC, as the console shows times. With one that is not valid
     nothing is added.
     """
@@ -343,8 +342,8 @@ def test_the_time_of_a_task(console: ConsoleClient, state: ServerState) -> None:
     assert [task.eta for task in queue.list_tasks()] == [datetime(2026, 1, 1, 6, tzinfo=UTC)] * 3
 
 
-def test_a_snapshot_of_a_later_time(console: ConsoleClient) -> None:
-    """The message after loading it says so, unless its times were shifted."""
+def test_a_later_snapshot_is_loaded_with_a_warning(console: ConsoleClient) -> None:
+    """Unless its times were shifted."""
     saved = b'{"format": "pullqueue-snapshot/1", "taken_usec": 2000000000000000, "queues": {}}'
     forms = ({"file": (BytesIO(saved), "s.json"), **shift} for shift in ({}, {"shift": "true"}))
 
@@ -433,8 +432,8 @@ def test_the_form_of_faults_has_every_option(console: ConsoleClient) -> None:
     assert '">latency: Move the clock forward' in page
 
 
-def test_a_fault_on_several_queues(console: ConsoleClient, state: ServerState) -> None:
-    """Several queues can be selected, and stay selected if another field is wrong."""
+def test_a_fault_can_be_for_several_queues(console: ConsoleClient, state: ServerState) -> None:
+    """They stay selected if another field is wrong."""
     fields: dict[str, str | list[str]] = {"back": "/console/faults", "kind": "fail", "call": "add"}
     fields["queues"] = ["again", "once"]
     refused = console.send("/faults", times="0", **fields)
@@ -464,7 +463,7 @@ def test_faults_are_removed_by_number_or_all_at_once(
     assert state.faults.list() == []
 
 
-def test_a_binary_payload_of_an_exhausted_task(console: ConsoleClient, state: ServerState) -> None:
+def test_binary_payloads_are_saved_as_base64(console: ConsoleClient, state: ServerState) -> None:
     """The file for `pullqueue seed` has it as base64, others whole as text; the latest first."""
     queue = state.emulator.queue("once")
     for payload in (b"\xff", b"text" * 100):

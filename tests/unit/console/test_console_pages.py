@@ -140,8 +140,7 @@ def test_forms_need_the_token(console: ConsoleClient, state: ServerState) -> Non
     assert state.emulator.export() == before
 
 
-def test_release_after_the_last_lease(console: ConsoleClient, state: ServerState) -> None:
-    """The page says that the task is exhausted; after an earlier lease it is just released."""
+def test_the_last_release_exhausts_a_task(console: ConsoleClient, state: ServerState) -> None:
     for text in ("Task a was released.", "Task a was released, and is exhausted: that was its"):
         assert text in console.send("/queues/pull/tasks/a/release")
         state.emulator.queue("pull").lease_tasks(60, 1)
@@ -182,8 +181,8 @@ def test_the_address_has_size_and_offset_of_the_page(
         assert span in console.page(path), path
 
 
-def test_links_to_other_pages(console: ConsoleClient, state: ServerState) -> None:
-    """The pages before and after are linked, those of tasks as those of requests."""
+def test_a_page_links_to_those_before_and_after(console: ConsoleClient, state: ServerState) -> None:
+    """Those of tasks as those of requests."""
     state.emulator.queue("pull").add_many([NewTask() for _ in range(60)])
     for _ in range(59):
         state.requests.record(Request(verb="GET", path="/x", status=200, milliseconds=0))
@@ -461,7 +460,7 @@ def test_a_deleted_task_is_not_reported_as_exhausted(
 
 
 @pytest.mark.parametrize(("events", "exhausted"), [(0, 1000), (100, 0)])
-def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int) -> None:
+def test_an_exhausted_task_of_which_little_is_known_is_shown(events: int, exhausted: int) -> None:
     """If its history or the task itself is deleted, the page shows the rest."""
     console = console_of(Limits(events_kept=events, exhausted_kept=exhausted))
     queue = console.state.emulator.queue("pull")
@@ -499,7 +498,7 @@ def test_shorter_addresses_lead_to_the_console(shown: ConsoleClient) -> None:
         assert '<a id="queue-pull"' in shown.http.get(path, follow_redirects=True).text
 
 
-def test_a_store_that_is_away(tmp_path: Path) -> None:
+def test_a_store_that_is_away_is_a_page_with_status_503(tmp_path: Path) -> None:
     """The page that says so needs nothing of the store."""
     store = open_store(f"sqlite:///{tmp_path}/tasks")
     emulator = Emulator.from_text(CONFIG, clock=ManualClock(), store=store)

@@ -181,8 +181,8 @@ def test_a_chart_has_the_shortest_range_with_what_was_before(age: int, minutes: 
     assert build_chart({}, NOW_USEC).minutes == "15"
 
 
-def test_the_values_of_a_chart() -> None:
-    """Each part of it says what it shows, and together they cover it."""
+def test_each_part_of_a_chart_says_what_it_shows() -> None:
+    """Together they cover it."""
     chart = build_chart(FLOW, NOW_USEC, "15")
 
     assert chart.columns[-1].text == "2026-01-01 01:00 UTC: 0 added, 3 leased, 1 deleted"
@@ -192,7 +192,7 @@ def test_the_values_of_a_chart() -> None:
     assert (day.unit, len(day.columns)) == ("tasks per 24 min", 60)
 
 
-def test_queues_in_one_chart() -> None:
+def test_a_chart_of_queues_names_the_busiest() -> None:
     """The busiest have a line each, the others one together, idle ones none."""
     flows = {f"q{n}": {at("00:59"): {EventKind.LEASED: n}} for n in range(9)}
 

@@ -125,8 +125,8 @@ def test_running_tasks_count_as_leased_and_retried_as_scheduled(console: Console
     }
 
 
-def test_a_rate_that_is_lowered(console: Console) -> None:
-    """While the app is overloaded, the enforced rate is shown beside the configured one."""
+def test_a_rate_that_is_lowered_is_shown_beside_the_configured_one(console: Console) -> None:
+    """While the app is overloaded."""
     console.emulator.reconfigure(Emulator.from_text(CONFIG.replace("20/m", "8/s")).config)
     console.emulator.queue("mail").add(name="failing", request=HttpRequest("/status/503"))
     console.run("failing")
@@ -163,8 +163,8 @@ def test_a_deferred_call_is_shown_as_function_and_types(console: Console) -> Non
     assert "pullqueue.tasks.HttpRequest(str) 00000000 " in console.text("/queues/mail/tasks/a")
 
 
-def test_tasks_that_are_kept(console: Console) -> None:
-    """Queue and task say how to deliver them, and cannot be run."""
+def test_tasks_that_are_kept_say_how_to_deliver_them(console: Console) -> None:
+    """Queue and task, which cannot be run."""
     console.emulator.queue("jobs").add(name="a")
     option = "run `pullqueue push-to worker=http://localhost:80"
 
@@ -360,8 +360,7 @@ def test_what_a_form_cannot_keep_is_edited_as_base64_or_replaced_by_a_file(
     assert queue.get_task("a").payload == payload
 
 
-def test_a_queue_without_a_rate() -> None:
-    """With `rate: 0` the list and the queue's page say that nothing is sent."""
+def test_a_queue_without_a_rate_says_that_nothing_is_sent() -> None:
     emulator = Emulator.from_text("queue:\n- {name: news, rate: 0/s}\n", clock=ManualClock())
     console = ConsoleClient(ServerState(emulator))
 

@@ -71,7 +71,7 @@ def test_the_examples_of_the_document_are_accepted(
     assert reply.status == 200 or "does not deliver push tasks" in reply.message
 
 
-def test_the_document_as_it_was(control: ControlClient) -> None:
+def test_the_document_is_what_clients_know(control: ControlClient) -> None:
     """A change of the interface is made on purpose: `openapi.yaml` is what clients know."""
     document = served_document(control)
     operations = {

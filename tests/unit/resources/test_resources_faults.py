@@ -17,8 +17,9 @@ from pullqueue.server.lifecycle import Server
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 
 
-def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who sets, shows, removes or clears faults waits until the one before is done."""
+def test_faults_of_several_threads_wait_for_each_other(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registry, lock = FaultRegistry(emulator), WatchedLock()
     monkeypatch.setattr(registry, "_lock", lock)
     registry.set(NewFault(kind="empty_leases"))

@@ -74,7 +74,7 @@ def test_due_tasks_of_a_paused_queue_are_available_and_wait(
     assert resumed["oldest_age_seconds"] == 60
 
 
-def test_what_a_step_of_the_clock_did(control: ControlClient, emulator: Emulator) -> None:
+def test_a_step_of_the_clock_says_what_it_did(control: ControlClient, emulator: Emulator) -> None:
     """Per queue: leases that ended, tasks that became due, tasks that are exhausted."""
     pull, limited = emulator.queue("pull"), emulator.queue("limited")
     pull.add_many([NewTask(eta=emulator.clock.now() + timedelta(seconds=60))] * 3)
@@ -93,7 +93,7 @@ def test_what_a_step_of_the_clock_did(control: ControlClient, emulator: Emulator
     ]
 
 
-def test_push_tasks_that_a_step_makes_due(emulator: Emulator) -> None:
+def test_a_step_says_why_due_tasks_are_not_sent(emulator: Emulator) -> None:
     """Of a paused queue none is sent, and the step says why."""
     eta = emulator.clock.now() + timedelta(seconds=60)
     emulator.queue("push").add_many([NewTask(eta=eta, request=HttpRequest("/mail"))] * 2)
@@ -301,7 +301,7 @@ class TestDelivery:
         assert move_clock(ServerState(emulator), ClockMove(advance=60, deliver=True)).reached
 
 
-def test_the_flow_per_minute(
+def test_the_flow_is_counted_per_minute(
     control: ControlClient, emulator: Emulator, clock: ManualClock
 ) -> None:
     """By minutes of the emulator's clock in which anything happened, also after a jump."""

@@ -524,9 +524,7 @@ def test_a_queue_says_since_when_its_attempts_fail(
     assert "failing since 2026-01-01 00:06 UTC" in of(state, "push").text
 
 
-def test_attempts_of_which_no_results_are_recorded_any_more_are_counted(
-    clock: ManualClock,
-) -> None:
+def test_attempts_of_which_no_results_are_recorded_any_more_are_counted(clock: ManualClock) -> None:
     emulator = Emulator.from_text(CONFIG, clock=clock, limits=Limits(events_kept=5))
     for reason in ("old", "new", "new"):
         attempt(emulator.queue("push"), 500, reason)

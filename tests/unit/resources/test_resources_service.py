@@ -46,8 +46,7 @@ def stored(tmp_path: Path, queue_yaml: Path) -> Iterator[ControlClient]:
         yield ControlClient(server)
 
 
-def test_not_ready_without_the_file(stored: ControlClient, tmp_path: Path) -> None:
-    """A store whose file was deleted is 503, with the reason."""
+def test_a_server_is_not_ready_without_its_file(stored: ControlClient, tmp_path: Path) -> None:
     assert stored.get("/ready").status == 200
     (tmp_path / "tasks.db").rename(tmp_path / "elsewhere")
 
@@ -59,7 +58,7 @@ def test_not_ready_without_the_file(stored: ControlClient, tmp_path: Path) -> No
     assert stored.get("/ready").status == 200
 
 
-def test_not_ready_without_space(stored: ControlClient, tmp_path: Path) -> None:
+def test_a_server_is_not_ready_without_space(stored: ControlClient, tmp_path: Path) -> None:
     """A file in which no task of some size has room is 503, until there is more space."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -79,7 +78,7 @@ def test_not_ready_without_space(stored: ControlClient, tmp_path: Path) -> None:
     assert stored.get("/ready").status == 200
 
 
-def test_not_ready_where_the_largest_task_has_no_room(tmp_path: Path) -> None:
+def test_a_server_is_not_ready_where_the_largest_task_has_no_room(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
     limits = Limits(task_bytes=2**60)
     emulator = Emulator.from_text("queue: []", clock=ManualClock(), limits=limits, store=store)
@@ -179,7 +178,7 @@ def test_a_reload_disables_created_queues_unless_they_are_kept(
     assert made.state is QueueState.RUNNING
 
 
-def test_link_out_of_the_project_is_not_applied(
+def test_a_link_out_of_the_project_is_not_applied(
     tmp_path: Path, queue_yaml: Path, emulator: Emulator
 ) -> None:
     """A file that has become such a link is refused by its path, with nothing of its content."""
@@ -195,10 +194,10 @@ def test_link_out_of_the_project_is_not_applied(
     assert file.problem == str(caught.value)
 
 
-def test_following_the_file_while_the_store_fails(
+def test_a_change_of_the_file_is_tried_until_the_store_takes_it(
     tmp_path: Path, queue_yaml: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The change is tried again until the store takes it, and the reason is logged once."""
+    """The reason is logged once."""
     store = tmp_path / "tasks.db"
     with closing(
         Emulator.from_file(queue_yaml, store=open_store(f"sqlite:///{store}"))
@@ -259,7 +258,7 @@ def test_the_clock_moves_forward_and_never_back(control: ControlClient) -> None:
     assert "cannot be moved" in of_machine.post("/clock", {"advance": 1}).message
 
 
-def test_following_a_file_that_is_written_in_steps(
+def test_a_file_is_applied_once_it_is_written(
     queue_yaml: Path, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is there between two steps is not applied, and is not an error."""
@@ -276,10 +275,9 @@ def test_following_a_file_that_is_written_in_steps(
     assert message.endswith("is applied: added other; disabled pull, limited, push")
 
 
-def test_a_signal_during_a_reload(
+def test_a_signal_during_a_reload_asks_for_another(
     emulator: Emulator, queue_yaml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who asks for a reload while one is made gets another one."""
     handlers: dict[int, Callable[[int, None], None]] = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     asked: list[bool] = []

@@ -161,7 +161,9 @@ WRONG: dict[str, list[dict[str, Any]]] = {
 """Fields that a part of a snapshot cannot have."""
 
 
-def test_snapshots_with_a_bad_part(control: ControlClient, emulator: Emulator) -> None:
+def test_a_snapshot_with_a_wrong_part_is_refused(
+    control: ControlClient, emulator: Emulator
+) -> None:
     """A field that is something else, a task that is twice, or a request or attempts that no push
     task can have, refuse the snapshot.
     """
@@ -264,8 +266,9 @@ def test_a_running_task_is_due_when_it_is_restored(
     assert queue.list_tasks() == [started._replace(eta_usec=queue.now_usec())]
 
 
-def test_a_snapshot_of_a_later_time(control: ControlClient, emulator: Emulator) -> None:
-    """A warning says so, and shifted it is as it was."""
+def test_a_later_snapshot_is_loaded_with_a_warning(
+    control: ControlClient, emulator: Emulator
+) -> None:
     later = Emulator(emulator.config, clock=ManualClock(emulator.clock.now() + timedelta(days=1)))
     later.queue("pull").add(name="one")
     saved = ControlClient(Server(later)).get("/snapshot").body

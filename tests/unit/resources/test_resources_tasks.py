@@ -23,7 +23,7 @@ def names(reply: object) -> list[str]:
     return [task["name"] for task in reply.body["tasks"]]  # type: ignore[attr-defined]
 
 
-def test_queues_with_their_numbers(control: ControlClient, emulator: Emulator) -> None:
+def test_queues_are_listed_with_their_numbers(control: ControlClient, emulator: Emulator) -> None:
     """All queues are listed, push queues as what they are."""
     emulator.queue("pull").add(b"work", tag="a")
     emulator.queue("pull").lease_tasks(60, 1)
@@ -41,8 +41,10 @@ def test_queues_with_their_numbers(control: ControlClient, emulator: Emulator) -
     assert control.get("/queues/pul").message.startswith('queue "pul" is not in')
 
 
-def test_tasks_that_are_gone(control: ControlClient, server: Server, emulator: Emulator) -> None:
-    """The error for a task that succeeded, or is exhausted, says so, and how to add it again."""
+def test_an_error_says_what_became_of_a_task(
+    control: ControlClient, server: Server, emulator: Emulator
+) -> None:
+    """It succeeded, or is exhausted, and how to add it again."""
     for name, status in (("done", 200), ("lost", 500)):
         task = emulator.queue("push").add(name=name)
         attempts = AttemptRecord(1, status=status)
@@ -59,8 +61,9 @@ def test_tasks_that_are_gone(control: ControlClient, server: Server, emulator: E
     )
 
 
-def test_the_deadline_of_a_running_attempt(control: ControlClient, emulator: Emulator) -> None:
-    """The history has it, and not the end of the lease, which is renewed."""
+def test_the_history_has_the_deadline_of_a_running_attempt(
+    control: ControlClient, emulator: Emulator
+) -> None:
     queue = emulator.queue("push")
     started = start_attempt(queue, queue.add(name="a"), lease_seconds=15, attempts=AttemptRecord())
     path = "/queues/push/tasks/a/history"
@@ -136,8 +139,7 @@ def test_a_task_that_cannot_be_added_is_refused_with_the_reason(
     assert control.get("/queues/pull").body["queue"]["tasks"] == 0
 
 
-def test_pages_filters_and_orders(control: ControlClient, emulator: Emulator) -> None:
-    """Tasks are narrowed by state, tag and text, counted, sorted, and a page is cut out of them."""
+def test_tasks_are_filtered_sorted_and_paged(control: ControlClient, emulator: Emulator) -> None:
     queue = emulator.queue("pull")
     for name, payload, tag in (("b", "xxx", "t"), ("c", "x", None), ("a", "xx", "t")):
         queue.add(payload, name=name, tag=tag)
@@ -242,7 +244,7 @@ def test_a_purge_deletes_the_tasks_of_one_queue(control: ControlClient) -> None:
         ("{task_retry_limit: 1, task_age_limit: 1h}", "available"),
     ],
 )
-def test_the_state_after_a_release(limits: str, state: str) -> None:
+def test_a_release_returns_the_state_after_it(limits: str, state: str) -> None:
     """A task is exhausted when its leases are used up and it has reached the age limit."""
     text = f"queue:\n- {{name: q, mode: pull, retry_parameters: {limits}}}\n"
     emulator = Emulator.from_text(text, clock=ManualClock(), profile="sdk")
@@ -256,8 +258,8 @@ def test_the_state_after_a_release(limits: str, state: str) -> None:
     assert len(emulator.queue("q").exhausted) == (state == "exhausted")
 
 
-def test_tags_with_their_counts(control: ControlClient, emulator: Emulator) -> None:
-    """The tags of a queue are counted, the most frequent first, and untagged tasks are left out."""
+def test_tags_are_counted(control: ControlClient, emulator: Emulator) -> None:
+    """The most frequent first; untagged tasks are left out."""
     for tag in ("b", "a", "c", "c", None, None):
         emulator.queue("pull").add(tag=tag)
 
@@ -266,7 +268,7 @@ def test_tags_with_their_counts(control: ControlClient, emulator: Emulator) -> N
     assert list(counts.items()) == [("c", 2), ("a", 1), ("b", 1)]
 
 
-def test_the_delivery_of_a_queue(control: ControlClient) -> None:
+def test_the_delivery_of_a_push_queue_has_its_rates(control: ControlClient) -> None:
     """A push queue has rates, those by default included; a pull queue has no delivery."""
     assert control.get("/queues/push/delivery").body["delivery"] == {
         "rate": 5.0,
@@ -278,8 +280,7 @@ def test_the_delivery_of_a_queue(control: ControlClient) -> None:
     assert control.get("/queues/pull/delivery").status == 400
 
 
-def test_a_search_beyond_ascii(control: ControlClient, emulator: Emulator) -> None:
-    """A search finds text in any case and alphabet, next to bytes that are not text."""
+def test_a_search_finds_text_beyond_ascii(control: ControlClient, emulator: Emulator) -> None:
     emulator.queue("pull").add(b"\xff\xfe" + "Schöne Grüße".encode(), name="found")
     emulator.queue("pull").add(b"\xff\xfe", name="other")
 
@@ -421,7 +422,7 @@ def test_many_tasks_are_changed_at_once(control: ControlClient, emulator: Emulat
     assert control.post(CHANGE, {"action": "delete"}).status == 400
 
 
-def test_a_default_queue_that_nobody_wrote(control: ControlClient, emulator: Emulator) -> None:
+def test_a_default_queue_is_listed_once_used(control: ControlClient, emulator: Emulator) -> None:
     """App Engine has one in every app; it is listed once it is used, or as the only one."""
 
     def is_listed() -> bool:
