@@ -305,7 +305,7 @@ class TestOtherServices:
         assert own.response
 
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense:port", "status"])
-    def test_with_an_upstream_that_fails(self, emulator: Emulator, address: str) -> None:
+    def test_an_upstream_that_fails_is_named(self, emulator: Emulator, address: str) -> None:
         with always_answering(b"", 503) as failing:
             upstream = failing if address == "status" else address
             with Server(emulator, api_upstream=upstream) as server:

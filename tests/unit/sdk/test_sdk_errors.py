@@ -39,11 +39,10 @@ def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
         (OverQuotaError("full", limit_bytes=1, needed_bytes=2), apiproxy_errors.OverQuotaError),
         (QueueDisabledError("off", queue_name="pull"), taskqueue.QueuePausedError),
         (PullQueueError("strange"), taskqueue.InternalError),
-        (taskqueue.InvalidEtaError("no time"), taskqueue.InvalidEtaError),
     ],
 )
 def test_each_error_is_raised_as_that_of_the_sdk(
-    faults: Faults, error: Exception, expected: type[Exception]
+    faults: Faults, error: PullQueueError, expected: type[Exception]
 ) -> None:
     faults.fail("lease_tasks", error)
 
@@ -76,6 +75,13 @@ def test_a_fault_of_a_verb_is_raised_by_its_call(
     make(queue, task)
 
     assert fault.hits == 1
+
+
+def test_a_fault_refuses_a_batch_of_valid_tasks(faults: Faults) -> None:
+    faults.fail("add", taskqueue.InvalidEtaError)
+
+    with pytest.raises(taskqueue.InvalidEtaError, match="injected by a fault"):
+        taskqueue.Queue("pull").add([pull(), pull()])
 
 
 def test_a_look_at_the_queue_does_not_fail(faults: Faults, stub: Any) -> None:

@@ -95,7 +95,7 @@ class TestModify:
             queue.modify_task_lease(stranger, 60)
 
 
-def test_a_delete_of_many_names() -> None:
+def test_a_delete_may_have_many_names() -> None:
     queue = taskqueue.Queue("pull")
     add(b"", name="here")
     queue.delete_tasks(add(b"", name="gone"))
@@ -129,7 +129,7 @@ class TestTag:
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(float("nan"), 1), (1, 0)])
-def test_a_lease_out_of_bounds(seconds: float, count: int) -> None:
+def test_a_lease_out_of_bounds_is_refused(seconds: float, count: int) -> None:
     with pytest.raises(apiproxy_errors.ApplicationError) as refused:
         call("QueryAndOwnTasks", queue_name=b"pull", lease_seconds=seconds, max_tasks=count)
 

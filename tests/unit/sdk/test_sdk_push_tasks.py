@@ -31,7 +31,9 @@ def headers_of(task: Task) -> dict[str, str]:
     return {name.lower(): value for name, value in task.request.headers}
 
 
-def test_a_task_as_the_engine_has_it(stub: Any, emulator: Emulator, clock: ManualClock) -> None:
+def test_a_task_is_stored_with_all_its_options(
+    stub: Any, emulator: Emulator, clock: ManualClock
+) -> None:
     task = added(
         emulator,
         url="/mail",
@@ -109,7 +111,7 @@ def test_the_target_of_a_task_is_kept_and_found_in_a_host_of_app_engine(
     assert task.request.target == target
 
 
-def test_a_batch_with_a_task_that_is_too_large(stub: Any) -> None:
+def test_a_batch_with_a_task_that_is_too_large_is_refused(stub: Any) -> None:
     fields = {"queue_name": b"push", "eta_usec": 0, "task_name": b"", "url": b"/a"}
     adds = [messages.TaskQueueAddRequest(**fields, body=b"." * size) for size in (10, 102_400)]
 

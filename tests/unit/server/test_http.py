@@ -222,7 +222,9 @@ class TestBodies:
         assert connection.getresponse().status == 200
 
     @pytest.mark.parametrize("chunks", [False, True])
-    def test_that_are_too_large(self, connection: HTTPConnection, *, chunks: bool) -> None:
+    def test_bodies_that_are_too_large_are_refused(
+        self, connection: HTTPConnection, *, chunks: bool
+    ) -> None:
         body = b"x" * (17 << 20)
         connection.request("POST", f"{QUEUE}/tasks", iter([body]) if chunks else body)
         response = connection.getresponse()

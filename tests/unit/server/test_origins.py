@@ -59,7 +59,7 @@ def test_names_that_are_answered(server: Server, host: str) -> None:
         *("evil.example/.localhost", "evil.example#.localhost", "me@.localhost"),
     ],
 )
-def test_names_that_are_not(server: Server, host: str) -> None:
+def test_names_of_others_are_refused(server: Server, host: str) -> None:
     """DNS rebinding: a name that someone made point here is refused on every route, without the
     token of the server's own pages.
     """
@@ -85,7 +85,7 @@ def test_names_that_are_not(server: Server, host: str) -> None:
         ("POST", "/token", ""),
     ],
 )
-def test_changes_from_other_sites(
+def test_changes_from_other_sites_are_refused(
     server: Server, queue: Queue, verb: str, path: str, body: str
 ) -> None:
     before = queue.list_tasks()
@@ -116,7 +116,7 @@ def test_the_change_of_a_browser_needs_the_token_of_the_server(
     assert [task.name for task in queue.list_tasks()] == ["kept"]
 
 
-def test_a_token_that_is_right(server: Server) -> None:
+def test_a_token_that_is_right_permits_changes(server: Server) -> None:
     """A page of the server may change what it shows; a program needs no token."""
     given = {"Origin": server.url, "X_Pullqueue_Token": server.state.token}
 
@@ -124,7 +124,7 @@ def test_a_token_that_is_right(server: Server) -> None:
     assert send(server, "DELETE", "/_emulator/faults").status_code == 200
 
 
-def test_a_form_that_is_too_large(server: Server) -> None:
+def test_a_form_that_is_too_large_is_refused(server: Server) -> None:
     response = requests.post(
         f"{server.url}/_emulator/reset",
         files={"field": (None, b"x" * (5 << 20))},
@@ -137,7 +137,7 @@ def test_a_form_that_is_too_large(server: Server) -> None:
 
 
 @pytest.mark.parametrize("path", [*ROUTES, "/missing"])
-def test_what_other_sites_see(server: Server, path: str) -> None:
+def test_other_sites_can_read_no_answer(server: Server, path: str) -> None:
     for verb in ("GET", "OPTIONS"):
         headers = send(server, verb, path, Origin=EVIL, Access_Control_Request_Method="PUT").headers
 

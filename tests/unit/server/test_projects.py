@@ -127,7 +127,7 @@ def test_a_project_that_is_deleted_has_left_nothing(server: Server, control: Con
         ({"name": "x", "queue_yaml": "\n"}, 400, "queue_yaml is empty: leave it out, or pass"),
     ],
 )
-def test_a_project_that_cannot_be_made(
+def test_a_project_that_cannot_be_made_is_refused(
     control: ControlClient, body: dict[str, Any], status: int, message: str
 ) -> None:
     control.post("/projects", {"name": "taken"})
@@ -382,7 +382,9 @@ class TestRun:
         assert kept["push"]["text"].startswith("tasks are kept, not delivered: ")
 
     @pytest.mark.parametrize("until_", ["due", "next", "empty", "2026-01-02T00:00:00Z"])
-    def test_a_run_of_nothing(self, control: ControlClient, project: str, until_: str) -> None:
+    def test_a_run_of_nothing_is_done(
+        self, control: ControlClient, project: str, until_: str
+    ) -> None:
         """Of an empty queue, and of one that is paused: its tasks stay, and that is said."""
         nothing = {"attempts": [], "done": True, "kept": []}
         assert control.post(f"/run{project}", {"until": until_}).body == nothing
@@ -447,7 +449,7 @@ class TestRun:
             ({"other": 1}, "the body is not valid: Object contains unknown field `other`"),
         ],
     )
-    def test_a_run_that_is_not_valid(
+    def test_a_run_that_is_not_valid_is_refused(
         self, app: PushApp, control: ControlClient, project: str, body: dict[str, Any], message: str
     ) -> None:
         control.post(f"/queues/push/tasks{project}", TASKS)

@@ -454,7 +454,7 @@ def test_the_sdk_is_imported_by_the_first_call() -> None:
     assert completed([*forked_python(), "-c", program], check=True).stdout == "[]\n"
 
 
-def test_the_names_of_services() -> None:
+def test_services_are_named_and_others_refused() -> None:
     assert parse_services("memcache, user") == {"memcache", "user"}
     assert parse_services("none") == frozenset()
     assert parse_services("all") == {*SERVICES}

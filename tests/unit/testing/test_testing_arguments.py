@@ -25,6 +25,14 @@ from pullqueue.testing import (
 )
 
 Call = Callable[[Any], object]
+ONE_ACTOR = (
+    "race_test: there is only one actor, and one schedule, so nothing was raced: pass two actors, "
+    "or copies=2, or add two push tasks in setup"
+)
+NO_CALL = (
+    "race_test: no actor makes a call to a queue or a service, so none was stopped: call "
+    "pullqueue.testing.point() before each use of a database of your own"
+)
 
 
 def drained(emulator: Emulator, **arguments: Any) -> None:
@@ -206,12 +214,12 @@ Run = Callable[..., RaceResult]
         (  # which would always pass
             {"clock": False},
             AssertionError,
-            "race_test: there is only one actor, and one schedule, so nothing was raced: pass two",
+            ONE_ACTOR,
         ),
         (  # what it does to a database of its own is not seen
             {"actors": (list,), "copies": 2},
             AssertionError,
-            "race_test: no actor makes a call to a queue or a service, so none was stopped: call",
+            NO_CALL,
         ),
     ],
 )

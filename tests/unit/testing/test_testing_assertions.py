@@ -275,7 +275,7 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
             ("work", {"params": {}}, "params"),
         ],
     )
-    def test_what_tasks_of_a_mode_do_not_have(
+    def test_what_tasks_of_a_mode_do_not_have_is_refused(
         self, emulator: Emulator, name: str, wanted: dict[str, Any], word: str
     ) -> None:
         with pytest.raises(

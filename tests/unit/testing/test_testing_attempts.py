@@ -119,7 +119,7 @@ class TestStrict:
         with pytest.raises(AssertionError, match=r": no response within 30 s$"):
             run(send=send, errors="strict")
 
-    def test_a_success_and_a_lost_response_are_not(
+    def test_a_success_and_a_lost_response_are_not_raised(
         self, run: Run, emulator: Emulator, pushed: Queue
     ) -> None:
         """A test that loses a response wants the retry."""
@@ -207,7 +207,7 @@ class TestOneTask:
             [listed] = e.sdk.get_filtered_tasks()
             assert run_task(e.emulator, listed, send=ok).number == 2
 
-    def test_what_cannot_be_sent(self, emulator: Emulator, pushed: Queue) -> None:
+    def test_what_cannot_be_sent_is_refused(self, emulator: Emulator, pushed: Queue) -> None:
         task = pushed.add(name="t")
         pulled = emulator.queue("work").add()
 

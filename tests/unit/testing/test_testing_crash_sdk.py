@@ -151,7 +151,9 @@ def test_a_handler_begins_without_a_cache(crash: Run, app: App) -> None:
     assert "datastore_v3.Get 1 key of kind Account" in calls
 
 
-def test_a_worker_with_transactional_tasks(crash: Run, queue: Queue, pushed: Queue) -> None:
+def test_a_commit_and_its_tasks_are_one_call_to_crash_at(
+    crash: Run, queue: Queue, pushed: Queue
+) -> None:
     """A commit and the adds of its transaction are one call, as in production."""
 
     @ndb.transactional  # type: ignore[untyped-decorator]
@@ -243,7 +245,7 @@ class Swallow:
         assert ndb.Key(Account, "one").get() is not None
 
 
-def test_an_error_of_a_service_that_a_handler_ignores(crash: Run, pushed: Queue) -> None:
+def test_an_error_of_a_service_that_a_handler_ignores_is_found(crash: Run, pushed: Queue) -> None:
     app = Swallow(pushed)
     run = partial(crash, send=app.send, setup=app.setup, check=app.check)
     before = run()
@@ -259,7 +261,7 @@ def test_an_error_of_a_service_that_a_handler_ignores(crash: Run, pushed: Queue)
     assert int(str(caught.value).split(" of ")[1].split()[0]) > before
 
 
-def test_an_error_of_a_queue_that_a_worker_ignores(crash: Run, queue: Queue) -> None:
+def test_an_error_of_a_queue_that_a_worker_ignores_is_found(crash: Run, queue: Queue) -> None:
     def setup() -> None:
         queue.add(name="one")
 

@@ -144,7 +144,9 @@ def test_a_fault_applies_in_race_test(race: Run, emulator: Emulator, faults: Fau
         ("datastore_v3.", None, 'there is no call "datastore_v3."'),
     ],
 )
-def test_calls_that_do_not_exist(faults: Faults, call: str, error: object, message: str) -> None:
+def test_calls_that_do_not_exist_are_refused(
+    faults: Faults, call: str, error: object, message: str
+) -> None:
     """Also where `wrap_wsgi_app` has registered a stub that sends all other calls to App Engine."""
     apiproxy_stub_map.apiproxy.SetDefaultStub(default_api_stub.DefaultApiStub())
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is checked below

@@ -163,7 +163,9 @@ class TestWhatIsRun:
 
 
 class TestSend:
-    def test_headers_that_the_service_reads(self, run: Run, web: Queue, clock: ManualClock) -> None:
+    def test_redirects_are_followed_and_retry_after_is_respected(
+        self, run: Run, web: Queue, clock: ManualClock
+    ) -> None:
         """Of an HTTP target: a redirect is followed, and Retry-After respected."""
         request = HttpRequest("https://api.example/a")
         verbs.insert(web, [NewTask(request=request)], absolute_urls=True)
