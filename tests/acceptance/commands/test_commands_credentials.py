@@ -52,29 +52,21 @@ def test_credentials_writes_a_file_for_its_owner_alone(run: Run, path: Path) -> 
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("content", OTHER_FILES)
-def test_a_file_that_is_somebody_elses(run: Run, path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    order = f"credentials a@b --output {path}"
-    refused = run(order)
-    kept = path.read_bytes()
-
-    assert refused == Done(
-        1,
-        "",
-        f'pullqueue: "{path}" exists, and is not a key of pullqueue\'s: name another file, or '
-        "replace it with --force\n",
+def test_a_file_that_is_somebody_elses_is_replaced_by_force_alone(run: Run, path: Path) -> None:
+    """A device is not."""
+    refused = (
+        "exists, and is not a key of pullqueue's: name another file, or replace it with --force"
     )
-    assert kept == content
-    assert run(order, "--force") == Done(0, f"{path}: the key of a@b\n", "")
-    assert json.loads(path.read_text())["client_email"] == "a@b"
+    for content in OTHER_FILES:
+        path.write_bytes(content)
+        order = f"credentials a@b --output {path}"
 
-
-def test_credentials_does_not_replace_a_device(run: Run) -> None:
-    done = run("credentials a@b --output", os.devnull)
-
-    assert done.status == 1
-    assert f'"{os.devnull}" exists, and is not a key' in done.err
+        assert run(order) == Done(1, "", f'pullqueue: "{path}" {refused}\n')
+        assert path.read_bytes() == content
+        assert run(order, "--force") == Done(0, f"{path}: the key of a@b\n", "")
+        assert json.loads(path.read_text())["client_email"] == "a@b"
+    device = run("credentials a@b --output", os.devnull)
+    assert device == Done(1, "", f'pullqueue: "{os.devnull}" {refused}\n')
 
 
 def test_a_file_that_cannot_be_written_is_refused(run: Run, path: Path) -> None:

@@ -317,25 +317,14 @@ NOT_LINES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        *(pytest.param("a.yaml", *each, id=each[1][:50]) for each in NOT_SEEDS),
-        *(pytest.param("a.jsonl", *each, id=each[1][:50]) for each in NOT_LINES),
-    ],
-)
-def test_seeds_that_make_no_sense(
-    run: Run, tmp_path: Path, name: str, text: str, message: str
-) -> None:
-    """What is wrong is reported on one line with its place, and nothing is added before."""
-    file = tmp_path / name
-    file.write_text(text, errors="surrogateescape")
-
-    done = run("seed", str(file))
-
-    assert done.status == 1
-    assert done.err.startswith(f"pullqueue: {file}:{message}")
-    assert done.err.count("\n") == 1
+def test_seeds_that_make_no_sense_add_nothing(run: Run, tmp_path: Path) -> None:
+    """What is wrong is reported on one line with its place."""
+    for file, cases in ((tmp_path / "a.yaml", NOT_SEEDS), (tmp_path / "a.jsonl", NOT_LINES)):
+        for text, message in cases:
+            file.write_text(text, errors="surrogateescape")
+            done = run("seed", str(file))
+            assert (done.status, done.err.count("\n")) == (1, 1), message
+            assert done.err.startswith(f"pullqueue: {file}:{message}")
     assert run("tasks list pull").out == "no tasks in pull\n"
 
 
