@@ -94,69 +94,59 @@ def test_another_kind_of_server_is_reported(run: Run, server: Server) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("order", "message"),
-    [
-        ("tasks lease pull --seconds nan", "'--seconds': ... nan is not finite"),
-        ("tasks renew pull a --seconds -1", "'--seconds': ... -1.0 is not in the range 0<=x<="),
-        ("tasks lease pull --seconds 800000", "'--seconds': ... the maximum is 7 d"),
-        ("tasks lease pull --seconds 9d", "'--seconds': ... \"9d\" is not a valid duration: the"),
-        ("tasks lease pull --max 1001", "'--max': ... 1001 is not in the range 1<=x<=1000"),
-        (
-            "wait --timeout soon",
-            "'--timeout': ... \"soon\" is not a valid duration: use seconds, or",
-        ),
-        (
-            "requests --status 5x",
-            "'--status': ... \"5x\" is not a valid status: use one such as 404",
-        ),
-        ("queues --interval 0", "'--interval': ... 0.0 is not in the range x>=0.1"),
-        ("faults add fail lease_task", "'[CALL]': ... \"lease_task\" does not exist: did you mean"),
-        ("faults add fial add", '\'KIND\': ... "fial" does not exist: did you mean "fail"?'),
-        (
-            "faults add fail add --error Oops",
-            "'--error': ... \"Oops\" does not exist: use one of D",
-        ),
-        ("requests abc", '"abc" is not a valid request number: use one that `pullqueue requests`'),
-        ("tasks add push", "pass a PAYLOAD or --file, or for a push task --request"),
-        ("tasks delete pull", ""),
-        ("tasks delete pull --all", "there is no option `--all`: use `pullqueue queues purge`\n"),
-        ("tasks add pull x --delay 1h", "there is no option `--delay`: use --countdown\n"),
-        ("tasks lease pull --count 2", "there is no option `--count`: use --max\n"),
-        ("tasks add push --url /mail", 'by --request, as in --request "POST /mail"\n'),
-        # These would lead to other routes.
-        ("queues list ''", '"" is not a valid name of a queue or task\n'),
-        ("tasks list a/b", '"a/b" is not a valid name'),
-        ("tasks get pull ''", '"" is not a valid name'),
-        ("tasks renew pull a/b", '"a/b" is not a valid name'),
-        # A clock never goes back, and what begins with a minus is not taken for an option.
-        *(
-            (f"clock advance {span}", f'BY is "{span} ... and a clock never goes back: use')
-            for span in ("-5s", "-1.5", "-7d")
-        ),
-        (f"clock advance {'9' * 400}", f'pullqueue: BY is "{"9" * 50}'),
-        ("clock advance long", 'pullqueue: BY is "long'),
-        ("--nope", ""),
-        ("queus", "\n\npullqueue: there is no command `queus`: did you mean `queues`?\n"),
-        ("frobnicate", "`frobnicate`: `pullqueue --help` lists the commands\n"),
-        ("snapshot sve x", "there is no command `sve`: did you mean `save`?"),
-        ("tasks frobnicate", "there is no command `frobnicate`: `pullqueue tasks --help` lists"),
-        ("requests --limt 3", "there is no option `--limt`: did you mean `--limit`?"),
-        ("queues --frobnicate", "no option `--frobnicate`: `pullqueue queues list --help`"),
-        ("tasks list --state exhaust", '"exhaust" does not exist: did you mean "exhausted"?'),
-        ("serve --clock manul", '"manul" does not exist: did you mean "manual"?'),
-        ("lint --format jso", '"jso" does not exist: did you mean "json"?'),
-    ],
-)
+WRONG_USAGE = [
+    ("tasks lease pull --seconds nan", "'--seconds': ... nan is not finite"),
+    ("tasks renew pull a --seconds -1", "'--seconds': ... -1.0 is not in the range 0<=x<="),
+    ("tasks lease pull --seconds 800000", "'--seconds': ... the maximum is 7 d"),
+    ("tasks lease pull --seconds 9d", "'--seconds': ... \"9d\" is not a valid duration: the"),
+    ("tasks lease pull --max 1001", "'--max': ... 1001 is not in the range 1<=x<=1000"),
+    ("wait --timeout soon", "'--timeout': ... \"soon\" is not a valid duration: use seconds, or"),
+    ("requests --status 5x", "'--status': ... \"5x\" is not a valid status: use one such as 404"),
+    ("queues --interval 0", "'--interval': ... 0.0 is not in the range x>=0.1"),
+    ("faults add fail lease_task", "'[CALL]': ... \"lease_task\" does not exist: did you mean"),
+    ("faults add fial add", '\'KIND\': ... "fial" does not exist: did you mean "fail"?'),
+    ("faults add fail add --error Oops", "'--error': ... \"Oops\" does not exist: use one of D"),
+    ("requests abc", '"abc" is not a valid request number: use one that `pullqueue requests`'),
+    ("tasks add push", "pass a PAYLOAD or --file, or for a push task --request"),
+    ("tasks delete pull", ""),
+    ("tasks delete pull --all", "there is no option `--all`: use `pullqueue queues purge`\n"),
+    ("tasks add pull x --delay 1h", "there is no option `--delay`: use --countdown\n"),
+    ("tasks lease pull --count 2", "there is no option `--count`: use --max\n"),
+    ("tasks add push --url /mail", 'by --request, as in --request "POST /mail"\n'),
+    # These would lead to other routes.
+    ("queues list ''", '"" is not a valid name of a queue or task\n'),
+    ("tasks list a/b", '"a/b" is not a valid name'),
+    ("tasks get pull ''", '"" is not a valid name'),
+    ("tasks renew pull a/b", '"a/b" is not a valid name'),
+    # A clock never goes back, and what begins with a minus is not taken for an option.
+    *(
+        (f"clock advance {span}", f'BY is "{span} ... and a clock never goes back: use')
+        for span in ("-5s", "-1.5", "-7d")
+    ),
+    (f"clock advance {'9' * 400}", f'pullqueue: BY is "{"9" * 50}'),
+    ("clock advance long", 'pullqueue: BY is "long'),
+    ("--nope", ""),
+    ("queus", "\n\npullqueue: there is no command `queus`: did you mean `queues`?\n"),
+    ("frobnicate", "`frobnicate`: `pullqueue --help` lists the commands\n"),
+    ("snapshot sve x", "there is no command `sve`: did you mean `save`?"),
+    ("tasks frobnicate", "there is no command `frobnicate`: `pullqueue tasks --help` lists"),
+    ("requests --limt 3", "there is no option `--limt`: did you mean `--limit`?"),
+    ("queues --frobnicate", "no option `--frobnicate`: `pullqueue queues list --help`"),
+    ("tasks list --state exhaust", '"exhaust" does not exist: did you mean "exhausted"?'),
+    ("serve --clock manul", '"manul" does not exist: did you mean "manual"?'),
+    ("lint --format jso", '"jso" does not exist: did you mean "json"?'),
+]
+"""What is written, and what the error has, in parts."""
+
+
 def test_wrong_usage_is_refused_before_the_server_is_asked(
-    run: Run, monkeypatch: pytest.MonkeyPatch, order: str, message: str
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", "127.0.0.1:9")
-
-    done = run(order)
-
-    assert done.status == 2
-    assert all(part in done.err for part in message.split(" ... ")), done.err
+    for order, message in WRONG_USAGE:
+        done = run(order)
+        assert done.status == 2, order
+        assert all(part in done.err for part in message.split(" ... ")), done.err
 
 
 @pytest.mark.parametrize(
