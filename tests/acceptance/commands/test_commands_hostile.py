@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,46 +98,31 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("files")
-    (folder / "seeds.yaml").write_text("pull: [work]\n")
-    (folder / "snapshot.json").write_text('{"format": "pullqueue-snapshot/1", "queues": {}}')
-    return folder
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "seeds.yaml").write_text("pull: [work]\n")
+    (tmp_path / "snapshot.json").write_text('{"format": "pullqueue-snapshot/1", "queues": {}}')
+    return tmp_path
 
 
-@pytest.fixture(scope="module")
-def answering_all() -> Iterator[str]:
-    with always_answering(hostile_answer) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def refusing_all() -> Iterator[str]:
-    with always_answering({"error": ERROR}, 400) as address:
-        yield address
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_answers_on_a_terminal(
-    command: str, files: Path, answering_all: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_answers_on_a_terminal(files: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Names, tags, payloads, times and numbers are printed escaped, whatever the server sends."""
-    order = command.format(files=files).split()
-    shown = shown_on_terminal(*order, "--url", answering_all)
+    with always_answering(hostile_answer) as address:
+        for command in COMMANDS:
+            order = command.format(files=files).split()
+            shown = shown_on_terminal(*order, "--url", address)
+            assert shown, command
+            assert caplog.messages == []  # `the command failed because of a bug`
+            assert re.findall(NOT_SAFE, shown) == [], command
 
-    assert shown
-    assert caplog.messages == []  # `the command failed because of a bug`
-    assert re.findall(NOT_SAFE, shown) == []
 
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_errors_on_a_terminal(command: str, files: Path, refusing_all: str) -> None:
-    order = command.format(files=files).split()
-    shown = shown_on_terminal(*order, "--url", refusing_all)
-
-    assert "owned" in shown
-    assert re.findall(NOT_SAFE, shown) == []
+def test_errors_on_a_terminal(files: Path) -> None:
+    with always_answering({"error": ERROR}, 400) as address:
+        for command in COMMANDS:
+            order = command.format(files=files).split()
+            shown = shown_on_terminal(*order, "--url", address)
+            assert "owned" in shown, command
+            assert re.findall(NOT_SAFE, shown) == [], command
 
 
 def test_the_reason_of_a_server_that_is_not_ready_is_escaped() -> None:
@@ -172,10 +157,9 @@ def test_completion_offers_no_names_with_control_characters(
         assert offered("queues", "list", "") == ["plain,pull"]
 
 
-def test_json_keeps_the_content_of_strings(
-    answering_all: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert main(("queues", "--json", "--url", answering_all)) == 0
+def test_json_keeps_the_content_of_strings(capfd: pytest.CaptureFixture[str]) -> None:
+    with always_answering(hostile_answer) as address:
+        assert main(("queues", "--json", "--url", address)) == 0
 
     shown = capfd.readouterr().out
     assert json.loads(shown)["queues"][0]["name"] == EVIL
