@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from scenes import LEASE, steps_of
@@ -116,12 +117,18 @@ class Steps:
         self.state = state
         self.queue = state.emulator.queue
 
-    def add(self, name: str, count: int = 1, *, tag: str | None = None) -> None:
-        self.queue(name).add_many([NewTask(tag=tag)] * count)
+    def add(self, name: str, count: int = 1, delay: float = 0, tag: str | None = None) -> None:
+        eta = self.state.emulator.clock.now() + timedelta(seconds=delay)
+        self.queue(name).add_many([NewTask(eta=eta, tag=tag)] * count)
 
-    def end(self, status: int, *words: object) -> None:
+    def end(self, status: int, *words: object, backoff_seconds: float = 40) -> None:
         """Add a task of which one attempt ends with a status, and a reason."""
-        attempt(self.queue("push"), status, " ".join(map(str, words)) or None)
+        reason = " ".join(map(str, words)) or None
+        attempt(self.queue("push"), status, reason, backoff_seconds=backoff_seconds)
+
+    def late(self, *words: Any) -> None:
+        """The same, with a backoff of ten minutes."""
+        self.end(*words, backoff_seconds=600)
 
     def start(self, name: str) -> None:
         """Add a task of which one attempt is running."""
@@ -166,6 +173,13 @@ end 500 no mail; add push 12; pause push -> paused 12, failing 1: error
 it is paused: 12 due tasks wait until it is resumed, then 5 can start, and `pullqueue clock
 advance 2s --deliver` sends all; its only attempt in the last minute failed: status 500 (no mail)
 
+add push 1 300; pause push; jump 61 -> paused 0, not due 1: warning
+it is paused; nothing is due: its only task is due in 3 min 59 s
+
+late 500; pause push -> paused 0, failing 1, not due 1: error
+it is paused; its only attempt in the last minute failed: status 500; nothing is due: its only
+task is due in 10 min
+
 add zero -> rate 0 1: warning
 its rate is 0: 1 due task waits until queue.yaml has another rate
 
@@ -206,6 +220,11 @@ end 200; end 0 -> failing 1, retrying 1: error
 end 200; end 500; end 500 -> failing 2, retrying 2: error
 2 of 3 attempts failed in the last minute: status 500; 2 tasks wait for their next attempt, the
 first in 40 s (`pullqueue clock advance 40s --deliver`)
+
+end 200; late 500 no mail; add push 1 300; jump 60 -> retrying 1, not due 1: info
+1 task waits for its next attempt in 9 min (`pullqueue clock advance 540s --deliver`) after status
+500 (no mail); nothing is due: its only task is due in 4 min (`pullqueue clock advance 240s
+--deliver`)
 
 start one -> : info
 
@@ -314,24 +333,6 @@ def test_a_queue_that_queue_yaml_does_not_list_is_disabled(
     assert of(state, "pull").causes[0].count == 1
     text = "queue.yaml, applied after it was created, does not have it: 1 task kept until it is "
     assert shown(state, "made") == ("disabled", f"{text}resumed")
-
-
-def test_a_paused_queue_of_which_nothing_is_due_says_when_something_is(
-    state: ServerState, push: Queue, clock: ManualClock
-) -> None:
-    """To move the clock is not the advice: it would start nothing."""
-    push.add(eta=clock.now() + timedelta(minutes=5))
-    attempt(push, 500)
-    push.pause()
-    clock.advance(61)
-    push.delete_tasks(push.list_tasks(1))
-
-    assert (
-        of(state, "push").text == "it is paused; nothing is due: its only task is due in 3 min 59 s"
-    )
-    push.purge()
-    attempt(push, 500, backoff_seconds=100)
-    assert of(state, "push").text.endswith("nothing is due: its only task is due in 1 min 40 s")
 
 
 LOCAL = "http://localhost:8390/mail"
@@ -631,22 +632,6 @@ def test_workers_whose_calls_fail(state: ServerState, pull: Queue) -> None:
         "1 task is available, workers leased none in the last minute: 1 of 1 lease call got none: "
         "status 400 ("
     )
-
-
-def test_tasks_that_failed_long_ago_say_how(
-    state: ServerState, push: Queue, clock: ManualClock
-) -> None:
-    """Where no other cause does."""
-    attempt(push, 200)
-    attempt(push, 500, "no mail", backoff_seconds=600)
-    push.add(eta=clock.now() + timedelta(seconds=300))
-    clock.advance(60)
-
-    text = "1 task waits for its next attempt in 9 min (`pullqueue clock advance 540s --deliver`)"
-    later = (
-        "nothing is due: its only task is due in 4 min (`pullqueue clock advance 240s --deliver`)"
-    )
-    assert shown(state, "push") == ("retrying", f"{text} after status 500 (no mail); {later}")
 
 
 def test_tasks_that_are_not_due_say_when_they_will_be() -> None:
