@@ -350,10 +350,10 @@ class _Race(Trial):
             f"each actor has its own {name}, as instances have; instances=False shares it"
             for name in own
         ]
-        if self.failed == self.count > 1 and first.is_sequential:
+        if first.is_sequential and self.count > 1:
             hints.append(
-                f"all {self.count} orders that were tried fail: look at setup, at check, and at "
-                "what each actor does alone"
+                f"{self.failed} of {self.count} orders that were tried fail: look at setup, at "
+                "check, and at what each actor does alone"
             )
         raise RaceTestError(self.failures, hints) from first.error
 

@@ -129,6 +129,8 @@ class Outcome(NamedTuple):
 _MORE = 20
 """How many more schedules are run after the first that fails, to find other failures: so many of
 the same kind, and so many in which time moves more often."""
+_UNTIL_RACE = 100
+"""How many after one that fails although its actors do not race."""
 _MORE_SECONDS = 3.0
 """How long these take at most, unless it has taken longer to find the first; of the processor, so
 that a machine that is busy reports the same."""
@@ -200,15 +202,17 @@ class Search:
     def explore(self) -> None:
         """Run schedules until one fails, all were run, or the budget is used up.
 
-        One whose actors do not race ends it only where all others fail, too.
+        After one whose actors do not race, some more are run, to find one whose do.
         """
+        end: tuple[int, float] | None = None
         while (level := self._next_level()) is not None:
             self.stopwatch.report(self._progress)
             if self._explore(level):
                 self._look_for_others(level)
                 return
-            is_enough = self.count >= _MORE or self._work() >= _MORE_SECONDS
-            if is_enough and self.failed == self.count:
+            if self.failed and end is None:
+                end = self.count + _UNTIL_RACE, self._work() + max(_MORE_SECONDS, self._work())
+            if end is not None and (self.count >= end[0] or self._work() >= end[1]):
                 return
 
     def _progress(self) -> str:
