@@ -81,7 +81,8 @@ def _since_success(ended: list[Event]) -> list[Event]:
 
 def _has_counted(scene: Scene, name: str) -> bool:
     """Return whether attempts were counted and not made, whose times the history does not have."""
-    return any(each.attempts > 1 for each in scene.queue(name).events())
+    ended = [each for each in scene.queue(name).events() if each.kind in ENDED]
+    return any(each.attempts > 1 or not (each.origin and each.origin.server) for each in ended)
 
 
 def failures(scene: Scene, name: str) -> list[Event]:
@@ -92,6 +93,12 @@ def is_failing(scene: Scene, name: str) -> bool:
     """Return whether half or more of the attempts that count have failed."""
     failed = len(failures(scene, name))
     return failed > 0 and 2 * failed >= len(ended_attempts(scene, name))
+
+
+def is_error(scene: Scene, name: str) -> bool:
+    """Return whether it is failing, and tasks are left or exhausted."""
+    is_left = bool(scene.tasks(name) or scene.queue(name).exhausted)
+    return is_failing(scene, name) and is_left
 
 
 def is_stopped(scene: Scene, name: str) -> bool:
@@ -114,6 +121,12 @@ def _stopped(scene: Scene, name: str, cause: Cause, found: Found) -> None:
         assert scene.queue(name).state is QueueState.PAUSED
     else:
         assert not scene.queue(name).settings.effective_rate
+    queue, running = scene.queue(name), len(scene.running(name))
+    if queue.is_push and cause.reason == "paused":
+        free = queue.settings.effective_concurrent_requests - running
+        starts = len(scene.due(name)) if "all can start" in cause.text else int(found["can"] or 0)
+        assert starts <= min(free, scene.delivery.threads)
+        assert ("others when attempts end" in cause.text) <= (starts < len(scene.due(name)))
     assert int(found["due"] or 0) == cause.count == len(scene.due(name))
 
 
@@ -135,9 +148,9 @@ def _failed(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     named = found["failed"] or found["all"] or found["earlier"] or "1"
     assert int(named) == cause.count == len(failed)
     assert int(found["ended"] or named) == len(ended)
-    assert is_failing(scene, name) is (cause.severity == "error")
+    assert is_error(scene, name) is (cause.severity == "error")
     if since := found["since"] or found["start"]:
-        assert cause.severity == "error"
+        assert is_failing(scene, name)
         today = f"{scene.clock.now():%Y-%m-%d}"
         time = datetime.fromisoformat(f"{since if ' ' in since else f'{today} {since}'}+00:00")
         after = _ended_since(scene, name, to_usec(time))
@@ -215,8 +228,12 @@ def _concurrency(scene: Scene, name: str, cause: Cause, found: Found) -> None:
 
 def _shared(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     assert int(found["threads"]) == scene.delivery.threads
-    for count, other in re.findall(r'(\d+) of "(.*?)"', found["of"]):
+    named = re.findall(r'(\d+) of "(.*?)"', found["of"])
+    for count, other in named:
         assert int(count) == len(scene.running(other))
+    if "others" not in found["of"]:
+        running = sum(int(count) for count, _ in named)
+        assert int(found["kept"] or 0) + running == scene.delivery.threads
     assert len(scene.running(name)) < scene.queue(name).settings.effective_concurrent_requests
     _due_wait(scene, name, cause, found)
 
@@ -320,7 +337,7 @@ def _few(scene: Scene, name: str, cause: Cause, found: Found) -> None:
 
 def _leased_and_deleted(scene: Scene, name: str, found: Found) -> int:
     """Check what workers did in the last minute; return how many tasks they have deleted."""
-    assert int(found["leased"]) == _by_workers(scene, name, EventKind.LEASED)
+    assert int(found["leased"] or 0) == _by_workers(scene, name, EventKind.LEASED)
     deleted = _by_workers(scene, name, EventKind.DELETED)
     assert int(found["deleted"].replace("none", "0")) == deleted
     return deleted
@@ -371,6 +388,7 @@ def _not_due(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     is_stuck = found["advance"] is None
     tasks = [task for task in scene.waiting(name) if is_stuck or not task.retry_count]
     assert int(found["tasks"] or 1) == cause.count == len(tasks)
+    assert bool(found["kind"]) is (len(tasks) < len(scene.tasks(name)))
     _then(scene, tasks, found)
 
 
@@ -393,13 +411,13 @@ _AVAILABLE = r"(?P<due>\d+) tasks? (?:is|are) available"
 SPECIFICATION: Final[Mapping[str, Statement]] = {
     "disabled": Statement(
         r"(?:it is no longer in \S+|\S+, applied after it was created, does not have it)"
-        r"(?:: (?P<tasks>\d+) tasks? kept until it is (?:there again|resumed))?",
+        r"(?:: (?P<tasks>\d+) tasks? kept until it is (?:there again, or )?resumed)?",
         _disabled,
     ),
     "paused": Statement(
-        rf"it is paused(?:: {_WAIT} until it is resumed(?:, then (?:(?P<tokens>\d+) can start, "
+        rf"it is paused(?:: {_WAIT} until it is resumed(?:, then (?:(?P<can>\d+) can start, "
         rf"and )?(?:workers can lease (?:it|them)|all can start|it starts|{_ADVICE} sends "
-        rf"(?:it|all)|about {_SPAN} at the rate of \S+))?)?",
+        rf"(?:it|all)|the others when attempts end|about {_SPAN} at the rate of \S+))?)?",
         _stopped,
     ),
     "rate 0": Statement(
@@ -440,7 +458,8 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
     ),
     "shared slots": Statement(
         rf"{_WAIT} for a slot: this server makes at most (?P<threads>\d+) attempts at the same "
-        rf"time, and (?P<of>.+) are running{_PACE}",
+        rf"time(?: and keeps (?P<kept>\d+) of them for other queues)?; (?P<of>.+) are running"
+        rf"{_PACE}",
         _shared,
     ),
     "rate": Statement(
@@ -467,8 +486,9 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         rf"no worker has leased in the last minute{_OPERATORS}: {_AVAILABLE}", _no_worker
     ),
     "leases expire": Statement(
-        rf"workers leased (?P<leased>\d+) in the last minute{_OPERATORS}, (?P<expired>\d+) leases? "
-        rf"expired, {_DELETED}: see why workers do not finish, or lease for longer",
+        rf"(?:workers leased (?P<leased>\d+) in the last minute{_OPERATORS}, )?(?P<expired>\d+) "
+        rf"leases? expired(?: in the last minute{_OPERATORS})?, {_DELETED}: see why workers do not "
+        r"finish, or lease for longer",
         _expire,
     ),
     "few leased": Statement(
@@ -487,8 +507,8 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _retrying,
     ),
     "not due": Statement(
-        rf"nothing is due: (?:its only task|the first of (?P<tasks>\d+) tasks) is due in "
-        rf"(?P<span>{_SPAN})(?: \({_ADVICE}\))?",
+        rf"nothing is due: (?:its only|the first of (?P<tasks>\d+)) (?P<kind>scheduled )?tasks? is "
+        rf"due in (?P<span>{_SPAN})(?: \({_ADVICE}\))?",
         _not_due,
     ),
     "due": Statement(rf"(?P<due>\d+) tasks? (?:is|are) due, the first for (?P<span>{_SPAN})", _due),
@@ -552,10 +572,10 @@ def check_queue(scene: Scene, name: str, queue: QueueResource) -> None:
 
 
 def _check_severity(scene: Scene, name: str, progress: Progress) -> None:
-    """An error is what fails in half of the attempts or more, and nothing else."""
+    """An error is what fails in half of the attempts or more, and leaves tasks: nothing else."""
     if _has_counted(scene, name):
         return
-    assert (progress.severity == "error") is is_failing(scene, name)
+    assert (progress.severity == "error") is is_error(scene, name)
     reasons = {each.reason for each in progress.causes}
     has_failed = bool(failures(scene, name))
     assert has_failed is bool({"no response", "failing", "some failed"} & reasons)

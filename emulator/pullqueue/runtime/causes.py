@@ -43,7 +43,7 @@ def _disabled(now: Situation) -> Found | None:
     if now.queue.state is not QueueState.DISABLED:
         return None
     file, tasks = now.state.emulator.config.file, now.numbers.tasks
-    text, end = f"it is no longer in {file}", "is there again"
+    text, end = f"it is no longer in {file}", "is there again, or resumed"
     if now.queue.is_runtime:
         text, end = f"{file}, applied after it was created, does not have it", "is resumed"
     kept = f": {count_tasks(tasks)} kept until it {end}" if tasks else ""
@@ -63,11 +63,14 @@ def _then(now: Situation) -> str:
         return ", then workers can lease " + ("it" if now.due == 1 else "them")
     if now.kept or not now.rate:
         return ""  # another cause says why
-    if now.tokens >= now.due:
+    can_start = min(now.tokens, now.free_slots)
+    if can_start >= now.due:
         return ", then " + ("it starts" if now.due == 1 else "all can start")
+    if now.tokens >= now.due:
+        return f", then {can_start} can start, and the others when attempts end"
     if not now.is_manual:
         return f", then {_span_for_all(now)} at the rate of {now.rate_text}"
-    some = f"{now.tokens} can start, and " if now.tokens else ""
+    some = f"{can_start} can start, and " if can_start else ""
     all_ = "it" if now.due == 1 else "all"
     return f", then {some}{now.advice(now.rate_seconds)} sends {all_}"
 
@@ -147,9 +150,11 @@ def _shared_slots(now: Situation) -> Found | None:
     of = [f"{count} of {quoted(name)}" for name, count in busy.most_common(_QUEUES)]
     if others := busy.total() - sum(count for _, count in busy.most_common(_QUEUES)):
         of.append(f"{others} of others")
+    free = delivery.threads - busy.total()
+    keeps = f" and keeps {free} of them for other queues" if free > 0 else ""
     text = (
         f"{_due_wait(now)} for a slot: this server makes at most {delivery.threads} attempts at "
-        f"the same time, and {', '.join(of)} are running"
+        f"the same time{keeps}; {', '.join(of)} are running"
     )
     return Found(now.due, f"{text}{_pace(now)}", now.wait_severity)
 
@@ -232,7 +237,8 @@ def _not_due(now: Situation) -> Found | None:
     if not etas:
         return None
     when = _in(now, min(etas)) if is_blocked else _when(now, min(etas))
-    first = "its only task" if scheduled == 1 else f"the first of {count_tasks(scheduled)}"
+    kind = "" if scheduled == numbers.tasks else "scheduled "
+    first = f"its only {kind}task" if scheduled == 1 else f"the first of {scheduled} {kind}tasks"
     return Found(scheduled, f"nothing is due: {first} is due {when}")
 
 

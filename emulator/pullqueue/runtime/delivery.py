@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
@@ -184,7 +184,7 @@ class Delivery:
 
     def free_threads(self, queue: Queue) -> int:
         """Return how many more attempts of a queue the threads of this server permit to start."""
-        names = [each.name for each in self._emulator.queues if is_dispatched(each)]
+        names = {each.name for each in self._emulator.queues if is_dispatched(each)} | {queue.name}
         return self._share(queue.name, self.dispatcher.counts, names)
 
     def settle(self, seconds: float) -> bool:
@@ -388,7 +388,7 @@ class Delivery:
                 self.threads,
             )
 
-    def _share(self, name: str, busy: Counter[str], names: list[str]) -> int:
+    def _share(self, name: str, busy: Counter[str], names: Collection[str]) -> int:
         """Return how many more attempts of a queue may start, so that others are not held up.
 
         Half of the threads are divided among the queues, the others are for whoever needs them.

@@ -18,7 +18,7 @@ from pullqueue.push.http_sender import refused_at
 from pullqueue.push.request import build_path, effective_request, find_target
 from pullqueue.push.retry import find_retry, has_no_limit
 from pullqueue.runtime.fault_registry import FaultResource
-from pullqueue.runtime.situation import Found, Situation
+from pullqueue.runtime.situation import Found, Severity, Situation
 from pullqueue.runtime.state import ServerState
 from pullqueue.tasks import AttemptResult, result_text
 from pullqueue.text import counted
@@ -39,8 +39,8 @@ def no_response(now: Situation) -> Found | None:
     if len(now.failures) == 1:
         why = own[0].reason or "no reason is known"
         text = f"the app does not respond ({why}): {text}{_how_to_listen(now, why)}"
-        return Found(now.failed, text, "error")
-    return Found(now.failed, f"the app does not respond: {text}: {_results(now)}", "error")
+        return Found(now.failed, text, _severity(now))
+    return Found(now.failed, f"the app does not respond: {text}: {_results(now)}", _severity(now))
 
 
 def _how_to_listen(now: Situation, why: str) -> str:
@@ -49,12 +49,19 @@ def _how_to_listen(now: Situation, why: str) -> str:
     if not address:
         return ""
     settings, targets, endless = now.queue.settings, dict[str, None](), False
+    others: dict[str, None] = {}
     for task in now.looked_at:
         found = now.state.push_to.find(task, settings)
-        if not isinstance(found, str) and found.netloc == address:
+        if isinstance(found, str):
+            continue
+        if found.netloc == address:
             target = find_target(effective_request(task, settings), settings)
             targets[f"{target}=URL" if target else "URL"] = None
             endless |= has_no_limit(find_retry(task, settings))
+        else:
+            others[found.netloc] = None
+    if others and not targets:
+        return f": the next attempts go to {' and '.join(others)}"
     text = f": start what listens at {address}"
     if targets:
         text += f", or `pullqueue push-to {next(iter(targets))}`"
@@ -66,7 +73,12 @@ def failing(now: Situation) -> Found | None:
     """Return that half of the attempts, or more, have failed otherwise."""
     if not _is_failing(now) or no_response(now) is not None:
         return None
-    return Found(now.failed, f"{_attempts(now)}{_since(now)}: {_results(now)}", "error")
+    return Found(now.failed, f"{_attempts(now)}{_since(now)}: {_results(now)}", _severity(now))
+
+
+def _severity(now: Situation) -> Severity:
+    """Return that it is an error, unless all tasks were done in the end."""
+    return "error" if now.numbers.tasks or now.numbers.exhausted else "warning"
 
 
 def some_failed(now: Situation) -> Found | None:

@@ -72,10 +72,11 @@ def leases_expire(now: Situation) -> Found | None:
     if now.is_stopped or not now.numbers.tasks or now.expired <= now.deleted:
         return None
     expired = f"{counted(now.expired, 'lease')} expired"
-    text = (
-        f"workers leased {now.leased} in the last minute{_by_operators(now)}, {expired}, "
-        f"{_deleted(now)}: see why workers do not finish, or lease for longer"
+    minute = f"in the last minute{_by_operators(now)}"
+    what = (
+        f"workers leased {now.leased} {minute}, {expired}" if now.leased else f"{expired} {minute}"
     )
+    text = f"{what}, {_deleted(now)}: see why workers do not finish, or lease for longer"
     return Found(now.expired, text, "warning")
 
 

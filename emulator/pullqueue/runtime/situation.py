@@ -123,7 +123,9 @@ class Situation:
         They are not recorded, but follow from all events: reading these takes long, so they are 0
         if workers have finished half of the tasks that they have leased, or more.
         """
-        if self.queue.is_push or 2 * self.deleted >= self.leased:
+        if self.queue.is_push or (self.deleted and 2 * self.deleted >= self.leased):
+            return 0
+        if not (self.leased or self._may_have_leased):
             return 0
         since_usec, by_workers, expired = self.now_usec - MINUTE_USEC, set[str](), 0
         for each in self.queue.events():
@@ -133,6 +135,14 @@ class Situation:
             elif each.kind is EventKind.LEASE_EXPIRED and each.usec > since_usec:
                 expired += each.task_name in by_workers
         return expired
+
+    @property
+    def _may_have_leased(self) -> bool:
+        """Whether tasks that are looked at were leased before, or may be among many others."""
+        day = self.queue.flow(since_usec=self.now_usec - _DAY_USEC)
+        if not any(EventKind.LEASED in counts for counts in day.values()):
+            return False
+        return not self.is_looked_through or any(each.retry_count for each in self.looked_at)
 
     @property
     def ended_last_minute(self) -> int:
@@ -341,6 +351,13 @@ class Situation:
     def slots(self) -> int:
         """How many attempts the queue may have at the same time."""
         return self.queue.settings.effective_concurrent_requests
+
+    @property
+    def free_slots(self) -> int:
+        """How many more attempts the queue, and this server, may have at the same time."""
+        delivery = self.state.delivery
+        free = 0 if delivery is None else delivery.free_threads(self.queue)
+        return max(0, min(free, self.slots - self.running))
 
     @cached_property
     def limit(self) -> Limit | None:

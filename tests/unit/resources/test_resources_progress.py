@@ -328,7 +328,7 @@ def test_a_queue_that_queue_yaml_does_not_list_is_disabled(
     queues = [queue for queue in emulator.config.queues if queue.name != "pull"]
     emulator.reconfigure(replace(emulator.config, queues=tuple(queues)), disable_created=True)
 
-    text = "it is no longer in queue.yaml: 1 task kept until it is there again"
+    text = "it is no longer in queue.yaml: 1 task kept until it is there again, or resumed"
     assert shown(state, "pull") == ("disabled", text)
     assert of(state, "pull").causes[0].count == 1
     text = "queue.yaml, applied after it was created, does not have it: 1 task kept until it is "

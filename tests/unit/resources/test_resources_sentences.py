@@ -141,6 +141,16 @@ SCENES = [
     ("add pull mail 5; add pull mail 1 30; pause pull", "pull", "paused"),
     ("add pull mail 1 30; pause pull", "pull", "paused, not due"),
     ("add slow cmyk 3; pause slow; jump 61", "slow", "paused, failing"),
+    ("pause narrow; add narrow hangs 2", "narrow", "paused"),
+    ("pause narrow; add narrow hangs 3", "narrow", "paused"),
+    ("add narrow hangs 1; pause narrow; add narrow hangs 2; jump 10", "narrow", "paused, running"),
+    ("pause fast; add fast hangs 12", "fast", "paused"),
+    ("add fast cmyk 1; add fast mail 1 86400", "fast", "failing, retrying, not due"),
+    # A success after failures, and no task is left.
+    ("add fast odd 1; deliver 10", "fast", "failing"),
+    # Leases that were made more than a minute ago.
+    ("add pull mail 4; lease pull 4 100; jump 101", "pull", "no worker, leases expire"),
+    ("add pull mail 12; lease pull 4 100; jump 161", "pull", "no worker"),
 ]
 """What was done, the queue, and the causes of its sentence."""
 
@@ -156,6 +166,17 @@ def test_a_sentence_has_the_causes_of_what_was_done(script: str, name: str, reas
         assert ", ".join(each.reason for each in progress.causes) == reasons
         for cause in progress.causes[-1:]:
             check_advice(played, name, cause)
+
+
+def test_a_new_address_is_that_of_the_next_attempts() -> None:
+    """And no longer the one at which nothing listens."""
+    with scene(CONFIG, threads=THREADS) as played:
+        played.play(steps_of("add slow dead 1"))
+        assert "start what listens at" in get_queue(played.state, "slow").progress.text
+        played.state.push_to.replace(["dead=http://127.0.0.1:7"], keep_others=True)
+        text = get_queue(played.state, "slow").progress.text
+
+    assert " failed: the next attempts go to 127.0.0.1:7; 1 task waits for its next attempt" in text
 
 
 def test_each_cause_has_a_scene() -> None:
