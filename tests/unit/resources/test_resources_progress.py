@@ -223,8 +223,8 @@ first in 40 s (`pullqueue clock advance 40s --deliver`)
 
 end 200; late 500 no mail; add push 1 300; jump 60 -> retrying 1, not due 1: info
 1 task waits for its next attempt in 9 min (`pullqueue clock advance 540s --deliver`) after status
-500 (no mail); nothing is due: its only task is due in 4 min (`pullqueue clock advance 240s
---deliver`)
+500 (no mail); nothing is due: its only scheduled task is due in 4 min (`pullqueue clock advance
+240s --deliver`)
 
 start one -> : info
 
