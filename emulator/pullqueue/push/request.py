@@ -69,8 +69,8 @@ class PushRequest(NamedTuple):
     url: str
     """A path, with a query or without; of an HTTP target the whole URL."""
     headers: dict[str, str]
-    """All headers; without regard to case each name occurs once. Host is missing where the host of
-    the app is not known."""
+    """All headers, written as the task has them (the SDK writes `content-type`); without regard to
+    case each name occurs once. Host is missing where the host of the app is not known."""
     body: bytes
     target: str | None
     """The service, version or instance that gets it, of an HTTP target its origin, such as
