@@ -44,9 +44,9 @@ def test_the_exit_status_is_1_for_findings_at_the_threshold(
     assert run("queue.yaml", *arguments).exit_code == status
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_wrong_usage_is_status_2(folder: Path) -> None:
+    (folder / "queue.yaml").write_text(GOOD)
+    for arguments, message in (
         (["--select", "rate-fromat"], 'unknown rule "rate-fromat"'),
         (["--ignore", "QY8"], 'unknown rule "QY8"'),
         (["--severity", "QY301"], 'invalid --severity "QY301": use RULE=LEVEL'),
@@ -57,13 +57,10 @@ def test_the_exit_status_is_1_for_findings_at_the_threshold(
         (["--exclude", "a\\"], 'invalid pattern "a\\"'),
         (["--against", "nowhere"], 'no file "nowhere" here, and this folder is in no git'),
         (["--format", "html"], "Invalid value for '--format'"),
-    ],
-)
-def test_wrong_usage_is_status_2(folder: Path, arguments: list[str], message: str) -> None:
-    (folder / "queue.yaml").write_text(GOOD)
-    done = run(*arguments)
-    assert done.exit_code == 2
-    assert message in done.stderr
+    ):
+        done = run(*arguments)
+        assert done.exit_code == 2, arguments
+        assert message in done.stderr
 
 
 def test_a_cron_yaml_is_checked_as_cron_jobs_are_read(folder: Path) -> None:

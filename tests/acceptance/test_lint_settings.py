@@ -45,15 +45,13 @@ def test_gitignore_is_read_as_git_does(folder: Path) -> None:
     assert files("build") == ["build/queue.yaml"]
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["vendor", "vendor/", "/vendor", "vendor/*", "vendor/**", "**/vendor/**", "**/queue.yaml"],
-)
-def test_exclude_leaves_out_trees(folder: Path, pattern: str) -> None:
+def test_exclude_leaves_out_trees_by_patterns_of_gitignore(folder: Path) -> None:
     write("vendor/deep/below/queue.yaml", BAD)
     write("vendor/queue.yaml", BAD)
     write("app/sandbox-queue.yaml", GOOD)
-    assert files("--exclude", pattern) == ["app/sandbox-queue.yaml"]
+    trees = ("vendor", "vendor/", "/vendor", "vendor/*", "vendor/**", "**/vendor/**")
+    for pattern in (*trees, "**/queue.yaml"):
+        assert files("--exclude", pattern) == ["app/sandbox-queue.yaml"], pattern
     again = files("--exclude", "vendor/*", "--exclude", "!vendor/queue.yaml")
     assert again == ["app/sandbox-queue.yaml", "vendor/queue.yaml"]
 
@@ -264,15 +262,14 @@ def test_entries_of_a_baseline_that_no_longer_occur_are_reported(folder: Path) -
 ENDLESS = '{"findings": [{"file": "a", "rule": "b", "key": "c", "count": 1e999}]}'
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}', ENDLESS, "[" * 100_000]
-)
-def test_other_files_are_refused_as_a_baseline(folder: Path, text: str) -> None:
+def test_other_files_are_refused_as_a_baseline(folder: Path) -> None:
     write("queue.yaml", BAD)
-    write("baseline.json", text)
-    done = run("--baseline", "baseline.json")
-    assert done.exit_code == 2
-    assert '"baseline.json" is not a baseline: write it with --write-baseline' in done.stderr
+    others = ("", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}', ENDLESS, "[" * 100_000)
+    for text in others:
+        write("baseline.json", text)
+        done = run("--baseline", "baseline.json")
+        assert done.exit_code == 2, text[:99]
+        assert '"baseline.json" is not a baseline: write it with --write-baseline' in done.stderr
 
 
 EARLIER = f"{GOOD}- name: mail\n  rate: 5/s\n"
