@@ -50,6 +50,25 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Start the process that forks programs for all workers of xdist, if they run such tests."""
+    acceptance = Path(__file__).parent / "acceptance"
+    named = [Path(argument.partition("::")[0]).resolve() for argument in node.config.args]
+    if any(acceptance in (path, *path.parents) or path in acceptance.parents for path in named):
+        from forking import start  # noqa: PLC0415 - for these tests only
+
+        node.workerinput["forks"] = str(start())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Use that process in a worker."""
+    if forks := getattr(config, "workerinput", {}).get("forks"):
+        from forking import shared  # noqa: PLC0415 - for these tests only
+
+        shared.append(forks)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Have garbage looked for only in what the tests make, not among thousands of tests."""

@@ -86,6 +86,8 @@ _IMPORTED = (
     "responses",
     "time_machine",
 )
+shared: list[str] = []
+"""The folder of the sockets of a process that others use, too."""
 _APPS, _OTHERS = "apps", "others"
 """The sockets of the two processes."""
 _NOT_IMPORTED = {"__main__", "cli", "databases", "gtaskqueue"}
@@ -110,7 +112,14 @@ sys.exit(int(answers.readline()))
 @cache
 def forked(name: str) -> str:
     """Return the path of a script that runs a program in a fork."""
-    return str(write_script(_folder(), name, port=str(defaults.DEFAULT_PORT)))
+    return str(write_script(_scripts(), name, port=str(defaults.DEFAULT_PORT)))
+
+
+@cache
+def _scripts() -> Path:
+    folder = Path(mkdtemp(prefix="scripts-"))
+    atexit.register(shutil.rmtree, folder)
+    return folder
 
 
 def write_script(folder: Path, name: str, *, port: str) -> Path:
@@ -120,7 +129,7 @@ def write_script(folder: Path, name: str, *, port: str) -> Path:
     path.write_text(
         _COMMAND.format(
             python=sys.executable,
-            address=str(_folder() / kind),
+            address=str(start() / kind),
             function=functions[name],
             port=int(port),
         )
@@ -130,8 +139,13 @@ def write_script(folder: Path, name: str, *, port: str) -> Path:
 
 
 @cache
-def _folder() -> Path:
-    """Start the processes that fork, once, and return the folder of their sockets."""
+def start() -> Path:
+    """Start the processes that fork, once, and return the folder of their sockets.
+
+    The controller of xdist does so for its workers, which have the folder in `shared`.
+    """
+    if shared:
+        return Path(shared[0])
     folder = Path(mkdtemp(prefix="forking-"))
     process = subprocess.Popen(
         [sys.executable, __file__, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -144,7 +158,7 @@ def _folder() -> Path:
         shutil.rmtree(folder)
 
     atexit.register(stop)
-    assert process.stdout.readline() == b"ready\n"
+    assert process.stdout.readline() == b"listening\n"  # they answer once all is imported
     return folder
 
 
@@ -173,8 +187,10 @@ def run_python() -> None:
 
 def _serve(folder: Path) -> None:
     """Import what programs need, then run those of both kinds until the input ends."""
-    _import(_IMPORTED_BY_APPS)
     with _listening(folder / _APPS) as apps, _listening(folder / _OTHERS) as others:
+        sys.stdout.write("listening\n")
+        sys.stdout.flush()
+        _import(_IMPORTED_BY_APPS)
         process = os.fork()
         if process == 0:
             others.close()
@@ -193,8 +209,6 @@ def _serve(folder: Path) -> None:
         settings.register_profile("forks", max_examples=10)
         settings.load_profile("forks")
         sys.path.append(str(Path(__file__).parent))
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
         _answer(others, _start_other)
         os.waitpid(process, 0)
 
