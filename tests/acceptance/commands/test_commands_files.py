@@ -107,34 +107,30 @@ def test_snapshots_are_compared(run: Run, tmp_path: Path, emulator: Emulator) ->
     assert run("snapshot diff nowhere").status == 3
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"{}",
-        b"\xff",
-        b'{"format": "\xff"}',
-        b"[" * 200_000,
-        b'{"queues":' * 200_000,
-        NESTED % (b"[" * 200_000),
-        NESTED % (b"1" * 100_000),
-        NESTED % b"1e400",
-        b'{"format":"pullqueue-snapshot/1","queues":[]}',
-    ],
+NOT_SNAPSHOTS = (
+    b"",
+    b"{}",
+    b"\xff",
+    b'{"format": "\xff"}',
+    b"[" * 200_000,
+    b'{"queues":' * 200_000,
+    NESTED % (b"[" * 200_000),
+    NESTED % (b"1" * 100_000),
+    NESTED % b"1e400",
+    b'{"format":"pullqueue-snapshot/1","queues":[]}',
 )
-def test_other_files_are_neither_compared_nor_loaded(run: Run, tmp_path: Path, data: bytes) -> None:
-    def assert_refused(done: Done) -> None:
-        assert (done.status, done.out) == (3, "")
-        assert done.err.startswith(f"pullqueue: {bad} is not a snapshot ("), done.err
-        assert done.err.endswith(": pass a file that `pullqueue snapshot save` wrote\n")
 
-    good, bad = str(tmp_path / "good.json"), tmp_path / "bad.json"
+
+def test_other_files_are_neither_compared_nor_loaded(run: Run, tmp_path: Path) -> None:
+    good, bad = str(tmp_path / "good.json"), str(tmp_path / "bad.json")
     run("snapshot save", good)
-    bad.write_bytes(data)
-
-    for files in ([str(bad)], [good, str(bad)], [str(bad), good]):
-        assert_refused(run("snapshot diff", *files))
-    assert_refused(run("snapshot load", str(bad)))
+    for data in NOT_SNAPSHOTS:
+        Path(bad).write_bytes(data)
+        for command in (["diff", bad], ["diff", good, bad], ["diff", bad, good], ["load", bad]):
+            done = run("snapshot", *command)
+            assert (done.status, done.out) == (3, ""), data[:99]
+            assert done.err.startswith(f"pullqueue: {bad} is not a snapshot ("), done.err
+            assert done.err.endswith(": pass a file that `pullqueue snapshot save` wrote\n")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
