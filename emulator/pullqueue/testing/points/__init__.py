@@ -33,8 +33,10 @@ from pullqueue.testing.points.actors import (
     current_actor,
     following_actors,
     is_carried_out,
+    served,
     threads,
 )
+from pullqueue.testing.points.changes import following_changes
 from pullqueue.testing.points.databases import DATABASES, Database, find_unseen
 from pullqueue.testing.points.databases.calls import DatabaseCall, passed_to
 from pullqueue.testing.points.footprint import EVERYTHING, Footprint, footprint_of_queue_call
@@ -106,6 +108,8 @@ class Trial:
     """Gets the points now; None: calls are carried out, but for those of the dead."""
     seen: dict[str, None] = field(default_factory=dict)
     """Whose calls by actors were points: services, databases, `queues` and `point()`."""
+    _others: dict[str, int] = field(default_factory=dict)
+    """What actors used that has no points, with the port of a connection."""
     _start_usec: int = 0
     """The time at which each run begins."""
     _footprints: ServiceFootprints = field(default_factory=ServiceFootprints)
@@ -132,6 +136,7 @@ class Trial:
                 ExitStack() as stack,
             ):
                 stack.enter_context(following_actors)
+                stack.enter_context(following_changes)
                 stack.enter_context(emulator.interceptors.installed(self._intercept))
                 _trials.append(self)
                 stack.callback(_trials.remove, self)
@@ -185,10 +190,10 @@ class Trial:
         return AssertionError("check returned False") if result is False else None
 
     def find_unseen(self, who: str, unseen: Unseen) -> tuple[str, ...]:
-        """Return the databases that the app uses, and of which no call was seen.
+        """Return what was used and not seen: databases, subprocesses and connections to others.
 
         Raises:
-            AssertionError: there is one, and `unseen` is "error".
+            AssertionError: a module of the app uses such a database, and `unseen` is "error".
         """
         found = find_unseen(self.seen, getattr(self.check, "__module__", ""))
         for database, module in found.items():
@@ -200,12 +205,18 @@ class Trial:
                 raise AssertionError(text)
             if unseen == "warn":
                 warnings.warn(text, stacklevel=3)
-        return tuple(database.name for database in found)
+        others = [name for name, port in self._others.items() if port not in served]
+        return (*(database.name for database in found), *others)
 
     def note_seen(self, name: str) -> None:
         """Note that calls of the current actor to a database or service are points."""
         if self.running is not None and current_actor() is not None:
             self.seen[name] = None
+
+    def note_unseen(self, name: str, port: int) -> None:
+        """Note what the current actor uses that has no points, and to which port it connects."""
+        if self.running is not None:
+            self._others[name] = port
 
     def at_point(self, call: Call, call_next: Callable[[], object]) -> object:
         """Pass a call on, unless it is part of another, its actor has ended, or nothing runs."""

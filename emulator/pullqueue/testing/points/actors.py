@@ -114,14 +114,20 @@ def is_carried_out() -> bool:
 def caller(port: str | None) -> tuple[Actor | None, Place | None]:
     """Return whose thread this is, or who has last sent something from a port, and where."""
     actor = _actor.get()
-    return _clients.get(port, (None, None)) if actor is None else (actor, None)
+    if actor is not None or port not in _clients:
+        return actor, None
+    actor, place, server = _clients[port]
+    served.add(server)
+    return actor, place
 
 
 _lock = threading.RLock()
 threads: dict[object, Actor] = {}
 """Who has started the threads, and the calls of thread pools, that have not ended."""
-_clients: dict[str | None, tuple[Actor, Place | None]] = {}
-"""Who has last sent something from a port, and where."""
+_clients: dict[str | None, tuple[Actor, Place | None, int]] = {}
+"""Who has last sent something from a port, where, and to which port."""
+served: set[int] = set()
+"""The ports of servers of this process, at which calls of actors are points."""
 _left: list[tuple[set[object], ExitStack]] = []
 """What is over, but for these threads of actors that have ended."""
 
@@ -222,7 +228,8 @@ def _noting(send: Callable[..., Any]) -> Callable[..., Any]:
     def noted(connection: socket.socket, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         actor = _actor.get()
         if actor is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
-            _clients[str(connection.getsockname()[1])] = actor, calling_place()
+            server = connection.getpeername()[1]
+            _clients[str(connection.getsockname()[1])] = actor, calling_place(), server
         return send(connection, *args, **kwargs)
 
     return noted

@@ -46,6 +46,9 @@ class Observer(Protocol):
     def note_seen(self, name: str) -> None:
         """Note that calls of the current actor to a database or service are seen."""
 
+    def note_unseen(self, name: str, port: int) -> None:
+        """Note what the current actor uses that has no points; 0 is no port."""
+
 
 _observers: tuple[Observer, ...] = ()
 
@@ -70,6 +73,12 @@ def note_seen(name: str) -> None:
     """Note that calls of the current actor to a database are seen."""
     for observer in _observers:
         observer.note_seen(name)
+
+
+def note_unseen(name: str, port: int = 0) -> None:
+    """Note what the current actor uses that has no points, and to which port it connects."""
+    for observer in _observers:
+        observer.note_unseen(name, port)
 
 
 def intercept(call: DatabaseCall, carry_out: Callable[[], _T]) -> _T:

@@ -1,0 +1,144 @@
+"""What actors change beside their calls and memory: files, and what other programs do.
+
+Python's audit events say so. Who could read a file is not known, since there is no event where code
+only asks whether there is one; so whoever goes on could, as with memory. There is no event either
+for what is written to a file that is already open, and for what C libraries do by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeAlias
+
+from pullqueue.testing.patching import Patches
+from pullqueue.testing.place import calling_place
+from pullqueue.testing.points.actors import Actor, current_actor, is_carried_out
+from pullqueue.testing.points.databases import DATABASES
+from pullqueue.testing.points.databases.calls import note_unseen
+from pullqueue.testing.points.footprint import CHANGED
+
+_See: TypeAlias = Callable[[Actor, tuple[Any, ...]], None]
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_OF_PYTHON = re.compile(r"/dev/(?!shm/)|/proc/|.*[/\\]__pycache__[/\\]")
+"""Files that are not the app's: devices, and compiled modules."""
+_temporary: set[str] = set()
+"""The paths that `tempfile` has made for actors, which have names of their own."""
+
+
+def _see_open(actor: Actor, arguments: tuple[Any, ...]) -> None:
+    path, _, flags = arguments
+    # Only a temporary file without a name is written by opening its folder.
+    if flags & _WRITES and not isinstance(path, int) and not Path(path).is_dir():
+        _see_file(actor, (path,))
+
+
+def _see_file(actor: Actor, arguments: tuple[Any, ...]) -> None:
+    """Note the change of a file or folder; do not let the dead make it."""
+    folder = arguments[-1]  # a descriptor, or -1
+    base = f"/proc/self/fd/{folder}" if isinstance(folder, int) and folder >= 0 else ""
+    named = (each for each in arguments[:2] if isinstance(each, str | bytes | os.PathLike))
+    paths = [os.fsdecode(each) for each in named]
+    if not paths or not all(_is_private(Path(base, path)) for path in paths):
+        actor.check_alive()
+        actor.note(CHANGED)
+
+
+def _is_private(path: Path) -> bool:
+    full = os.path.realpath(path)
+    in_temporary = not _temporary.isdisjoint((full, *map(str, Path(full).parents)))
+    return in_temporary or bool(_OF_PYTHON.match(full))
+
+
+def _see_temporary(_: Actor, arguments: tuple[Any, ...]) -> None:
+    _temporary.add(os.path.realpath(os.fsdecode(arguments[0])))
+
+
+def _see_program(actor: Actor, _: tuple[Any, ...]) -> None:
+    actor.check_alive()
+    actor.note(CHANGED)
+    note_unseen(f"a subprocess{_at_place()}")
+
+
+def _see_connection(_: Actor, arguments: tuple[Any, ...]) -> None:
+    """Note a connection to what may have no points; those of databases are judged with these.
+
+    The dead can make one: a client that is interrupted there leaves its socket open.
+    """
+    address = arguments[1]
+    host, port = address[:2] if isinstance(address, tuple) else (os.fsdecode(address), 0)
+    if not _is_of_database():
+        name = f"{host}:{port}" if port else host
+        note_unseen(f"a connection to {name}{_at_place()}", port)
+
+
+def _at_place() -> str:
+    place = calling_place()
+    return f" ({place})" if place else ""
+
+
+def _is_of_database() -> bool:
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if any(each.is_followed and each.has(module) for each in DATABASES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_EVENTS: dict[str, _See] = {
+    "open": _see_open,
+    "os.chmod": _see_file,
+    "os.chown": _see_file,
+    "os.exec": _see_program,
+    "os.fork": _see_program,
+    "os.forkpty": _see_program,
+    "os.link": _see_file,
+    "os.mkdir": _see_file,
+    "os.posix_spawn": _see_program,
+    "os.remove": _see_file,
+    "os.rename": _see_file,
+    "os.rmdir": _see_file,
+    "os.spawn": _see_program,
+    "os.symlink": _see_file,
+    "os.system": _see_program,
+    "os.truncate": _see_file,
+    "os.utime": _see_file,
+    "socket.connect": _see_connection,
+    "subprocess.Popen": _see_program,
+    "tempfile.mkdtemp": _see_temporary,
+    "tempfile.mkstemp": _see_temporary,
+}
+
+
+def _audit(
+    event: str,
+    arguments: tuple[Any, ...],
+    # Not globals, which are gone when the process ends.
+    events: Mapping[str, _See] = _EVENTS,
+    actor_of_thread: Callable[[], Actor | None] = current_actor,
+) -> None:
+    if event in events and (actor := actor_of_thread()) is not None and not is_carried_out():
+        events[event](actor, arguments)
+
+
+@cache
+def _install() -> None:
+    """Install the hook, which cannot be removed: it does nothing where no actor is."""
+    sys.addaudithook(_audit)
+
+
+def _follow(patches: Patches) -> None:
+    _install()
+    patches.at_end(_temporary.clear)
+
+
+following_changes = Patches(_follow)
+"""Notes, in a block, what actors change, and does not let those do it that have ended."""
