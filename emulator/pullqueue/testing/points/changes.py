@@ -26,9 +26,9 @@ from pullqueue.testing.points.footprint import CHANGED
 _See: TypeAlias = Callable[[Actor, tuple[Any, ...]], None]
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_OF_PYTHON = re.compile(r"/dev/(?!shm/)|/proc/|.*[/\\]__pycache__[/\\]")
+_OF_PYTHON = re.compile(r"/dev/(?!shm/)|.*[/\\]__pycache__[/\\]")
 """Files that are not the app's: devices, and compiled modules."""
-_temporary: set[str] = set()
+_temporary: set[Path] = set()
 """The paths that `tempfile` has made for actors, which have names of their own."""
 
 
@@ -41,23 +41,22 @@ def _see_open(actor: Actor, arguments: tuple[Any, ...]) -> None:
 
 def _see_file(actor: Actor, arguments: tuple[Any, ...]) -> None:
     """Note the change of a file or folder; do not let the dead make it."""
-    folder = arguments[-1]  # a descriptor, or -1
-    base = f"/proc/self/fd/{folder}" if isinstance(folder, int) and folder >= 0 else ""
-    named = (each for each in arguments[:2] if isinstance(each, str | bytes | os.PathLike))
-    paths = [os.fsdecode(each) for each in named]
-    if not paths or not all(_is_private(Path(base, path)) for path in paths):
+    descriptor = arguments[-1]  # of the folder to which names are relative, or -1
+    is_relative = isinstance(descriptor, int) and descriptor >= 0
+    folder = os.path.realpath(f"/proc/self/fd/{descriptor}") if is_relative else ""
+    named = [each for each in arguments[:2] if isinstance(each, str | bytes | os.PathLike)]
+    if not named or not all(_is_private(Path(folder, os.fsdecode(each))) for each in named):
         actor.check_alive()
         actor.note(CHANGED)
 
 
 def _is_private(path: Path) -> bool:
-    full = os.path.realpath(path)
-    in_temporary = not _temporary.isdisjoint((full, *map(str, Path(full).parents)))
-    return in_temporary or bool(_OF_PYTHON.match(full))
+    path = path.absolute()
+    return bool(_OF_PYTHON.match(str(path))) or not _temporary.isdisjoint((path, *path.parents))
 
 
 def _see_temporary(_: Actor, arguments: tuple[Any, ...]) -> None:
-    _temporary.add(os.path.realpath(os.fsdecode(arguments[0])))
+    _temporary.add(Path(os.fsdecode(arguments[0])).absolute())
 
 
 def _see_program(actor: Actor, _: tuple[Any, ...]) -> None:
