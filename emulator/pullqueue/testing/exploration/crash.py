@@ -91,7 +91,9 @@ def crash_test(
 
     Return the number of crashes, with whether these are all, and whose calls were seen. Calls of
     whoever was killed have no effect, so what it does while it ends (`finally`), or in threads,
-    also after the test, does not change queues, services and databases.
+    also after the test, does not change queues, services and databases. It opens no file for
+    writing, renames and removes none, and starts no program. What it changes in memory, in files
+    that are open, and at other servers is not undone.
 
     Raises:
         CrashTestError: after some crashes `check` fails, or whatever took over does.

@@ -213,7 +213,8 @@ class _Result(int):
     seen: tuple[str, ...]
     """Whose calls were points: services, databases, `queues` and `point()`."""
     unseen: tuple[str, ...]
-    """The databases that the app uses, and of which no call was seen."""
+    """The databases that the app uses, and of which no call was seen; the subprocesses that actors
+    started, and their connections to servers whose calls are not points."""
 
     def __new__(
         cls,

@@ -40,7 +40,7 @@ def _see_open(actor: Actor, arguments: tuple[Any, ...]) -> None:
 
 
 def _see_file(actor: Actor, arguments: tuple[Any, ...]) -> None:
-    """Note the change of a file or folder; do not let the dead make it."""
+    """Note the change of a file or folder; prevent that of an actor that has ended."""
     descriptor = arguments[-1]  # of the folder to which names are relative, or -1
     is_relative = isinstance(descriptor, int) and descriptor >= 0
     folder = os.path.realpath(f"/proc/self/fd/{descriptor}") if is_relative else ""
@@ -140,4 +140,4 @@ def _follow(patches: Patches) -> None:
 
 
 following_changes = Patches(_follow)
-"""Notes, in a block, what actors change, and does not let those do it that have ended."""
+"""Notes, in a block, what actors change, and prevents it where they have ended."""

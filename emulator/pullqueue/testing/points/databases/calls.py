@@ -47,7 +47,7 @@ class Observer(Protocol):
         """Note that calls of the current actor to a database or service are seen."""
 
     def note_unseen(self, name: str, port: int) -> None:
-        """Note what the current actor uses that has no points; 0 is no port."""
+        """Note what the current actor uses that has no points, and to which port it connects."""
 
 
 _observers: tuple[Observer, ...] = ()
