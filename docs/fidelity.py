@@ -1,7 +1,7 @@
-"""Write the tables of the reference: from `fidelity.csv`, `conformance.yaml`, `recordings.csv`,
-and of limits, errors and checks from the code.
+"""Write the tables of the reference into its pages.
 
-The README has the score of `conformance.yaml` and `recordings.csv`.
+They are made from `fidelity.csv`, `conformance.yaml` and `recordings.csv`; those of limits, errors
+and checks, from the code. The README has the score of `conformance.yaml` and `recordings.csv`.
 
 python docs/fidelity.py            write them into their pages
 python docs/fidelity.py --check    fail if a page is out of date

@@ -3,7 +3,7 @@
 While Sphinx reads a page, a line `<!-- generated: rules -->` is replaced by the result of the
 function of that name in `PARTS`, with all that follows as far as the line `<!-- end -->`. The
 results are not stored in the repository: in the file, the lines between say where else they are.
-The tables of limits, errors and checks, which no command shows, are: `fidelity.py` writes them.
+The tables of limits, errors and checks, which no command prints, are stored by `fidelity.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values in messages and reports: what they are, and quoted, shortened, escaped, measured."""
+"""Values of messages and reports: their types, and quoting, shortening, escaping, measuring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
 _PART = r"""[^\x00- @<>(),;:"\\\x7f-\U0010ffff]+"""
 is_email = re.compile(rf"{_PART}@{_PART}\.{_PART}").fullmatch
-"""Only what no list of addresses, and no cookie that has one, would end at."""
+"""Match an e-mail address without characters that would end it in a list or in a cookie."""
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -113,15 +113,13 @@ def _configuration(item: pytest.Item, settings: Settings) -> QueueConfig:
 
 def _read(item: pytest.Item, settings: Settings) -> QueueConfig:
     """Read a configuration; of one that is not valid only the first report shows the reason."""
-    source, name = settings.config, "pullqueue_config"
+    source, name = _config_file(settings) or settings.config, "pullqueue_config"
     if any("config" in marker.kwargs for marker in item.iter_markers(MARKER)):
         name = f"{_MARK}(config=...)"
     if source is None:
         source = _nearest(item)
         if source is None:
             return read_config("queue: []\n", profile=settings.profile)
-    elif not isinstance(source, QueueConfig) and "\n" not in str(source):
-        source = settings.config_base / source
     failed = item.config.stash.setdefault(_FAILED, {})
     first = failed.get((source, settings.profile), item.nodeid)
     if first != item.nodeid:
@@ -139,10 +137,18 @@ def _read(item: pytest.Item, settings: Settings) -> QueueConfig:
 
 def index_yaml_of(item: pytest.Item, settings: Settings) -> Path:
     """Return the index.yaml of a test: beside the queue.yaml that is set, or else the nearest."""
-    source, name = settings.config, "index.yaml"
-    if isinstance(source, str | os.PathLike) and "\n" not in str(source):
-        return (settings.config_base / source).with_name(name)
+    name = "index.yaml"
+    if file := _config_file(settings):
+        return file.with_name(name)
     return _nearest_file(item, name) or item.path.with_name(name)
+
+
+def _config_file(settings: Settings) -> Path | None:
+    """Return the file that the setting names; None: it is not set, a text or a configuration."""
+    source = settings.config
+    if source is None or isinstance(source, QueueConfig) or "\n" in str(source):
+        return None
+    return settings.config_base / source
 
 
 def _nearest(item: pytest.Item) -> Path | None:

@@ -183,10 +183,10 @@ def pullqueue_sdk(
     """App Engine's SDK on the test's emulator: `google.appengine.api.taskqueue` uses its queues.
 
     With `pullqueue_services = datastore_v3 memcache` in the ini file, or `services` of the marker,
-    these have Google's stubs, each of them empty. With `strict`, queries fail whose composite index
-    index.yaml lacks. Returns the stub of the queues, for suites that
-    inspect it. What was installed before is restored. Warnings
-    of the SDK's own modules are ignored during the test.
+    these have Google's stubs, each of them empty. With `strict`, a query fails if index.yaml lacks
+    the composite index that it needs. Returns the stub of the queues, for suites that inspect it.
+    What was installed before is restored. Warnings of the SDK's own modules are ignored during the
+    test.
     """
     from pullqueue import sdk  # noqa: PLC0415
     from pullqueue.errors import ConfigFileError  # noqa: PLC0415

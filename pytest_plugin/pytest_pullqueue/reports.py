@@ -77,7 +77,7 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
 
 
 def _hints(item: pytest.Item, kind: str, message: str, shown: str) -> Iterator[str]:
-    """Yield what to do about an error, of its class, its message and its traceback."""
+    """Yield what to do about an error, from its class, message and traceback."""
     foreign = "" if kind == "AssertionError" else message
     yield from (hint for pattern, hint in _HINTS.items() if re.match(pattern, foreign))
     if _FAKE_DATE.match(foreign):

@@ -383,7 +383,7 @@ class TestRefusals:
             ),
             ("--index-yaml index.yaml", 3, '"index.yaml" is not a valid index.yaml: '),
             ("--strict --index-yaml index.yaml", 3, '"index.yaml" is not a valid index.yaml: '),
-            ("--index-yaml no/index.yaml", 3, '"no/index.yaml" cannot be written: its folder does'),
+            ("--index-yaml no/index.yaml", 3, '"no/index.yaml" cannot be used: create its folder'),
         ],
     )
     def test_what_cannot_be_used_is_refused_at_the_start(

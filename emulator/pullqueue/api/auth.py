@@ -68,8 +68,10 @@ class Authorizer:
         return self.authenticate(text)
 
     def authenticate(self, text: str) -> Token:
-        """Return the token with a text; raise an ApiError if it is missing or not valid (401), or
-        is not for this API (403).
+        """Return the token with a text.
+
+        Raises:
+            ApiError: it is missing or not valid (401), or is not for this API (403).
         """
         if not text:
             raise _unauthorized(

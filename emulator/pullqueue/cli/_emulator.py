@@ -270,9 +270,7 @@ class EmulatorOptions:
     cron: Path | None
 
     def __post_init__(self) -> None:
-        """Refuse options that make the server more lenient than production, with `--strict`, and
-        those of services that no stub can answer.
-        """
+        """Refuse options that contradict `--strict`, or that need the SDK where it is missing."""
         lenient = {
             "--no-lease-rate-limit": self.leases_per_second is None,
             "--profile sdk": self.profile != "gcloud",
@@ -281,12 +279,12 @@ class EmulatorOptions:
         for option, is_passed in lenient.items():
             if self.strict and is_passed:
                 raise click.UsageError(f"--strict excludes {option}: leave one of them out")
-        answered = {
+        need_sdk = {
             "--services": self.services,
             "--data": self.data,
             "--index-yaml": self.index_yaml,
         }
-        for option, value in answered.items():
+        for option, value in need_sdk.items():
             if value and self._service_names and not is_installed():
                 raise click.UsageError(f"{option} cannot be used: {SdkMissingError()}")
 

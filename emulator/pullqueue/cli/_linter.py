@@ -121,7 +121,7 @@ class _Linter:
         """Check files; one that cannot be read or written does not stop the others."""
         files, notes = self._inputs()
         reports: list[FileReport] = []
-        failures, is_valid = self._empty_folders(files), True
+        failures, has_invalid_cron = self._empty_folders(files), False
         for path, searched in files:
             misnamed = searched and path.name != CANONICAL
             try:
@@ -133,7 +133,7 @@ class _Linter:
                 failures.append(error)
             except InvalidCronError as error:
                 click.echo(str(error), err=True)
-                is_valid = False
+                has_invalid_cron = True
         stale = self._baseline.stale_note(reports) if self._baseline else None
         _say((*notes, *([stale] if stale else ()), *map(str, failures)))
         if self._arguments.write_baseline:
@@ -141,7 +141,9 @@ class _Linter:
         status = self._finish(reports)
         if any(isinstance(failure, ConfigFileError) for failure in failures):
             return EXIT_FAILURE
-        return EXIT_USAGE if failures else status if is_valid else EXIT_REFUSED
+        if failures:
+            return EXIT_USAGE
+        return EXIT_REFUSED if has_invalid_cron else status
 
     def _empty_folders(self, files: list[Input]) -> list[Exception]:
         """Report folders that were searched in vain: a slip in CI must not look like success."""

@@ -127,8 +127,10 @@ def write_bytes(data: bytes) -> None:
 
 
 def confirm(question: str) -> None:
-    """Ask before something is lost; raise a ClickException if the answer is no, or nobody can
-    answer.
+    """Ask before something is lost.
+
+    Raises:
+        ClickException: the answer is no, or nobody can answer.
     """
     try:
         sure = click.confirm(escaped(question), err=True)
@@ -140,8 +142,10 @@ def confirm(question: str) -> None:
 
 
 def read_content(file: Path) -> bytes:
-    """Return the content of a regular file, of what is below /dev, or of standard input; raise a
-    ConfigFileError if it cannot be read, or is larger than 512 MiB.
+    """Return the content of a regular file, of what is below /dev, or of standard input.
+
+    Raises:
+        ConfigFileError: it cannot be read, or is larger than 512 MiB.
     """
     if str(file) == STDIN:
         if sys.stdin is None:

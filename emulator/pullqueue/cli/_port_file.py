@@ -61,8 +61,10 @@ else:
 
 @contextmanager
 def port_file(path: Path | None) -> Iterator[Callable[[int], None]]:
-    """Lock a file as long as the block runs, and yield a function that writes the port to it; raise
-    a ConfigFileError if it cannot be written, or another running server uses it.
+    """Lock a file as long as the block runs, and yield a function that writes the port to it.
+
+    Raises:
+        ConfigFileError: it cannot be written, or another running server uses it.
     """
     if path is None:
         yield lambda _port: None
@@ -131,8 +133,10 @@ class ServerOfFile:
         """True if the file had a port then."""
 
     def look(self) -> tuple[str | None, str | None]:
-        """Return where the server listens, or else why that is not known yet; raise a FailedError
-        if the server has ended, or the file cannot be read.
+        """Return where the server listens, or else why that is not known yet.
+
+        Raises:
+            FailedError: the server has ended, or the file cannot be read.
         """
         shown = escaped(str(self._path))
         try:

@@ -209,8 +209,10 @@ def _hint_at_default_server() -> str | None:
 
 
 def _check_server(address: str, *, timeout: float) -> None:
-    """Check that pullqueue listens at an address; raise a RefusedError if it refuses the request,
-    there is none, or it is not a pullqueue.
+    """Check that pullqueue listens at an address.
+
+    Raises:
+        RefusedError: it refuses the request, there is none, or it is not a pullqueue.
     """
     with closing(Client(f"http://{address}", timeout=timeout)) as client:
         if "version" not in client.get("/version"):

@@ -84,8 +84,10 @@ def check_permission(queue: Queue, caller: str | None, permission: str, *, resou
 
 
 def check_service_account(emulator: Emulator, email: str, field: str) -> None:
-    """Check that the token of a request is of a service account that can be named; raise a
-    CloudTasksError (PERMISSION_DENIED) if it is not one of those that the emulator knows.
+    """Check that the token of a request is of a service account that can be named.
+
+    Raises:
+        CloudTasksError: PERMISSION_DENIED: it is not one of those that the emulator knows.
     """
     known = emulator.service_accounts
     if known and email not in known:

@@ -160,8 +160,10 @@ def _project(name: str) -> str:
 def _check_front_end(
     method: Method, metadata: Mapping[str, str], now: datetime, remaining_seconds: float | None
 ) -> None:
-    """Check what Google's front end checks of each call, before the service; raise a
-    CloudTasksError (INVALID_ARGUMENT) if its deadline is too far, or it is not routed.
+    """Check what Google's front end checks of each call, before the service.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: its deadline is too far, or it is not routed.
     """
     # A client's timeout is rounded up on its way, by 0.1 seconds at most here.
     most = _MOST_SECONDS + 0.5

@@ -51,7 +51,9 @@ REGIONS: Final = frozenset(REGION_IDS) | {
 
 def check_location(name: ResourceName, text: str, field: str, own: str | None) -> None:
     """Check the location of a resource; `own` is the only one that is served, None: any region.
-    Raise a CloudTasksError (INVALID_ARGUMENT) if it is another one, or there is none of this name.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: it is another one, or there is none of this name.
     """
     given = name.location
     if given in ("", own) or (own is None and given in REGIONS):

@@ -91,16 +91,20 @@ def has(message: Message, field: str) -> bool:
 
 
 def check_range(value: float, least: int, most: int, field: str, unit: str = "") -> None:
-    """Check that a value of a request is within a range; a `unit` begins with a space. Raise a
-    CloudTasksError (INVALID_ARGUMENT) if it is not.
+    """Check that a value of a request is within a range; a `unit` begins with a space.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: it is out of range.
     """
     if not least <= value <= most:
         raise invalid_field(field, f"is {value}{unit}: use {least} to {most}")
 
 
 def check_not_negative(value: float, shown: str, field: str, unit: str = "") -> None:
-    """Check that a value is not negative; `shown` is the field's name in production's text. Raise a
-    CloudTasksError (INVALID_ARGUMENT) if it is.
+    """Check that a value is not negative; `shown` is the field's name in production's text.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: it is negative.
     """
     if value < 0:
         advice = f"{field} is {value}{unit}: use 0 or more"
@@ -115,8 +119,10 @@ def build_status(error: CloudTasksError) -> status_pb2.Status:
 
 
 def read_method(message: Message, field: str) -> str:
-    """Return the name of the HTTP method in a message; empty: it has none. Raise a CloudTasksError
-    (INVALID_ARGUMENT) if it is the number of none.
+    """Return the name of the HTTP method in a message; empty: it has none.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: its number is not that of a method.
     """
     number = message.http_method
     values = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_number
@@ -146,8 +152,10 @@ def write_time(message: Message, usec: int | None) -> None:
 
 
 def parse_mask(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
-    """Return the paths of a mask in snake_case; camelCase is accepted as well. Raise a
-    CloudTasksError (INVALID_ARGUMENT) if a path names no field of the message.
+    """Return the paths of a mask in snake_case; camelCase is accepted as well.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: a path names no field of the message.
     """
     if "*" in mask.paths:
         return [one.name for one in descriptor.fields]

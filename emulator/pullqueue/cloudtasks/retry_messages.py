@@ -57,7 +57,9 @@ def write_retry(message: Message, retry: RetryParameters) -> None:
 
 def read_retry(message: Message, field: str) -> RetryParameters:
     """Return the retry parameters of push tasks in a message; without a limit it is 100 attempts.
-    Raise a CloudTasksError (INVALID_ARGUMENT) if a value is out of range.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: a value is out of range.
     """
     check_not_negative(message.max_doublings, "RetryConfig.maxDoublings", f"{field}.max_doublings")
     values: dict[str, Any] = {"max_doublings": message.max_doublings or None}

@@ -76,8 +76,10 @@ def read_time_usec(message: Message, field: str) -> int:
 
 
 def read_new_task(call: Call, queue: Queue, task: Message) -> NewTask:
-    """Return the task that a message describes; raise a CloudTasksError (INVALID_ARGUMENT) if a
-    value is not valid, or for the other mode of a queue.
+    """Return the task that a message describes.
+
+    Raises:
+        CloudTasksError: INVALID_ARGUMENT: a value is not valid, or for the other mode of a queue.
     """
     name = None
     if task.name:

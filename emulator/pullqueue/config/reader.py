@@ -132,8 +132,10 @@ def _markers(text: str) -> list[re.Match[str]]:
 def read_tree(
     source: Source, reports: Reports, *, max_depth: int = MAX_DEPTH, max_nodes: float = MAX_NODES
 ) -> Node | None:
-    """Return the tree of a text of YAML; None if there is none. Raise an UnreadableError if what is
-    reported leaves no tree to check.
+    """Return the tree of a text of YAML; None if there is none.
+
+    Raises:
+        UnreadableError: what is reported leaves no tree to check.
     """
     try:
         return build_tree(source.text, reports, max_depth=max_depth, max_nodes=max_nodes)

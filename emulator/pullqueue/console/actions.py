@@ -320,8 +320,10 @@ def _step_text(step: ClockStep) -> str:
 
 
 def changes_of_form(state: ServerState, action: str) -> list[tuple[str, Change]]:
-    """Return, for each queue, the change of its selected tasks, or of all that match a filter;
-    raise a FormError if nothing is selected.
+    """Return, for each queue, the change of its selected tasks, or of all that match a filter.
+
+    Raises:
+        FormError: nothing is selected.
     """
     form = request.values
     change: Json = {"action": action}
@@ -356,8 +358,10 @@ def _in_utc(text: str) -> str:
 
 
 def _task(form: Form, limits: Limits) -> tuple[Json, int]:
-    """Return the task of a form, as `addTasks` takes it, and the number of copies; raise a
-    FormError if fields are not valid.
+    """Return the task of a form, as `addTasks` takes it, and the number of copies.
+
+    Raises:
+        FormError: fields are not valid.
     """
     errors: dict[str, str] = {}
     payload, headers = _payload(form, errors), _headers(form, errors)

@@ -105,8 +105,10 @@ def load_cron(path: PathLike[str]) -> tuple[CronJob, ...]:
 
 
 def parse_cron(text: bytes | str, *, file: str = "cron.yaml") -> tuple[CronJob, ...]:
-    """Return the jobs in the text of a cron.yaml; raise an InvalidCronError if it is not valid; the
-    message has each fault with its line.
+    """Return the jobs in the text of a cron.yaml.
+
+    Raises:
+        InvalidCronError: it is not valid; the message has each fault with its line.
     """
     reader = _Reader(text, file)
     jobs = tuple(reader.jobs())

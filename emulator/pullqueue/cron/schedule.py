@@ -103,8 +103,10 @@ Schedule: TypeAlias = Interval | Calendar
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Parse a schedule, such as `every 5 minutes` or `2nd,third mon,wed of march 17:00`. Raise a
-    ValueError if it is not valid.
+    """Parse a schedule, such as `every 5 minutes` or `2nd,third mon,wed of march 17:00`.
+
+    Raises:
+        ValueError: it is not valid.
     """
     words = re.sub(r"\s*,\s*", ",", " ".join(text.lower().split()))
     if found := _INTERVAL.fullmatch(words):

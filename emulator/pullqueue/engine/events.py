@@ -187,7 +187,10 @@ class EventLog:
         origin: Origin | None = None,
         counts: bool = True,
     ) -> None:
-        """Record that one operation did `kind` to `tasks`; it `counts`, or `count_failed` does."""
+        """Record that one operation did `kind` to `tasks`.
+
+        Unless it `counts`, it is only in the history of the tasks: `count_failed` counts it.
+        """
         # Names only, so that payloads are not kept alive.
         names = tuple(map(_name, tasks))
         retry_counts = tuple(map(_retry_count, tasks))

@@ -25,8 +25,10 @@ _is_header_value = re.compile(r"[\t -~\x80-\xff]*").fullmatch
 
 
 def check_request(request: object, limits: Limits, *, absolute_urls: bool) -> None:
-    """Check the request of a push task; raise an InvalidTaskError if a part of it is not valid; an
-    absolute URL is only if `absolute_urls`.
+    """Check the request of a push task.
+
+    Raises:
+        InvalidTaskError: a part of it is not valid; an absolute URL is, with `absolute_urls`.
     """
     if not isinstance(request, HttpRequest):
         raise InvalidTaskError(f"request is {quoted(request)}: pass a pullqueue.HttpRequest")

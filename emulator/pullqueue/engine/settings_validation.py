@@ -26,8 +26,10 @@ _LARGEST: Mapping[str, int] = {
 
 
 def check_settings(settings: QueueSettings) -> None:
-    """Check the settings of a queue, apart from its name; raise an InvalidQueueSettingsError if one
-    of them is not valid.
+    """Check the settings of a queue, apart from its name.
+
+    Raises:
+        InvalidQueueSettingsError: one of them is not valid.
     """
     for name, largest in _LARGEST.items():
         value: object = getattr(settings, name)

@@ -51,8 +51,10 @@ class AnyTask(Protocol):
 
 
 def name_of(task: AnyTask | str) -> str:
-    """Return the name of a task, also of the SDK's, or the name that is given; raise an
-    InvalidTaskNameError if it is neither, or a task without a name.
+    """Return the name of a task, also of the SDK's, or the name that is given.
+
+    Raises:
+        InvalidTaskNameError: it is neither, or a task without a name.
     """
     if isinstance(task, str):
         return task
@@ -99,12 +101,12 @@ def check_new_tasks(
         )
     etas_usec = [task.eta_usec for task in tasks if task.eta_usec is not None]
     if etas_usec:
-        last_usec, from_now_usec = max(etas_usec), now_usec()
-        if last_usec > from_now_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
+        last_usec, current_usec = max(etas_usec), now_usec()
+        if last_usec > current_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
             raise InvalidEtaError(
                 f"eta is {from_usec(last_usec).isoformat()}; the maximum is "
                 f"{limits.eta_seconds_ahead} seconds ({limits.eta_seconds_ahead // DAY_SECONDS} "
-                f"days) from now, which is {from_usec(from_now_usec).isoformat()} here"
+                f"days) from now, which is {from_usec(current_usec).isoformat()} here"
             )
 
 
@@ -117,8 +119,10 @@ def with_request(task: NewTask, request: HttpRequest) -> NewTask:
 
 
 def queue_name(name: str) -> str:
-    """Return the name of a queue that is to be made, with a location or not, if it is valid; raise
-    an InvalidQueueNameError if it is not.
+    """Return the name of a queue that is to be made, with a location or not, if it is valid.
+
+    Raises:
+        InvalidQueueNameError: it is not valid.
     """
     if not _is_queue_name(name):
         raise InvalidQueueNameError(
@@ -130,9 +134,11 @@ def queue_name(name: str) -> str:
 
 
 def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:
-    """Check the duration of a lease that begins now and return it in microseconds, rounded down;
-    raise an InvalidLeaseTimeError if it is not a number, negative, longer than permitted, or would
-    end at a time that no datetime can represent.
+    """Check the duration of a lease that begins now and return it in microseconds, rounded down.
+
+    Raises:
+        InvalidLeaseTimeError: it is not a number, negative, longer than permitted, or would end at
+            a time that no datetime can represent.
     """
     if not is_number(lease_seconds) or not 0 <= lease_seconds <= limits.lease_seconds:
         raise InvalidLeaseTimeError(
@@ -149,8 +155,10 @@ def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:
 
 
 def max_tasks(count: object, limits: Limits) -> int:
-    """Check the number of tasks to lease; raise an InvalidMaxTasksError if it is not an integer
-    from 1 to the limit.
+    """Check the number of tasks to lease.
+
+    Raises:
+        InvalidMaxTasksError: it is not an integer from 1 to the limit.
     """
     if not is_integer(count) or not 1 <= count <= limits.tasks_per_lease:
         raise InvalidMaxTasksError(
@@ -161,8 +169,10 @@ def max_tasks(count: object, limits: Limits) -> int:
 
 
 def list_limit(count: object) -> int:
-    """Check the number of tasks to list; raise an InvalidMaxTasksError if it is not an integer from
-    0 on.
+    """Check the number of tasks to list.
+
+    Raises:
+        InvalidMaxTasksError: it is not an integer, 0 or more.
     """
     if not is_integer(count) or not 0 <= count <= _LARGEST_COUNT:
         raise InvalidMaxTasksError(f"limit is {quoted(count)}: it must be an integer, 0 or more")
@@ -176,8 +186,10 @@ def position(eta_usec: int, sequence: int) -> tuple[int, int]:
 
 
 def check_tag(value: object, limits: Limits) -> None:
-    """Check a tag; raise an InvalidTagError if it is neither text nor None, too long, or cannot be
-    encoded in UTF-8.
+    """Check a tag.
+
+    Raises:
+        InvalidTagError: it is neither text nor None, too long, or cannot be encoded in UTF-8.
     """
     if value is None:
         return

@@ -243,8 +243,8 @@ class Faults:
     ) -> Fault:
         """Make leases expire while the worker has them, so that their tasks are delivered twice.
 
-        Before the worker's next call the clock moves to the end of the lease, and `other_worker`
-        is called, a function without arguments: it can lease the tasks, and delete them before the
+        Before the worker's next call the clock moves to the end of the lease, and `other_worker`,
+        a function without arguments, is called: it can lease the tasks, and delete them before the
         first worker does.
 
         Raises:

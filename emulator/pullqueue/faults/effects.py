@@ -116,8 +116,10 @@ def check_service_fault(call: str, error: object) -> None:
 
 
 def advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:
-    """Advance a clock by the latency of a call, or by its deadline if that is less; raise a
-    DeadlineExceededError if the deadline is less.
+    """Advance a clock by the latency of a call, or by its deadline if that is less.
+
+    Raises:
+        DeadlineExceededError: the deadline is less.
     """
     if deadline_usec is None or usec <= deadline_usec:
         clock.advance(timedelta(microseconds=usec))

@@ -93,7 +93,9 @@ class TaskQueueApi:
         self, verb: str, task: str | None = "", body: Json | None = None, **query: object
     ) -> Json:
         """Call a method of a task, of all tasks ("") or of the queue (None); return its response.
-        Raise an ApiError if it is refused, or nothing answers.
+
+        Raises:
+            ApiError: it is refused, or nothing answers.
         """
         path = self._path + ("" if task is None else f"/tasks/{quote(task, safe='')}".rstrip("/"))
         path += f"?{urlencode(query)}" if query else ""

@@ -25,8 +25,10 @@ class Earlier:
     """The earlier version of files: a revision of the user's work tree, or one file."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        """Find the revision in the work tree of a folder, or else the file; raise an
-        InvalidOptionError if the name is neither, or git is not installed.
+        """Find the revision in the work tree of a folder, or else the file.
+
+        Raises:
+            InvalidOptionError: the name is neither, or git is not installed.
         """
         self._name = escaped(name)
         self._root = work_tree(folder) or folder

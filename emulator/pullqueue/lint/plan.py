@@ -162,8 +162,10 @@ def deployed_queues(config: QueueConfig) -> dict[str, DeployedQueue]:
 
 
 def read_deployed(data: bytes, *, file: str) -> dict[str, DeployedQueue]:
-    """Read what `gcloud tasks queues list --format=json` prints; raise a DeployedError if it is
-    something else.
+    """Read what `gcloud tasks queues list --format=json` prints.
+
+    Raises:
+        DeployedError: it is something else.
     """
     try:
         document = json.loads(data)

@@ -52,8 +52,10 @@ class Patterns:
     """Patterns as in `.gitignore`, relative to a folder."""
 
     def __init__(self, folder: Path, lines: Iterable[str], *, strict: bool = False) -> None:
-        """Compile the patterns; `folder` is absolute. Raise an InvalidOptionError if a pattern is
-        invalid, and `strict` is set; else it matches nothing.
+        """Compile the patterns; `folder` is absolute.
+
+        Raises:
+            InvalidOptionError: a pattern is invalid, and `strict` is set; else it matches nothing.
         """
         self._folder = folder
         self._spec: GitIgnoreSpec | None = None

@@ -40,8 +40,10 @@ class PushAddresses:
 
     def replace(self, options: Iterable[str], *, keep_others: bool = False) -> None:
         """Replace all addresses by others, which are `[TARGET=]URL`, too; or only those of the same
-        targets. Raise a ValueError if one is not valid, or two are for the same tasks; nothing is
-        changed.
+        targets.
+
+        Raises:
+            ValueError: one is not valid, or two are for the same tasks; nothing is changed.
         """
         addresses: dict[str | None, SplitUrl] = {}
         for option in options:

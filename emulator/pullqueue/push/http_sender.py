@@ -246,13 +246,13 @@ class _Connection:
 
 
 def refused_at(reason: str) -> str:
-    """Return the address where nothing listened, from the reason of a response; empty: another."""
+    """Return the address at which nothing listens, from a reason; empty: that is not the reason."""
     address = reason.removesuffix(f": {_NOTHING_LISTENS}")
     return "" if address == reason else address
 
 
 def is_disconnected(reason: str) -> bool:
-    """Return whether there was no response since a connection was refused or lost."""
+    """Return whether there was no response because the connection was refused or lost."""
     return any(f": {why}" in f": {reason}" for why in (_NOTHING_LISTENS, _LOST))
 
 
@@ -279,8 +279,10 @@ def _tls() -> ssl.SSLContext:
 
 
 def _left(deadline: float) -> float:
-    """Return the seconds until a deadline, by `perf_counter`; raise a TimeoutError if it has
-    passed.
+    """Return the seconds until a deadline, by `perf_counter`.
+
+    Raises:
+        TimeoutError: it has passed.
     """
     left = deadline - perf_counter()
     if left <= 0:

@@ -46,8 +46,10 @@ class TokenSigner:
         self._access_token = access_token or _opaque
 
     def authorization(self, request: HttpRequest) -> str | None:
-        """Return the value of the header for a request; None: it has no token. Raise a
-        PullQueueError if the extra `auth` is not installed.
+        """Return the value of the header for a request; None: it has no token.
+
+        Raises:
+            PullQueueError: the extra `auth` is not installed.
         """
         token = request.token
         if token is None:
@@ -84,8 +86,10 @@ def missing_extra(request: HttpRequest) -> str | None:
 
 
 def key_set() -> dict[str, Any]:
-    """Return the public key of this process as a JSON Web Key Set (RFC 7517). Raise an ImportError
-    if the extra `auth` is not installed.
+    """Return the public key of this process as a JSON Web Key Set (RFC 7517).
+
+    Raises:
+        ImportError: the extra `auth` is not installed.
     """
     from jwt.algorithms import RSAAlgorithm  # noqa: PLC0415 - slow to import
 
@@ -95,8 +99,10 @@ def key_set() -> dict[str, Any]:
 
 
 def certificates() -> dict[str, str]:
-    """Return a certificate of the key of this process in PEM, by the key's id; raise an ImportError
-    if the extra `auth` is not installed.
+    """Return a certificate of the key of this process in PEM, by the key's id.
+
+    Raises:
+        ImportError: the extra `auth` is not installed.
     """
     from cryptography import x509  # noqa: PLC0415 - slow to import
     from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - slow to import

@@ -343,8 +343,10 @@ FIELD_OF_ERROR: Final[Mapping[type[PullQueueError], str]] = {
 
 
 def parse_since(since: str, now_usec: int) -> datetime:
-    """Return the time that is meant; if the text is empty, the first of all. Raise an ApiError if
-    the text is not a time.
+    """Return the time that is meant; if the text is empty, the first of all.
+
+    Raises:
+        ApiError: the text is not a time.
     """
     text, now = since.strip(), from_usec(now_usec)
     if not text:

@@ -128,8 +128,10 @@ def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:
 
 
 def parse_body(body: bytes | Json, model: type[_M]) -> _M:
-    """Convert JSON, or a form's fields, to a model; raise an ApiError if it is not JSON, or a field
-    is not valid, or not known.
+    """Convert JSON, or a form's fields, to a model.
+
+    Raises:
+        ApiError: it is not JSON, or a field is not valid, or not known.
     """
     try:
         if isinstance(body, bytes):

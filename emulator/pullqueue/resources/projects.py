@@ -51,8 +51,10 @@ class NewProject(Model):
 
 
 def make_clock(kind: ClockKind, now: Maybe[Time]) -> Clock:
-    """Return a clock of a kind; raise an ApiError if the start is not a time, or the machine's
-    clock is to have one.
+    """Return a clock of a kind.
+
+    Raises:
+        ApiError: the start is not a time, or the machine's clock is to have one.
     """
     if kind == "machine":
         if now is not UNSET:

@@ -127,8 +127,10 @@ def _find_kept(state: ServerState) -> list[KeptTasks]:
 
 
 def _target_usec(state: ServerState, until: str) -> int | None:
-    """Return to when the clock may be moved; None: it is not. Raise an ApiError if it is neither a
-    word nor a time from now on.
+    """Return to when the clock may be moved; None: it is not.
+
+    Raises:
+        ApiError: it is neither a word nor a time from now on.
     """
     if until in ("next", "empty"):
         return LAST_USEC

@@ -80,7 +80,7 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> list[Difference]:
 def _differences(queue: str, before: _Queue, after: _Queue) -> Iterator[Difference]:
     old, new = _by_name(before.tasks), _by_name(after.tasks)
     ended, ended_now = _by_name(before.exhausted), _by_name(after.exhausted)
-    fields: dict[Change, dict[str, list[str]]] = {
+    different: dict[Change, dict[str, list[str]]] = {
         "added": {each: [] for each in new if each not in old},
         "gone": {each: [] for each in old if each not in new},
         "changed": {
@@ -90,7 +90,7 @@ def _differences(queue: str, before: _Queue, after: _Queue) -> Iterator[Differen
         },
         "exhausted": {each: [] for each, task in ended_now.items() if ended.get(each) != task},
     }
-    for change, tasks in fields.items():
+    for change, tasks in different.items():
         if tasks:
             yield Difference(queue, change, [DifferentTask(*each) for each in tasks.items()])
 

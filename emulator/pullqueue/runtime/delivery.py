@@ -96,7 +96,7 @@ class Delivery:
             app_host=known_app_host(),
             signer=signer,
         )
-        """What it starts and sends; by it the rates of queues are known."""
+        """Finds the tasks that may be sent, and applies the rates of queues."""
         self._problems = Problems()
         """Under the names of queues; those of all queues under ""."""
         self._wake = threading.Event()

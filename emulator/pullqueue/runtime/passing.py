@@ -36,14 +36,16 @@ def next_delivery_usec(state: ServerState, delivery: Delivery) -> int:
     """Return when push tasks or cron jobs may start next, at the earliest, after delivery has
     settled; without any, the end of time.
     """
-    now_usec, times, rates = state.emulator.now_usec(), [LAST_USEC], delivery.dispatcher
+    now_usec, times = state.emulator.now_usec(), [LAST_USEC]
+    dispatcher = delivery.dispatcher
     if (cron_usec := state.cron.next_usec()) is not None:
         times.append(max(cron_usec, now_usec))
     for queue in filter(is_dispatched, state.emulator.queues):
         # With tokens left, tasks that are due wait for something else, such as an address.
-        if rates.tokens(queue) <= 0 and queue.list_tasks(1, state=TaskState.AVAILABLE):
-            full_usec = rates.token_usec(queue, queue.settings.effective_bucket_size)
-            times.append(max(rates.token_usec(queue), min(full_usec, now_usec + _STEP_USEC)))
+        if dispatcher.tokens(queue) <= 0 and queue.list_tasks(1, state=TaskState.AVAILABLE):
+            full_usec = dispatcher.token_usec(queue, queue.settings.effective_bucket_size)
+            next_usec = dispatcher.token_usec(queue)
+            times.append(max(next_usec, min(full_usec, now_usec + _STEP_USEC)))
         change_usec = queue.next_change_usec()
         if change_usec is not None:
             times.append(max(change_usec, now_usec + _STEP_USEC))

@@ -143,8 +143,10 @@ class Projects:
             return self._add(name, _Made(queue_yaml), clock)
 
     def delete(self, name: str) -> None:
-        """End a project with all that it has; attempts under way leave no trace. Raise an ApiError
-        if there is none, or it is the server's own.
+        """End a project with all that it has; attempts under way leave no trace.
+
+        Raises:
+            ApiError: there is none, or it is the server's own.
         """
         if self.get(name) is self.own:
             message = f"project {quoted(name)} is the server's own: reset it instead"
@@ -153,8 +155,10 @@ class Projects:
             self._remove(Project.of(name).app_id)
 
     def replace(self, state: ServerState, clock: Clock) -> ServerState:
-        """Replace a project by an empty one with its queues of queue.yaml and another clock; raise
-        an ApiError if it is the server's own, or was deleted.
+        """Replace a project by an empty one with its queues of queue.yaml and another clock.
+
+        Raises:
+            ApiError: it is the server's own, or was deleted.
         """
         with self._lock:
             found = [name for name, each in self._others.items() if each is state]

@@ -138,7 +138,11 @@ class Situation:
 
     @property
     def _may_have_leased(self) -> bool:
-        """Whether tasks that are looked at were leased before, or may be among many others."""
+        """Whether leases of available tasks may have expired.
+
+        A task was leased in the last day, and one of those that are looked at was leased before, or
+        there are more than are looked at.
+        """
         day = self.queue.flow(since_usec=self.now_usec - _DAY_USEC)
         if not any(EventKind.LEASED in counts for counts in day.values()):
             return False

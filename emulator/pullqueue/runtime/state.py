@@ -155,8 +155,10 @@ class ServerState:
         return perf_counter() - self._started
 
     def run_now(self, task: Task) -> bool:
-        """Start an attempt of a push task, past eta, rate and pause; False: one is running. Raise
-        an InvalidTaskError if it has no address, or no token can be made, or it is a pull task.
+        """Start an attempt of a push task, past eta, rate and pause; False: one is running.
+
+        Raises:
+            InvalidTaskError: it has no address, or no token can be made, or it is a pull task.
         """
         address = self.push_to.find(task, self.emulator.queue(task.queue_name).settings)
         if self.delivery is None:

@@ -84,8 +84,10 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
 
 
 def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
-    """Refuse push tasks on a pull queue, and pull tasks on a push queue; raise an
-    InvalidQueueModeError if there is one.
+    """Refuse push tasks on a pull queue, and pull tasks on a push queue.
+
+    Raises:
+        InvalidQueueModeError: a task is of the other mode.
     """
     if any((add.mode == _PULL) is queue.is_push for add in adds):
         rule = 'without method="PULL"' if queue.is_push else 'with method="PULL"'
@@ -93,8 +95,10 @@ def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
 
 
 def new_task(queue: Queue, add: Any) -> NewTask:
-    """Return the task of an add request to a queue; raise an InvalidTaskError if name, tag or URL
-    is not text, or the eta is before 1970.
+    """Return the task of an add request to a queue.
+
+    Raises:
+        InvalidTaskError: name, tag or URL is not text, or the eta is before 1970.
     """
     if add.eta_usec < 0:
         raise InvalidEtaError(f"eta is {add.eta_usec} microseconds: must be after 1970")

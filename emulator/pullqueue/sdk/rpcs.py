@@ -160,8 +160,10 @@ _patch = patch.object(apiproxy_rpc.RPC, "_MakeCallImpl", _make_call)
 
 
 def check_service_call(name: str) -> None:
-    """Check a call such as `datastore_v3.Commit`: its service has a stub, which knows it. Raise a
-    ValueError if it does not.
+    """Check a call such as `datastore_v3.Commit`: its service has a stub, which knows it.
+
+    Raises:
+        ValueError: it has no stub, or the stub does not know the call.
     """
     service, _, method = name.partition(".")
     stub = registered_stubs().get(service)

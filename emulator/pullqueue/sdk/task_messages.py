@@ -33,8 +33,10 @@ _APPSPOT = re.compile(r"(?:(?P<target>.+?)\.)??[^.]+(?:\.[a-z]+\.r)?\.appspot\.c
 
 
 def read_request(add: Any, queue_name: str) -> HttpRequest:
-    """Return how the task of an add request is sent; raise an InvalidTaskError if the URL is not
-    text.
+    """Return how the task of an add request is sent.
+
+    Raises:
+        InvalidTaskError: the URL is not text.
     """
     # WSGI and http.client read the bytes of a header in this way, too.
     headers = tuple(

@@ -38,7 +38,9 @@ ALL = "all"
 
 def parse_services(text: str) -> frozenset[str]:
     """Return the services of a list with commas; `none` is the empty list, `all` is every one.
-    Raise a ValueError if a name is not that of a service.
+
+    Raises:
+        ValueError: a name is not that of a service.
     """
     names = [name.strip() for name in text.split(",")]
     if names == [ALL]:

@@ -62,8 +62,10 @@ class Bridge:
             self._call_server = None
 
     def answer(self, data: bytes, logged: dict[str, Any], deadline: str | None) -> bytes:
-        """Answer a serialized request; see `CallServer.answer`. Raise a SdkMissingError if the SDK
-        is not installed.
+        """Answer a serialized request; see `CallServer.answer`.
+
+        Raises:
+            SdkMissingError: the SDK is not installed.
         """
         return self._server().answer(data, logged, deadline)
 

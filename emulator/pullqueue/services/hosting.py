@@ -103,8 +103,10 @@ class Services:
 
     @cached_property
     def indexes(self) -> CompositeIndexes | None:
-        """The composite indexes of the app; None: each query has what it needs. Raise a
-        ConfigFileError if index.yaml cannot be read, or is not valid.
+        """The composite indexes of the app; None: each query has what it needs.
+
+        Raises:
+            ConfigFileError: index.yaml cannot be read, or is not valid.
         """
         if self._index_yaml is None or DATASTORE not in self.names:
             return None
@@ -185,8 +187,10 @@ class Services:
     def store_upload(
         self, session: str, fields: Iterable[tuple[str, str]], files: Iterable[tuple[str, Any]]
     ) -> Upload:
-        """Store the files of a form that was sent to an upload URL; see `blobs.store_upload`. Raise
-        an ApiError if the URL is not valid, a file is too large, or blobs are not hosted.
+        """Store the files of a form that was sent to an upload URL; see `blobs.store_upload`.
+
+        Raises:
+            ApiError: the URL is not valid, a file is too large, or blobs are not hosted.
         """
         with self._blobs() as storage:
             from pullqueue.services.blobs import store_upload
@@ -194,8 +198,10 @@ class Services:
             return store_upload(storage, session, fields, files, now=self.now())
 
     def open_blob(self, key: str) -> Blob | None:
-        """Open a blob for reading; None: there is none of that key. Raise an ApiError if blobs are
-        not hosted.
+        """Open a blob for reading; None: there is none of that key.
+
+        Raises:
+            ApiError: blobs are not hosted.
         """
         with self._blobs() as storage:
             from pullqueue.services.blobs import open_blob

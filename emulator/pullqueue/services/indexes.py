@@ -29,7 +29,7 @@ _log = logging.getLogger("pullqueue.services")
 
 @contextmanager
 def indexes_required(path: Path) -> Iterator[None]:
-    """Make queries of this process fail in the block whose composite index an index.yaml lacks.
+    """Make queries of this process fail in the block if index.yaml lacks their composite index.
 
     Raises:
         ConfigFileError: the file cannot be read, or is not an index.yaml.
@@ -56,15 +56,20 @@ class CompositeIndexes:
     """
 
     def __init__(self, path: Path, *, required: bool) -> None:
-        """Read the file; one that does not exist has no indexes. Raise a ConfigFileError if the
-        file cannot be read, or is not an index.yaml, or its folder does not exist.
+        """Read the file; one that does not exist has no indexes.
+
+        Raises:
+            ConfigFileError: the file cannot be read, or is not an index.yaml, or its folder does
+                not exist.
         """
         self._path = path
         self._required = required
         self._text = ""
         self._indexes: list[Any] = []
         if not path.parent.is_dir():
-            raise ConfigFileError(f'"{path}" cannot be written: its folder does not exist')
+            raise ConfigFileError(
+                f'"{path}" cannot be used: create its folder, or name another file'
+            )
         self._read()
 
     def check(self, query: Any) -> None:

@@ -46,8 +46,10 @@ class Journal:
     """What its methods raise where the file cannot be written."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it; raise a StoreError if another process uses it, or it is not
-        such a file, or damaged.
+        """Open the file, or make it.
+
+        Raises:
+            StoreError: another process uses it, or it is not such a file, or damaged.
         """
         self._path = path
         self._lock = threading.Lock()

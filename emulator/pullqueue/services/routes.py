@@ -81,8 +81,10 @@ def _page(page: str, *, problem: str = "", status: int = 200) -> Response:
 
 
 def _page_of_app(url: str) -> str:
-    """Return a URL if it is a path, or on the host of the app or another of this machine; raise an
-    ApiError if it is not.
+    """Return a URL if it is a path, or on the host of the app or another of this machine.
+
+    Raises:
+        ApiError: it is neither.
     """
     with suppress(ValueError):
         parts = urlsplit(url)

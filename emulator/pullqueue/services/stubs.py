@@ -78,8 +78,10 @@ def make_stub(service: str, services: _Host) -> Any:
 
 @cache
 def find_messages(service: str, method: str) -> tuple[Any, Any] | None:
-    """Return the classes of the request and the response of a method; None: it has none. Raise a
-    FeatureNotEnabledError if the SDK cannot be imported so far, as parts of it on a new Python.
+    """Return the classes of the request and the response of a method; None: it has none.
+
+    Raises:
+        FeatureNotEnabledError: the SDK's module cannot be imported on this Python.
     """
     kind = _SERVICES[service]
     names = kind.methods.get(

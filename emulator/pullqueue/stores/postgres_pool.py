@@ -256,9 +256,11 @@ def _check(connection: Connection) -> None:
 
 
 def prepare(address: Address) -> None:
-    """Make the schema of a store, or migrate it to the newest version; raise a StoreError if the
-    server cannot be reached, or the schema is another program's or of a newer version; it is left
-    untouched.
+    """Make the schema of a store, or migrate it to the newest version.
+
+    Raises:
+        StoreError: the server cannot be reached, or the schema is another program's or of a newer
+            version; it is left untouched.
     """
     try:
         with connect(address) as connection, connection.transaction():

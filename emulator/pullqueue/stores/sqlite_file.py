@@ -24,8 +24,10 @@ _OWNER_ONLY = 0o600
 
 
 def parsed(url: str) -> tuple[Path, str]:
-    """Return the path of `sqlite:///FILE?synchronous=...`, and the option. Raise a StoreError if
-    the URL has no file, or an unknown option.
+    """Return the path of `sqlite:///FILE?synchronous=...`, and the option.
+
+    Raises:
+        StoreError: the URL has no file, or an unknown option.
     """
     address, _, query = url.partition("?")
     _, slashes, name = address.partition(":///")
@@ -99,8 +101,10 @@ class SqliteFile:
         self._identity = _identity(path)
 
     def check(self) -> None:
-        """Notice that the file is gone, which SQLite does not: it would go on without it. Raise an
-        InternalError if it is.
+        """Notice that the file is gone, which SQLite does not: it would go on without it.
+
+        Raises:
+            InternalError: the file was deleted or replaced.
         """
         if _identity(self.path) != self._identity:
             raise InternalError(

@@ -140,8 +140,10 @@ def without_none(fields: Mapping[str, object]) -> Json:
 
 
 def queue_path(queue: str, *names: str) -> str:
-    """Return the path of a queue, or of something of it: `queue_path("orders", "tasks")`. Raise a
-    UsageError if no queue or task can have such a name.
+    """Return the path of a queue, or of something of it: `queue_path("orders", "tasks")`.
+
+    Raises:
+        UsageError: no queue or task can have such a name.
     """
     for name in (split_queue_name(queue)[2], *names):
         if not name or "/" in name:

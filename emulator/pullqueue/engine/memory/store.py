@@ -203,8 +203,9 @@ class MemoryStore(TaskStore):
                 until_usec = now_usec + backoff_usec
                 finished = finished._replace(eta_usec=until_usec)
                 queue.replace([task], [finished])
-            at = (now_usec, [finished], until_usec)
-            queue.events.record(kind, *at, result=result, origin=origin, counts=made)
+            queue.events.record(
+                kind, now_usec, [finished], until_usec, result=result, origin=origin, counts=made
+            )
             if backoff_usec is None:
                 queue.remove([task], EventKind.EXHAUSTED, now_usec, origin=origin)
                 queue.exhausted.extend([finished])
