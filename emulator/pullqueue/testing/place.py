@@ -59,7 +59,7 @@ def is_of_app(file: str, module: str) -> bool:
     return bool(module) and not (  # what a library generates has no name
         module.partition(".")[0] in ("google", "pullqueue", "pytest_pullqueue")
         or file.startswith(_STANDARD_LIBRARY)
-        or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+        or _is_installed(file)
     )
 
 
@@ -67,6 +67,16 @@ def is_app_module(name: str) -> bool:
     """Return whether a module that was imported is neither of a library nor of Python."""
     file = getattr(sys.modules.get(name), "__file__", None)
     return bool(file) and is_of_app(str(file), name)
+
+
+def is_library_module(name: str) -> bool:
+    """Return whether a module that was imported is of a library, and not of Python."""
+    file = str(getattr(sys.modules.get(name), "__file__", None) or _STANDARD_LIBRARY)
+    return _is_installed(file) and not is_of_app(file, name)
+
+
+def _is_installed(file: str) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 def app_modules() -> dict[str, ModuleType]:

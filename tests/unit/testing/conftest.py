@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from ledgers import Ledger
@@ -67,6 +70,27 @@ def make_module(monkeypatch: pytest.MonkeyPatch) -> MakeModule:
         return module
 
     return make
+
+
+Load = Callable[..., Any]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
+    """Import a module of an app from its source."""
+    names: list[str] = []
+
+    def load(source: str, name: str = "an_app") -> Any:
+        path = tmp_path / f"{name.replace('.', '/')}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source)
+        monkeypatch.syspath_prepend(tmp_path)
+        names.extend([name, name.partition(".")[0]])
+        return import_module(name)
+
+    yield load
+    for name in names:
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,18 +18,6 @@ from pullqueue.testing.exploration.memory import Memory
 
 Run = Callable[..., RaceResult]
 Load = Callable[[str], Any]
-
-
-@pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
-    def load(source: str) -> Any:
-        (tmp_path / "an_app.py").write_text(source)
-        monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.delitem(sys.modules, "an_app", raising=False)
-        return import_module("an_app")
-
-    yield load
-    sys.modules.pop("an_app", None)
 
 
 COUNTING = """

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +28,6 @@ IMPORTS = {
     "import psycopg": "psycopg",
     "from psycopg.errors import UniqueViolation": "psycopg",
 }
-
-
-@pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
-    """Import a module of an app from its source."""
-    names: list[str] = []
-
-    def load(source: str, name: str = "an_app") -> Any:
-        path = tmp_path / f"{name.replace('.', '/')}.py"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(source)
-        monkeypatch.syspath_prepend(tmp_path)
-        names.extend([name, name.partition(".")[0]])
-        return import_module(name)
-
-    yield load
-    for name in names:
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture(params=["race", "crash"])

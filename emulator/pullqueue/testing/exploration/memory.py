@@ -2,29 +2,34 @@
 
 Actors of `race_test` share it, whether it is a fake of a database that the test has made, or state
 of the app's modules, which instances of production do not share. Nothing says who reads it, so a
-turn that has changed it can influence everything. What libraries keep is not looked at.
+turn that has changed it can influence everything, and so can each turn where something cannot be
+compared. What libraries keep in modules of their own is not looked at.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import islice
+from contextvars import ContextVar, copy_context
 from operator import is_
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from pullqueue.testing.exploration.contents import Kind, Kinds, NotComparableError
 from pullqueue.testing.place import app_modules, is_app_module, is_test_module
 
-_MOST_OBJECTS = 10_000
-_ITEMS = 100
-"""How many items of a container are looked into."""
+_MOST_OBJECTS = 20_000
+"""How many objects are looked into."""
+_MOST_ITEMS = 100_000
+"""How many references of one object are compared."""
+_FEW = 250
+"""How many objects are compared after each turn, which takes a quarter of a millisecond."""
 _LOOKS = 2
-"""How many times everything is compared after turns from one call of the app; after that only what
-is known to change."""
+"""How many times more are compared after turns from one call of the app; after that only what is
+known to change, and all at the end of each run."""
 
 
 class Memory:
@@ -37,9 +42,13 @@ class Memory:
         self._functions = [*functions, check]
         self._tests = self._used_by({getattr(each, "__module__", "") for each in self._functions})
         self._own = getattr(check, "__module__", "")
+        self._kinds = Kinds()
         self._places: list[_Place] = []
+        self._variables: list[_Place] = []
+        """Those that are variables of contexts; actors begin with the values of the test."""
+        self._context = copy_context()
         self._size = -1
-        """How many places there were when everything was looked into."""
+        """How many objects there were when everything was looked into."""
         self._found: dict[int, object] = {}
         """What was looked into, by its id."""
         self._changing: set[str] = set()
@@ -48,26 +57,30 @@ class Memory:
         self._runs = 0
         self.changed_globals: dict[str, None] = {}
         """The globals of the app's modules that were changed."""
+        self.not_compared: dict[str, None] = {}
+        """What cannot be compared, so that each turn can have changed it."""
 
     def begin(self) -> None:
         """Note the contents with which a run begins."""
         self._runs += 1
-        if len(self._places) > 2 * self._size:  # most is no longer used
+        self._context = copy_context()
+        most = min(2 * self._size, _MOST_OBJECTS - 1)
+        if len(self._found) > most:  # most is no longer used
             self._look()
-        for place in self._changed(self._places):
+        for place in [*self._changed(self._places), *self._variables]:
             self._add_items(place)
 
     def _look(self) -> None:
-        self._places, self._found = [], {}
+        self._places, self._variables, self._found, self.not_compared = [], [], {}, {}
         for path, thing, is_global in self._roots():
             self._add(path, thing, is_global=is_global)
-        self._size = len(self._places)
+        self._size = len(self._found)
 
     def find(self, kinds: tuple[type, ...]) -> Iterator[Reference]:
         """Yield where there are objects of some types."""
         self._look()
         for place in self._places:
-            for name, value in place.named():
+            for name, value in place.named() if place.can_replace else ():
                 if issubclass(type(value), kinds):
                     yield Reference(place, name, value)
 
@@ -102,23 +115,31 @@ class Memory:
         Not in the first run: what is made once, and kept, cannot be raced after that.
         """
         is_first = self._runs == 1
-        is_full = is_first or self._looks[turn] < _LOOKS
+        is_full = is_first or len(self._places) <= _FEW or self._looks[turn] < _LOOKS
         self._looks[turn] += not is_first
         places = self._places
         if not is_full:
             places = [place for place in places if place.path in self._changing]
-        return self._note(self._changed(places)) and not is_first
+        changed = self._note(self._changed(places))
+        return (changed or bool(self.not_compared)) and not is_first
 
     def needs_another(self) -> bool:
         """Return whether a run that has ended has to be repeated, as its changes are not known."""
-        missed = self._note(self._changed(self._places))
+        known = len(self.not_compared)
+        missed = self._note(self._changed(self._places)) or len(self.not_compared) > known
         if missed:
             self._looks.clear()
-        return missed or (self._runs == 1 and bool(self._changing))
+        return missed or (self._runs == 1 and bool(self._changing or self.not_compared))
 
-    @staticmethod
-    def _changed(places: Iterable[_Place]) -> list[_Place]:
-        return [place for place in places if place.has_changed()]
+    def _changed(self, places: Iterable[_Place]) -> list[_Place]:
+        changed: list[_Place] = []
+        for place in places:
+            try:
+                if place.has_changed():
+                    changed.append(place)
+            except NotComparableError:
+                self.not_compared[place.path] = None
+        return changed
 
     def _note(self, changed: Sequence[_Place]) -> bool:
         for place in changed:
@@ -129,9 +150,8 @@ class Memory:
         return bool(changed)
 
     def _add_items(self, place: _Place) -> None:
-        for path, value in place.items():
-            if type(value) is not ModuleType:
-                self._add(path, value, is_global=place.is_global)
+        for path, value in self._items(place):
+            self._add(path, value, is_global=place.is_global, is_of_library=place.is_of_library)
 
     def _roots(self) -> Iterator[tuple[str, object, bool]]:
         """Yield the modules of the app, and then those of the test, and its functions."""
@@ -140,57 +160,88 @@ class Memory:
         yield from ((name, module, False) for name, module in modules if self._is_own(name))
         for number, function in enumerate(self._functions):
             yield f"function {number}", function, False
+        yield "os.environ", os.environ, False
 
-    def _add(self, path: str, thing: object, *, is_global: bool) -> None:
-        left = deque([(path, thing)])
-        while left and len(self._found) < _MOST_OBJECTS:
-            path, thing = left.popleft()
-            if id(thing) in self._found or not _refers(thing):
+    def _add(
+        self, path: str, thing: object, *, is_global: bool, is_of_library: bool = False
+    ) -> None:
+        left = deque([(path, thing, is_global, is_of_library)])
+        while left:
+            path, thing, is_global, is_of_library = left.popleft()
+            kind = self._kinds.of(thing)
+            if kind.is_empty or id(thing) in self._found:
                 continue
+            if len(self._found) == _MOST_OBJECTS:
+                self.not_compared[path] = None
+                return
             self._found[id(thing)] = thing
-            place = _Place(path, thing, is_global=is_global)
-            if not issubclass(type(thing), _CONSTANT):
+            if kind.is_of_library is not None:
+                is_of_library = kind.is_of_library
+            is_global &= not is_of_library
+            try:
+                place = _Place(path, thing, kind, is_global=is_global, is_of_library=is_of_library)
+            except NotComparableError:
+                self.not_compared[path] = None
+                continue
+            if not kind.is_fixed:
                 self._places.append(place)
-            left += (item for item in place.items() if type(item[1]) is not ModuleType)
+            left += ((*item, is_global, is_of_library) for item in self._items(place))
 
-
-_CONSTANT = (tuple, frozenset, FunctionType, MethodType, partial)
-_BUILT_IN = (dict, list, set, deque, CellType, *_CONSTANT)
-
-
-def _refers(thing: object) -> bool:
-    """Return whether a thing is looked into: a container, or an object of the app.
-
-    Its type alone is asked, since a proxy would do something at each access.
-    """
-    kind = type(thing)
-    if issubclass(kind, _BUILT_IN):
-        return True
-    if issubclass(kind, ModuleType | type):
-        named = vars(thing)
-        return is_app_module(str(named.get("__name__" if kind is ModuleType else "__module__")))
-    is_known = kind.__module__ == "unittest.mock" or is_app_module(kind.__module__)
-    return is_known and getattr(kind, "__dictoffset__", 0) != 0
+    def _items(self, place: _Place) -> Iterator[tuple[str, object]]:
+        """Yield what a place refers to, with the path of each."""
+        variable = place.thing
+        if type(variable) is ContextVar:
+            if place not in self._variables:
+                self._variables.append(place)
+            if variable in self._context:
+                yield f"{place.path}.get()", self._context[variable]
+        for name, value in place.named():
+            if not issubclass(type(value), ModuleType):
+                yield f"{place.path}.{name}", value
 
 
 class _Place:
     """Something that refers to others."""
 
-    __slots__ = ("_before", "_contents", "is_global", "path", "thing")
+    __slots__ = (
+        "_before",
+        "_contents",
+        "_find_state",
+        "_kind",
+        "_list",
+        "_state",
+        "is_global",
+        "is_of_library",
+        "path",
+        "thing",
+    )
 
-    def __init__(self, path: str, thing: object, *, is_global: bool) -> None:
+    def __init__(
+        self, path: str, thing: object, kind: Kind, *, is_global: bool, is_of_library: bool
+    ) -> None:
         self.path = path
         self.is_global = is_global
+        self.is_of_library = is_of_library
         self.thing = thing
-        self._before = self._contents = _contents(thing)
+        self._kind = kind
+        self._list, self._find_state = kind.list_contents, kind.find_state
+        self._before: Sequence[object] = ()
+        self._contents: Sequence[object] = ()
+        self._state: object = None
+        self.has_changed()
 
     def has_changed(self) -> bool:
         """Return whether it has other contents than at the last call."""
-        now = _contents(self.thing)
-        same = len(now) == len(self._contents) and all(map(is_, now, self._contents))
-        if not same:
-            self._before, self._contents = self._contents, now
-        return not same
+        now, before = self._list(self.thing), self._contents
+        has_changed = len(now) != len(before) or not all(map(is_, now, before))
+        if has_changed:
+            if len(now) > _MOST_ITEMS:
+                raise NotComparableError
+            self._before, self._contents = before, now
+        if self._find_state is not None:
+            state, self._state = self._state, self._find_state(self.thing)
+            has_changed |= not _equal(state, self._state)
+        return has_changed
 
     def changed_names(self) -> Iterator[str]:
         """Yield which globals the last change is of."""
@@ -202,20 +253,20 @@ class _Place:
             if name not in before or before[name] is not now[name]:
                 yield f"{self.path}.{name}"
 
-    def items(self) -> Iterator[tuple[str, object]]:
-        """Yield what it refers to, with the path of each."""
-        for name, value in self.named():
-            yield f"{self.path}.{name}", value
-
     def named(self) -> Iterator[tuple[object, object]]:
-        """Yield what it refers to, by name or number; of a long list only the beginning."""
-        kind = type(self.thing)
-        is_built_in = issubclass(kind, _BUILT_IN)
-        has_names = issubclass(kind, dict) or not is_built_in
-        pairs = _named(self._contents).items() if has_names else enumerate(self._contents)
-        for name, value in islice(pairs, _ITEMS if is_built_in else None):
-            if type(name) is not str or not name.startswith("__"):
+        """Yield what it refers to, by name or number."""
+        names = self._kind.find_names(self.thing) if self._kind.find_names else {}
+        others = self._kind.list_others(self.thing) if self._kind.list_others else ()
+        is_module = type(self.thing) is ModuleType
+        for name, value in [*names.items()]:
+            if not (is_module and str(name).startswith("__") and str(name).endswith("__")):
                 yield name, value
+        yield from enumerate(others)
+
+    @property
+    def can_replace(self) -> bool:
+        """True if it can refer to something else in place of a lock."""
+        return self._kind.can_replace and not self.is_of_library
 
 
 class Reference(NamedTuple):
@@ -251,33 +302,12 @@ class Reference(NamedTuple):
             self.replace(self.value)
 
 
-def _named(contents: tuple[object, ...]) -> dict[object, object]:
+def _named(contents: Sequence[object]) -> dict[object, object]:
     half = len(contents) // 2
     return dict(zip(contents[:half], contents[half:], strict=True))
 
 
-def _contents(thing: object) -> tuple[object, ...]:
-    """Return what a thing refers to; of what has names, the names come first."""
-    kind = type(thing)
-    list_contents = next((of for types, of in _CONTENTS if issubclass(kind, types)), None)
-    if list_contents is not None:
-        return list_contents(thing)
-    names = vars(thing)
-    return (*names, *names.values())
-
-
-def _of_cell(cell: CellType) -> tuple[object, ...]:
-    with suppress(ValueError):  # it is empty
-        return (cell.cell_contents,)
-    return ()
-
-
-_CONTENTS: tuple[tuple[Any, Callable[[Any], tuple[object, ...]]], ...] = (
-    (dict, lambda names: (*names, *names.values())),
-    ((list, set, deque, tuple, frozenset), tuple),
-    (CellType, _of_cell),
-    (FunctionType, lambda function: function.__closure__ or ()),
-    (MethodType, lambda method: (method.__self__, method.__func__)),
-    (partial, lambda call: (call.func, *call.args, *call.keywords.values())),
-)
-"""What things of the built-in types refer to."""
+def _equal(one: object, other: object) -> bool:
+    with suppress(Exception):  # code of libraries
+        return bool(one == other)
+    return False

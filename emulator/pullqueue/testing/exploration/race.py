@@ -187,6 +187,7 @@ def race_test(
         seen=race.seen,
         unseen=not_seen,
     )
+    result.not_compared = tuple(race.memory.not_compared)
     if instances and race.memory.changed_globals:
         result.shared = tuple(race.memory.changed_globals)
         warnings.warn(f"race_test: {_of_memory(result.shared)}", stacklevel=2)

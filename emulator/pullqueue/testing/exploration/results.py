@@ -267,6 +267,8 @@ class RaceResult(_Result):
     """About how many there are."""
     shared: tuple[str, ...] = ()
     """The globals of the app's modules that actors have changed, which instances do not share."""
+    not_compared: tuple[str, ...] = ()
+    """What could have changed in memory, unseen, at each call, so that all orders can differ."""
 
     def _tried(self) -> str:
         if self.is_complete:

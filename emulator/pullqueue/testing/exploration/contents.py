@@ -1,0 +1,316 @@
+"""What an object in memory refers to, and what else it keeps.
+
+Dictionaries, modules, classes and attributes have names. What else an object refers to is what
+Python's garbage collector knows of it. Objects of types that are written in C can keep more than
+references: their buffer, or else the state with which they would be copied, is compared, too. What
+has neither cannot be compared. No code of an app is run for that, as that of a proxy would be.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import gc
+import itertools
+import operator
+import os
+import queue
+import re
+import struct
+import threading
+import types
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import Context, ContextVar, Token
+from functools import partial
+from io import BytesIO, StringIO
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from pullqueue.testing.place import is_app_module, is_library_module
+
+_MOST_BYTES = 1 << 20
+"""How much of a buffer is compared."""
+
+_NOT_COMPARED = (
+    # Calls to them are points, or locks.
+    *("pullqueue", "pytest_pullqueue", "sqlalchemy", "django.db", "redis", "sqlite3"),
+    # What is outside of the process, and clients that keep connections to it.
+    *("_io", "_socket", "socket", "_ssl", "ssl", "select", "selectors", "grpc", "google.auth"),
+    # Of one event loop, of the test, without a state, or not read by apps.
+    *("_asyncio", "_pytest", "pluggy", "hypothesis", "pathlib", "typing", "pydantic_core"),
+    *("_abc", "logging"),
+)
+"""Packages whose objects are not looked into."""
+
+_CONSTANT = frozenset(
+    {
+        *(type(threading.Lock()), type(threading.RLock()), threading.local),
+        *(weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType),
+        *(types.CodeType, types.FrameType, types.TracebackType, Context, Token),
+        *(types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType),
+        *(types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+        *(re.Pattern, struct.Struct),
+    }
+)
+_FIXED = frozenset({tuple, frozenset, MethodType})
+"""What refers to the same objects as long as it is there."""
+_ONLY_REFERENCES = frozenset(
+    {
+        *(list, set, deque, CellType, *_FIXED),
+        *(BaseException, ContextVar, queue.SimpleQueue, property, types.MappingProxyType),
+        *(types.BuiltinFunctionType, types.MethodWrapperType, types.GenericAlias, types.UnionType),
+        *(operator.itemgetter, operator.attrgetter, operator.methodcaller),
+        *(type({}.keys()), type({}.values()), type({}.items())),
+    }
+)
+"""Types in C that keep nothing else."""
+
+
+class NotComparableError(Exception):
+    """what an object keeps is not known"""
+
+
+class Kind(NamedTuple):
+    """How objects of a type are compared."""
+
+    find_names: Callable[[Any], Mapping[Any, object]] | None = None
+    """Returns what it refers to by a name."""
+    list_others: Callable[[Any], Sequence[object]] | None = None
+    """Returns what else it refers to."""
+    find_state: Callable[[Any], object] | None = None
+    """Returns what else it keeps; equal states are the same."""
+    is_fixed: bool = False
+    """True if nothing in it changes, but in what it refers to."""
+    is_of_library: bool | None = False
+    """None: as what refers to it."""
+    can_replace: bool = False
+    """True if it can refer to another object in place of a lock."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to compare, nor to look into."""
+        return self[:3] == (None, None, None)
+
+    @property
+    def list_contents(self) -> Callable[[Any], Sequence[object]]:
+        """What lists all that an object refers to, names included."""
+        find_names, list_others = self.find_names, self.list_others
+        if find_names is None:
+            return list_others or _nothing
+        find = _itself if find_names is dict.copy else find_names
+        if list_others is None:
+            return lambda thing: (*(names := find(thing)), *names.values())
+        return lambda thing: (*(names := find(thing)), *names.values(), *list_others(thing))
+
+
+def _nothing(_: object) -> Sequence[object]:
+    return ()
+
+
+def _itself(thing: Mapping[Any, object]) -> Mapping[Any, object]:
+    return thing
+
+
+_EMPTY = Kind()
+
+
+class Kinds:
+    """The kinds of the types that were looked at."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[type, Kind]] = {}
+        """By the id of the type; metaclasses can define equality."""
+
+    def of(self, thing: object) -> Kind:
+        """Return how an object is compared; its type alone is asked."""
+        kind = type(thing)
+        if issubclass(kind, ModuleType):
+            return Kind(vars, can_replace=True)
+        if issubclass(kind, type):
+            is_of_app = is_app_module(str(vars(thing).get("__module__")))
+            return Kind(vars, can_replace=True) if is_of_app else _EMPTY
+        if thing is os.environ:
+            return Kind(find_state=_environment)
+        if kind is FunctionType:
+            return Kind(
+                _names_of_function,
+                lambda function: function.__closure__ or (),
+                is_of_library=_is_of_library(str(thing.__module__)),
+                can_replace=True,
+            )
+        if id(kind) not in self._known:
+            self._known[id(kind)] = kind, _kind(kind)
+        return self._known[id(kind)][1]
+
+
+def _names_of_function(function: FunctionType) -> Mapping[Any, object]:
+    return {
+        **vars(function),
+        "__code__": function.__code__,
+        "__defaults__": function.__defaults__,
+        "__kwdefaults__": function.__kwdefaults__,
+    }
+
+
+def _is_of_library(module: str) -> bool | None:
+    if is_app_module(module):
+        return False
+    return True if is_library_module(module) else None
+
+
+def _kind(kind: type) -> Kind:
+    base, module = _written_in_c(kind), kind.__module__
+    if base not in _STATES and any(
+        f"{each}.".startswith(_PREFIXES) for each in (module, base.__module__)
+    ):
+        return _EMPTY
+    is_constant = base in _CONSTANT or _is_value(base)
+    is_known = is_constant or base in (object, *_ONLY_REFERENCES) or issubclass(base, dict)
+    is_known |= hasattr(base, "__get__")  # what a class defines
+    find_state = _STATES.get(base, None if is_known else _state)
+    find_names, list_others = _names(kind, base), None
+    if (base is not object and not is_constant) or find_names is _of_proxy:
+        list_others = _OTHERS.get(base, gc.get_referents)
+    if kind is dict:
+        find_names, list_others = dict.copy, None
+    elif issubclass(kind, dict):
+        find_names, list_others = _items, partial(_beside_items, find_names, base)
+    return Kind(
+        find_names,
+        list_others,
+        find_state,
+        is_fixed=kind in _FIXED,
+        is_of_library=_is_of_library(module),
+        can_replace=is_app_module(module) or issubclass(kind, _REPLACEABLE),
+    )
+
+
+_REPLACEABLE = (dict, list, set, deque, CellType)
+_PREFIXES = tuple(f"{package}." for package in _NOT_COMPARED)
+
+
+def _written_in_c(kind: type) -> type:
+    """Return the nearest base that keeps more than its attributes, as copying objects asks, too."""
+    while kind.__base__ is not None:
+        base = kind.__base__
+        own = sum(type(each) is types.MemberDescriptorType for each in vars(kind).values())
+        own += bool(kind.__dictoffset__ and not base.__dictoffset__)
+        own += bool(kind.__weakrefoffset__ and not base.__weakrefoffset__)
+        grows = kind.__basicsize__ - base.__basicsize__ > own * struct.calcsize("P")
+        if grows or kind.__itemsize__ != base.__itemsize__:
+            break
+        kind = base
+    return kind
+
+
+def _is_value(kind: type) -> bool:
+    """Return whether objects of a type in C are values, such as numbers, texts and dates."""
+    has_references = kind.__flags__ & _HAS_REFERENCES
+    is_hashed = getattr(kind, "__hash__", None) not in (None, object.__hash__)
+    return not has_references and is_hashed and "ctypes" not in kind.__module__
+
+
+_HAS_REFERENCES = 1 << 14
+"""Py_TPFLAGS_HAVE_GC"""
+
+
+def _names(kind: type, base: type) -> Callable[[Any], Mapping[Any, object]] | None:
+    """Return what finds the attributes of objects; None: they have none."""
+    owners = [each for each in kind.__mro__ if "__dict__" in vars(each)]
+    find: Any = vars(owners[0])["__dict__"].__get__ if owners and kind.__dictoffset__ else None
+    if find and type(vars(owners[0])["__dict__"]) not in _ATTRIBUTES:
+        return _of_proxy
+    slots = [
+        (name, slot.__get__)
+        for each in kind.__mro__[: None if base is object else kind.__mro__.index(base)]
+        for name, slot in vars(each).items()
+        if type(slot) is types.MemberDescriptorType and name != "__dict__"
+    ]
+
+    def find_names(thing: object) -> Mapping[Any, object]:
+        names = dict(find(thing) or ()) if find else {}
+        for name, get in slots:
+            with suppress(AttributeError):
+                names[name] = get(thing)
+        return names
+
+    return find_names if slots else find
+
+
+_ATTRIBUTES = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def _of_proxy(_: object) -> Mapping[Any, object]:
+    """Return no attributes, since code of a library would be run."""
+    return {}
+
+
+def _items(thing: dict[Any, object]) -> Mapping[Any, object]:
+    return dict.copy(thing)
+
+
+def _beside_items(
+    find_names: Callable[[Any], Mapping[Any, object]] | None,
+    base: type,
+    thing: Any,  # noqa: ANN401 - of C
+) -> Sequence[object]:
+    """Return the attributes of a dictionary, and its order if it has one of its own."""
+    names = find_names(thing) if find_names else {}
+    order = OrderedDict.__iter__(thing) if base is OrderedDict else ()
+    return (*names, *names.values(), *order)
+
+
+def _of_cache(cached: Any) -> Sequence[object]:  # noqa: ANN401 - of C
+    """Return results that are cached; in which order they were used matters to a full cache."""
+    info, found = cached.cache_info(), gc.get_referents(cached)
+    return found if info.currsize == info.maxsize else sorted(found, key=id)
+
+
+_Cached = type(functools.cache(len))
+_OTHERS: dict[type, Callable[[Any], Sequence[object]]] = {
+    _Cached: _of_cache,
+    memoryview: lambda view: (view.obj,),
+}
+
+
+def _state(thing: Any) -> object:  # noqa: ANN401 - of C
+    """Return the buffer of an object, or what a copy is made of."""
+    kind = type(thing)
+    try:
+        with suppress(TypeError):
+            view = memoryview(thing)
+            if view.nbytes > _MOST_BYTES:
+                raise NotComparableError
+            return view.tobytes()
+        reduce = copyreg.dispatch_table.get(kind)
+        return reduce(thing) if reduce else thing.__reduce_ex__(4)
+    except Exception as error:
+        raise NotComparableError from error
+
+
+def _of_stream(stream: BytesIO | StringIO) -> object:
+    return None if stream.closed else (stream.tell(), stream.getvalue())
+
+
+def _environment(environment: Mapping[str, str]) -> object:
+    """Return the variables that are not of a request, which `wrap_wsgi_app` leaves there."""
+    return {
+        name: value
+        for name, value in [*environment.items()]
+        if not name.startswith(("CONTENT_", "HTTP_", "PATH_", "QUERY_", "RAW_", "REQUEST_"))
+    }
+
+
+_STATES: dict[type, Callable[[Any], object] | None] = {
+    BytesIO: _of_stream,
+    StringIO: _of_stream,
+    itertools.count: repr,
+    _Cached: None,
+    types.GeneratorType: lambda made: made.gi_frame and made.gi_frame.f_lasti,
+    types.CoroutineType: lambda made: made.cr_frame and made.cr_frame.f_lasti,
+    types.AsyncGeneratorType: lambda made: made.ag_frame and made.ag_frame.f_lasti,
+}
+"""What some types in C keep beside references."""

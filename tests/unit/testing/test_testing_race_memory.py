@@ -1,0 +1,251 @@
+"""What actors of `race_test` change in memory counts, wherever the app keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pullqueue import Queue
+from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing.exploration import contents, memory
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., RaceResult]
+Load = Callable[..., Any]
+
+APP = """
+import array, collections, contextvars, ctypes, dataclasses, enum, functools, io, mmap
+import os, queue, types
+import flask
+
+class Slots:
+    __slots__ = ("n", "__dict__")
+    n: int
+
+class Hidden:
+    __slots__ = ("_n",)
+    _n: int
+    def __init__(self): self._n = 0
+
+class Plain: n = 0
+
+class Deep(Plain):
+    def __init__(self): self.there = {"a": [Hidden()]}
+
+class Items(dict): pass
+class Numbers(list): pass
+class Bytes(bytearray): pass
+class Text(str): pass
+class Failure(Exception): pass
+class Number(enum.IntEnum): ONE = 1
+class Metal(type): pass
+class Made(metaclass=Metal): n = 0
+class Structure(ctypes.Structure): _fields_ = [("n", ctypes.c_int)]
+
+@dataclasses.dataclass(slots=True)
+class Data: n: int = 0
+
+@functools.cache
+def cached(key): return {"n": 0}
+
+@functools.lru_cache
+def recent(key): return {"n": 0}
+
+def default(box=[0], *, named={"n": 0}): return box, named
+def attribute(): pass
+def closing():
+    n = 0
+    def get(): return n
+    def put(value):
+        nonlocal n
+        n = value
+    return get, put
+
+def keeping():
+    n = 0
+    while True:
+        sent = yield n
+        n = n if sent is None else sent
+
+generator = keeping()
+next(generator)
+variable = contextvars.ContextVar("variable", default=[0])
+app = flask.Flask("an_app")
+app.extensions["mine"] = {"n": 0}
+get_closed, put_closed = closing()
+slots, attribute_of_slots, hidden, deep = Slots(), Slots(), Hidden(), Deep()
+data, space, many = Data(), types.SimpleNamespace(n=0), [[0] for _ in range(150)]
+items, numbers, text, failure = Items(n=0), Numbers([0]), Text("x"), Failure()
+mapping, ordered = collections.defaultdict(int), collections.OrderedDict(n=0)
+numbers.n = text.n = failure.n = attribute.n = attribute_of_slots.m = 0
+integers, octets, other = array.array("i", [0]), bytearray(1), Bytes(1)
+integer, structure, ring = ctypes.c_int(0), Structure(), collections.deque([0])
+method, bound, wrapped = [0].append, functools.partial(dict, n=[0]), property(Deep())
+stream, text_stream, map_ = io.BytesIO(b"0"), io.StringIO("0"), mmap.mmap(-1, 1)
+jobs, simple = queue.Queue(), queue.SimpleQueue()
+view, user, frozen = memoryview(octets), collections.UserDict(n=0), types.MappingProxyType(items)
+
+def write(stream, value):
+    stream.seek(0)
+    stream.write(value)
+    stream.truncate()
+
+def empty(jobs, value):
+    while not jobs.empty(): jobs.get()
+    for _ in range(value): jobs.put(1)
+"""
+CELLS = {
+    "slots": ("hidden._n", "setattr(hidden, '_n', v)"),
+    "slots and attributes": ("attribute_of_slots.m", "setattr(attribute_of_slots, 'm', v)"),
+    "a dataclass with slots": ("data.n", "setattr(data, 'n', v)"),
+    "deep in attributes": ("deep.there['a'][0]._n", "setattr(deep.there['a'][0], '_n', v)"),
+    "after many items": ("many[149][0]", "many[149].__setitem__(0, v)"),
+    "functools.cache": ("cached(1)['n']", "cached(1).__setitem__('n', v)"),
+    "functools.lru_cache": ("recent(1)['n']", "recent(1).__setitem__('n', v)"),
+    "SimpleNamespace": ("space.n", "setattr(space, 'n', v)"),
+    "a default argument": ("default()[0][0]", "default()[0].__setitem__(0, v)"),
+    "a default argument by name": ("default()[1]['n']", "default()[1].__setitem__('n', v)"),
+    "an attribute of a function": ("attribute.n", "setattr(attribute, 'n', v)"),
+    "a closure": ("get_closed()", "put_closed(v)"),
+    "a generator": ("next(generator)", "generator.send(v)"),
+    "a class": ("Plain.n", "setattr(Plain, 'n', v)"),
+    "a class with a metaclass": ("Made.n", "setattr(Made, 'n', v)"),
+    "array": ("integers[0]", "integers.__setitem__(0, v)"),
+    "bytearray": ("octets[0]", "octets.__setitem__(0, v)"),
+    "a subclass of bytearray": ("other[0]", "other.__setitem__(0, v)"),
+    "mmap": ("map_[0]", "map_.__setitem__(0, v)"),
+    "memoryview": ("view[0]", "view.__setitem__(0, v)"),
+    "ctypes": ("integer.value", "setattr(integer, 'value', v)"),
+    "a structure of ctypes": ("structure.n", "setattr(structure, 'n', v)"),
+    "deque": ("ring[0]", "ring.__setitem__(0, v)"),
+    "a context variable": ("variable.get()[0]", "variable.get().__setitem__(0, v)"),
+    "defaultdict": ("mapping['n']", "mapping.__setitem__('n', v)"),
+    "OrderedDict": ("ordered['n']", "ordered.__setitem__('n', v)"),
+    "UserDict": ("user['n']", "user.__setitem__('n', v)"),
+    "a subclass of dict": ("items['n']", "items.__setitem__('n', v)"),
+    "an attribute of a subclass of list": ("numbers.n", "setattr(numbers, 'n', v)"),
+    "a subclass of str": ("text.n", "setattr(text, 'n', v)"),
+    "an exception": ("failure.n", "setattr(failure, 'n', v)"),
+    "a member of an enumeration": (
+        "getattr(Number.ONE, 'n', 0)",
+        "setattr(Number.ONE, 'n', v)",
+    ),
+    "a bound partial": ("bound.keywords['n'][0]", "bound.keywords['n'].__setitem__(0, v)"),
+    "a list that only a method has": (
+        "method.__self__[0]",
+        "method.__self__.__setitem__(0, v)",
+    ),
+    "BytesIO": ("int(stream.getvalue())", "write(stream, b'%d' % v)"),
+    "StringIO": ("int(text_stream.getvalue())", "write(text_stream, str(v))"),
+    "a queue": ("jobs.qsize()", "empty(jobs, v)"),
+    "a simple queue": ("simple.qsize()", "empty(simple, v)"),
+    "the settings of Flask": ("app.config.get('N', 0)", "app.config.__setitem__('N', v)"),
+    "extensions of Flask": (
+        "app.extensions['mine']['n']",
+        "app.extensions['mine'].__setitem__('n', v)",
+    ),
+    "the environment": (
+        "int(os.environ.get('A_NUMBER', 0))",
+        "os.environ.__setitem__('A_NUMBER', str(v))",
+    ),
+}
+"""Where an app can keep a number: how to read it, and how to write it."""
+
+
+def _evaluate(app: Any, source: str) -> Any:
+    return eval(source, vars(app))  # noqa: S307 - of this module
+
+
+def _race(race: Run, queue: Queue, app: Any, read: str, write: str, **options: Any) -> RaceResult:
+    """Let two actors read a number, make calls that do not conflict, and write it."""
+    get, put = _evaluate(app, f"lambda: {read}"), _evaluate(app, f"lambda v: {write}")
+
+    def setup() -> None:
+        put(0)
+        for name in "ab":
+            queue.add(name=name)
+
+    def act(name: str) -> None:
+        value = get()
+        queue.delete_tasks(name)
+        put(value + 1)
+
+    actors = (lambda: act("a"), lambda: act("b"))
+    return race(*actors, setup=setup, check=lambda: get() == 2, instances=False, **options)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_NUMBER", "0")
+
+
+def test_an_update_is_lost_wherever_it_is_kept(race: Run, queue: Queue, load: Load) -> None:
+    app = load(APP)
+    green = []
+    for name, (read, write) in CELLS.items():
+        try:
+            green.append((name, str(_race(race, queue, app, read, write))))
+        except RaceTestError as error:
+            assert "check returned False" in str(error), name
+    assert green == []
+
+
+def test_what_is_only_read_does_not_count(race: Run, queue: Queue, load: Load) -> None:
+    """Whatever there is, orders are left out, so that it is the update that others find."""
+    app = load(APP)
+
+    for read, _ in CELLS.values():
+        if "generator" not in read:
+            assert _race_reads(race, queue, app, read) == (2, ())
+    assert _race_reads(race, queue, app, "None", reduce=False) == (6, ())
+
+
+def _race_reads(
+    race: Run, queue: Queue, app: Any, read: str, **options: Any
+) -> tuple[int, tuple[str, ...]]:
+    result = _race(race, queue, app, f"({read}, 2)[1]", "None", **options)
+    return int(result), result.not_compared
+
+
+def test_what_cannot_be_compared_can_have_changed_at_each_call(
+    race: Run, queue: Queue, load: Load
+) -> None:
+    app = load("import hashlib\n\nkept = [hashlib.sha256()]\n")
+
+    assert _race_reads(race, queue, app, "kept") == (6, ("an_app.kept.0",))
+
+
+LIMITS = {
+    "_MOST_BYTES": (contents, "octets = bytearray({limit})"),
+    "_MOST_ITEMS": (memory, "items = [0] * {limit}"),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_what_is_too_large_to_be_compared_can_have_changed(
+    race: Run, queue: Queue, load: Load, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    module, source = LIMITS[limit]
+    monkeypatch.setattr(module, limit, 5000)
+    app = load("")
+
+    for size, found in ((5000, 2), (5001, 6)):
+        exec(source.format(limit=size), app.__dict__)  # noqa: S102
+        assert _race_reads(race, queue, app, "None")[0] == found
+
+
+def test_what_is_too_much_to_be_compared_can_have_changed(
+    race: Run, queue: Queue, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = load("items = []")
+    monkeypatch.setattr(memory, "_MOST_OBJECTS", 5000)
+    app.items += [[] for _ in range(4000)]
+    assert _race_reads(race, queue, app, "None")[0] == 2
+
+    app.items += [[] for _ in range(1000)]
+    found, (first, *_) = _race_reads(race, queue, app, "None")
+    assert found == 6
+    assert first
