@@ -199,7 +199,7 @@ def test_what_is_only_read_does_not_count(race: Run, queue: Queue, load: Load) -
 
     for read, _ in CELLS.values():
         if "generator" not in read:
-            assert _race_reads(race, queue, app, read) == (2, ())
+            assert (read, *_race_reads(race, queue, app, read)) == (read, 2, ())
     assert _race_reads(race, queue, app, "None", reduce=False) == (6, ())
 
 

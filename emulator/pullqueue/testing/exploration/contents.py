@@ -41,7 +41,7 @@ _NOT_COMPARED = (
     *("_io", "_socket", "socket", "_ssl", "ssl", "select", "selectors", "grpc", "google.auth"),
     # Of one event loop, of the test, without a state, or not read by apps.
     *("_asyncio", "_pytest", "pluggy", "hypothesis", "pathlib", "typing", "pydantic_core"),
-    *("_abc", "logging"),
+    *("_abc", "logging", "functools._lru_list_elem"),
 )
 """Packages whose objects are not looked into."""
 
@@ -59,7 +59,7 @@ _FIXED = frozenset({tuple, frozenset, MethodType})
 """What refers to the same objects as long as it is there."""
 _ONLY_REFERENCES = frozenset(
     {
-        *(list, set, deque, CellType, *_FIXED),
+        *(object, list, set, deque, CellType, partial, slice, types.SimpleNamespace, *_FIXED),
         *(BaseException, ContextVar, queue.SimpleQueue, property, types.MappingProxyType),
         *(types.BuiltinFunctionType, types.MethodWrapperType, types.GenericAlias, types.UnionType),
         *(operator.itemgetter, operator.attrgetter, operator.methodcaller),
@@ -163,12 +163,10 @@ def _is_of_library(module: str) -> bool | None:
 
 def _kind(kind: type) -> Kind:
     base, module = _written_in_c(kind), kind.__module__
-    if base not in _STATES and any(
-        f"{each}.".startswith(_PREFIXES) for each in (module, base.__module__)
-    ):
+    if base not in _STATES and any(map(_is_left_out, (kind, base))):
         return _EMPTY
     is_constant = base in _CONSTANT or _is_value(base)
-    is_known = is_constant or base in (object, *_ONLY_REFERENCES) or issubclass(base, dict)
+    is_known = is_constant or base in _ONLY_REFERENCES or issubclass(base, dict)
     is_known |= hasattr(base, "__get__")  # what a class defines
     find_state = _STATES.get(base, None if is_known else _state)
     find_names, list_others = _names(kind, base), None
@@ -192,9 +190,13 @@ _REPLACEABLE = (dict, list, set, deque, CellType)
 _PREFIXES = tuple(f"{package}." for package in _NOT_COMPARED)
 
 
+def _is_left_out(kind: type) -> bool:
+    return f"{kind.__module__}.{kind.__qualname__}.".startswith(_PREFIXES)
+
+
 def _written_in_c(kind: type) -> type:
     """Return the nearest base that keeps more than its attributes, as copying objects asks, too."""
-    while kind.__base__ is not None:
+    while kind.__base__ is not None and kind.__flags__ & (_IS_MADE | _IS_FINISHED) == _IS_MADE:
         base = kind.__base__
         own = sum(type(each) is types.MemberDescriptorType for each in vars(kind).values())
         own += bool(kind.__dictoffset__ and not base.__dictoffset__)
@@ -210,11 +212,12 @@ def _is_value(kind: type) -> bool:
     """Return whether objects of a type in C are values, such as numbers, texts and dates."""
     has_references = kind.__flags__ & _HAS_REFERENCES
     is_hashed = getattr(kind, "__hash__", None) not in (None, object.__hash__)
+    is_hashed |= kind.__basicsize__ == object.__basicsize__  # such as None
     return not has_references and is_hashed and "ctypes" not in kind.__module__
 
 
-_HAS_REFERENCES = 1 << 14
-"""Py_TPFLAGS_HAVE_GC"""
+_IS_FINISHED, _IS_MADE, _HAS_REFERENCES = 1 << 8, 1 << 9, 1 << 14
+"""Py_TPFLAGS_IMMUTABLETYPE, which no class in Python has, _HEAPTYPE, which all have, _HAVE_GC."""
 
 
 def _names(kind: type, base: type) -> Callable[[Any], Mapping[Any, object]] | None:
@@ -260,7 +263,7 @@ def _beside_items(
     """Return the attributes of a dictionary, and its order if it has one of its own."""
     names = find_names(thing) if find_names else {}
     order = OrderedDict.__iter__(thing) if base is OrderedDict else ()
-    return (*names, *names.values(), *order)
+    return (*names, *names.values(), *order, *gc.get_referents(thing))
 
 
 def _of_cache(cached: Any) -> Sequence[object]:  # noqa: ANN401 - of C
