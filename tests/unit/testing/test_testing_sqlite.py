@@ -151,6 +151,61 @@ def test_services_leaves_databases_out(
     assert result.seen == ("queues",)
 
 
+ATTACHING = {
+    "a statement": ["ATTACH ? AS o"],
+    "a statement in lower case, after a comment": ["/* other */ attach ? as o"],
+    "twice": ["ATTACH ? AS p", "ATTACH ? AS o"],
+    "after a detach": ["ATTACH ? AS o", "DETACH o", "ATTACH ? AS o"],
+}
+
+
+@pytest.mark.parametrize("how", [*ATTACHING, "a script"])
+@pytest.mark.parametrize("is_same", [True, False])
+def test_tables_of_attached_databases_are_those_of_their_files(
+    emulator: Emulator, database: SqliteVisits, tmp_path: Path, how: str, *, is_same: bool
+) -> None:
+    """An update that only one of two connections makes through ATTACH is lost, too."""
+    path = str(tmp_path / "app.sqlite" if is_same else tmp_path / "other.sqlite")
+
+    def setup() -> None:
+        database.reset()
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS counters (name TEXT, value INTEGER)")
+
+    def change(connection: sqlite3.Connection, name: str) -> None:
+        ((value,),) = connection.execute(f"SELECT sum(value) FROM {name}").fetchall()  # noqa: S608
+        connection.execute(f"UPDATE {name} SET value = ?", ((value or 0) + 1,))  # noqa: S608
+
+    def attached() -> None:
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            if how == "a script":
+                connection.executescript(f"ATTACH '{path}' AS o")
+            for statement in ATTACHING.get(how, []):
+                connection.execute(statement, (path,) if "?" in statement else ())
+            change(connection, "o.counters")
+
+    def direct() -> None:
+        with closing(database.connect(isolation_level=None)) as connection:
+            change(connection, "counters")
+
+    def run(*, reduce: bool) -> RaceResult:
+        return race_test(
+            emulator,
+            attached,
+            direct,
+            setup=setup,
+            check=lambda: not is_same or database.value() == 2,
+            clock=False,
+            reduce=reduce,
+        )
+
+    if is_same:
+        with pytest.raises(RaceTestError, match="check returned False"):
+            run(reduce=True)
+    else:
+        assert run(reduce=True) < run(reduce=False)
+
+
 SCHEMA = """
 CREATE TABLE a (value INTEGER);
 CREATE TABLE b (value INTEGER);

@@ -81,7 +81,8 @@ class ObservedConnection(sqlite3.Connection):
     def __init__(self, database: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(database, *args, **kwargs)
         self._is_shared_memory = "cache=shared" in str(database)
-        self._path: Path = ()
+        self._number = next(self._numbers)
+        self._known_files: dict[str, Path] = {}
         self._tables: dict[str, Footprint] = {}
         self._authorizer: Any = None
         self._wait_seconds: float | None = None
@@ -175,8 +176,8 @@ class ObservedConnection(sqlite3.Connection):
             _Release.note()
         elif self.in_transaction and verb != "BEGIN":
             self._has_lock = True
-        if verb in ("ATTACH", "DETACH"):
-            self._path = ALL_FILES
+        if verb not in _COMPILED:  # it can have attached another database
+            self._known_files.clear()
         return result
 
     def _fail(self, verb: str) -> NoReturn:
@@ -231,23 +232,27 @@ class ObservedConnection(sqlite3.Connection):
         return cursor.execute(statement, parameters)
 
     @property
-    def _file(self) -> Path:
-        """All that is in its database."""
-        if not self._path:
-            (file,) = (row[2] for row in self._internal("PRAGMA database_list") if row[1] == "main")
-            memory = "shared memory" if self._is_shared_memory else f"memory {next(self._numbers)}"
-            self._path = (*ALL_FILES, os.path.realpath(file) if file else memory)
-        return self._path
+    def _files(self) -> dict[str, Path]:
+        """All that is in each of its databases, by the name of the database there."""
+        if not self._known_files:
+            for _, name, file in self._internal("PRAGMA database_list"):
+                is_own = name in ("main", "temp") and not self._is_shared_memory
+                memory = f"memory {self._number} {name}" if is_own else "shared memory"
+                path = (*ALL_FILES, os.path.realpath(file) if file else memory)
+                self._known_files[name] = path
+        return self._known_files
 
     def _footprint(self, statement: str, parameters: Any) -> Footprint:
-        verb, lock = verb_of(statement), frozenset({(*self._file, "lock")})
+        verb, files = verb_of(statement), frozenset(self._files.values())
+        lock = frozenset((*file, "lock") for file in files)
         if verb == "BEGIN":
             takes_lock = re.search(r"\b(immediate|exclusive)\b", statement, re.IGNORECASE)
             return Footprint(writes=lock) if takes_lock else Footprint(reads=lock)
         found = self._compiled(statement, parameters) if verb in _COMPILED else None
         if found is None:
             self._tables.clear()
-            return Footprint(writes=frozenset({self._file}))
+            attaches = re.search(r"\battach\b", statement, re.IGNORECASE)
+            return Footprint(writes=frozenset({ALL_FILES}) if attaches else files)
         if found.writes:
             return found | Footprint(writes=lock)
         return found | Footprint(reads=lock) if self.in_transaction else found
@@ -256,11 +261,12 @@ class ObservedConnection(sqlite3.Connection):
         """Return which tables a statement uses, also in views and triggers; None: not known."""
         if statement in self._tables:
             return self._tables[statement]
+        files = self._files
         used: dict[bool, set[Path]] = {False: set(), True: set()}
 
-        def authorize(action: int, table: object, _: object, name: object, __: object) -> int:
+        def authorize(action: int, table: object, _: object, name: str, __: object) -> int:
             if action in _USES and name != "temp":
-                path = (*self._file, "table", str(table).lower())
+                path = (*files[name], "table", str(table).lower()) if name in files else ALL_FILES
                 used[action != sqlite3.SQLITE_READ].add(path)
             return sqlite3.SQLITE_OK
 
