@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache, partial
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import NamedTuple
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
 
 _OF_TESTS = ("test_", "tests", "conftest")
 """Beginnings of the names of modules and folders that are not the app's."""
@@ -58,9 +61,85 @@ def is_of_app(file: str, module: str) -> bool:
         file = str(getattr(sys.modules.get(module), "__file__", file))
     return bool(module) and not (  # what a library generates has no name
         module.partition(".")[0] in ("google", "pullqueue", "pytest_pullqueue")
-        or file.startswith(_STANDARD_LIBRARY)
-        or _is_installed(file)
+        or (file.startswith(_STANDARD_LIBRARY) and not _is_installed(file))
+        or (_is_installed(file) and module.partition(".")[0] not in _installed_apps)
     )
+
+
+def note_apps(*actors: object) -> None:
+    """Take the packages of actors as the app's from now on, also where they are installed.
+
+    That is the package of a function that is passed. Of what such a function uses, and of the views
+    of Flask, it is a package that was not installed from an index, but from files, as by tox.
+    """
+    found: set[str] = set()
+    used: list[object] = [*actors]
+    for actor in actors:
+        views = getattr(actor, "view_functions", None)
+        used += views.values() if isinstance(views, dict) else ()
+        if type(_unwrapped(actor, partial)) is FunctionType:
+            found.add(_package_of(_unwrapped(actor, partial)))
+    seen: set[int] = set()
+    while used:
+        value = _unwrapped(used.pop(), partial, MethodType)
+        if id(value) not in seen:
+            seen.add(id(value))
+            if is_library_module(_module_of(value)):
+                found |= {name for name in [_package_of(value)] if _is_local(name)}
+            elif type(value) is FunctionType:
+                used += _used_by(value)
+    if new := {name for name in found if name and is_library_module(name)}:
+        _installed_apps.update(new)
+        is_of_app.cache_clear()
+        _others.clear()
+
+
+_installed_apps: set[str] = set()
+
+
+def _unwrapped(value: Any, *kinds: type) -> object:  # noqa: ANN401 - of these kinds
+    while type(value) in kinds:
+        value = value.func if type(value) is partial else value.__func__
+    return value
+
+
+def _used_by(function: FunctionType) -> Iterator[object]:
+    """Yield the modules, functions and classes that the code of a function names."""
+    left = [function.__code__]
+    while left:
+        code = left.pop()
+        left += (each for each in code.co_consts if isinstance(each, CodeType))
+        for name in code.co_names:
+            yield function.__globals__.get(name)
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it is empty
+            yield cell.cell_contents
+
+
+def _module_of(value: object) -> str:
+    if type(value) is ModuleType:
+        return value.__name__
+    return str(value.__module__) if type(value) in (FunctionType, type) else ""
+
+
+def _package_of(value: object) -> str:
+    return _module_of(value).partition(".")[0]
+
+
+@cache
+def _is_local(package: str) -> bool:
+    """Return whether an installed package was installed from files, or without an installer."""
+    if not is_library_module(package):
+        return False
+    names = packages_distributions().get(package, ())
+    return not names or any('"file:' in (_direct_url(name) or "") for name in names)
+
+
+def _direct_url(name: str) -> str | None:
+    """Return from where a distribution was installed, if not from an index (PEP 610)."""
+    found = distribution(name)
+    # Conda writes the folder in which it was built.
+    return None if found.read_text("INSTALLER") == "conda" else found.read_text("direct_url.json")
 
 
 def is_app_module(name: str) -> bool:

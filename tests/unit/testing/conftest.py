@@ -80,11 +80,11 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
     """Import a module of an app from its source."""
     names: list[str] = []
 
-    def load(source: str, name: str = "an_app") -> Any:
-        path = tmp_path / f"{name.replace('.', '/')}.py"
+    def load(source: str, name: str = "an_app", *, folder: str = ".") -> Any:
+        path = tmp_path / folder / f"{name.replace('.', '/')}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(source)
-        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path / folder)
         names.extend([name, name.partition(".")[0]])
         return import_module(name)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from executing import forked_python
 
 from pullqueue import Queue
@@ -27,6 +28,10 @@ IMPORTS = {
     "from sqlalchemy.orm import Session": "SQLAlchemy",
     "import psycopg": "psycopg",
     "from psycopg.errors import UniqueViolation": "psycopg",
+    "def work():\n    import psycopg": "psycopg",
+    "def work():\n    def inner():\n        from sqlite3 import connect": "sqlite3",
+    "class App:\n    def work(self):\n        import sqlalchemy.orm as orm": "SQLAlchemy",
+    "work = lambda: __import__\nasync def go():\n    from google.cloud import ndb": "Datastore",
 }
 
 
@@ -73,10 +78,57 @@ def test_the_error_can_be_a_warning_or_ignored(run: Any, load: Load) -> None:
         run(unseen="no")
 
 
+INSTALLED = """
+import sqlite3
+def work(queue): queue.delete_tasks(queue.lease_tasks(60, 1))
+class Worker:
+    def __call__(self, queue): work(queue)
+    run = __call__
+"""
+USES: dict[str, Callable[[Any, Queue], Callable[[], object]]] = {
+    "a function": lambda app, queue: partial(app.work, queue),
+    "a function of the test": lambda app, queue: lambda: app.work(queue),
+    "a method": lambda app, queue: partial(app.Worker().run, queue),
+}
+
+
+@pytest.mark.parametrize("use", [*USES, "a view"])
+def test_the_package_of_an_actor_is_the_apps_where_it_is_installed(
+    race: Run, crash: Run, queue: Queue, load: Load, *, use: str
+) -> None:
+    name = f"installed_{len(use)}"
+    app = load(INSTALLED, name, folder="site-packages")
+    views: dict[str, object] = {}
+
+    def send(_: object) -> int:
+        return 200
+
+    def work() -> None:
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+
+    setattr(send, "view_functions", views)  # noqa: B010 - as Flask has them
+    actor = USES[use](app, queue) if use in USES else work
+    views |= {} if use in USES else {"work": app.work}
+    for run in (partial(race, copies=2), crash):
+        with pytest.raises(AssertionError, match=f": {name} uses sqlite3, and "):
+            run(actor, setup=queue.add, send=send)
+
+
+def test_a_library_that_an_actor_uses_is_not_the_apps(race: Run, queue: Queue) -> None:
+    def actor() -> None:
+        queue.fetch_statistics()
+        sqlalchemy.text("SELECT 1")
+
+    assert race(actor, copies=2).unseen == ()
+
+
 @pytest.mark.parametrize(
     ("source", "name"),
     [
         *((source, "an_app") for source in ("", "import json", "x = 'sqlite3'")),
+        ("def work(app): return app.redis, app.sqlite3.psycopg", "an_app"),
+        ("def work():\n    from . import redis\n    from .redis import sqlite3", "an_app"),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import psycopg", "an_app"),
         ("import pullqueue.stores", "an_app"),
         *(("import sqlite3", name) for name in ("test_app", "tests_of_app.helpers")),
         ("import sqlite3", "conftest_of_app"),

@@ -38,6 +38,7 @@ from pullqueue.testing.exploration.results import (
     CrashTestError,
 )
 from pullqueue.testing.interrupt import HandlerKilled, WorkerInterrupt, WorkerKilled
+from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Point, Trial, loaded_rpcs
 from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.points.databases import release
@@ -120,6 +121,7 @@ def crash_test(
         check_actor(worker)
     modes = (QueueMode.PULL,) * (worker is not None) + (QueueMode.PUSH,) * sender.is_set
     selected = selected_queues(emulator, queues, modes=modes)
+    note_apps(worker, app, send)
     trial = _CrashTrial(
         emulator=emulator,
         setup=setup,

@@ -39,6 +39,7 @@ from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceT
 from pullqueue.testing.exploration.schedule import Schedule
 from pullqueue.testing.exploration.search import Outcome, Plan, Search
 from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, parse_replay
+from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
 from pullqueue.testing.sender import App, Sender, SendFunction
 from pullqueue.text import counted, quoted
@@ -138,6 +139,7 @@ def race_test(
     if queues is not None and not sender.is_set:
         raise TypeError("queues are those whose push tasks are sent: pass app=, send= or deferred=")
     selected = selected_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else list
+    note_apps(*actors, app, send)
     race = _Race(
         emulator=emulator,
         setup=setup,

@@ -6,10 +6,13 @@ Each module here knows one of them. A package that was not imported is not looke
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from dis import get_instructions
 from importlib import import_module
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from weakref import WeakKeyDictionary
 
 from pullqueue.testing.patching import Patches
 from pullqueue.testing.place import app_modules, is_test_module
@@ -105,15 +108,16 @@ DATABASES = (
 def find_unseen(seen: Collection[str], own: str) -> dict[Database, str]:
     """Return the databases that the app uses and that are not among those whose calls were seen.
 
-    That is where one of its modules has the package, or anything of it, in a global; the values
-    are the names of these modules. `own` is that of the test, which is not the app's.
+    That is where one of its modules has the package, or anything of it, in a global, or a function
+    that imports it; the values are the names of these modules. `own` is that of the test, which is
+    not the app's.
     """
     left = [each for each in DATABASES if not {each.name, *each.used_by} & {*seen}]
     found: dict[Database, str] = {}
     for name, module in app_modules().items():
         if name == own or is_test_module(name):
             continue
-        origins = {*map(_origin, vars(module).values())}
+        origins = {*map(_origin, vars(module).values()), *_imports_in_functions(module)}
         found |= {
             database: name
             for database in left
@@ -129,6 +133,35 @@ def _origin(value: object) -> str:
         return str(vars(value)["__name__"])
     named = value if kind in (type, FunctionType, BuiltinFunctionType) else kind
     return str(getattr(named, "__module__", ""))
+
+
+def _imports_in_functions(module: ModuleType) -> frozenset[str]:
+    """Return what functions of a module import, by its code."""
+    if module not in _imports:
+        find_code = getattr(vars(module).get("__loader__"), "get_code", None)
+        code = None
+        with suppress(ImportError):
+            code = find_code(module.__name__) if find_code else None
+        _imports[module] = frozenset(_imported(code) if code else ())
+    return _imports[module]
+
+
+_imports: WeakKeyDictionary[ModuleType, frozenset[str]] = WeakKeyDictionary()
+_TOP_LEVEL = frozenset(package.partition(".")[0] for each in DATABASES for package in each.packages)
+
+
+def _imported(code: CodeType, *, is_function: bool = False) -> Iterator[str]:
+    """Yield the absolute names that functions in some code import."""
+    names = {name.partition(".")[0] for name in code.co_names}
+    if is_function and not _TOP_LEVEL.isdisjoint(names):
+        steps = [each for each in get_instructions(code) if each.opname != "EXTENDED_ARG"]
+        for index, step in enumerate(steps):
+            if step.opname == "IMPORT_NAME" and not steps[index - 2].argval:  # it is not relative
+                yield step.argval
+                yield from (f"{step.argval}.{name}" for name in steps[index - 1].argval or ())
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _imported(constant, is_function=True)
 
 
 def release(actor: Actor) -> None:

@@ -264,9 +264,11 @@ class ObservedConnection(sqlite3.Connection):
         files = self._files
         used: dict[bool, set[Path]] = {False: set(), True: set()}
 
-        def authorize(action: int, table: object, _: object, name: str, __: object) -> int:
+        def authorize(action: int, table: object, _: object, name: object, __: object) -> int:
             if action in _USES and name != "temp":
-                path = (*files[name], "table", str(table).lower()) if name in files else ALL_FILES
+                path = (
+                    (*files[str(name)], "table", str(table).lower()) if name in files else ALL_FILES
+                )
                 used[action != sqlite3.SQLITE_READ].add(path)
             return sqlite3.SQLITE_OK
 
