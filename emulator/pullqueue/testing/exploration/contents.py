@@ -181,7 +181,8 @@ def _kind(kind: type) -> Kind:
         list_others,
         find_state,
         is_fixed=kind in _FIXED,
-        is_of_library=_is_of_library(module),
+        # New results are not what instances have to share.
+        is_of_library=base is _Cached or _is_of_library(module),
         can_replace=is_app_module(module) or issubclass(kind, _REPLACEABLE),
     )
 

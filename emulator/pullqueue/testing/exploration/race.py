@@ -95,11 +95,11 @@ def race_test(
     is one. Then come those in which time passes an actor that could go on, which counts as one,
     too, or as two if it passes the deadline of a handler; who can go on because of that preempts
     nobody. Orders are left out that cannot differ, since the calls that change places use different
-    tasks, entities or keys, or do not depend on the time, unless `reduce` is False. Where there are
-    more than `schedules`, or they take longer than `seconds`, the rest is a sample, drawn with
-    `seed`. The same arguments lead to the same schedules, unless the seconds are used up, or an
-    actor has threads of its own that race with each other. `replay` repeats a schedule, as a
-    RaceTestError shows it.
+    tasks, entities or keys, or do not depend on the time, unless `reduce` is False; what actors
+    change in memory counts. Where there are more than `schedules`, or they take longer than
+    `seconds`, the rest is a sample, drawn with `seed`. The same arguments lead to the same
+    schedules, unless the seconds are used up, or an actor has threads of its own that race with
+    each other. `replay` repeats a schedule, as a RaceTestError shows it.
 
     Actors are `instances` of the app: each has its own locks of its modules. A warning names the
     globals of these modules that actors change, since instances do not share them.
