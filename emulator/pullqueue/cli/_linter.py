@@ -138,12 +138,10 @@ class _Linter:
         _say((*notes, *([stale] if stale else ()), *map(str, failures)))
         if self._arguments.write_baseline:
             return self._write_baseline(Path(self._arguments.write_baseline), reports)
-        status = self._finish(reports)
+        status = self._finish(reports, has_invalid_cron=has_invalid_cron)
         if any(isinstance(failure, ConfigFileError) for failure in failures):
             return EXIT_FAILURE
-        if failures:
-            return EXIT_USAGE
-        return EXIT_REFUSED if has_invalid_cron else status
+        return EXIT_USAGE if failures else status
 
     def _empty_folders(self, files: list[Input]) -> list[Exception]:
         """Report folders that were searched in vain: a slip in CI must not look like success."""
@@ -180,8 +178,12 @@ class _Linter:
             click.echo("stopped", err=True)
         return 0
 
-    def _finish(self, files: list[FileReport]) -> int:
-        """Print what was found and return the exit status."""
+    def _finish(self, files: list[FileReport], *, has_invalid_cron: bool = False) -> int:
+        """Print what was found and return the exit status.
+
+        The errors in a cron.yaml were printed before. The summary does not count them, so that it
+        is left out.
+        """
         arguments = self._arguments
         report = RunReport(files, self._selection.threshold, _wants_colour(arguments.color))
         is_github = os.environ.get("GITHUB_ACTIONS") == "true"
@@ -192,14 +194,13 @@ class _Linter:
         else:
             _echo(reporter(name)(_in_repository(report, name)), err=to_stderr)
         fixed = sum(file.fixed for file in files)
-        if name in _FOR_PEOPLE and files:
+        if name in _FOR_PEOPLE and files and not has_invalid_cron:
             done = f"; {fixed} {'could be fixed' if arguments.diff else 'fixed'}" if fixed else ""
             fix = arguments.fix or arguments.diff
             counted = summary(report, fix=fix, unsafe_fixes=arguments.unsafe_fixes)
             click.echo(f"{counted}{done}", err=True)
-        if arguments.diff and fixed:
-            return EXIT_REFUSED
-        return EXIT_REFUSED if any(report.fails(finding) for finding in report.findings) else 0
+        has_failed = has_invalid_cron or any(report.fails(finding) for finding in report.findings)
+        return EXIT_REFUSED if has_failed or (arguments.diff and fixed) else 0
 
 
 def changes(paths: Callable[[], Iterable[Path]], wait: Callable[[float], object]) -> Iterator[None]:
