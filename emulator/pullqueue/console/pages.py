@@ -223,8 +223,9 @@ class Pages(Questions):
 
     @page("/tasks", section="queues")
     def found(self) -> Response | WerkzeugResponse:
-        """Return the page of tasks of all queues with a text, or in a state, or of a client; of the
-        only one with a name that page.
+        """Return the page of tasks of all queues with a text, or in a state, or of a client.
+
+        If only one task is found, and the text is its name, redirect to its page.
         """
         chosen = _chosen("search", "state", "client")
         tasks: list[TaskResource] = []

@@ -297,8 +297,9 @@ class Emulator:
 
     @property
     def unlisted_tasks(self) -> dict[str, int]:
-        """How many tasks the store has of queues that do not exist, such as those that queue.yaml
-        had before a restart, by the name of the queue.
+        """How many tasks the store has of queues that do not exist, by the name of the queue.
+
+        Such queues were in queue.yaml before a restart.
         """
         names = {queue.name for queue in self.queues}
         counts = self.store.count_tasks().items()

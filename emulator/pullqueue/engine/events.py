@@ -166,8 +166,9 @@ class EventLog:
     """The latest events of one queue in memory; each operation is one entry."""
 
     def __init__(self, kept: int) -> None:
-        """Keep the latest `kept` events, and the latest 10,000 if some are older than a minute; the
-        latest operation is always kept whole.
+        """Keep the latest `kept` events, and the latest 10,000 if some are older than a minute.
+
+        The latest operation is always kept whole.
         """
         self._kept = kept
         self._old_kept = min(kept, _OLD_KEPT)

@@ -252,14 +252,17 @@ class TaskStore(ABC):
         """Count attempts that were not made and have failed, by times until now in microseconds."""
 
     def claim_dispatch(self, queue_name: str) -> Claim:  # noqa: ARG002 - of stores that are shared
-        """Return whether this process is the one that sends the tasks of a queue: of those that
-        share the store the first that asks, as long as it asks again within seconds.
+        """Return whether this process is the one that sends the tasks of a queue.
+
+        Of those that share the store it is the first that asks, as long as it asks again within
+        seconds.
         """
         return Claim.KEPT
 
     def last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:  # noqa: ARG002 - see below
-        """Return the latest starts and ends of attempts, also of other processes, oldest first;
-        none where the store ends with its process: whoever sends its tasks knows them.
+        """Return the latest starts and ends of attempts, also of other processes, oldest first.
+
+        There are none where the store ends with its process: whoever sends its tasks knows them.
         """
         return []
 

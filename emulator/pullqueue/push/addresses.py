@@ -39,8 +39,9 @@ class PushAddresses:
         self.replace(options)
 
     def replace(self, options: Iterable[str], *, keep_others: bool = False) -> None:
-        """Replace all addresses by others, which are `[TARGET=]URL`, too; or only those of the same
-        targets.
+        """Replace all addresses by others, each `[TARGET=]URL`.
+
+        With `keep_others`, only the addresses of the same targets are replaced.
 
         Raises:
             ValueError: one is not valid, or two are for the same tasks; nothing is changed.

@@ -166,8 +166,10 @@ class Dispatcher:
         return math.inf if self._rates is None else self._rates.per_second(queue)
 
     def start(self, task: Task) -> RunningAttempt | None:
-        """Start an attempt to send a task; None: it was changed or deleted meanwhile, or it is
-        exhausted now, since its last attempts were interrupted.
+        """Start an attempt to send a task; None: none was started.
+
+        Then the task was changed or deleted meanwhile, or it is exhausted now, because its last
+        attempts were interrupted.
         """
         queue = self._emulator.queue(task.queue_name)
         attempts = interrupted_for_good(task, queue.settings, self._emulator.now_usec())
@@ -191,8 +193,9 @@ class Dispatcher:
         return running
 
     def count_refused(self, task: Task, reason: str, *, shortest_seconds: float) -> Counter[int]:
-        """Apply the last of the attempts that a due task has had by now if none got a response;
-        return what the store has to count, nothing if the task has changed meanwhile.
+        """Apply the last of the attempts that a due task has had by now if none got a response.
+
+        Return what the store has to count; nothing if the task has changed meanwhile.
         """
         queue, now_usec = self._emulator.queue(task.queue_name), self._emulator.now_usec()
         counts, attempts, pause = count_refused(

@@ -105,8 +105,10 @@ class TokenBucket:
                 self.adapt(status, is_http_target=is_http_target)
 
     def adapt(self, status: int | None, *, is_http_target: bool) -> None:
-        """Slow down after a status that says that the app has too much to do; recover with each
-        success.
+        """Adapt the rate to the status of a response.
+
+        It decreases after a status that says that the app has too much to do, and recovers with
+        each success.
         """
         if is_overload(status, is_http_target=is_http_target):
             if self._full_rate > _SLOWEST_RATE:

@@ -122,9 +122,10 @@ class PushResponse(NamedTuple):
 
     @property
     def summary(self) -> str | None:
-        """What came back in one short line: the first of the body, the message of an error in JSON,
-        or the title of an HTML page; else why there was no response. Where the exception of the
-        handler is known, it is that.
+        """What came back, in one short line.
+
+        The exception of the handler, where it is known. Else the first line of the body, the
+        message of an error in JSON, or the title of an HTML page; else why there was no response.
         """
         if self.error is not None and self.reason is None:
             raised = f"{type(self.error).__name__}: {self.error}".removesuffix(": ")
@@ -202,8 +203,10 @@ def push_request(
 def send_following(
     request: PushRequest, find_sender: Callable[[PushRequest], Send | None]
 ) -> PushResponse:
-    """Send a request, and follow the redirects of an HTTP target that lead to where there is a
-    sender; the response of the last request is that of the attempt.
+    """Send a request, and follow the redirects of an HTTP target.
+
+    Only those are followed that lead to where there is a sender. The response of the last request
+    is that of the attempt.
     """
     end = perf_counter() + request.deadline_seconds
     send, response = find_sender(request), PushResponse(None, reason="there is no address")

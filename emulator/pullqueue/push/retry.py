@@ -59,10 +59,10 @@ def may_retry(failures: int, age_seconds: float, retry: RetryParameters) -> bool
 def interrupted_for_good(
     task: Task, settings: QueueSettings, now_usec: int
 ) -> AttemptRecord | None:
-    """Return what the attempts of a due task have left behind if it is not attempted again, since
-    the last ones were interrupted, as by crashes of the server; None: it is.
+    """Return the record of a due task's attempts if it is not attempted again; None: it is.
 
-    These attempts count as failed, but one more is permitted: it may be that nothing was sent.
+    It is not if its last attempts were interrupted, as by crashes of the server. These count as
+    failed, but one more is permitted: it may be that nothing was sent.
     """
     before, failures = task.attempts, task.retry_count
     if failures - before.finished < 2:
@@ -98,11 +98,11 @@ def conclude(
     now_usec: int,
     by_call: bool = False,
 ) -> tuple[AttemptRecord, float | None]:
-    """Return what the attempts of a task have left behind when the current one ends, and the pause
-    before the next one in seconds; None: the task is done, or no retry is permitted.
+    """Return the record of a task's attempts when the current one ends, and the next pause.
 
-    The pause before the next one begins at the end of this one; with `by_call`, that is of an
-    attempt that RunTask has started, at that call (documented).
+    The pause before the next attempt is in seconds; None: the task is done, or no retry is
+    permitted. It begins at the end of this attempt; with `by_call`, that is of an attempt that
+    RunTask has started, at that call (documented).
     """
     request, before = task.require_request(), task.attempts
     status = response.status
@@ -136,12 +136,12 @@ def conclude(
 def count_refused(
     task: Task, settings: QueueSettings, *, reason: str, now_usec: int, shortest_seconds: float
 ) -> tuple[Counter[int], AttemptRecord, float | None]:
-    """Return how many attempts of a due task have failed by now if none got a response, by the
-    last time of each minute before now in microseconds, what they have left behind, and the pause
-    before the next one; None: the task is exhausted.
+    """Count the attempts of a due task that have failed by now if none got a response.
 
     The first is at its eta, and the others follow by its backoff, but no sooner than the rate of
-    its queue permits (`shortest_seconds`).
+    its queue permits (`shortest_seconds`). Return their numbers by the last time of each minute
+    before now in microseconds, their record, and the pause before the next one; None: the task is
+    exhausted.
     """
     counts: Counter[int] = Counter()
     retry, failures, at_usec = find_retry(task, settings), task.retry_count, task.eta_usec

@@ -81,8 +81,9 @@ class Event(Model):
     def of(
         cls, event: EngineEvent, requests: RequestLog, *, before: EngineEvent | None = None
     ) -> Event:
-        """Return an event of the engine, as a server with its own request log shows it; `before` is
-        the one before it.
+        """Return an event of the engine, as a server with its own request log shows it.
+
+        `before` is the one before it.
         """
         origin, result = event.origin, event.result
         return cls(

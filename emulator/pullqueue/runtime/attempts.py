@@ -123,8 +123,10 @@ class Attempts:
     def count_refused(
         self, task: Task, address: SplitUrl, *, shortest_seconds: float
     ) -> Counter[int]:
-        """Apply the last of the attempts that a due task has had by now, and that were not made,
-        since its address refuses connections; return what the store has to count.
+        """Apply the last of the attempts that a due task has had by now, and that were not made.
+
+        They were not made since its address refuses connections. Return what the store has to
+        count.
         """
         reason = self.refused[address.origin]
         with called_by(Caller(Origin(Interface.PUSH, str(address)))):

@@ -337,18 +337,20 @@ class Delivery:
         return None
 
     def _is_passed_over(self, queue: Queue, address: SplitUrl) -> bool:
-        """Return whether tasks for an address wait for the end of the time that passes, since it
-        refuses connections; a fault could answer them nevertheless.
+        """Return whether tasks for an address wait for the end of the time that passes.
+
+        They do if it refuses connections, unless a fault could answer them.
         """
         is_refused = self._is_passing and address.origin in self.attempts.refused
         return is_refused and not queue.interceptors
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Deliver in the block, in which a manual clock passes time: nothing waits for the
-        machine's, and an address that refuses a connection is not asked again.
+        """Deliver in the block, in which a manual clock passes time.
 
-        At its end the attempts are counted that tasks for such addresses have had.
+        Nothing waits for the machine's clock, and an address that refuses a connection is not asked
+        again. At the end of the block the attempts are counted that tasks for such addresses have
+        had.
         """
         self.attempts.refused.clear()
         self._is_passing = True

@@ -127,10 +127,10 @@ def _results(now: Situation) -> str:
 
 
 def name_results(results: Mapping[AttemptResult, int], total: int, kinds: Mapping[int, str]) -> str:
-    """Return what failed in words, the most frequent results first: `30 x status 500 (CMYK), 12 by
-    fault 2 (fail)`. Reasons that have a pattern in common are one result.
+    """Return what failed in words, the most frequent results first.
 
-    `kinds` are those of the faults that are set, by number.
+    An example is `30 x status 500 (CMYK), 12 by fault 2 (fail)`. Reasons that have a pattern in
+    common are one result. `kinds` are those of the faults that are set, by number.
     """
     groups: defaultdict[tuple[object, ...], Counter[AttemptResult]] = defaultdict(Counter)
     for result, count in results.items():

@@ -33,8 +33,9 @@ def settle_delivery(state: ServerState, delivery: Delivery, end: float) -> bool:
 
 
 def next_delivery_usec(state: ServerState, delivery: Delivery) -> int:
-    """Return when push tasks or cron jobs may start next, at the earliest, after delivery has
-    settled; without any, the end of time.
+    """Return when push tasks or cron jobs may start next, at the earliest.
+
+    It is called after delivery has settled. Without any, return the end of time.
     """
     now_usec, times = state.emulator.now_usec(), [LAST_USEC]
     dispatcher = delivery.dispatcher

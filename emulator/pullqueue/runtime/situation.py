@@ -170,8 +170,10 @@ class Situation:
 
     @property
     def since_usec(self) -> int | None:
-        """The time from which on attempts are looked at: since when all have failed, where none
-        ended in the last minute and tasks that failed wait; None: the last minute.
+        """The time from which on attempts are looked at; None: the last minute.
+
+        It is since when all have failed, where none ended in the last minute and tasks that failed
+        wait.
         """
         return None if self.ended_last_minute else self.failing_usec
 
@@ -243,8 +245,9 @@ class Situation:
 
     @cached_property
     def _overdue(self) -> int:
-        """How many attempts have tasks that seem to be due, since a clock was moved past their
-        leases, which are renewed by the machine's time.
+        """How many attempts have tasks that only seem to be due.
+
+        A clock was moved past their leases, which are renewed by the machine's time.
         """
         return sum(each.task.eta_usec <= self.now_usec for each in self.attempts)
 

@@ -169,8 +169,9 @@ class ServerState:
         return self.delivery.attempts.run_now(task, address)
 
     def deliver_to(self, addresses: Iterable[str], *, keep_others: bool = False) -> None:
-        """Send push tasks to other addresses from now on, each `[TARGET=]URL`; none: keep them. The
-        addresses of other targets can stay.
+        """Send push tasks to other addresses from now on, each `[TARGET=]URL`; none: keep them.
+
+        The addresses of other targets can stay.
 
         Raises:
             ValueError: one is not valid, or two are for the same tasks; nothing is changed.

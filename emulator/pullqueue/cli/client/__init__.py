@@ -40,8 +40,10 @@ class Client:
     def __init__(
         self, url: str, *, project: str | None = None, timeout: float = _TIMEOUT_SECONDS
     ) -> None:
-        """Take the server's URL, the project that is meant (None: the server's own), and how many
-        seconds it may be silent.
+        """Take the URL of the server.
+
+        `project` is the one that is meant, None: the server's own. `timeout` is how many seconds
+        the server may be silent.
         """
         self.url, self.project = url, project
         context = click.get_current_context(silent=True)
