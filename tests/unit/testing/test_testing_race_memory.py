@@ -70,6 +70,20 @@ def keeping():
         sent = yield n
         n = n if sent is None else sent
 
+class Single:
+    made = None
+    def __new__(cls):
+        if cls.made is None:
+            cls.made = super().__new__(cls)
+            cls.made.n = 0
+        return cls.made
+
+@functools.wraps(attribute)
+def decorated(): pass
+
+module = types.ModuleType("made")
+chosen = contextvars.ContextVar("chosen", default=[0])
+chain = collections.ChainMap({}, {"n": 0})
 generator = keeping()
 next(generator)
 variable = contextvars.ContextVar("variable", default=[0])
@@ -80,7 +94,7 @@ slots, attribute_of_slots, hidden, deep = Slots(), Slots(), Hidden(), Deep()
 data, space, many = Data(), types.SimpleNamespace(n=0), [[0] for _ in range(150)]
 items, numbers, text, failure = Items(n=0), Numbers([0]), Text("x"), Failure()
 mapping, ordered = collections.defaultdict(int), collections.OrderedDict(n=0)
-numbers.n = text.n = failure.n = attribute.n = attribute_of_slots.m = 0
+numbers.n = text.n = failure.n = attribute.n = attribute_of_slots.m = module.n = 0
 integers, octets, other = array.array("i", [0]), bytearray(1), Bytes(1)
 integer, structure, ring = ctypes.c_int(0), Structure(), collections.deque([0])
 method, bound, wrapped = [0].append, functools.partial(dict, n=[0]), property(Deep())
@@ -122,6 +136,14 @@ CELLS = {
     "a structure of ctypes": ("structure.n", "setattr(structure, 'n', v)"),
     "deque": ("ring[0]", "ring.__setitem__(0, v)"),
     "a context variable": ("variable.get()[0]", "variable.get().__setitem__(0, v)"),
+    "a context variable that setup sets": (
+        "chosen.get()[0]",
+        "chosen.get().__setitem__(0, v) if v else chosen.set([0])",
+    ),
+    "ChainMap": ("chain['n']", "chain.__setitem__('n', v)"),
+    "a module that was not imported": ("module.n", "setattr(module, 'n', v)"),
+    "a singleton of a class": ("Single().n", "setattr(Single(), 'n', v)"),
+    "what a decorator keeps": ("decorated.__wrapped__.n", "setattr(decorated.__wrapped__, 'n', v)"),
     "defaultdict": ("mapping['n']", "mapping.__setitem__('n', v)"),
     "OrderedDict": ("ordered['n']", "ordered.__setitem__('n', v)"),
     "UserDict": ("user['n']", "user.__setitem__('n', v)"),
@@ -213,9 +235,10 @@ def _race_reads(
 def test_what_cannot_be_compared_can_have_changed_at_each_call(
     race: Run, queue: Queue, load: Load
 ) -> None:
-    app = load("import hashlib\n\nkept = [hashlib.sha256()]\n")
+    """A state in C without a copy, and a buffer that was released."""
+    app = load("import hashlib\n\nkept = [hashlib.sha256(), memoryview(b'')]\nkept[1].release()\n")
 
-    assert _race_reads(race, queue, app, "kept") == (6, ("an_app.kept.0",))
+    assert _race_reads(race, queue, app, "kept") == (6, ("an_app.kept.0", "an_app.kept.1"))
 
 
 LIMITS = {

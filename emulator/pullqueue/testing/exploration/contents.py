@@ -282,17 +282,13 @@ _OTHERS: dict[type, Callable[[Any], Sequence[object]]] = {
 
 def _state(thing: Any) -> object:  # noqa: ANN401 - of C
     """Return the buffer of an object, or what a copy is made of."""
-    kind = type(thing)
-    try:
-        with suppress(TypeError):
-            view = memoryview(thing)
-            if view.nbytes > _MOST_BYTES:
-                raise NotComparableError
-            return view.tobytes()
-        reduce = copyreg.dispatch_table.get(kind)
-        return reduce(thing) if reduce else thing.__reduce_ex__(4)
-    except Exception as error:
-        raise NotComparableError from error
+    with suppress(TypeError):
+        view = memoryview(thing)
+        if view.nbytes > _MOST_BYTES:
+            raise NotComparableError
+        return view.tobytes()
+    reduce = copyreg.dispatch_table.get(type(thing))
+    return reduce(thing) if reduce else thing.__reduce_ex__(4)
 
 
 def _of_stream(stream: BytesIO | StringIO) -> object:

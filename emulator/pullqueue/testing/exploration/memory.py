@@ -196,8 +196,8 @@ class Memory:
             if variable in self._context:
                 yield f"{place.path}.get()", self._context[variable]
         for name, value in place.named():
-            if not issubclass(type(value), ModuleType):
-                yield f"{place.path}.{name}", value
+            if not issubclass(type(value), ModuleType) or vars(value).get("__spec__") is None:
+                yield f"{place.path}.{name}", value  # modules that nobody has imported, too
 
 
 class _Place:
@@ -231,15 +231,23 @@ class _Place:
         self.has_changed()
 
     def has_changed(self) -> bool:
-        """Return whether it has other contents than at the last call."""
-        now, before = self._list(self.thing), self._contents
+        """Return whether it has other contents than at the last call.
+
+        Raises:
+            NotComparableError: that cannot be said.
+        """
+        try:
+            now, before = self._list(self.thing), self._contents
+            state = self._find_state(self.thing) if self._find_state else None
+        except Exception as error:  # such as of a buffer that was released
+            raise NotComparableError from error
         has_changed = len(now) != len(before) or not all(map(is_, now, before))
         if has_changed:
             if len(now) > _MOST_ITEMS:
                 raise NotComparableError
             self._before, self._contents = before, now
         if self._find_state is not None:
-            state, self._state = self._state, self._find_state(self.thing)
+            state, self._state = self._state, state
             has_changed |= not _equal(state, self._state)
         return has_changed
 
