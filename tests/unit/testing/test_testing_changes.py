@@ -18,6 +18,7 @@ import requests
 from sqlalchemy import create_engine
 
 from pullqueue import Emulator, Queue
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import RaceTestError
@@ -76,6 +77,17 @@ def by_replacing(folder: Path, n: int) -> None:
     Path(new.name).replace(folder / "count")
 
 
+def by_dots(folder: Path, n: int) -> None:
+    """Write by a name that begins with a temporary folder's."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        Path(name, "..", folder.name, "count").write_text(str(n))
+
+
+def touch_by_descriptor(folder: Path, n: int) -> None:
+    with (folder / "count").open() as file:
+        os.utime(file.fileno(), (n, n))
+
+
 def by_relative_name(folder: Path, n: int) -> None:
     descriptor = os.open(folder / "dirs", os.O_RDONLY)
     with suppress(FileExistsError):
@@ -98,6 +110,7 @@ WAYS: dict[str, tuple[Get, Put]] = {
     "os.open": (text, by_descriptor),
     "pathlib": (text, lambda folder, n: (folder / "count").write_text(str(n))),
     "replace": (text, by_replacing),
+    "dots": (text, by_dots),
     "rename": (number, lambda f, n: next((f / "number").iterdir()).rename(f / "number" / str(n))),
     "create": (entries("files"), lambda folder, n: (folder / "files" / str(n)).touch()),
     "link": (entries("files"), link),
@@ -116,6 +129,10 @@ WAYS: dict[str, tuple[Get, Put]] = {
     "utime": (
         lambda folder: int((folder / "count").stat().st_mtime),
         lambda folder, n: os.utime(folder / "count", (n, n)),
+    ),
+    "utime by descriptor": (
+        lambda folder: int((folder / "count").stat().st_mtime),
+        touch_by_descriptor,
     ),
     "chmod": (
         lambda folder: (folder / "count").stat().st_mode & 7,
@@ -164,9 +181,18 @@ def use_temporary_files(_: Path) -> None:
         file.write(b"x")
 
 
+def use_pipe(_: Path) -> None:
+    reader, writer = os.pipe()
+    with open(reader) as received, open(writer, "w") as sent:  # noqa: PTH123
+        sent.write("x")
+        sent.close()
+        received.read()
+
+
 PRIVATE: dict[str, Callable[[Path], object]] = {
     "nothing": lambda _: None,
     "reads": text,
+    "pipes": use_pipe,
     "temporary files": use_temporary_files,
     "devices": lambda _: Path(os.devnull).write_text("x"),
     "compiled modules": lambda folder: (folder / "__pycache__" / "app.pyc").write_text("x"),
@@ -239,14 +265,14 @@ def test_temporary_files_of_the_dead_are_removed(
 def run(request: pytest.FixtureRequest, race: Run, crash: Run, queue: Queue) -> Run:
     """A race or crashes of a worker that does something after a call; returns the result."""
 
-    def run(use: Callable[[], object]) -> Any:
+    def run(use: Callable[[], object], **options: Any) -> Any:
         def work() -> None:
             queue.delete_tasks(queue.lease_tasks(60, 1))
             use()
 
         if request.param == "race":
-            return race(work, copies=2, clock=False)
-        return crash(work, setup=queue.add)
+            return race(work, copies=2, clock=False, **options)
+        return crash(work, setup=queue.add, **options)
 
     return run
 
@@ -281,3 +307,43 @@ def test_connections_to_the_emulator_and_to_databases_are_not_named(
 
         assert run(use).unseen == ()
     engine.dispose()
+
+
+@pytest.mark.parametrize(("package", "named"), [("an_app", 1), ("pymongo", 1), ("redis", 0)])
+def test_connections_of_what_is_followed_are_not_named(
+    run: Run, make_module: Callable[..., Any], package: str, named: int
+) -> None:
+    """The calls that are made by them are points."""
+    source = (
+        "import socket\ndef connect(port): socket.create_connection(('localhost', port)).close()"
+    )
+    module = make_module(source, f"{package}.a_module")
+    with Server(Emulator.from_text("queue: []")) as server:
+        result = run(lambda: module.connect(server.port), unseen="ignore")
+
+    assert len([name for name in result.unseen if "connection" in name]) == named
+
+
+def test_what_a_call_does_is_part_of_it(
+    race: Run, emulator: Emulator, queue: Queue, tmp_path: Path
+) -> None:
+    """Such as where a service keeps files."""
+
+    def intercept(call: QueueCall, call_next: Callable[[], object]) -> object:
+        (tmp_path / call.verb).touch()
+        return call_next()
+
+    def setup() -> None:
+        queue.add(name="a")
+        queue.add(name="b")
+
+    def delete_a() -> None:
+        queue.delete_tasks("a")
+
+    def delete_b() -> None:
+        queue.delete_tasks("b")
+
+    with emulator.interceptors.installed(intercept):
+        result = race(delete_a, delete_b, setup=setup)
+    assert str(result) == "all 2 orders that can differ of calls to queues"
+    assert (tmp_path / "delete_tasks").exists()

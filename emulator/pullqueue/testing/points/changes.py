@@ -51,12 +51,12 @@ def _see_file(actor: Actor, arguments: tuple[Any, ...]) -> None:
 
 
 def _is_private(path: Path) -> bool:
-    path = path.absolute()
+    path = Path(os.path.normpath(path))
     return bool(_OF_PYTHON.match(str(path))) or not _temporary.isdisjoint((path, *path.parents))
 
 
 def _see_temporary(_: Actor, arguments: tuple[Any, ...]) -> None:
-    _temporary.add(Path(os.fsdecode(arguments[0])).absolute())
+    _temporary.add(Path(os.fsdecode(arguments[0])))
 
 
 def _see_program(actor: Actor, _: tuple[Any, ...]) -> None:
