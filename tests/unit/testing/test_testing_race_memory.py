@@ -272,3 +272,21 @@ def test_what_is_too_much_to_be_compared_can_have_changed(
     found, (first, *_) = _race_reads(race, queue, app, "None")
     assert found == 6
     assert first
+
+
+@pytest.mark.parametrize(("most", "is_seen"), [(5000, True), (0, False)])
+def test_a_change_that_a_later_turn_undoes_is_seen_after_each(
+    load: Load, monkeypatch: pytest.MonkeyPatch, most: int, *, is_seen: bool
+) -> None:
+    """Unless there is too much, and no turn from there has changed anything before."""
+    app = load("busy = set()\n")
+    monkeypatch.setattr(memory, "_MOST_EACH_TURN", most)
+    kept = memory.Memory([], load)
+    for _ in range(2):
+        kept.begin()
+    assert not any(kept.has_changed("a turn") for _ in range(5))
+
+    app.busy.add(1)
+    assert kept.has_changed("a turn") is is_seen
+    app.busy.clear()
+    assert kept.has_changed("a turn") is is_seen

@@ -86,6 +86,8 @@ class Kind(NamedTuple):
     """True if nothing in it changes, but in what it refers to."""
     is_of_library: bool | None = False
     """None: as what refers to it."""
+    is_cache: bool = False
+    """True if each instance can have what it keeps."""
     can_replace: bool = False
     """True if it can refer to another object in place of a lock."""
 
@@ -136,8 +138,8 @@ class Kinds:
             return Kind(find_state=_environment)
         if kind is FunctionType:
             return Kind(
-                _names_of_function,
-                lambda function: function.__closure__ or (),
+                vars,
+                _beside_attributes,
                 is_of_library=_is_of_library(str(thing.__module__)),
                 can_replace=True,
             )
@@ -146,13 +148,9 @@ class Kinds:
         return self._known[id(kind)][1]
 
 
-def _names_of_function(function: FunctionType) -> Mapping[Any, object]:
-    return {
-        **vars(function),
-        "__code__": function.__code__,
-        "__defaults__": function.__defaults__,
-        "__kwdefaults__": function.__kwdefaults__,
-    }
+def _beside_attributes(function: FunctionType) -> Sequence[object]:
+    keywords, cells = function.__kwdefaults__, function.__closure__ or ()
+    return (function.__code__, function.__defaults__, keywords, *cells)
 
 
 def _is_of_library(module: str) -> bool | None:
@@ -181,8 +179,8 @@ def _kind(kind: type) -> Kind:
         list_others,
         find_state,
         is_fixed=kind in _FIXED,
-        # New results are not what instances have to share.
-        is_of_library=base is _Cached or _is_of_library(module),
+        is_of_library=_is_of_library(module),
+        is_cache=base is _Cached,
         can_replace=is_app_module(module) or issubclass(kind, _REPLACEABLE),
     )
 

@@ -25,10 +25,10 @@ _MOST_OBJECTS = 20_000
 """How many objects are looked into."""
 _MOST_ITEMS = 100_000
 """How many references of one object are compared."""
-_FEW = 250
-"""How many objects are compared after each turn, which takes a quarter of a millisecond."""
+_MOST_EACH_TURN = 2000
+"""How many objects are compared after each turn; more, and those of libraries, only after some."""
 _LOOKS = 2
-"""How many times more are compared after turns from one call of the app; after that only what is
+"""How many times these are compared after turns from one call of the app; after that only what is
 known to change, and all at the end of each run."""
 
 
@@ -44,6 +44,8 @@ class Memory:
         self._own = getattr(check, "__module__", "")
         self._kinds = Kinds()
         self._places: list[_Place] = []
+        self._of_app: list[_Place] = []
+        """Those that are not of objects of libraries."""
         self._variables: list[_Place] = []
         """Those that are variables of contexts; actors begin with the values of the test."""
         self._context = copy_context()
@@ -71,7 +73,8 @@ class Memory:
             self._add_items(place)
 
     def _look(self) -> None:
-        self._places, self._variables, self._found, self.not_compared = [], [], {}, {}
+        self._places, self._of_app, self._variables = [], [], []
+        self._found, self.not_compared = {}, {}
         for path, thing, is_global in self._roots():
             self._add(path, thing, is_global=is_global)
         self._size = len(self._found)
@@ -115,11 +118,13 @@ class Memory:
         Not in the first run: what is made once, and kept, cannot be raced after that.
         """
         is_first = self._runs == 1
-        is_full = is_first or len(self._places) <= _FEW or self._looks[turn] < _LOOKS
-        self._looks[turn] += not is_first
         places = self._places
-        if not is_full:
-            places = [place for place in places if place.path in self._changing]
+        if not is_first and self._looks[turn] >= _LOOKS:
+            own = self._of_app if len(self._of_app) <= _MOST_EACH_TURN else []
+            others = places if self._changing else []
+            is_own = {*map(id, own)}
+            places = own + [p for p in others if p.path in self._changing and id(p) not in is_own]
+        self._looks[turn] += not is_first
         changed = self._note(self._changed(places))
         return (changed or bool(self.not_compared)) and not is_first
 
@@ -177,7 +182,7 @@ class Memory:
             self._found[id(thing)] = thing
             if kind.is_of_library is not None:
                 is_of_library = kind.is_of_library
-            is_global &= not is_of_library
+            is_global &= not (is_of_library or kind.is_cache)
             try:
                 place = _Place(path, thing, kind, is_global=is_global, is_of_library=is_of_library)
             except NotComparableError:
@@ -185,6 +190,8 @@ class Memory:
                 continue
             if not kind.is_fixed:
                 self._places.append(place)
+                if not is_of_library:
+                    self._of_app.append(place)
             left += ((*item, is_global, is_of_library) for item in self._items(place))
 
     def _items(self, place: _Place) -> Iterator[tuple[str, object]]:
