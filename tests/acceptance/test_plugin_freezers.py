@@ -20,7 +20,7 @@ QUEUE_YAML = "queue:\n- name: pull-queue\n  mode: pull\n"
 
 pytestmark = pytest.mark.pullqueue(config=QUEUE_YAML)
 
-Run = Callable[[str], pytest.RunResult]
+Run = Callable[..., pytest.RunResult]
 
 now = SystemClock().now
 """Returns the time that the process sees."""
@@ -242,7 +242,7 @@ def test_tokens_are_verified_in_time_that_freezegun_freezes(pytester: pytest.Pyt
 
 
 def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
-    result = run("""
+    suite = """
         import flask
         import freezegun
         import pytest
@@ -325,7 +325,8 @@ def test_reports_say_what_to_do_about_known_errors(run: Run) -> None:
                 }.get(test, lambda: datastore_types.ResolveAppId(""))()
 
             assert app.test_client().get("/").status_code == 200
-    """)
+    """
+    result = run(suite, "-rN")  # in CI, the summary has all of the messages again
 
     result.assert_outcomes(errors=3, failed=13)
     for hint, tests in {
