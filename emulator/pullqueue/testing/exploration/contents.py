@@ -134,8 +134,8 @@ class Kinds:
         if issubclass(kind, type):
             is_of_app = is_app_module(str(vars(thing).get("__module__")))
             return Kind(vars, can_replace=True) if is_of_app else _EMPTY
-        if thing is os.environ:
-            return Kind(find_state=_environment)
+        if thing is os.environ:  # the SDK can replace it by one for each thread
+            return Kind(find_state=_environment) if kind.__module__ == "os" else _EMPTY
         if kind is FunctionType:
             return Kind(
                 vars,
@@ -298,10 +298,14 @@ def _environment(environment: Mapping[str, str]) -> object:
     return {
         name: value
         for name, value in [*environment.items()]
-        if not name.startswith(("CONTENT_", "HTTP_", "PATH_", "QUERY_", "RAW_", "REQUEST_"))
+        if name not in _OF_REQUESTS and not name.startswith("HTTP_")
     }
 
 
+_OF_REQUESTS = frozenset(
+    {"CONTENT_LENGTH", "CONTENT_TYPE", "PATH_INFO", "QUERY_STRING", "RAW_URI", "REQUEST_ID_HASH"}
+    | {"REQUEST_LOG_ID", "REQUEST_METHOD", "REQUEST_URI"}
+)
 _STATES: dict[type, Callable[[Any], object] | None] = {
     BytesIO: _of_stream,
     StringIO: _of_stream,
