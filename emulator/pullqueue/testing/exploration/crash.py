@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import gc
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, cast, get_args
+from typing import get_args
 
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import DeadlineExceededError, TransientError
-from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.testing.arguments import (
     SelectQueues,
     Unseen,
@@ -27,26 +24,14 @@ from pullqueue.testing.arguments import (
     check_is_emulator,
     selected_queues,
 )
-from pullqueue.testing.describing import describe, describe_request
+from pullqueue.testing.describing import describe
 from pullqueue.testing.draining import Driver, Worker
+from pullqueue.testing.exploration.injector import CALLER_GETS_ERROR, CrashInjector, CrashPlan
 from pullqueue.testing.exploration.progress import Stopwatch
-from pullqueue.testing.exploration.results import (
-    WORKER,
-    Crash,
-    CrashFailure,
-    CrashResult,
-    CrashTestError,
-)
-from pullqueue.testing.interrupt import HandlerKilled, WorkerInterrupt, WorkerKilled
+from pullqueue.testing.exploration.results import CrashFailure, CrashResult, CrashTestError
 from pullqueue.testing.place import note_apps
-from pullqueue.testing.points import Point, Trial, loaded_rpcs
-from pullqueue.testing.points.actors import Actor, current_actor
-from pullqueue.testing.points.databases import release
-from pullqueue.testing.points.databases.calls import DatabaseCall
+from pullqueue.testing.points import Trial
 from pullqueue.testing.sender import App, Sender, SendFunction
-
-if TYPE_CHECKING:
-    from pullqueue.sdk.rpcs import ServiceCall
 
 
 def crash_test(
@@ -145,14 +130,6 @@ def crash_test(
     )
 
 
-class _Plan(NamedTuple):
-    """One crash."""
-
-    crash: Crash | None
-    number: int
-    """Which point, or which attempt if its response is lost, of the run; the first is 1."""
-
-
 @dataclass(eq=False, kw_only=True)
 class _CrashTrial(Trial):
     """One run of `crash_test`."""
@@ -176,18 +153,18 @@ class _CrashTrial(Trial):
             plans = self.without_crash(modes)
             self.planned = len(plans)
             found = []
+            progress = "crash_test: {:,} of {:,} crashes".format
             for number, plan in enumerate(plans):
-                line = "crash_test: {:,} of {:,} crashes".format
-                stopwatch.report(partial(line, number, len(plans)))
+                stopwatch.report(partial(progress, number, len(plans)))
                 with _all_young():
                     found.append(self.crash(plan))
             return [failure for failure in found if failure is not None]
 
-    def without_crash(self, modes: tuple[QueueMode, ...]) -> list[_Plan]:
+    def without_crash(self, modes: tuple[QueueMode, ...]) -> list[CrashPlan]:
         """Run without a crash, and return the crashes that there can be."""
         self.begin()
         self._check_tasks(modes)
-        injector = _CrashInjector(_Plan(None, 0))
+        injector = CrashInjector(CrashPlan(None, 0))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "crash_test: .* exhausted;")  # `check` judges that
             self._run(injector, errors="raise")
@@ -201,10 +178,10 @@ class _CrashTrial(Trial):
             raise error
         return planned
 
-    def crash(self, plan: _Plan) -> CrashFailure | None:
+    def crash(self, plan: CrashPlan) -> CrashFailure | None:
         """Run with a crash, and return what is wrong after it, if anything."""
         self.begin()
-        injector = _CrashInjector(plan)
+        injector = CrashInjector(plan)
         error: BaseException | None = None
         try:
             self._run_until_crash(injector)
@@ -213,8 +190,9 @@ class _CrashTrial(Trial):
                 error = self.verify()
         except Exception as raised:  # noqa: BLE001 - whatever goes wrong is a failure
             error = raised
-        # Otherwise this run was shorter than the first.
-        self.crashes += not (injector.crashed is None and error is None)
+        if injector.crashed is None and error is None:
+            return None  # this run was shorter than the first
+        self.crashes += 1
         if error is None:
             return None
         error.__cause__ = error.__cause__ or injector.last_error  # so that its traceback is shown
@@ -230,12 +208,12 @@ class _CrashTrial(Trial):
         driver.run(worker)
         driver.check("crash_test")
 
-    def _run_until_crash(self, injector: _CrashInjector) -> None:
+    def _run_until_crash(self, injector: CrashInjector) -> None:
         try:
             self._run(injector, errors="retry")
         except Exception:
             # The worker has got an error, which may end it like a crash.
-            if injector.plan.crash not in _ERRORS or injector.crashed != injector.worker:
+            if injector.plan.crash not in CALLER_GETS_ERROR or injector.crashed != injector.worker:
                 raise
 
     @bypass_interceptors()
@@ -256,7 +234,7 @@ class _CrashTrial(Trial):
             f"crash_test: setup left no task in {where}, so there is nothing to run: {advice}"
         )
 
-    def _run(self, injector: _CrashInjector, *, errors: str) -> None:
+    def _run(self, injector: CrashInjector, *, errors: str) -> None:
         def work() -> object:
             injector.worker.check_alive()  # it can be killed in a thread that it has started
             with injector.worker.acting():
@@ -295,8 +273,6 @@ def _no_worker() -> None:
     """Do nothing: no pull queue is emptied."""
 
 
-_ERRORS = (Crash.ANSWER_LOST, Crash.ERROR)
-
 _INSTEAD = {
     QueueMode.PULL: "it left pull tasks only; pass the worker that leases them",
     QueueMode.PUSH: (
@@ -305,150 +281,3 @@ _INSTEAD = {
     ),
 }
 """What to pass where tasks of a kind are left."""
-
-
-@dataclass(eq=False)
-class _CrashInjector:
-    """Ends whoever reaches a point, and loses responses."""
-
-    plan: _Plan
-    crashed: Actor | None = None
-    """Whom the crash has hit; None: it has not happened."""
-    refusal: TypeError | None = None
-    """Why the worker was refused."""
-    points: list[Point] = field(default_factory=list)
-    """Those of the run, until the crash."""
-    attempts: list[Actor] = field(default_factory=list)
-    held: dict[object, list[Callable[[], None]]] = field(default_factory=dict)
-    """What was logged in a run with a crash, by the worker and by the last attempt of each task
-    before and after the crash: it is noise unless that fails."""
-    last_error: Exception | None = None
-    """The exception of the last handler; None: it has raised none."""
-
-    def __post_init__(self) -> None:
-        self.worker = self._new_actor(WORKER, WorkerKilled)
-        self.current = self.worker
-        """Whose handler runs, or else the worker."""
-        self._counting = threading.Lock()
-
-    def _new_actor(self, name: str, interrupt: type[WorkerInterrupt], key: object = None) -> Actor:
-        actor = Actor(name, interrupt)
-        if self.plan.crash is not None:
-            self.held.pop(key, None)
-            self.held[key] = actor.held = []
-        return actor
-
-    def planned(self, *, errors: bool) -> Iterator[_Plan]:
-        """Yield the crashes that are possible in a run like this one."""
-        for number, point in enumerate(self.points, start=1):
-            yield _Plan(Crash.BEFORE, number)
-            # What `point` is called before is not seen; a crash after a call to a database is one
-            # before what follows.
-            if not isinstance(point.call, str | DatabaseCall):
-                yield _Plan(Crash.AFTER, number)
-            is_of_service = hasattr(point.call, "service")
-            if point.is_of_queue or (errors and is_of_service and point.footprint.writes):
-                yield _Plan(Crash.ANSWER_LOST, number)
-            is_write = isinstance(point.call, DatabaseCall) and bool(point.footprint.writes)
-            if errors and (point.is_of_queue or is_of_service or is_write):
-                yield _Plan(Crash.ERROR, number)
-        yield from (_Plan(Crash.RESPONSE_LOST, n) for n in range(1, len(self.attempts) + 1))
-
-    def drop_dead(self) -> None:
-        """Drop what is left of whoever was killed, while its calls have no effect.
-
-        Generators that were not exhausted are closed by that, which runs their `finally`.
-        """
-        if self.crashed is not None:
-            with self.crashed.acting():
-                if rpcs := loaded_rpcs():
-                    rpcs.drop_requests()
-                gc.collect(0)
-                release(self.crashed)
-
-    def failure(self, error: BaseException, state: str) -> CrashFailure:
-        """Return what is reported of a crash."""
-        crash, hit = self.plan.crash or Crash.BEFORE, self.crashed or self.worker
-        calls = tuple(str(point) for point in self.points if point.actor is hit)
-        return CrashFailure(
-            crash=crash,
-            actor=hit.name,
-            call_number=0 if crash is Crash.RESPONSE_LOST else len(calls),
-            calls=calls,
-            error=error,
-            state=state,
-        )
-
-    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
-        """Carry a call out, unless this is the one at which the crash happens."""
-        actor, crash = point.actor, self.plan.crash
-        if not self._is_hit(point):
-            return call_next()
-        if crash is Crash.BEFORE:
-            actor.end()
-        if isinstance(point.call, DatabaseCall):
-            return point.call.fail()
-        if crash in _ERRORS and not point.is_of_queue:
-            cast("ServiceCall", point.call).fail(is_lost=crash is Crash.ANSWER_LOST)
-            return call_next()
-        if crash is Crash.ERROR:
-            raise TransientError(f"{point} has failed")
-        call_next()
-        if crash is Crash.AFTER:
-            actor.end()
-        raise DeadlineExceededError(f"the response to {point} is lost")
-
-    def _is_hit(self, point: Point) -> bool:
-        """Count a point, and return whether the crash happens there."""
-        with self._counting:
-            if self.crashed is not None:
-                return False
-            self.points.append(point)
-            if self.plan.crash is Crash.RESPONSE_LOST or len(self.points) != self.plan.number:
-                return False
-            self.crashed = point.actor
-            return True
-
-    def at_attempt(
-        self, request: PushRequest, call_next: Callable[[], PushResponse]
-    ) -> PushResponse:
-        """Send a request; whoever handles it is an actor."""
-        if current_actor() is self.worker:
-            self._refuse()
-        key = request.queue_name, request.task_name, self.crashed is None
-        handler = self._new_actor(_describe_attempt(request), HandlerKilled, key)
-        self.attempts.append(handler)
-        response: PushResponse | None = None
-        before, self.current = self.current, handler
-        with handler.acting():
-            try:
-                response = call_next()
-            except BaseException:
-                if not handler.has_ended:
-                    raise
-            finally:
-                self.current = before
-            if handler.has_ended:
-                response = None  # an app that catches everything may have sent one
-                self.drop_dead()
-        self.last_error = None if response is None else response.error
-        if response is None:
-            return PushResponse(None, reason="its instance was killed")
-        if self.plan == (Crash.RESPONSE_LOST, len(self.attempts)):
-            self.crashed = handler
-            return PushResponse(None, reason="the response was lost", error=response.error)
-        return response
-
-    def _refuse(self) -> None:
-        self.refusal = TypeError(
-            "crash_test: the worker calls run_tasks, so its handlers would not be killed: pass the "
-            "app to crash_test, as app=, send= or deferred=True, without a worker that runs tasks"
-        )
-        self.worker.end()
-
-
-def _describe_attempt(request: PushRequest) -> str:
-    return (
-        f'attempt {request.attempt} of task "{request.task_name}" of queue '
-        f'"{request.queue_name}" ({describe_request(request, request.body)})'
-    )

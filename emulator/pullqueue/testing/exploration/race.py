@@ -303,8 +303,8 @@ class _Race(Trial):
                 "or pass functions, such as workers"
             )
         hint = ""
-        if error is None:
-            error = schedule.error = self.verify()
+        if error is None and (error := self.verify()) is not None:
+            schedule.error = error
             hint = self._hint_at_left()
         if error is not None:
             self._add_failure(schedule, error, hint)

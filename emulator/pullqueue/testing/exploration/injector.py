@@ -1,0 +1,180 @@
+"""Where a crash happens: what ends whoever reaches a point, and loses responses."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from pullqueue.errors import DeadlineExceededError, TransientError
+from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.testing.describing import describe_request
+from pullqueue.testing.exploration.results import WORKER, Crash, CrashFailure
+from pullqueue.testing.interrupt import HandlerKilled, WorkerInterrupt, WorkerKilled
+from pullqueue.testing.points import Point, loaded_rpcs
+from pullqueue.testing.points.actors import Actor, current_actor
+from pullqueue.testing.points.databases import release
+from pullqueue.testing.points.databases.calls import DatabaseCall
+
+if TYPE_CHECKING:
+    from pullqueue.sdk.rpcs import ServiceCall
+
+CALLER_GETS_ERROR = (Crash.ANSWER_LOST, Crash.ERROR)
+"""The crashes of which the caller gets an error."""
+
+
+class CrashPlan(NamedTuple):
+    """One crash."""
+
+    crash: Crash | None
+    number: int
+    """Which point, or which attempt if its response is lost, of the run; the first is 1."""
+
+
+@dataclass(eq=False)
+class CrashInjector:
+    """Carries one crash out: ends whoever reaches its point, or loses a response."""
+
+    plan: CrashPlan
+    crashed: Actor | None = None
+    """Whom the crash has hit; None: it has not happened."""
+    refusal: TypeError | None = None
+    """Why the worker was refused."""
+    points: list[Point] = field(default_factory=list)
+    """Those of the run, until the crash."""
+    attempts: list[Actor] = field(default_factory=list)
+    held: dict[object, list[Callable[[], None]]] = field(default_factory=dict)
+    """What was logged in a run with a crash, by the worker and by the last attempt of each task
+    before and after the crash: it is noise unless that fails."""
+    last_error: Exception | None = None
+    """The exception of the last handler; None: it has raised none."""
+
+    def __post_init__(self) -> None:
+        self.worker = self._new_actor(WORKER, WorkerKilled)
+        self.current = self.worker
+        """Whose handler runs, or else the worker."""
+        self._counting = threading.Lock()
+
+    def _new_actor(self, name: str, interrupt: type[WorkerInterrupt], key: object = None) -> Actor:
+        actor = Actor(name, interrupt)
+        if self.plan.crash is not None:
+            self.held.pop(key, None)
+            self.held[key] = actor.held = []
+        return actor
+
+    def planned(self, *, errors: bool) -> Iterator[CrashPlan]:
+        """Yield the crashes that are possible in a run like this one."""
+        for number, point in enumerate(self.points, start=1):
+            yield CrashPlan(Crash.BEFORE, number)
+            # What `point` is called before is not seen; a crash after a call to a database is one
+            # before what follows.
+            if not isinstance(point.call, str | DatabaseCall):
+                yield CrashPlan(Crash.AFTER, number)
+            is_of_service = hasattr(point.call, "service")
+            if point.is_of_queue or (errors and is_of_service and point.footprint.writes):
+                yield CrashPlan(Crash.ANSWER_LOST, number)
+            is_write = isinstance(point.call, DatabaseCall) and bool(point.footprint.writes)
+            if errors and (point.is_of_queue or is_of_service or is_write):
+                yield CrashPlan(Crash.ERROR, number)
+        yield from (CrashPlan(Crash.RESPONSE_LOST, n) for n in range(1, len(self.attempts) + 1))
+
+    def drop_dead(self) -> None:
+        """Drop what is left of whoever was killed, while its calls have no effect.
+
+        Generators that were not exhausted are closed by that, which runs their `finally`.
+        """
+        if self.crashed is not None:
+            with self.crashed.acting():
+                if rpcs := loaded_rpcs():
+                    rpcs.drop_requests()
+                gc.collect(0)
+                release(self.crashed)
+
+    def failure(self, error: BaseException, state: str) -> CrashFailure:
+        """Return what is reported of a crash."""
+        crash, hit = self.plan.crash or Crash.BEFORE, self.crashed or self.worker
+        calls = tuple(str(point) for point in self.points if point.actor is hit)
+        return CrashFailure(
+            crash=crash,
+            actor=hit.name,
+            call_number=0 if crash is Crash.RESPONSE_LOST else len(calls),
+            calls=calls,
+            error=error,
+            state=state,
+        )
+
+    def at_point(self, point: Point, call_next: Callable[[], object]) -> object:
+        """Carry a call out, unless this is the one at which the crash happens."""
+        actor, crash = point.actor, self.plan.crash
+        if not self._is_hit(point):
+            return call_next()
+        if crash is Crash.BEFORE:
+            actor.end()
+        if isinstance(point.call, DatabaseCall):
+            return point.call.fail()
+        if crash in CALLER_GETS_ERROR and not point.is_of_queue:
+            cast("ServiceCall", point.call).fail(is_lost=crash is Crash.ANSWER_LOST)
+            return call_next()
+        if crash is Crash.ERROR:
+            raise TransientError(f"{point} has failed")
+        call_next()
+        if crash is Crash.AFTER:
+            actor.end()
+        raise DeadlineExceededError(f"the response to {point} is lost")
+
+    def _is_hit(self, point: Point) -> bool:
+        """Count a point, and return whether the crash happens there."""
+        with self._counting:
+            if self.crashed is not None:
+                return False
+            self.points.append(point)
+            if self.plan.crash is Crash.RESPONSE_LOST or len(self.points) != self.plan.number:
+                return False
+            self.crashed = point.actor
+            return True
+
+    def at_attempt(
+        self, request: PushRequest, call_next: Callable[[], PushResponse]
+    ) -> PushResponse:
+        """Send a request; whoever handles it is an actor."""
+        if current_actor() is self.worker:
+            self._refuse()
+        key = request.queue_name, request.task_name, self.crashed is None
+        handler = self._new_actor(_describe_attempt(request), HandlerKilled, key)
+        self.attempts.append(handler)
+        response: PushResponse | None = None
+        before, self.current = self.current, handler
+        with handler.acting():
+            try:
+                response = call_next()
+            except BaseException:
+                if not handler.has_ended:
+                    raise
+            finally:
+                self.current = before
+            if handler.has_ended:
+                response = None  # an app that catches everything may have sent one
+                self.drop_dead()
+        self.last_error = None if response is None else response.error
+        if response is None:
+            return PushResponse(None, reason="its instance was killed")
+        if self.plan == (Crash.RESPONSE_LOST, len(self.attempts)):
+            self.crashed = handler
+            return PushResponse(None, reason="the response was lost", error=response.error)
+        return response
+
+    def _refuse(self) -> None:
+        self.refusal = TypeError(
+            "crash_test: the worker calls run_tasks, so its handlers would not be killed: pass the "
+            "app to crash_test, as app=, send= or deferred=True, without a worker that runs tasks"
+        )
+        self.worker.end()
+
+
+def _describe_attempt(request: PushRequest) -> str:
+    return (
+        f'attempt {request.attempt} of task "{request.task_name}" of queue '
+        f'"{request.queue_name}" ({describe_request(request, request.body)})'
+    )
