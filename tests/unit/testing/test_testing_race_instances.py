@@ -14,6 +14,7 @@ import pytest
 
 from pullqueue import Queue
 from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing.exploration.locks import InstanceLock, raced_locks
 from pullqueue.testing.exploration.memory import Memory
 
 Run = Callable[..., RaceResult]
@@ -56,6 +57,53 @@ def test_each_actor_has_its_own_lock_of_the_app(
     assert "each actor has its own an_app.lock, as instances have" in str(caught.value)
     assert run(instances=False).is_complete
     assert app.lock is lock
+
+
+PLACES = {
+    "a list": ("[None, threading.Lock(), 1]", "kept[1]"),
+    "a deque": ("collections.deque([None, threading.Lock(), 1])", "kept[1]"),
+    "a dictionary": ("{1: threading.Lock()}", "kept[1]"),
+    "a defaultdict": ("collections.defaultdict(int, a=threading.Lock())", "kept['a']"),
+    "an attribute": ("types.SimpleNamespace(a=Object())", "kept.a.lock"),
+    "a slot": ("Slots()", "kept.lock"),
+    "a class": ("Object", "kept.lock_of_class"),
+    "a closure": ("closing()", "kept()"),
+    "items of a subclass of list": ("Items([threading.Lock()])", "kept[0]"),
+}
+OTHERS = {
+    "an attribute of a subclass of list": ("Items([0])", "kept.lock"),
+    "an attribute of a subclass of dict": ("Names({0: 1})", "kept.lock"),
+    "a set": ("{threading.Lock()}", "[*kept][0]"),
+}
+
+
+@pytest.mark.parametrize("place", [*PLACES, *OTHERS])
+def test_a_lock_is_replaced_where_the_app_keeps_it(load: Load, place: str) -> None:
+    """All that is beside it is left alone."""
+    made, found = (PLACES | OTHERS)[place]
+    app = load(
+        "import collections, threading, types\n"
+        "class Object:\n    lock_of_class = threading.Lock()\n"
+        "    def __init__(self): self.lock = threading.Lock()\n"
+        "class Slots(Object): __slots__ = ('lock',)\n"
+        "class Items(list):\n    def __init__(self, *items): super().__init__(*items); "
+        "self.lock = threading.Lock()\n"
+        "class Names(dict):\n    def __init__(self, *items): super().__init__(*items); "
+        "self.lock = threading.Lock()\n"
+        "def closing():\n    lock = threading.Lock()\n    return lambda: lock\n"
+        f"kept = {made}\n"
+    )
+    text = repr(app.kept)
+
+    def lock() -> object:
+        return eval(found, app.__dict__)  # noqa: S307 - of this module
+
+    before = lock()
+    with raced_locks(Memory([], load), instances=True):
+        assert place in OTHERS or isinstance(lock(), InstanceLock)
+        assert place in PLACES or repr(app.kept) == text
+    assert lock() is before
+    assert repr(app.kept) == text
 
 
 def test_a_lock_that_the_app_makes_later_is_its_own_as_well(

@@ -185,7 +185,7 @@ def _kind(kind: type) -> Kind:
     )
 
 
-_REPLACEABLE = (dict, list, set, deque, CellType)
+_REPLACEABLE = (dict, list, deque, CellType)
 _PREFIXES = tuple(f"{package}." for package in _NOT_COMPARED)
 
 
@@ -273,6 +273,9 @@ def _of_cache(cached: Any) -> Sequence[object]:  # noqa: ANN401 - of C
 
 _Cached = type(functools.cache(len))
 _OTHERS: dict[type, Callable[[Any], Sequence[object]]] = {
+    # The collector lists these from the end.
+    list: list.copy,
+    tuple: lambda items: [*tuple.__iter__(items)],
     _Cached: _of_cache,
     memoryview: lambda view: (view.obj,),
 }

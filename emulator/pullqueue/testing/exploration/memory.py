@@ -83,7 +83,7 @@ class Memory:
         """Yield where there are objects of some types."""
         self._look()
         for place in self._places:
-            for name, value in place.named() if place.can_replace else ():
+            for name, value in place.replaceable():
                 if issubclass(type(value), kinds):
                     yield Reference(place, name, value)
 
@@ -278,10 +278,15 @@ class _Place:
                 yield name, value
         yield from enumerate(others)
 
-    @property
-    def can_replace(self) -> bool:
-        """True if it can refer to something else in place of a lock."""
-        return self._kind.can_replace and not self.is_of_library
+    def replaceable(self) -> Iterator[tuple[object, object]]:
+        """Yield what it can refer to something else in place of, such as a lock."""
+        kind = type(self.thing)
+        if not self._kind.can_replace or self.is_of_library:
+            return
+        if issubclass(kind, list | deque | CellType) and self._kind.list_others:
+            yield from enumerate(self._kind.list_others(self.thing))
+        elif self._kind.find_names:
+            yield from [*self._kind.find_names(self.thing).items()]
 
 
 class Reference(NamedTuple):
@@ -308,7 +313,7 @@ class Reference(NamedTuple):
             thing.cell_contents = value
         elif issubclass(type(thing), dict | list | deque):
             thing[self.name] = value
-        elif not issubclass(type(thing), set):
+        else:
             setattr(thing, str(self.name), value)
 
     def restore(self) -> None:
