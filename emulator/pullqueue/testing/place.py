@@ -75,8 +75,9 @@ def note_apps(*actors: object) -> None:
     found: set[str] = set()
     used: list[object] = [*actors]
     for actor in actors:
-        views = getattr(actor, "view_functions", None)
-        used += views.values() if isinstance(views, dict) else ()
+        with suppress(Exception):  # code of a proxy
+            views = getattr(actor, "view_functions", None)
+            used += views.values() if isinstance(views, dict) else ()
         if type(_unwrapped(actor, partial)) is FunctionType:
             found.add(_package_of(_unwrapped(actor, partial)))
     seen: set[int] = set()
