@@ -43,7 +43,7 @@ _NOT_COMPARED = (
     *("_asyncio", "_pytest", "pluggy", "hypothesis", "pathlib", "typing", "pydantic_core"),
     *("_abc", "logging", "functools._lru_list_elem"),
 )
-"""Packages whose objects are not looked into."""
+"""Packages whose objects, and functions, are not looked into."""
 
 _CONSTANT = frozenset(
     {
@@ -136,6 +136,8 @@ class Kinds:
             return Kind(vars, can_replace=True) if is_of_app else _EMPTY
         if thing is os.environ:  # the SDK can replace it by one for each thread
             return Kind(find_state=_environment) if kind.__module__ == "os" else _EMPTY
+        if kind in (FunctionType, _Cached) and _is_not_looked_into(kind, str(thing.__module__)):
+            return _EMPTY
         if kind is FunctionType:
             return Kind(
                 vars,
@@ -151,6 +153,13 @@ class Kinds:
 def _beside_attributes(function: FunctionType) -> Sequence[object]:
     keywords, cells = function.__kwdefaults__, function.__closure__ or ()
     return (function.__code__, function.__defaults__, keywords, *cells)
+
+
+def _is_not_looked_into(kind: type, module: str) -> bool:
+    """Return whether a function is not looked into; a cache of Python or a library, such as that of
+    `urllib.parse.urlsplit`, changes no result.
+    """
+    return f"{module}.".startswith(_PREFIXES) or (kind is _Cached and not is_app_module(module))
 
 
 def _is_of_library(module: str) -> bool | None:

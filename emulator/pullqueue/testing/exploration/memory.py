@@ -25,8 +25,8 @@ _MOST_OBJECTS = 20_000
 """How many objects are looked into."""
 _MOST_ITEMS = 100_000
 """How many references of one object are compared."""
-_MOST_EACH_TURN = 2000
-"""How many objects are compared after each turn; more, and those of libraries, only after some."""
+_MOST_EACH_TURN = 200
+"""How many objects are compared after each turn, at 1 us each; more only after some."""
 _LOOKS = 2
 """How many times these are compared after turns from one call of the app; after that only what is
 known to change, and all at the end of each run."""
@@ -45,7 +45,7 @@ class Memory:
         self._kinds = Kinds()
         self._places: list[_Place] = []
         self._of_app: list[_Place] = []
-        """Those that are not of objects of libraries."""
+        """Those that are neither functions nor objects of libraries."""
         self._variables: list[_Place] = []
         """Those that are variables of contexts; actors begin with the values of the test."""
         self._context = copy_context()
@@ -117,16 +117,16 @@ class Memory:
 
         Not in the first run: what is made once, and kept, cannot be raced after that.
         """
-        is_first = self._runs == 1
+        if self._runs == 1:
+            return False
         places = self._places
-        if not is_first and self._looks[turn] >= _LOOKS:
+        if self._looks[turn] >= _LOOKS:
             own = self._of_app if len(self._of_app) <= _MOST_EACH_TURN else []
             others = places if self._changing else []
             is_own = {*map(id, own)}
             places = own + [p for p in others if p.path in self._changing and id(p) not in is_own]
-        self._looks[turn] += not is_first
-        changed = self._note(self._changed(places))
-        return (changed or bool(self.not_compared)) and not is_first
+        self._looks[turn] += 1
+        return self._note(self._changed(places)) or bool(self.not_compared)
 
     def needs_another(self) -> bool:
         """Return whether a run that has ended has to be repeated, as its changes are not known."""
@@ -190,7 +190,7 @@ class Memory:
                 continue
             if not kind.is_fixed:
                 self._places.append(place)
-                if not is_of_library:
+                if not is_of_library and type(thing) is not FunctionType:
                     self._of_app.append(place)
             left += ((*item, is_global, is_of_library) for item in self._items(place))
 
