@@ -15,7 +15,10 @@ from ledgers import Ledger
 
 from pullqueue import Emulator, ManualClock, Queue
 from pullqueue.testing import Attempt, CrashResult, RaceResult, crash_test, race_test, run_tasks
+from pullqueue.testing.exploration import memory
+from pullqueue.testing.place import app_modules
 
+HELPERS = {path.stem for path in Path(__file__).parents[2].glob("support/*.py")}
 YAML = """\
 queue:
 - name: work
@@ -29,6 +32,18 @@ queue:
   retry_parameters:
     task_retry_limit: 3
 """
+
+
+@pytest.fixture(autouse=True)
+def _few_modules(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no race compare what helpers of other tests keep, of which this process has hundreds."""
+    used = memory.Memory._used_by({request.module.__name__})
+
+    def modules() -> dict[str, ModuleType]:
+        found = app_modules()
+        return {name: found[name] for name in found if name in used or name not in HELPERS}
+
+    monkeypatch.setattr(memory, "app_modules", modules)
 
 
 @pytest.fixture
