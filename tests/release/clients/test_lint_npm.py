@@ -69,8 +69,7 @@ WRONG = {
     "target_upper": (5, ""),
     "storage_mb_suffix": (2, ""),
     "resume_maybe": (2, ""),
-    "pull_rate_first": (3, f"`rate`{NOT_ON_PULL}"),
-    "pull_rate_before_mode": (4, ""),
+    "pull_rate_before_mode": (4, f"`rate`{NOT_ON_PULL}"),
     "pull_max_doublings": (6, f"`max_doublings`{NOT_ON_PULL}"),
     "pull_target": (5, ""),
 }
