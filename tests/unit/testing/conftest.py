@@ -36,7 +36,7 @@ queue:
 
 @pytest.fixture(autouse=True)
 def _few_modules(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no race compare what helpers of other tests keep, of which this process has hundreds."""
+    """Leave helpers of other tests, of which a process has hundreds, out of what races compare."""
     used = memory.Memory._used_by({request.module.__name__})
 
     def modules() -> dict[str, ModuleType]:
