@@ -31,7 +31,8 @@ NUMBERS = {
 
 def hostile(schema: dict[str, Any], name: str = "") -> Any:
     """Return a value of a schema of the document, with a hostile text wherever there can be one."""
-    schema = schema.get("anyOf", [schema])[0]
+    kinds = schema.get("anyOf", [schema])  # null is the first of them with an old msgspec
+    schema = next((each for each in kinds if each.get("type") != "null"), schema)
     schema = DOCUMENT["components"]["schemas"].get(schema.get("$ref", "").split("/")[-1], schema)
     kind = schema.get("type")
     if "properties" in schema:
