@@ -59,11 +59,12 @@ def is_of_app(file: str, module: str) -> bool:
     """Return whether a module is neither of a library nor of Python, by its file and its name."""
     if file.startswith("<"):  # it is generated, for example by SQLAlchemy, which names itself
         file = str(getattr(sys.modules.get(module), "__file__", file))
-    return bool(module) and not (  # what a library generates has no name
-        module.partition(".")[0] in ("google", "pullqueue", "pytest_pullqueue")
-        or (file.startswith(_STANDARD_LIBRARY) and not _is_installed(file))
-        or (_is_installed(file) and module.partition(".")[0] not in _installed_apps)
-    )
+    package = module.partition(".")[0]  # what a library generates has no name
+    if package in ("", "google", "pullqueue", "pytest_pullqueue"):
+        return False
+    if _is_installed(file):
+        return package in _installed_apps
+    return not file.startswith(_STANDARD_LIBRARY)
 
 
 def note_apps(*actors: object) -> None:

@@ -99,10 +99,9 @@ class Kind(NamedTuple):
     @property
     def list_contents(self) -> Callable[[Any], Sequence[object]]:
         """What lists all that an object refers to, names included."""
-        find_names, list_others = self.find_names, self.list_others
-        if find_names is None:
+        find, list_others = self.find_names, self.list_others
+        if find is None:
             return list_others or _nothing
-        find = _itself if find_names is dict.copy else find_names
         if list_others is None:
             return lambda thing: (*(names := find(thing)), *names.values())
         return lambda thing: (*(names := find(thing)), *names.values(), *list_others(thing))
@@ -180,7 +179,7 @@ def _kind(kind: type) -> Kind:
     if (base is not object and not is_constant) or find_names is _of_proxy:
         list_others = _OTHERS.get(base, gc.get_referents)
     if kind is dict:
-        find_names, list_others = dict.copy, None
+        find_names, list_others = _itself, None
     elif issubclass(kind, dict):
         find_names, list_others = _items, partial(_beside_items, find_names, base)
     return Kind(

@@ -122,9 +122,8 @@ class Memory:
         places = self._places
         if self._looks[turn] >= _LOOKS:
             own = self._of_app if len(self._of_app) <= _MOST_EACH_TURN else []
-            others = places if self._changing else []
-            is_own = {*map(id, own)}
-            places = own + [p for p in others if p.path in self._changing and id(p) not in is_own]
+            changing = [p for p in places if p.path in self._changing] if self._changing else []
+            places = [*dict.fromkeys([*own, *changing])]
         self._looks[turn] += 1
         return self._note(self._changed(places)) or bool(self.not_compared)
 

@@ -178,7 +178,7 @@ def race_test(
             moves_time=clock,
         )
         search.explore()
-        race.raise_failures()
+        race.raise_failures(search.failed)
     not_seen = race.find_unseen("race_test", unseen)
     race.check_raced()
     result = RaceResult(
@@ -247,8 +247,6 @@ class _Race(Trial):
     locks: Sequence[InstanceLock] = ()
     failures: list[RaceFailure] = field(default_factory=list)
     """The first failure of each kind."""
-    failed: int = 0
-    """Number of those that have failed."""
     is_unclear: bool = False
     """True if the last run has to be repeated to see who changes what is in memory."""
     has_points: bool = False
@@ -260,7 +258,7 @@ class _Race(Trial):
         """Run one schedule; raise a ValueError if its choices are of another test."""
         self.count = 1
         made = len(self._run(planned, is_replay=True).choices)
-        self.raise_failures()
+        self.raise_failures(len(self.failures))
         if made != len(planned):
             raise ValueError(
                 f"replay does not fit: it has {counted(len(planned), 'choice')}, and the schedule, "
@@ -274,7 +272,6 @@ class _Race(Trial):
         schedule = self._run(plan.choices())
         if self.is_unclear and len(self.failures) == known:
             schedule = self._run(plan.choices())
-        self.failed += schedule.error is not None
         return Outcome(
             tuple(schedule.choices),
             has_failed=schedule.error is not None,
@@ -341,7 +338,7 @@ class _Race(Trial):
             for log in schedule.held:
                 log()
 
-    def raise_failures(self) -> None:
+    def raise_failures(self, failed: int) -> None:
         """Raise a RaceTestError if a schedule has failed."""
         if not self.failures:
             return
@@ -355,7 +352,7 @@ class _Race(Trial):
         ]
         if first.is_sequential and self.count > 1:
             hints.append(
-                f"{self.failed} of {self.count} orders that were tried fail: look at setup, at "
+                f"{failed} of {self.count} orders that were tried fail: look at setup, at "
                 "check, and at what each actor does alone"
             )
         raise RaceTestError(self.failures, hints) from first.error

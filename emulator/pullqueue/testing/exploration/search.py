@@ -211,7 +211,7 @@ class Search:
                 self._look_for_others(level)
                 return
             if self.failed and end is None:
-                end = self.count + _UNTIL_RACE, self._work() + max(_MORE_SECONDS, self._work())
+                end = self.count + _UNTIL_RACE, self._end_of_more()
             if end is not None and (self.count >= end[0] or self._work() >= end[1]):
                 return
 
@@ -234,9 +234,13 @@ class Search:
                 self._add(*other)
         return outcome.is_new and outcome.is_race
 
+    def _end_of_more(self) -> float:
+        """Return up to when more schedules are run after one that has failed now."""
+        return self._work() + max(_MORE_SECONDS, self._work())
+
     def _look_for_others(self, first: Level) -> None:
         """Look for failures of other kinds than that of the first schedule that fails."""
-        most_seconds = self._work() + max(_MORE_SECONDS, self._work())
+        most_seconds = self._end_of_more()
         for more_moves in (False, True):
             end = self.count + _MORE
             levels = [each for each in self._plans if (each.passed > first.passed) is more_moves]
