@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from pullqueue.errors import ClockError, is_expected_error
+from pullqueue.errors import ClockError, PullQueueError, is_expected_error
 from pullqueue.text import is_number, quoted
 
 __tracebackhide__ = is_expected_error
@@ -52,6 +52,24 @@ def to_usec(value: object) -> int:
 def from_usec(usec: int) -> datetime:
     """Return the aware datetime (UTC) of a number of microseconds since the epoch."""
     return _EPOCH + timedelta(microseconds=usec)
+
+
+def parse_time(value: object, field_name: str, error: type[PullQueueError]) -> datetime:
+    """Return an aware datetime, given as it is or as text of ISO 8601.
+
+    Raises:
+        PullQueueError: `error`, if it is not a time, or has no time zone.
+    """
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        time = None
+    if isinstance(time, datetime) and time.utcoffset() is not None:
+        return time
+    what = "has no time zone" if isinstance(time, datetime) else "is not a valid time"
+    raise error(
+        f"{field_name} is {quoted(value)}, which {what}: use one such as 2026-01-01T00:00:00Z"
+    )
 
 
 class Clock(ABC):

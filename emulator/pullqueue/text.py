@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TypeGuard
 
-SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
-"""The units of time spans, the largest first."""
+SECONDS_PER_UNIT = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+"""The units of time spans and rates, by their first letters, the largest first."""
 
 
 _PART = r"""[^\x00- @<>(),;:"\\\x7f-\U0010ffff]+"""
@@ -86,7 +86,7 @@ def format_span(seconds: float) -> str:
     for unit, size in SECONDS_PER_UNIT.items():
         count, rest = divmod(rest, size)
         if count:
-            parts.append(f"{count} {unit}")
+            parts.append(f"{count} {'min' if unit == 'm' else unit}")
         if len(parts) == 2 or (parts and not count):
             break
     return " ".join(parts) or "0 s"

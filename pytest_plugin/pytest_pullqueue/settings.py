@@ -227,7 +227,7 @@ def _is_config_source(value: object) -> bool:
 
 
 def _time(where: str, value: object) -> datetime:
-    from pullqueue.engine.validation import parse_time  # noqa: PLC0415 - only for a start
+    from pullqueue.clock import parse_time  # noqa: PLC0415 - only for a start
     from pullqueue.errors import ClockError  # noqa: PLC0415 - only for a start
 
     try:

@@ -65,7 +65,7 @@ class Duration(Number):
 def parse_seconds(text: str) -> float | None:
     """Return the seconds of a duration as it is written on the command line; None if it is not."""
     if match := _SPAN.fullmatch(text.strip()):
-        return float(match[1]) * (SECONDS_PER_UNIT | {"m": 60})[match[2]]
+        return float(match[1]) * SECONDS_PER_UNIT[match[2][0]]
     try:
         return float(text)
     except ValueError:

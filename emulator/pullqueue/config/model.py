@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pullqueue.tasks import RequestToken, RetryParameters
-from pullqueue.text import decimal
+from pullqueue.text import SECONDS_PER_UNIT, decimal
 
 __all__ = [
-    "SECONDS_PER_UNIT",
     "AclEntry",
     "HttpTarget",
     "IamBinding",
@@ -35,7 +34,6 @@ DEFAULT_MAX_DOUBLINGS = 16
 """What App Engine uses where neither queue.yaml nor a push task sets a value; no limit is the
 default of both limits of retries.
 """
-SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class QueueMode(StrEnum):

@@ -6,8 +6,8 @@ import math
 import re
 
 from pullqueue.config.document import Scalar
-from pullqueue.config.model import SECONDS_PER_UNIT, Rate
-from pullqueue.text import closest, decimal
+from pullqueue.config.model import Rate
+from pullqueue.text import SECONDS_PER_UNIT, closest, decimal
 
 BYTES_PER_UNIT = {"B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 

@@ -16,8 +16,8 @@ def start_attempt(
     """Start an attempt to send a push task, due or not, and return the task as it is then.
 
     Nobody else can start an attempt within `lease_seconds`; `attempts` replaces the record of
-    attempts. With `counted` it is the last of so many, none of which is made, and `count_failed`
-    of the store counts them. Interceptors are not called for this function and the two after it.
+    attempts. With `counted` it is the last of so many that are only counted, by `count_failed` of
+    the store, and not made. Interceptors are not called for this function and the two after it.
 
     Raises:
         TaskLeaseExpiredError: the task has changed since.
@@ -46,20 +46,20 @@ def finish_attempt(
     *,
     attempts: AttemptRecord,
     backoff_seconds: float | None,
-    made: bool = True,
+    counted: int = 0,
 ) -> Task:
     """End an attempt, also after its lease; raise like `start_attempt`.
 
     `task` is what `start_attempt` or `renew_attempt` returned, `attempts` its new record. A task
     whose attempt has succeeded is deleted, and any other sent again after `backoff_seconds`; None:
-    it is kept among the exhausted tasks. An attempt that was not `made` was only counted.
+    it is kept among the exhausted tasks. `counted` is that of its start.
     """
     queue.check_exists()
     return queue.store.finish_attempt(
         task,
         attempts=attempts,
         backoff_usec=None if backoff_seconds is None else _pause_usec(queue, backoff_seconds),
-        made=made,
+        counted=counted,
     )
 
 

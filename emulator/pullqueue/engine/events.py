@@ -134,11 +134,11 @@ class Operation(NamedTuple):
     result: AttemptResult | None = None
     origin: Origin | None = None
     size: int | None = None
-    """How many events it counts as; None: one for each task. 0: they are counted by others."""
+    """How many events it is; None: one for each task. 0: `count_failed` counts them."""
 
     @property
-    def counted(self) -> int:
-        """How many events it counts as."""
+    def events(self) -> int:
+        """How many events it is."""
         return len(self.names) if self.size is None else self.size
 
 
@@ -186,21 +186,21 @@ class EventLog:
         *,
         result: AttemptResult | None = None,
         origin: Origin | None = None,
-        counts: bool = True,
+        counted: int = 0,
     ) -> None:
         """Record that one operation did `kind` to `tasks`.
 
-        Unless it `counts`, it is only in the history of the tasks: `count_failed` counts it.
+        Attempts that are `counted` are in the histories only: `count_failed` counts them.
         """
         # Names only, so that payloads are not kept alive.
         names = tuple(map(_name, tasks))
         retry_counts = tuple(map(_retry_count, tasks))
         # `Operation(...)` would take 0.2 us more, in each operation on tasks.
-        size = None if counts else 0
+        size = 0 if counted else None
         fields = (usec, kind, names, retry_counts, until_usec, result, origin, size)
         self.operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
-        if counts:
+        if not counted:
             self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
         recent_usec = usec - MINUTE_USEC
         while self._count > self._old_kept and len(self.operations) > 1:
@@ -233,7 +233,7 @@ class EventLog:
         """Return how many events of each kind there were after a time."""
         counts: Counter[EventKind] = Counter()
         for operation in self._since(usec):
-            counts[operation.kind] += operation.counted
+            counts[operation.kind] += operation.events
         return counts
 
     def count_failures(self, usec: int) -> Counter[AttemptResult]:
@@ -241,7 +241,7 @@ class EventLog:
         counts: Counter[AttemptResult] = Counter()
         for operation in self._since(usec):
             if operation.kind is EventKind.ATTEMPT_FAILED and operation.result is not None:
-                counts[operation.result] += operation.counted
+                counts[operation.result] += operation.events
         return counts
 
     def _since(self, usec: int) -> Iterator[Operation]:
@@ -277,8 +277,8 @@ def collect_events(
             if attempt is not None:
                 kind = EventKind.ATTEMPT_INTERRUPTED
                 events.append(Event(event.usec, kind, attempt.task_name, attempt.retry_count))
-            counted = event.retry_count - retry_counts.get(event.task_name, event.retry_count - 1)
-            attempts[event.task_name] = happened = event._replace(attempts=counted)
+            number = event.retry_count - retry_counts.get(event.task_name, event.retry_count - 1)
+            attempts[event.task_name] = happened = event._replace(attempts=number)
         elif event.kind is EventKind.ATTEMPT_FAILED and attempt is not None:
             happened = event._replace(attempts=attempt.attempts)
         retry_counts[event.task_name] = event.retry_count

@@ -9,7 +9,7 @@ from pullqueue.engine.request_validation import check_request, check_retry, is_t
 from pullqueue.errors import InvalidQueueSettingsError, InvalidTaskError
 from pullqueue.limits import BUCKET_SIZE, CONCURRENT_REQUESTS, DAY_SECONDS, RATE_PER_SECOND, Limits
 from pullqueue.tasks import HttpRequest
-from pullqueue.text import is_number, quoted
+from pullqueue.text import SECONDS_PER_UNIT, is_number, quoted
 
 if TYPE_CHECKING:
     from pullqueue.config.model import HttpTarget, QueueSettings, Rate
@@ -68,8 +68,6 @@ def _any_request(target: HttpTarget) -> HttpRequest:
 
 
 def _is_rate(rate: Rate) -> bool:
-    from pullqueue.config.model import SECONDS_PER_UNIT  # noqa: PLC0415 - only for a rate
-
     return rate.unit in SECONDS_PER_UNIT and 0 <= rate.per_second <= RATE_PER_SECOND
 
 

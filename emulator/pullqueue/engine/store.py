@@ -230,7 +230,7 @@ class TaskStore(ABC):
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
         Nobody else starts one until `lease_usec` from now. With `counted` it is the last of so many
-        that are not made. Raise like `modify_lease`; TaskLeaseExpiredError: its eta is another one.
+        that are only counted. Raise like `modify_lease`; TaskLeaseExpiredError: its eta differs.
         """
 
     @abstractmethod
@@ -239,7 +239,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, made: bool = True
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
     ) -> Task:
         """End an attempt; return the task as it is then, or was when it was deleted.
 
@@ -249,7 +249,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def count_failed(self, queue_name: str, counts: Counter[int], result: AttemptResult) -> None:
-        """Count attempts that were not made and have failed, by times until now in microseconds."""
+        """Count attempts that failed and are only counted, by times until now in microseconds."""
 
     def claim_dispatch(self, queue_name: str) -> Claim:  # noqa: ARG002 - of stores that are shared
         """Return whether this process is the one that sends the tasks of a queue.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Protocol, TypeGuard
 
 from pullqueue.clock import FIRST_USEC, LAST_USEC, USEC_PER_SECOND, from_usec
@@ -21,7 +20,6 @@ from pullqueue.errors import (
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
-    PullQueueError,
     TaskTooLargeError,
     TooManyTasksError,
     is_expected_error,
@@ -204,24 +202,6 @@ def check_tag(value: object, limits: Limits) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidTagError(f"tag is {quoted(value)}: it cannot be encoded in UTF-8") from None
-
-
-def parse_time(value: object, field_name: str, error: type[PullQueueError]) -> datetime:
-    """Return an aware datetime, given as it is or as text of ISO 8601.
-
-    Raises:
-        PullQueueError: `error`, if it is not a time, or has no time zone.
-    """
-    try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        time = None
-    if isinstance(time, datetime) and time.utcoffset() is not None:
-        return time
-    what = "has no time zone" if isinstance(time, datetime) else "is not a valid time"
-    raise error(
-        f"{field_name} is {quoted(value)}, which {what}: use one such as 2026-01-01T00:00:00Z"
-    )
 
 
 def _check_new_task(task: object, limits: Limits, *, absolute_urls: bool) -> None:

@@ -205,11 +205,14 @@ class Dispatcher:
             now_usec=now_usec,
             shortest_seconds=shortest_seconds,
         )
+        counted = counts.total()
         try:
             started = start_attempt(
-                queue, task, lease_seconds=0, attempts=task.attempts, counted=counts.total()
+                queue, task, lease_seconds=0, attempts=task.attempts, counted=counted
             )
-            finish_attempt(queue, started, attempts=attempts, backoff_seconds=pause, made=False)
+            finish_attempt(
+                queue, started, attempts=attempts, backoff_seconds=pause, counted=counted
+            )
         except (TaskError, QueueError):
             return Counter()
         return counts

@@ -10,11 +10,10 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import ManualClock, from_usec, to_usec
+from pullqueue.clock import ManualClock, from_usec, parse_time, to_usec
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueStatistics
-from pullqueue.engine.validation import parse_time
 from pullqueue.errors import ClockError
 from pullqueue.push.dispatcher import is_dispatched
 from pullqueue.resources.operations import operation

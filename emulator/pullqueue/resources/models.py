@@ -14,10 +14,9 @@ from typing import Annotated, Final, Literal
 from msgspec import UNSET, Meta, field
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.clock import USEC_PER_SECOND, from_usec, parse_time
 from pullqueue.engine import queue as engine
 from pullqueue.engine.events import Event, Interface
-from pullqueue.engine.validation import parse_time
 from pullqueue.errors import (
     ClockError,
     InvalidEtaError,

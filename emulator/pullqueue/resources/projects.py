@@ -8,9 +8,8 @@ from msgspec import UNSET
 
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import served
-from pullqueue.clock import Clock, ManualClock, SystemClock, from_usec
+from pullqueue.clock import Clock, ManualClock, SystemClock, from_usec, parse_time
 from pullqueue.config.findings import InvalidQueueConfigError
-from pullqueue.engine.validation import parse_time
 from pullqueue.resources.operations import operation
 from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState

@@ -10,14 +10,13 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import duration_usec
+from pullqueue.clock import duration_usec, parse_time
 from pullqueue.config.model import DEFAULT_QUEUE
 from pullqueue.engine import verbs
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue, lost_payload
 from pullqueue.engine.store import QueueStatistics
-from pullqueue.engine.validation import parse_time
 from pullqueue.errors import ClockError, InvalidEtaError, TaskLeaseExpiredError, UnknownTaskError
 from pullqueue.resources import models
 from pullqueue.resources.models import (

@@ -8,9 +8,8 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import LAST_USEC, ManualClock, from_usec, to_usec
+from pullqueue.clock import LAST_USEC, ManualClock, from_usec, parse_time, to_usec
 from pullqueue.config.model import QueueSettings
-from pullqueue.engine.validation import parse_time
 from pullqueue.faults.declaration import Faults
 from pullqueue.observe.models import Request
 from pullqueue.push.retry import find_retry, has_no_limit

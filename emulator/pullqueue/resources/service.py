@@ -27,7 +27,7 @@ from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Time, about, iso
 from pullqueue.tasks import count_tasks
-from pullqueue.text import quoted
+from pullqueue.text import is_email, quoted
 
 
 class Ready(Model):
@@ -246,7 +246,7 @@ def make_credentials(state: ServerState, body: CredentialsRequest) -> Json:
 
 
 def _email(text: str) -> str:
-    if "@" not in text.strip("@"):
+    if not is_email(text):
         message = f"email is {quoted(text)}: use an address such as worker@example.com"
         raise ApiError.parameter(message, "email")
     return text

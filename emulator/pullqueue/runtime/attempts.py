@@ -123,9 +123,9 @@ class Attempts:
     def count_refused(
         self, task: Task, address: SplitUrl, *, shortest_seconds: float
     ) -> Counter[int]:
-        """Apply the last of the attempts that a due task has had by now, and that were not made.
+        """Apply the last of the attempts that a due task has had by now, which are only counted.
 
-        They were not made since its address refuses connections. Return what the store has to
+        They are not made, since its address refuses connections. Return what the store has to
         count.
         """
         reason = self.refused[address.origin]

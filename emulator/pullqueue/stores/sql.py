@@ -85,7 +85,7 @@ class SqlStore(SqlRecords[S]):
 
     @abstractmethod
     def _count(self, session: S, happened: Mapping[str, object]) -> None:
-        """Record attempts that were only counted."""
+        """Record attempts that are only counted."""
 
     @abstractmethod
     def _ended(self, session: S, task: Task, attempts: AttemptRecord, size: int) -> Row | None:
@@ -251,13 +251,14 @@ class SqlStore(SqlRecords[S]):
 
     @retried
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, made: bool = True
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
     ) -> Task:
+        size = 0 if counted else 1
         if not attempts.succeeded and backoff_usec is not None:
             kind = EventKind.ATTEMPT_FAILED
-            return self._move_attempt(task, backoff_usec, kind, attempts, size=int(made))
+            return self._move_attempt(task, backoff_usec, kind, attempts, size=size)
         with self._operation() as session:
-            row = is_storable(task.name) and self._ended(session, task, attempts, int(made))
+            row = is_storable(task.name) and self._ended(session, task, attempts, size)
             if not row:
                 raise self._attempt_lost(session, task)
             if not attempts.succeeded:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pullqueue import config as queue_yaml
-from pullqueue.clock import Clock, ManualClock, MovableClock
+from pullqueue.clock import Clock, ManualClock, MovableClock, parse_time
 from pullqueue.config.document import path_text
 from pullqueue.config.files import read_bytes
 from pullqueue.config.findings import InvalidQueueConfigError
@@ -22,7 +22,6 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.name_source import random_names
 from pullqueue.engine.store import StoreFactory
-from pullqueue.engine.validation import parse_time
 from pullqueue.errors import ClockError, ConfigFileError
 from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits

@@ -81,7 +81,7 @@ def test_attempts_that_were_only_counted_are_one_line_of_the_history(
 ) -> None:
     queue, record = emulator.queue("push"), AttemptRecord(7, status=0, reason="refused")
     task = start_attempt(queue, queue.add(name="a"), lease_seconds=0, attempts=record, counted=7)
-    finish_attempt(queue, task, attempts=record, backoff_seconds=9, made=False)
+    finish_attempt(queue, task, attempts=record, backoff_seconds=9, counted=7)
 
     started, failed = run("tasks get push a").out.splitlines()[-2:]
     assert started.endswith("  attempts 1 to 7 started  (Python)")

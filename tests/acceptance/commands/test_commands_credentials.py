@@ -59,13 +59,13 @@ def test_a_file_that_is_somebody_elses_is_replaced_by_force_alone(run: Run, path
     )
     for content in OTHER_FILES:
         path.write_bytes(content)
-        order = f"credentials a@b --output {path}"
+        order = f"credentials a@example.com --output {path}"
 
         assert run(order) == Done(1, "", f'pullqueue: "{path}" {refused}\n')
         assert path.read_bytes() == content
-        assert run(order, "--force") == Done(0, f"{path}: the key of a@b\n", "")
-        assert json.loads(path.read_text())["client_email"] == "a@b"
-    device = run("credentials a@b --output", os.devnull)
+        assert run(order, "--force") == Done(0, f"{path}: the key of a@example.com\n", "")
+        assert json.loads(path.read_text())["client_email"] == "a@example.com"
+    device = run("credentials a@example.com --output", os.devnull)
     assert device == Done(1, "", f'pullqueue: "{os.devnull}" {refused}\n')
 
 
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_written_is_refused(run: Run, path: Path) -> None:
         (missing, "no such file or directory"),
         (link, "is a symbolic link, not a regular file"),
     ):
-        order = f"credentials a@b --output {file}"
+        order = f"credentials a@example.com --output {file}"
         refused = Done(3, "", f'pullqueue: cannot write "{file}": {reason}\n')
         assert run(order) == run(order, "--force") == refused
     assert link.is_symlink()

@@ -90,7 +90,7 @@ COMMANDS = [
     "snapshot load {files}/snapshot.json",
     "clock",
     "clock advance 1",
-    "credentials a@b",
+    "credentials a@example.com",
     "faults",
     "faults add empty_leases",
     "faults clear",

@@ -61,7 +61,7 @@ def test_wait_does_not_wait_longer_for_an_answer_than_at_all(run: Run) -> None:
 
 
 def test_an_answer_that_breaks_off_is_one_line(run: Run) -> None:
-    for order in ("queues", "credentials a@b", "snapshot save -"):
+    for order in ("queues", "credentials a@example.com", "snapshot save -"):
         with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
             done = run(order, "--url", address)
 

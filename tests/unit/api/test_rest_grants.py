@@ -91,7 +91,7 @@ def test_a_key_file_points_at_the_emulator_and_its_project(key: dict[str, Any]) 
             "cryptography.hazmat.primitives",
             "POST",
             "_emulator/credentials",
-            {"json": {"email": "a@b"}},
+            {"json": {"email": "a@example.com"}},
         ),
         ("jwt", "POST", "token", {"data": {"grant_type": JWT_BEARER, "assertion": "x.y.z"}}),
         ("jwt.algorithms", "GET", "oauth2/v3/certs", {}),
@@ -114,7 +114,7 @@ def test_without_the_extra_a_key_is_refused_with_what_to_install(
         "keys of service accounts and ID tokens need an extra where the server runs: "
         f"{install_command('auth')}"
     )
-    assert guarded.get("/_emulator/token?email=a@b").status_code == 200
+    assert guarded.get("/_emulator/token?email=a@example.com").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_attempts_that_were_only_counted_are_one_step_of_the_history(console: Co
     for first, last in ((1, 1), (2, 10), (11, 12)):
         count, record = last - first + 1, AttemptRecord(last, status=0, reason="connection refused")
         task = start_attempt(queue, task, lease_seconds=0, attempts=record, counted=count)
-        task = finish_attempt(queue, task, attempts=record, backoff_seconds=60, made=False)
+        task = finish_attempt(queue, task, attempts=record, backoff_seconds=60, counted=count)
 
     text = console.text("/queues/mail/tasks/a")
 

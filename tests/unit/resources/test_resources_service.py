@@ -311,7 +311,7 @@ def test_one_of_reloads_at_once_sees_what_has_changed(
 
 
 def test_a_token_is_issued_for_the_scopes_of_the_request(control: ControlClient) -> None:
-    token = control.get("/token?email=a@b&scope=one%20two").body["access_token"]
+    token = control.get("/token?email=a@example.com&scope=one%20two").body["access_token"]
 
     info = control.send("GET", f"/tokeninfo?access_token={token}").body
 

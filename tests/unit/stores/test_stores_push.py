@@ -167,7 +167,7 @@ def test_attempts_that_are_not_made_are_one_event_of_their_task(
     last = AttemptRecord(finished=count, status=0, reason="connection refused")
 
     task = start_attempt(queue, added, lease_seconds=0, attempts=AttemptRecord(), counted=count)
-    ended = finish_attempt(queue, task, attempts=last, backoff_seconds=pause, made=False)
+    ended = finish_attempt(queue, task, attempts=last, backoff_seconds=pause, counted=count)
 
     assert (ended.retry_count, ended.attempts) == (count, last)
     assert states(queue) == ({} if pause is None else {"retrying": 1})
@@ -214,7 +214,7 @@ def test_attempts_that_are_not_made_are_counted_when_they_would_have_been(
     assert queue.store.last_attempts("web", limit=9) == []
 
 
-def test_attempts_that_were_not_made_leave_other_events_recorded(start: Start) -> None:
+def test_attempts_that_are_only_counted_leave_other_events_recorded(start: Start) -> None:
     """They are as many as 5,000 operations, after which a database deletes the oldest events."""
     queue = start(replace(CONFIG, total_storage_limit_bytes=None)).queue("web")
     for tasks in [100] * 49 + [97]:
@@ -223,7 +223,7 @@ def test_attempts_that_were_not_made_leave_other_events_recorded(start: Start) -
         queue, queue.add(name="one"), lease_seconds=0, attempts=AttemptRecord(), counted=200
     )
     failed = AttemptRecord(finished=200, status=0)
-    finish_attempt(queue, task, attempts=failed, backoff_seconds=30, made=False)
+    finish_attempt(queue, task, attempts=failed, backoff_seconds=30, counted=200)
 
     assert [each.kind.value for each in queue.history("one")] == [
         "added", "attempt started", "attempt failed",

@@ -15,11 +15,11 @@ import msgspec
 
 from pullqueue.cli._output import STDIN
 from pullqueue.cli.client.connection import Json
-from pullqueue.clock import duration_usec
+from pullqueue.clock import duration_usec, parse_time
 from pullqueue.config.document import Mapping, Node, Sequence, Source
 from pullqueue.config.findings import Reports, UnreadableError
 from pullqueue.config.reader import decode, read_tree
-from pullqueue.engine.validation import check_new_tasks, parse_time
+from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import InvalidEtaError, PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.resources.models import FIELD_OF_ERROR, NewTask

@@ -174,7 +174,7 @@ class MemoryStore(TaskStore):
             queue.leased.add(now_usec, 0 if counted else 1)
             kind, until_usec, origin = EventKind.ATTEMPT_STARTED, started.eta_usec, current_origin()
             queue.events.record(
-                kind, now_usec, [started], until_usec, origin=origin, counts=not counted
+                kind, now_usec, [started], until_usec, origin=origin, counted=counted
             )
             return started
 
@@ -187,29 +187,29 @@ class MemoryStore(TaskStore):
             return renewed
 
     def finish_attempt(
-        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, made: bool = True
+        self, task: Task, *, attempts: AttemptRecord, backoff_usec: int | None, counted: int = 0
     ) -> Task:
         kind, result, origin = EventKind.ATTEMPT_FAILED, attempts.result, current_origin()
         with self._lock:
             queue, now_usec = self._now(task.queue_name)
             task = queue.get_attempted(task.name, task.eta_usec)
-            finished = task._replace(attempts=attempts)
+            ended = task._replace(attempts=attempts)
             if attempts.succeeded:
                 kind = EventKind.ATTEMPT_SUCCEEDED
                 queue.remove([task], kind, now_usec, result, origin=origin)
-                return finished
+                return ended
             until_usec = None
             if backoff_usec is not None:
                 until_usec = now_usec + backoff_usec
-                finished = finished._replace(eta_usec=until_usec)
-                queue.replace([task], [finished])
+                ended = ended._replace(eta_usec=until_usec)
+                queue.replace([task], [ended])
             queue.events.record(
-                kind, now_usec, [finished], until_usec, result=result, origin=origin, counts=made
+                kind, now_usec, [ended], until_usec, result=result, origin=origin, counted=counted
             )
             if backoff_usec is None:
                 queue.remove([task], EventKind.EXHAUSTED, now_usec, origin=origin)
-                queue.exhausted.extend([finished])
-            return finished
+                queue.exhausted.extend([ended])
+            return ended
 
     def count_failed(self, queue_name: str, counts: Counter[int], result: AttemptResult) -> None:
         with self._lock:
