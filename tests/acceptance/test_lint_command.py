@@ -63,18 +63,46 @@ def test_wrong_usage_is_status_2(folder: Path) -> None:
         assert message in done.stderr
 
 
-def test_a_cron_yaml_is_checked_as_cron_jobs_are_read(folder: Path) -> None:
+CRON = "cron:\n- url: /a\n  schedule: every 5 minutes\n"
+BAD_CRON = "cron:\n- url: a\n  schedule: every hour\n- {}\n"
+CRON_FINDINGS = (
+    'cron.yaml:2:8: QY021 invalid-cron: url "a": use a path of the app, such as /tasks/summary\n'
+    'cron.yaml:3:13: QY021 invalid-cron: schedule "every hour": the number is missing: write '
+    "`every 1 hours`\n"
+    "cron.yaml:4:3: QY021 invalid-cron: job 2 has no `url` and no `schedule`: add them\n"
+)
+
+
+def test_faults_of_a_cron_yaml_are_findings(folder: Path) -> None:
     (folder / "queue.yaml").write_text(GOOD)
-    (folder / "cron.yaml").write_text("cron:\n- url: /a\n  schedule: every 5 minutes\n")
-    done = run("queue.yaml", "cron.yaml")
+    (folder / "cron.yaml").write_text(CRON)
+    both = ("queue.yaml", "cron.yaml")
+    done = run(*both)
     assert (done.exit_code, done.stderr) == (0, "2 files checked, nothing found\n")
-    (folder / "cron.yaml").write_text("cron:\n- url: a\n  schedule: every 5 minutes\n")
-    fault = 'cron.yaml:2:8: url "a": use a path of the app, such as /tasks/summary\n'
-    done = run("queue.yaml", "cron.yaml")
-    assert (done.exit_code, done.stderr) == (1, fault)
-    done = run("-", "--stdin-filename", "cron.yaml", stdin="cron: 1")
-    wrong = 'cron.yaml:1:7: `cron` is "1": it must be a list of jobs\n'
-    assert (done.exit_code, done.stderr) == (1, wrong)
+    (folder / "cron.yaml").write_text(BAD_CRON)
+    done = run(*both, "--format", "concise")
+    assert (done.exit_code, done.stdout) == (1, CRON_FINDINGS)
+    assert done.stderr == "2 files checked: 3 errors\n"
+    assert [each["line"] for each in json.loads(run(*both, "--format", "json").stdout)] == [2, 3, 4]
+    assert run(*both, "--ignore", "invalid-cron").exit_code == 0
+    done = run("-", "--stdin-filename", "cron.yaml", "--format", "concise", stdin=BAD_CRON)
+    assert (done.exit_code, done.stdout) == (1, CRON_FINDINGS)
+    assert run(*both, "--write-baseline", "known.json").exit_code == 0
+    known = json.loads((folder / "known.json").read_text())["findings"]
+    assert [each["key"] for each in known] == ["cron[0].schedule", "cron[0].url", "cron[1]"]
+    assert run(*both, "--baseline", "known.json").exit_code == 0
+    (folder / "cron.yaml").write_text(f"{BAD_CRON}# queue-lint: ignore-file[invalid-cron]\n")
+    assert run("cron.yaml").exit_code == 0
+    (folder / "cron.yaml").write_text(CRON.replace("- ", "-\t"))
+    done = run("cron.yaml", "--fix", "--against", "queue.yaml")
+    assert (done.exit_code, done.stderr) == (0, "1 file checked, nothing found; 1 fixed\n")
+    assert (folder / "cron.yaml").read_text() == CRON
+    (folder / "cron.yaml").write_text("#" * (2**20 + 1))
+    assert "1:1: QY011 file-too-large" in run("cron.yaml", "--format", "concise").stdout
+
+
+def test_a_cron_yaml_is_not_read_as_a_queue_yaml(folder: Path) -> None:
+    (folder / "cron.yaml").write_text(CRON)
     done = run_pullqueue("exec", "cron.yaml", "--", "true")
     assert done.exit_code == 1
     assert done.stderr == (

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.config.document import Source
 from pullqueue.config.files import read_project_file, read_stamp, replace_project_file
 from pullqueue.config.project import real_path, work_tree
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
-from pullqueue.errors import ConfigFileError, InvalidCronError
+from pullqueue.errors import ConfigFileError
 from pullqueue.lint.baseline import Baseline, write_baseline
 from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
 from pullqueue.lint.options import Arguments
@@ -89,13 +88,9 @@ class _Linter:
         )
 
     def _lint(self, data: bytes, path: Path, notes: list[str], *, misnamed: bool) -> FileReport:
-        if path.name == "cron.yaml":
-            from pullqueue.cron.file import parse_cron
-
-            parse_cron(data, file=str(path))
-            return FileReport(str(path), Source("", file=str(path)), [], [])
         settings = self._selection.settings(absolute(path))._replace(misnamed=misnamed)
-        if self._against is not None:
+        is_cron = path.name == "cron.yaml"
+        if self._against is not None and not is_cron:
             settings = settings._replace(previous_modes=self._against.modes(path, notes))
         options = LintOptions(
             settings=settings,
@@ -103,6 +98,10 @@ class _Linter:
             unsafe=self._arguments.unsafe_fixes,
             known=self._baseline.known_in(path) if self._baseline else {},
         )
+        if is_cron:
+            from pullqueue.cron.file import read_cron
+
+            options = options._replace(read=read_cron)
         return lint_data(data, file=str(path), options=options)
 
     def check_stdin(self) -> int:
@@ -121,7 +120,7 @@ class _Linter:
         """Check files; one that cannot be read or written does not stop the others."""
         files, notes = self._inputs()
         reports: list[FileReport] = []
-        failures, has_invalid_cron = self._empty_folders(files), False
+        failures = self._empty_folders(files)
         for path, searched in files:
             misnamed = searched and path.name != CANONICAL
             try:
@@ -131,14 +130,11 @@ class _Linter:
                 reports.append(report)
             except (ConfigFileError, InvalidSettingsError) as error:
                 failures.append(error)
-            except InvalidCronError as error:
-                click.echo(str(error), err=True)
-                has_invalid_cron = True
         stale = self._baseline.stale_note(reports) if self._baseline else None
         _say((*notes, *([stale] if stale else ()), *map(str, failures)))
         if self._arguments.write_baseline:
             return self._write_baseline(Path(self._arguments.write_baseline), reports)
-        status = self._finish(reports, has_invalid_cron=has_invalid_cron)
+        status = self._finish(reports)
         if any(isinstance(failure, ConfigFileError) for failure in failures):
             return EXIT_FAILURE
         return EXIT_USAGE if failures else status
@@ -178,12 +174,8 @@ class _Linter:
             click.echo("stopped", err=True)
         return 0
 
-    def _finish(self, files: list[FileReport], *, has_invalid_cron: bool = False) -> int:
-        """Print what was found and return the exit status.
-
-        The errors in a cron.yaml were printed before. The summary does not count them, so that it
-        is left out.
-        """
+    def _finish(self, files: list[FileReport]) -> int:
+        """Print what was found and return the exit status."""
         arguments = self._arguments
         report = RunReport(files, self._selection.threshold, _wants_colour(arguments.color))
         is_github = os.environ.get("GITHUB_ACTIONS") == "true"
@@ -194,12 +186,12 @@ class _Linter:
         else:
             _echo(reporter(name)(_in_repository(report, name)), err=to_stderr)
         fixed = sum(file.fixed for file in files)
-        if name in _FOR_PEOPLE and files and not has_invalid_cron:
+        if name in _FOR_PEOPLE and files:
             done = f"; {fixed} {'could be fixed' if arguments.diff else 'fixed'}" if fixed else ""
             fix = arguments.fix or arguments.diff
             counted = summary(report, fix=fix, unsafe_fixes=arguments.unsafe_fixes)
             click.echo(f"{counted}{done}", err=True)
-        has_failed = has_invalid_cron or any(report.fails(finding) for finding in report.findings)
+        has_failed = any(report.fails(finding) for finding in report.findings)
         return EXIT_REFUSED if has_failed or (arguments.diff and fixed) else 0
 
 

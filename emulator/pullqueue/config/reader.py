@@ -47,13 +47,9 @@ class ParseResult(NamedTuple):
     """Every key and value, in the order of the file."""
 
 
-def parse(data: bytes | str, *, file: str) -> ParseResult:
+def parse(data: bytes | str, file: str) -> ParseResult:
     """Read a file's content as far as it can be read."""
     reports: Reports = {}
-    if len(data) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES:,} bytes: it is not a queue.yaml"
-        reports["file-too-large"] = [Report(at=Place(0, 0), message=message)]
-        return ParseResult(Source("", file=file), None, reports, [])
     source = decode(data, file, reports)
     if not reports:
         try:
@@ -66,6 +62,11 @@ def parse(data: bytes | str, *, file: str) -> ParseResult:
 
 def decode(data: bytes | str, file: str, reports: Reports) -> Source:
     """Return the text of a file, up to the first byte that cannot be decoded."""
+    if len(data) > MAX_BYTES:
+        what = f"the file is larger than {MAX_BYTES:,} bytes"
+        message = f"{what}: it is not a queue.yaml or cron.yaml"
+        reports["file-too-large"] = [Report(at=Place(0, 0), message=message)]
+        return Source("", file=file)
     if isinstance(data, str):
         return Source(data.removeprefix(_BOM), file=file, has_bom=data.startswith(_BOM))
     if data.startswith(_WIDE_BOMS) or (len(data) >= 4 and data[:64].count(0) * 3 >= len(data[:64])):

@@ -118,8 +118,8 @@ class _TreeBuilder:
         self._nodes += 1
         place = _event_place(event)
         if self._nodes > self._max_nodes:
-            what = f"the file has more than {self._max_nodes:,} values: it is not a queue.yaml"
-            self._stop("file-too-large", place, what)
+            what = f"the file has more than {self._max_nodes:,} values"
+            self._stop("file-too-large", place, f"{what}: it is not a queue.yaml or cron.yaml")
         if event.anchor is not None:
             self._refuse_anchor(place, f"anchor `&{shorten(event.anchor)}`")
         return place

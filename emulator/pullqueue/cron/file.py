@@ -7,22 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from itertools import chain
-from operator import itemgetter
 from os import PathLike
 from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pullqueue.clock import from_usec, to_usec
-from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, describe
+from pullqueue.config.document import Mapping, Node, Path, Place, Scalar, Sequence, describe
 from pullqueue.config.files import read_bytes
-from pullqueue.config.findings import Reports, UnreadableError
-from pullqueue.config.reader import decode, read_tree
+from pullqueue.config.findings import Report, Reports, Severity, UnreadableError
+from pullqueue.config.reader import ParseResult, decode, read_tree
+from pullqueue.config.settings import Settings
 from pullqueue.config.values import as_integer, as_number, parse_age_limit
 from pullqueue.cron.schedule import Interval, Schedule, next_time, parse_schedule
 from pullqueue.errors import InvalidCronError
 from pullqueue.tasks import RetryParameters
-from pullqueue.text import closest, did_you_mean, escaped, quoted
+from pullqueue.text import closest, did_you_mean, quoted
 
 _T = TypeVar("_T")
 
@@ -110,10 +109,22 @@ def parse_cron(text: bytes | str, *, file: str = "cron.yaml") -> tuple[CronJob, 
     Raises:
         InvalidCronError: it is not valid; the message has each fault with its line.
     """
+    from pullqueue.lint.check import check_parsed  # noqa: PLC0415 - most servers have no cron.yaml
+
     reader = _Reader(text, file)
     jobs = tuple(reader.jobs())
-    reader.check()
+    settings = Settings(at_least=Severity.ERROR, loading=True)
+    if findings := check_parsed(reader.result, settings).findings:
+        raise InvalidCronError("\n".join(map(str, findings)))
     return jobs
+
+
+def read_cron(text: bytes | str, file: str) -> ParseResult:
+    """Return what is wrong in the text of a cron.yaml, as the linter takes it."""
+    reader = _Reader(text, file)
+    for _ in reader.jobs():
+        pass
+    return reader.result
 
 
 @dataclass(slots=True)
@@ -122,6 +133,7 @@ class _Section:
 
     node: Mapping
     name: str
+    path: Path
 
     def value(self, key: str) -> Node | None:
         """Return the value of a key; None: it is missing, or empty."""
@@ -135,54 +147,42 @@ class _Reader:
     """Reads one file, and collects what is wrong with it."""
 
     def __init__(self, text: bytes | str, file: str) -> None:
-        reports: Reports = {}
-        self._source = decode(text, file, reports)
-        self._faults: list[tuple[Place, str]] = []
-        """What is wrong, and where."""
+        self._reports: Reports = {}
+        source = decode(text, file, self._reports)
         self._root: Node | None = None
-        if not reports:
+        if not self._reports:
             with suppress(UnreadableError):
-                self._root = read_tree(self._source, reports)
-        for report in chain.from_iterable(reports.values()):
-            self._fault(report.at, report.message)
-
-    def check(self) -> None:
-        """Raise if there is a fault.
-
-        Raises:
-            InvalidCronError: there is.
-        """
-        lines = []
-        for place, message in sorted(self._faults, key=itemgetter(0)):
-            line, column = self._source.position(place.start)
-            lines.append(f"{escaped(self._source.file)}:{line}:{column}: {message}")
-        if lines:
-            raise InvalidCronError("\n".join(lines))
+                self._root = read_tree(source, self._reports)
+        self.result = ParseResult(source, None, self._reports, [])
+        """What is wrong with it; there is no root on which the rules of queue.yaml apply."""
 
     def jobs(self) -> Iterator[CronJob]:
         """Yield the jobs, as far as they are valid."""
-        if self._faults:
+        if self._root is None and self._reports:
             return
         if not isinstance(self._root, Mapping) or self._root.pair("cron") is None:
             place = self._root.place if self._root is not None else Place(0, 0)
             self._fault(place, "there is no `cron:`: write it, and the jobs as a list under it")
             return
-        section = _Section(self._root, "cron.yaml")
+        section = _Section(self._root, "cron.yaml", ())
         self._check_keys(section, ("cron", "application"))
         jobs = section.value("cron")
         if jobs is None:
             return
         if not isinstance(jobs, Sequence):
-            self._fault(jobs.place, f"`cron` is {describe(jobs)}: it must be a list of jobs")
+            message = f"`cron` is {describe(jobs)}: it must be a list of jobs"
+            self._fault(jobs.place, message, ("cron",))
             return
         if len(jobs.items) > _MOST_JOBS:
             count = len(jobs.items)
-            self._fault(jobs.place, f"there are {count} jobs; the maximum is {_MOST_JOBS}")
+            message = f"there are {count} jobs; the maximum is {_MOST_JOBS}"
+            self._fault(jobs.place, message, ("cron",))
         for number, node in enumerate(jobs.items, start=1):
+            path = ("cron", number - 1)
             if not isinstance(node, Mapping):
                 message = f"a job is {describe(node)}: it must have `url` and `schedule`"
-                self._fault(node.place, message)
-            elif (job := self._job(_Section(node, f"job {number}"), number)) is not None:
+                self._fault(node.place, message, path)
+            elif (job := self._job(_Section(node, f"job {number}", path), number)) is not None:
                 yield job
 
     def _job(self, section: _Section, number: int) -> CronJob | None:
@@ -194,11 +194,13 @@ class _Reader:
         target = self._read(section, "target", _target)
         deadline = self._read(section, "attempt_deadline", _deadline)
         retry = section.value("retry_parameters")
-        parameters = None if retry is None else self._retry(retry, section.name)
+        parameters = None if retry is None else self._retry(retry, section)
         misspelt = {closest(pair.key.text, _JOB_KEYS) for pair in section.node.pairs}
-        for key in ("url", "schedule"):
-            if section.value(key) is None and key not in misspelt:
-                self._fault(section.node.place, f"{section.name} has no `{key}`: add one")
+        required = [key for key in ("url", "schedule") if section.value(key) is None]
+        if missing := [f"no `{key}`" for key in required if key not in misspelt]:
+            advice = "add one" if len(missing) == 1 else "add them"
+            message = f"{section.name} has {' and '.join(missing)}: {advice}"
+            self._fault(section.node.place, message, section.path)
         if url is None or schedule is None:
             return None
         return CronJob(
@@ -213,12 +215,13 @@ class _Reader:
             deadline_seconds=deadline or _DEFAULT_DEADLINE_SECONDS,
         )
 
-    def _retry(self, node: Node, owner: str) -> RetryParameters | None:
+    def _retry(self, node: Node, owner: _Section) -> RetryParameters | None:
+        path = (*owner.path, "retry_parameters")
         if not isinstance(node, Mapping):
             message = f"`retry_parameters` is {describe(node)}: it must have keys such as "
-            self._fault(node.place, f"{message}`job_retry_limit`")
+            self._fault(node.place, f"{message}`job_retry_limit`", path)
             return None
-        section = _Section(node, f"retry_parameters of {owner}")
+        section = _Section(node, f"retry_parameters of {owner.name}", path)
         self._check_keys(section, _RETRY_KEYS)
         limit = self._read(section, "job_retry_limit", _retry_limit)
         age_seconds = self._read(section, "job_age_limit", _age_limit)
@@ -228,7 +231,7 @@ class _Reader:
         most = _DEFAULT_MAX_BACKOFF_SECONDS if most is None else most
         if least is not None and least > most:
             message = f"min_backoff_seconds is {least:g}, and max_backoff_seconds is {most:g}: "
-            self._fault(node.place, f"{message}it must not be less")
+            self._fault(node.place, f"{message}it must not be less", path)
         return RetryParameters(
             task_retry_limit=0 if limit is None and age_seconds is None else limit,
             task_age_limit_seconds=age_seconds,
@@ -243,23 +246,26 @@ class _Reader:
             if key not in known:
                 advice = did_you_mean(key, known)
                 message = f"{section.name} has no key {quoted(key)}: {advice}"
-                self._fault(pair.key.place, message)
+                self._fault(pair.key.place, message, (*section.path, key))
 
     def _read(self, section: _Section, key: str, parse: Callable[[Scalar], _T]) -> _T | None:
         node = section.value(key)
         if node is None:
             return None
+        path = (*section.path, key)
         if not isinstance(node, Scalar):
-            self._fault(node.place, f"`{key}` is {describe(node)}: it must be a single value")
+            message = f"`{key}` is {describe(node)}: it must be a single value"
+            self._fault(node.place, message, path)
             return None
         try:
             return parse(node)
         except ValueError as error:
-            self._fault(node.place, f"{key} {quoted(node.text)}: {error}")
+            self._fault(node.place, f"{key} {quoted(node.text)}: {error}", path)
             return None
 
-    def _fault(self, place: Place, message: str) -> None:
-        self._faults.append((place, message))
+    def _fault(self, place: Place, message: str, path: Path = ()) -> None:
+        report = Report(at=place, message=message, path=path)
+        self._reports.setdefault("invalid-cron", []).append(report)
 
 
 def _text(node: Node | None) -> str:

@@ -32,8 +32,12 @@ class CheckResult(NamedTuple):
 
 
 def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:
-    """Check a file's content."""
-    result = parse(data, file=file)
+    """Check the content of a queue.yaml."""
+    return check_parsed(parse(data, file=file), settings)
+
+
+def check_parsed(result: ParseResult, settings: Settings) -> CheckResult:
+    """Check what was read from a file."""
     view = View(result, result.root, settings) if result.root is not None else None
     levels = checked_rules(settings)
     found = {rule: _reports(rule, result, view) for rule in levels}

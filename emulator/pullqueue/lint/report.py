@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -11,8 +11,9 @@ from typing import NamedTuple
 from pullqueue.config.document import Path as KeyPath
 from pullqueue.config.document import Source, path_text
 from pullqueue.config.findings import Finding, Severity
+from pullqueue.config.reader import ParseResult, parse
 from pullqueue.config.settings import Settings
-from pullqueue.lint.check import CheckResult, check, checked_rules
+from pullqueue.lint.check import CheckResult, check_parsed, checked_rules
 from pullqueue.lint.search import absolute
 from pullqueue.text import escaped
 
@@ -27,6 +28,9 @@ class LintOptions(NamedTuple):
     """With `fix`: True to make all fixes."""
     known: Mapping[tuple[str, str], int] = MappingProxyType({})
     """How often a finding may occur without being reported, by rule and key."""
+
+    read: Callable[[bytes | str, str], ParseResult] = parse
+    """Parses the content of a file, whose name is the second argument."""
 
 
 class FileReport(NamedTuple):
@@ -94,11 +98,13 @@ class RunReport(NamedTuple):
 def lint_data(data: bytes, *, file: str, options: LintOptions) -> FileReport:
     """Check a file's content, and fix it if the options say so."""
 
-    def look(content: bytes | str) -> CheckResult:
-        result = check(content, file=file, settings=options.settings)
-        return _without_known(result, options.known)[0] if options.known else result
+    def check(content: bytes | str) -> CheckResult:
+        return check_parsed(options.read(content, file), options.settings)
 
-    result = check(data, file=file, settings=options.settings)
+    def look(content: bytes | str) -> CheckResult:
+        return _without_known(check(content), options.known)[0]
+
+    result = check(data)
     stale: tuple[str, ...] = ()
     if options.known:
         result, left = _without_known(result, options.known)

@@ -405,6 +405,22 @@ def other_program(_view: View) -> None:
     """
 
 
+@Rule("QY021", loadable=False)
+def invalid_cron(_view: View) -> None:
+    """A cron.yaml has a job that App Engine does not accept.
+
+    Bad (file cron.yaml):
+        cron:
+        - {url: /tasks/refresh, schedule: every hour}
+
+    Good (file cron.yaml):
+        cron:
+        - {url: /tasks/refresh, schedule: every 1 hours}
+
+    Source: the references of cron.yaml and of its schedules.
+    """
+
+
 @Rule("QY900", severity=Severity.WARNING, fixes=(SAFE,))
 def unused_ignore(_view: View) -> None:
     """An ignore comment suppresses nothing.
