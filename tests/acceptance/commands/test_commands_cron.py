@@ -129,7 +129,8 @@ def test_a_file_with_faults_is_refused_before_anything_starts(
 
     assert (done.status, done.out) == (1, "")
     assert done.err == (
-        f'{path}:3:13: schedule "every hour": the number is missing: write `every 1 hours`\n'
+        f'{path}:3:13: QY021 invalid-cron: schedule "every hour": the number is missing: '
+        "write `every 1 hours`\n"
     )
 
 
