@@ -95,29 +95,33 @@ def selected_queues(
     return lambda: selected
 
 
-def check_maximum(value: object, name: str, *, least: int = 1) -> None:
-    """Raise a ValueError unless an argument is the maximum number of something."""
-    if not is_integer(value) or value < least:
-        raise ValueError(f"{name} is {quoted(value)}: use a whole number, {least} or more")
+def check_numbers(least: int, /, **arguments: object) -> None:
+    """Raise a ValueError unless arguments are whole numbers that are not too small."""
+    for name, value in arguments.items():
+        if not is_integer(value) or value < least:
+            raise ValueError(f"{name} is {quoted(value)}: use a whole number, {least} or more")
 
 
-def check_seconds(value: object, name: str) -> None:
-    """Raise a ValueError unless an argument is a time in seconds that is longer than none."""
-    if not is_number(value) or not value > 0:
-        raise ValueError(f"{name} is {quoted(value)}: use a number above 0")
+def check_seconds(**arguments: object) -> None:
+    """Raise a ValueError unless arguments are times in seconds that are longer than none."""
+    for name, value in arguments.items():
+        if not is_number(value) or not value > 0:
+            raise ValueError(f"{name} is {quoted(value)}: use a number above 0")
 
 
-def check_choice(value: object, name: str, allowed: tuple[str, ...]) -> None:
-    """Raise a ValueError unless an argument has one of its values."""
-    if value not in allowed:
-        *others, last = map(quoted, allowed)
-        raise ValueError(f"{name} is {quoted(value)}: use {', '.join(others)} or {last}")
+def check_choices(allowed: tuple[str, ...], /, **arguments: object) -> None:
+    """Raise a ValueError unless arguments have one of the allowed values."""
+    for name, value in arguments.items():
+        if value not in allowed:
+            *others, last = map(quoted, allowed)
+            raise ValueError(f"{name} is {quoted(value)}: use {', '.join(others)} or {last}")
 
 
-def check_flag(value: object, name: str) -> None:
+def check_flags(**arguments: object) -> None:
     """Raise a TypeError if the value of an argument is neither True nor False."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} is {quoted(value)}: use True or False")
+    for name, value in arguments.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is {quoted(value)}: use True or False")
 
 
 def refuse_lazy(result: object, name: str) -> None:

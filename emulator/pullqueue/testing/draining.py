@@ -21,7 +21,7 @@ from pullqueue.testing.arguments import (
     Errors,
     SelectQueues,
     check_actor,
-    check_choice,
+    check_choices,
     check_is_emulator,
     refuse_lazy,
     selected_queues,
@@ -172,7 +172,7 @@ class Driver:
         max_calls: int,
         errors: str,
     ) -> None:
-        check_choice(errors, "errors", ERRORS)
+        check_choices(ERRORS, errors=errors)
         self.calls = 0
         """Number of times that the worker was called."""
         self._emulator = emulator

@@ -28,10 +28,10 @@ from pullqueue.testing.arguments import (
     ERRORS,
     Errors,
     SelectQueues,
-    check_choice,
-    check_flag,
+    check_choices,
+    check_flags,
     check_is_emulator,
-    check_maximum,
+    check_numbers,
     selected_queues,
 )
 from pullqueue.testing.clock import sleeping
@@ -90,8 +90,8 @@ def run_tasks(
         ValueError: an argument is not valid, or there is no app for the target of a task.
     """
     check_is_emulator(emulator, then="app")
-    check_choice(errors, "errors", ERRORS)
-    check_flag(follow, "follow")
+    check_choices(ERRORS, errors=errors)
+    check_flags(follow=follow)
     if not follow and until != "now":
         raise ValueError(f'until is {quoted(until)}: follow=False needs until="now"')
     sender = _sender(app, send, deferred=deferred)
@@ -148,7 +148,7 @@ def run_task(
         ValueError: an argument is not valid, or there is no app for the target of the task.
     """
     check_is_emulator(emulator, then="task")
-    check_choice(errors, "errors", ERRORS)
+    check_choices(ERRORS, errors=errors)
     sender = _sender(app, send, deferred=deferred)
     queue_name = getattr(task, "queue_name", None)
     if queue_name is None:  # of the `get_filtered_tasks` of Google's stub
@@ -201,8 +201,8 @@ class TaskRunner:
         limit_name: str = "max_attempts",
         ends_endless: bool = False,
     ) -> None:
-        check_flag(rates, "rates")
-        check_maximum(max_attempts, limit_name)
+        check_flags(rates=rates)
+        check_numbers(1, **{limit_name: max_attempts})
         self.attempts: list[Attempt] = []
         """Those that have ended, in order."""
         self._emulator = emulator

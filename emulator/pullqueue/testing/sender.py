@@ -18,7 +18,7 @@ from pullqueue.push.request import (
 )
 from pullqueue.push.wsgi_sender import TEST_BODY_KEPT, WsgiSender
 from pullqueue.tasks import Task, default_url
-from pullqueue.testing.arguments import SYNC_SEND, check_flag, refuse_lazy
+from pullqueue.testing.arguments import SYNC_SEND, check_flags, refuse_lazy
 from pullqueue.text import is_integer, quoted
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Sender:
     def __init__(
         self, app: App | None, send: SendFunction | None, *, deferred: bool = False
     ) -> None:
-        check_flag(deferred, "deferred")
+        check_flags(deferred=deferred)
         if app is not None and send is not None:
             raise TypeError("both app and send are set: use one of them")
         self.is_set = app is not None or send is not None or deferred

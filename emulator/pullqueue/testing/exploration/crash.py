@@ -19,8 +19,8 @@ from pullqueue.testing.arguments import (
     SelectQueues,
     Unseen,
     check_actor,
-    check_choice,
-    check_flag,
+    check_choices,
+    check_flags,
     check_is_emulator,
     selected_queues,
 )
@@ -93,9 +93,8 @@ def crash_test(
         UnknownQueueError: one of `queues` does not exist.
     """
     check_is_emulator(emulator)
-    check_flag(services, "services")
-    check_flag(errors, "errors")
-    check_choice(unseen, "unseen", get_args(Unseen))
+    check_flags(services=services, errors=errors)
+    check_choices(get_args(Unseen), unseen=unseen)
     sender = Sender(app, send, deferred=deferred)
     if worker is None and not sender.is_set:
         raise TypeError(

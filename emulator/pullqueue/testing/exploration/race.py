@@ -22,10 +22,10 @@ from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.testing.arguments import (
     Unseen,
     check_actor,
-    check_choice,
-    check_flag,
+    check_choices,
+    check_flags,
     check_is_emulator,
-    check_maximum,
+    check_numbers,
     check_seconds,
     refuse_lazy,
     selected_queues,
@@ -90,16 +90,13 @@ def race_test(
     state is wrong. An exception of a handler is status 500. One of a function fails the test; with
     `errors="retry"` its leases expire, and it is called again, as a worker in production.
 
-    First come the schedules in which time does not move while an actor can go on, without
-    preemptions, then with one, up to `preemptions`; to take the turn from an actor that could go on
-    is one. Then come those in which time passes an actor that could go on, which counts as one,
-    too, or as two if it passes the deadline of a handler; who can go on because of that preempts
-    nobody. Orders are left out that cannot differ, since the calls that change places use different
-    tasks, entities or keys, or do not depend on the time, unless `reduce` is False; what actors
-    change in memory counts. Where there are more than `schedules`, or they take longer than
-    `seconds`, the rest is a sample, drawn with `seed`. The same arguments lead to the same
-    schedules, unless the seconds are used up, or an actor has threads of its own that race with
-    each other. `replay` repeats a schedule, as a RaceTestError shows it.
+    First come the schedules without preemptions, then those with one, up to `preemptions`: to take
+    the turn from an actor that could go on is one. Time that passes such an actor is one, too, or
+    two if it passes the deadline of a handler. Orders that cannot differ are left out, unless
+    `reduce` is False; the page *Find races* says which. Where there are more than `schedules`, or
+    they take longer than `seconds`, the rest is a sample, drawn with `seed`. The same arguments
+    lead to the same schedules, unless the seconds are used up, or an actor has threads of its own
+    that race with each other. `replay` repeats a schedule, as a RaceTestError shows it.
 
     Actors are `instances` of the app: each has its own locks of its modules. A warning names the
     globals of these modules that actors change, since instances do not share them.
@@ -125,16 +122,12 @@ def race_test(
         ValueError: an argument is not valid, or `replay` is of another test.
     """
     check_is_emulator(emulator, then="actors")
-    for name, value in (("schedules", schedules), ("copies", copies), ("max_calls", max_calls)):
-        check_maximum(value, name)
-    check_maximum(preemptions, "preemptions", least=0)
-    check_maximum(seed, "seed", least=0)
-    check_seconds(seconds, "seconds")
-    check_choice(errors, "errors", ("raise", "retry"))
-    check_choice(unseen, "unseen", get_args(Unseen))
-    flags = {"clock": clock, "instances": instances, "reduce": reduce, "services": services}
-    for name, flag in flags.items():
-        check_flag(flag, name)
+    check_numbers(1, schedules=schedules, copies=copies, max_calls=max_calls)
+    check_numbers(0, preemptions=preemptions, seed=seed)
+    check_seconds(seconds=seconds)
+    check_choices(("raise", "retry"), errors=errors)
+    check_choices(get_args(Unseen), unseen=unseen)
+    check_flags(clock=clock, instances=instances, reduce=reduce, services=services)
     sender = Sender(app, send, deferred=deferred)
     if queues is not None and not sender.is_set:
         raise TypeError("queues are those whose push tasks are sent: pass app=, send= or deferred=")
@@ -161,12 +154,10 @@ def race_test(
     with (
         environ_restored(),
         race.observing(services=services),
-        raced_locks(race.memory, instances=instances) as locks,
+        raced_locks(race.memory, instances=instances) as race.locks,
     ):
-        race.locks = locks
         if planned is not None:
-            race.replay(planned)
-            return RaceResult(1, is_complete=False)
+            return race.replay(planned)
         search = Search(
             run=race.run,
             stopwatch=Stopwatch(),
@@ -181,31 +172,14 @@ def race_test(
         race.raise_failures(search.failed)
     not_seen = race.find_unseen("race_test", unseen)
     race.check_raced()
-    result = RaceResult(
-        search.count,
-        is_complete=search.is_complete,
-        bound=_of_bound(preemptions, with_time=clock) if search.is_bounded else "",
-        estimate=search.estimate,
-        seen=race.seen,
-        unseen=not_seen,
-    )
-    result.not_compared = tuple(race.memory.not_compared)
-    if instances and race.memory.changed_globals:
-        result.shared = tuple(race.memory.changed_globals)
-        warnings.warn(f"race_test: {_of_memory(result.shared)}", stacklevel=2)
-    return result
-
-
-def _of_bound(preemptions: int, *, with_time: bool) -> str:
-    text = f"with at most {counted(preemptions, 'preemption')}"
-    return f"{text} (time that passes an actor is one, a deadline two)" if with_time else text
-
-
-def _of_memory(shared: Iterable[str]) -> str:
-    return (
-        f"actors change {', '.join(shared)}, which instances of production do not share; pass "
-        "instances=False if the actors are threads of one process"
-    )
+    shared = race.memory.changed_globals if instances else ()
+    if shared:
+        warnings.warn(
+            f"race_test: actors change {', '.join(shared)}, which instances of production do not "
+            "share; pass instances=False if the actors are threads of one process",
+            stacklevel=2,
+        )
+    return race.result(search, not_seen, shared)
 
 
 def _named(
@@ -254,7 +228,7 @@ class _Race(Trial):
     most_actors: int = 0
     """Number of actors in one schedule."""
 
-    def replay(self, planned: list[int]) -> None:
+    def replay(self, planned: list[int]) -> RaceResult:
         """Run one schedule; raise a ValueError if its choices are of another test."""
         self.count = 1
         made = len(self._run(planned, is_replay=True).choices)
@@ -264,6 +238,7 @@ class _Race(Trial):
                 f"replay does not fit: it has {counted(len(planned), 'choice')}, and the schedule, "
                 f"which did not fail, {made}; {REPLAY_DIFFERS}"
             )
+        return RaceResult(1, is_complete=False)
 
     def run(self, plan: Plan) -> Outcome:
         """Run the schedule that begins with the choices of a plan."""
@@ -356,6 +331,24 @@ class _Race(Trial):
                 "check, and at what each actor does alone"
             )
         raise RaceTestError(self.failures, hints) from first.error
+
+    def result(self, search: Search, unseen: Iterable[str], shared: Iterable[str]) -> RaceResult:
+        """Return the result of a search that has found no failure."""
+        bound = ""
+        if search.is_bounded:
+            bound = f"with at most {counted(search.preemptions, 'preemption')}"
+            if search.moves_time:
+                bound += " (time that passes an actor is one, a deadline two)"
+        result = RaceResult(
+            search.count,
+            is_complete=search.is_complete,
+            bound=bound,
+            estimate=search.estimate,
+            seen=self.seen,
+            unseen=unseen,
+        )
+        result.shared, result.not_compared = tuple(shared), tuple(self.memory.not_compared)
+        return result
 
     def check_raced(self) -> None:
         """Raise an AssertionError if there was nothing to interleave."""
