@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -35,9 +36,6 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
     }
 )
 
-_REMEMBERED: Final = 1000
-"""How many refusals are not logged again."""
-
 _ORDINARY: Final = frozenset(
     {*(texts.TASK_EXISTS, texts.TASK_DELETED, texts.TASK_GONE, texts.NOT_FOUND), texts.QUEUE_EXISTS}
 )
@@ -52,7 +50,7 @@ class Servicer:
     def __init__(self, state: ServerState) -> None:
         """Serve the emulator of a server."""
         self._state = state
-        self._logged: set[str] = set()
+        self._log_once = lru_cache(maxsize=1000)(_log.warning)
         self._authorizer = (
             Authorizer(state.tokens, scopes=access.SCOPES, audience=access.AUDIENCE)
             if state.acl
@@ -112,13 +110,7 @@ class Servicer:
         if str(refused) in _ORDINARY:
             return
         advice = f" ({refused.explanation})" if refused.explanation else ""
-        text = f"{method.name} refused, {refused.rpc_code}: {refused}{advice}"
-        if text in self._logged:
-            return
-        if len(self._logged) == _REMEMBERED:
-            self._logged.clear()
-        self._logged.add(text)
-        _log.warning(text)
+        self._log_once(f"{method.name} refused, {refused.rpc_code}: {refused}{advice}")
 
     def _check_permission(self, call: Call, method: Method) -> None:
         try:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Sequence
 from contextlib import closing
+from functools import lru_cache
 from http.client import HTTPConnection, HTTPException
 from itertools import compress
 from typing import Any
@@ -26,8 +27,6 @@ from pullqueue.services.stubs import find_messages
 from pullqueue.text import quoted
 
 _UPSTREAM_SECONDS = 60.0
-_LOGGED_SERVICES = 50
-"""How many missing services are logged: a client can make up any number of names."""
 _HEADERS = {"Content-Type": "application/octet-stream"}
 
 _NOT_PARSED = "cannot be parsed as its protocol buffer"
@@ -73,8 +72,7 @@ class CallServer:
         self._services = services
         self._hosted = services.names if services is not None else frozenset()
         self._upstream = upstream
-        self._missing: set[str] = set()
-        """What was logged of services that were called though there is no upstream."""
+        self._log_once = lru_cache(maxsize=50)(_log.warning)
         self._stub = TransactionalStub.over(emulator)
         self._stub.has_datastore = upstream is not None or DATASTORE in self._hosted
         if services is not None:
@@ -191,9 +189,7 @@ class CallServer:
             f"pullqueue has no service {quoted(service)}, only {answered}: start it with "
             f"{advice}--api-upstream HOST:PORT to pass its calls on"
         )
-        if problem not in self._missing and len(self._missing) < _LOGGED_SERVICES:
-            self._missing.add(problem)
-            _log.warning("%s", problem)
+        self._log_once(problem)
         return _failure(_Rpc.CALL_NOT_FOUND, problem)
 
 
