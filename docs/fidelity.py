@@ -1,7 +1,7 @@
 """Write the tables of the reference into its pages.
 
-They are made from `fidelity.csv`, `conformance.yaml` and `recordings.csv`; those of limits, errors
-and checks, from the code. The README has the score of `conformance.yaml` and `recordings.csv`.
+They are made from `fidelity.csv`, `conformance.yaml` and `recordings.csv`; those of limits, errors,
+checks and deployments, from the code. The README has the score of recordings.
 
 python docs/fidelity.py            write them into their pages
 python docs/fidelity.py --check    fail if a page is out of date
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from generated import checks_table, errors_table, limits_table
+from generated import checks_table, deployment_table, errors_table, limits_table
 
 DOCS = Path(__file__).parent
 START, END = "<!-- table: begin -->", "<!-- table: end -->"
@@ -147,13 +147,14 @@ def _flat(fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "fidelity.md": fidelity,
-    "conformance.md": conformance,
-    "checks.md": checks_table,
-    "errors.md": errors_table,
-    "limits.md": limits_table,
+    "reference/fidelity.md": fidelity,
+    "reference/conformance.md": conformance,
+    "reference/checks.md": checks_table,
+    "reference/errors.md": errors_table,
+    "reference/limits.md": limits_table,
+    "moving/leave-queues.md": deployment_table,
 }
-"""Pages of the reference, and what writes their tables."""
+"""Pages, and what writes their tables."""
 
 
 def updated(text: str, table: str) -> str:
@@ -171,7 +172,7 @@ def with_score(text: str, score: str) -> str:
 def main(arguments: list[str]) -> int:
     """Write or check the pages and return the exit status."""
     status = 0
-    pages = [(DOCS / "reference" / name, updated, table()) for name, table in PAGES.items()]
+    pages = [(DOCS / name, updated, table()) for name, table in PAGES.items()]
     for page, update, generated in [*pages, (DOCS.parent / "README.md", with_score, score())]:
         text = page.read_text("utf-8")
         new = update(text, generated)

@@ -3,7 +3,8 @@
 While Sphinx reads a page, a line `<!-- generated: rules -->` is replaced by the result of the
 function of that name in `PARTS`, with all that follows as far as the line `<!-- end -->`. The
 results are not stored in the repository: in the file, the lines between say where else they are.
-The tables of limits, errors and checks, which no command prints, are stored by `fidelity.py`.
+The tables of limits, errors, checks and deployments, which no command prints, are stored by
+`fidelity.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import WHEN, build_schema
 from pullqueue.gtaskqueue.command import gtaskqueue
 from pullqueue.gtaskqueue.puller import gtaskqueue_puller
+from pullqueue.lint.deployment import FIELDS, LOST
 from pullqueue.lint.rules import Rule, RuleDocs, Sample, all_rules, parse_docs
 from pytest_pullqueue import plugin
 from pytest_pullqueue.settings import INI_OPTIONS, Settings
@@ -91,6 +93,20 @@ def checks_table() -> str:
         for each in CHECKS
     ]
     return table(["check", "refuses", "`serve`, `exec`", "marker in tests", "facts it needs"], rows)
+
+
+def deployment_table() -> str:
+    """Return what each setting of queue.yaml becomes in Cloud Tasks."""
+    fields = {
+        each.key: [f"`{each.message}`" if each.message else "none", each.meaning, each.source]
+        for each in FIELDS
+    }
+    lost = {key: ["none", *why] for key, why in LOST.items()}
+    rows = [
+        ["`mode`: pull" if key == "mode" else f"`{key}`", *cells]
+        for key, cells in (fields | {k: v for k, v in lost.items() if k not in fields}).items()
+    ]
+    return table(["queue.yaml", "Cloud Tasks", "what changes", "source"], rows)
 
 
 def errors_table() -> str:

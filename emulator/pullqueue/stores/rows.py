@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, get_type_hints, overload
 
 import msgspec
 
@@ -20,20 +20,13 @@ _T = TypeVar("_T")
 Row = Sequence[Any]
 """One row of a result."""
 
+_TYPES = {int: "bigint", bytes: "bytea"}
+"""Types in PostgreSQL, where it is not text."""
 TASK_COLUMNS: Mapping[str, str] = {
-    "eta_usec": "bigint",
-    "sequence": "bigint",
-    "retry_count": "integer",
-    "name": "text",
-    "queue": "text",
-    "payload": "bytea",
-    "tag": "bytea",
-    "enqueued_usec": "bigint",
-    "stored_bytes": "bigint",
-    "request": "text",
-    "attempts": "text",
+    field.removesuffix("_name"): "bytea" if field == "tag" else _TYPES.get(kind, "text")
+    for field, kind in get_type_hints(Task).items()
 }
-"""The columns of a task and their types in PostgreSQL: the fields of `Task`, in their order."""
+"""The columns of a task and their types: the fields of `Task`, in their order."""
 _TAG = list(TASK_COLUMNS).index("tag")
 _REQUEST = list(TASK_COLUMNS).index("request")
 _ATTEMPTS = list(TASK_COLUMNS).index("attempts")

@@ -35,7 +35,6 @@ from pullqueue.tasks import HttpRequest
 from pullqueue.testing import run_tasks
 from pullqueue.text import decimal
 
-ROOT = Path(__file__).parents[3]
 QUEUE_YAML = """\
 queue:
 - name: mail
@@ -86,18 +85,6 @@ def test_every_key_that_is_lost_is_reported(
     assert [
         r.message for r in convert_view(view, to="json", place=SERVED).remarks if r.is_loss
     ] == [f"`{key}` is lost"]
-
-
-def test_the_documentation_has_the_same_table() -> None:
-    page = (ROOT / "docs" / "moving" / "leave-queues.md").read_text("utf-8")
-    lost = {key: value for key, value in LOST.items() if key != "bucket_size"}
-
-    for field in FIELDS:
-        message = f"`{field.message}`" if field.message else "none"
-        assert f"| `{field.key}` | {message} | {field.meaning} | {field.source} |" in page
-    for key, (text, source) in lost.items():
-        row = rf"\| `{key}`.* \| none \| {re.escape(text)} \| {source} \|"
-        assert re.search(row, page), f"docs/moving/leave-queues.md has no row for {key}"
 
 
 def test_json_has_the_fields_of_cloud_tasks_with_exact_units() -> None:
