@@ -83,7 +83,7 @@ def test_the_wheel_works_from_where_it_lies(built: Path, tmp_path: Path) -> None
 def test_the_command_and_the_plugin_are_announced() -> None:
     offered = {(point.group, point.name): point.value for point in entry_points(name="pullqueue")}
 
-    assert offered["console_scripts", "pullqueue"] == "pullqueue.cli:main"
+    assert offered["console_scripts", "pullqueue"] == "pullqueue.__main__:main"
     assert offered["pytest11", "pullqueue"] == "pytest_pullqueue.plugin"
     extras = distribution("pullqueue").metadata.get_all("Provides-Extra") or []
     assert {"pytest", "appengine", "dev"} <= set(extras)

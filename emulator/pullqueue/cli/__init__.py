@@ -177,7 +177,8 @@ def _report(error: Exception, *, as_json: bool) -> int:
         case click.exceptions.NoArgsIsHelpError():
             error.show()
             return error.exit_code
-        case click.Abort():
+        # The second: Ctrl-C while a class is made in an import, before Python 3.12.
+        case click.Abort() | RuntimeError(__cause__=KeyboardInterrupt()):
             return _INTERRUPTED
         case click.ClickException():
             message, status = error.format_message(), error.exit_code

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -236,6 +238,43 @@ def test_watch_repeats_the_statistics_until_ctrl_c(server: Server) -> None:
         assert len(list(islice(shown, 3))) == 3
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+
+
+INTERRUPTING = """
+import atexit, os, signal, sys
+
+def press(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "pullqueue.cli{name}":
+            {how}
+
+sys.meta_path.insert(0, Finder())
+"""
+IN_A_CLASS = 'type("Owner", (), {"it": type("Property", (), {"__set_name__": press})()})'
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "status"),
+    [
+        ("", "press()", 130),
+        (".serve", "press()", 130),
+        (".serve", IN_A_CLASS, 130),
+        (".serve", "atexit.register(press); press()", -signal.SIGINT),
+    ],
+)
+def test_ctrl_c_ends_a_command_quietly_while_it_is_imported(
+    tmp_path: Path, name: str, how: str, status: int
+) -> None:
+    """A second one ends what the process does at its end."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(name=name, how=how))
+    command = [sys.executable, "-m", "pullqueue", "serve", "--port", "0"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (status, "", "")
 
 
 def test_the_summary_of_each_command_is_whole(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
