@@ -113,6 +113,11 @@ def count_columns(text: str) -> int:
     )
 
 
+def to_snake_case(name: str) -> str:
+    """Return a name with underscores in place of capitals: `max_attempts` for `maxAttempts`."""
+    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
+
+
 def closest(word: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
     """Return the known word that a misspelt one is most likely meant to be."""
     import difflib  # noqa: PLC0415 - only a file with such a fault pays for it

@@ -24,6 +24,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cloudtasks import texts
 from pullqueue.cloudtasks.errors import CloudTasksError, invalid, invalid_field
+from pullqueue.text import to_snake_case
 
 Message: TypeAlias = Any
 """A message or a class of messages: they are created at run time, without types."""
@@ -40,7 +41,6 @@ _MODULES: Final = (
     *(iam_policy_pb2, policy_pb2, locations_pb2),
     *(operations_pb2, empty_pb2, httpbody_pb2, error_details_pb2),
 )
-_CAPITAL: Final = re.compile(r"([A-Z])")
 
 
 @cache
@@ -159,7 +159,7 @@ def parse_mask(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
     """
     if "*" in mask.paths:
         return [one.name for one in descriptor.fields]
-    paths = [_CAPITAL.sub(lambda match: f"_{match[1].lower()}", path) for path in mask.paths]
+    paths = [to_snake_case(path) for path in mask.paths]
     # The field that Google's definition calls `type` has an underscore in Python.
     paths = ["type_" if path == "type" else path for path in paths]
     if not FieldMask(paths=paths).IsValidForDescriptor(descriptor):

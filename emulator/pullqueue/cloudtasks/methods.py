@@ -11,6 +11,8 @@ import re
 from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pullqueue.text import to_snake_case
+
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message
 
@@ -22,7 +24,6 @@ PROJECT = "projects/<project>"
 LOCATION = f"{PROJECT}/locations/<location>"
 QUEUE = f"{LOCATION}/queues/<queue>"
 TASK = f"{QUEUE}/tasks/<task>"
-_CAPITAL = re.compile(r"(?<!^)([A-Z])")
 _COLLECTION = re.compile("(?<=[a-z])(Queue|Task|Location)s?$")
 
 
@@ -95,7 +96,7 @@ class Method(NamedTuple):
     @property
     def function(self) -> str:
         """The name of the function that carries it out: `lease_tasks`."""
-        return _CAPITAL.sub(r"_\1", self.name).lower()
+        return to_snake_case(self.name).removeprefix("_")
 
 
 # Name, HTTP verb, path with the field that names the resource, body, response (`*`: a message of

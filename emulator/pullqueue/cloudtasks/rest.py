@@ -25,7 +25,7 @@ from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.interceptors import amend_origin
 from pullqueue.errors import PullQueueError
 from pullqueue.extras import install_command
-from pullqueue.text import quoted
+from pullqueue.text import quoted, to_snake_case
 
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message
@@ -243,7 +243,7 @@ def _query(method: Method, fields: set[str]) -> dict[str, Any]:
 
     given = {name: value for name, value in request.args.items() if name not in _SYSTEM_PARAMETERS}
     for name, value in given.items():
-        if _snake(name) not in fields:
+        if to_snake_case(name) not in fields:
             raise rest_fields.unknown_parameter(name)
         if method.body in ("*", name):
             raise invalid_field(name, "is a query parameter: send it in the body")
@@ -251,10 +251,6 @@ def _query(method: Method, fields: set[str]) -> dict[str, Any]:
             # Both spellings of a field's name are accepted.
             given[name] = re.sub("_([a-z])", lambda match: match[1].upper(), value)
     return given
-
-
-def _snake(name: str) -> str:
-    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
 
 
 def _as_json(message: Message, *, numbers: bool) -> dict[str, Any]:

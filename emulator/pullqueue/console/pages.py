@@ -24,7 +24,7 @@ from pullqueue.console.downloads import curl, download, seed_line
 from pullqueue.console.figures import QUEUE_COLUMNS, select_figures, sort_key
 from pullqueue.console.formatting import build_views, fold_payload
 from pullqueue.console.questions import Questions
-from pullqueue.engine.events import RECORDED, EventKind, Interface
+from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import (
     CALLS,
@@ -35,6 +35,7 @@ from pullqueue.faults.declaration import (
     build_schema,
     options_text,
 )
+from pullqueue.observe import RECORDED
 from pullqueue.observe.models import Failure, Request
 from pullqueue.resources.activity import ActivityQuery, list_activity, list_workers
 from pullqueue.resources.clock import get_clock

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import takewhile
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.tasks import AttemptResult, Task
@@ -49,11 +49,6 @@ class Interface(StrEnum):
     CONSOLE = "console"
     PUSH = "push"
     """An attempt to send a push task."""
-
-
-_NOT_RECORDED = (Interface.PYTHON, Interface.CONTROL, Interface.CONSOLE)
-RECORDED: Final = tuple(each for each in Interface if each not in _NOT_RECORDED)
-"""The interfaces whose requests a server records."""
 
 
 class Origin(NamedTuple):

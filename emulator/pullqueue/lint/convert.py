@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from pullqueue.lint.deployment import (
 )
 from pullqueue.lint.loading import build_config
 from pullqueue.lint.rules.rates import rates
-from pullqueue.text import decimal
+from pullqueue.text import decimal, to_snake_case
 
 PROJECT = "PROJECT_ID"
 LOCATION = "LOCATION_ID"
@@ -34,7 +33,6 @@ _ZEROS = (
     "max_doublings",
 )
 _PAUSED = "the queue is paused instead; set a rate before you resume it"
-_SNAKE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Place(NamedTuple):
@@ -242,7 +240,7 @@ def _resource(queue: QueueSettings, place: Place) -> str:
         )
     blocks: dict[str, dict[str, str]] = {}
     for field, value in _written(queue):
-        block, _, name = _SNAKE.sub("_", field.message).lower().partition(".")
+        block, _, name = to_snake_case(field.message).partition(".")
         if field.kind == "target":
             parts = routing(str(value)).items()
             blocks[block] = {key: hcl_string(part) for key, part in parts}

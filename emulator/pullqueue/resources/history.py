@@ -12,9 +12,10 @@ from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from pullqueue.api.errors import ApiError
-from pullqueue.engine.events import RECORDED, EventKind, Interface
 from pullqueue.engine.events import Event as EngineEvent
+from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import UnknownQueueError, UnknownTaskError
+from pullqueue.observe import RECORDED
 from pullqueue.observe.models import Request
 from pullqueue.observe.request_log import RequestLog, excerpt
 from pullqueue.resources.models import Since, TaskResource, build_task_resources, parse_since

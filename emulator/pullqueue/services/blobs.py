@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
+import shutil
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -71,8 +72,7 @@ class BlobFolder(blob_storage.BlobStorage):  # type: ignore[misc]  # not typed
         part = file.with_suffix(PART)
         try:
             with part.open("wb") as output:
-                while block := blob_stream.read(1 << 20):
-                    output.write(block)
+                shutil.copyfileobj(blob_stream, output)
             part.replace(file)
         finally:
             part.unlink(missing_ok=True)

@@ -6,10 +6,11 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pullqueue.config.files import replace_project_file
 from pullqueue.errors import ConfigFileError
 from pullqueue.sdk import DATASTORE
 from pullqueue.sdk.imports import apiproxy_errors
@@ -126,14 +127,10 @@ class CompositeIndexes:
         start = self._text if not self._text or self._text.endswith("\n") else f"{self._text}\n"
         lines = "".join(f"{indent}{line}\n" for line in entry.splitlines())
         text = f"{start}{head}{lines}"
-        written = self._path.with_name(f"{self._path.name}.new")
         try:
             indexes = self._parse(text)
-            written.write_text(text, "utf-8")
-            written.replace(self._path)
-        except (OSError, ConfigFileError) as error:
-            with suppress(OSError):
-                written.unlink(missing_ok=True)
+            replace_project_file(self._path, text.encode())
+        except ConfigFileError as error:
             problem = '"%s" lacks an index, and was not changed (%s): add it\n%s'
             _log.warning(problem, self._path, error, entry)
             return

@@ -19,7 +19,7 @@ from pullqueue.cli.client._options import (
     since_option,
 )
 from pullqueue.cli.client.connection import Json
-from pullqueue.engine.events import RECORDED
+from pullqueue.observe import RECORDED
 from pullqueue.text import closest
 
 _HEAD = (
