@@ -62,6 +62,28 @@ _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 """What a URL may have besides letters, digits and `_.-`; everything else is quoted."""
 
 
+class Headers(dict[str, str]):
+    """The headers of a request, whose names are found without regard to case."""
+
+    def __missing__(self, name: str) -> str:
+        """Return the value of a header of which the name was written in another case."""
+        for key, value in self.items():
+            if key.lower() == name.lower():
+                return value
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a header of a name."""
+        return isinstance(name, str) and self.get(name) is not None
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as of any dict
+        """Return the value of a header, or a default."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
 class PushRequest(NamedTuple):
     """One attempt to send a push task, as an HTTP request."""
 
@@ -69,8 +91,8 @@ class PushRequest(NamedTuple):
     url: str
     """A path, with a query or without; of an HTTP target the whole URL."""
     headers: dict[str, str]
-    """All headers, written as the task has them (the SDK writes `content-type`); without regard to
-    case each name occurs once. Host is missing where the host of the app is not known."""
+    """All headers, written as the task has them (the SDK writes `content-type`), and found without
+    regard to case. Host is missing where the host of the app is not known."""
     body: bytes
     target: str | None
     """The service, version or instance that gets it, of an HTTP target its origin, such as
@@ -190,7 +212,7 @@ def push_request(
     return PushRequest(
         method=request.method,
         url=request.url,
-        headers=headers,
+        headers=Headers(headers),
         body=body,
         target=target,
         queue_name=task.queue_name,
@@ -244,7 +266,7 @@ def _redirected(request: PushRequest, response: PushResponse) -> PushRequest | N
         request = request._replace(method="GET", body=b"")
     headers = {k: v for k, v in request.headers.items() if k.lower() not in dropped}
     headers["Host"] = split.netloc
-    return request._replace(url=url, target=split.origin, headers=headers)
+    return request._replace(url=url, target=split.origin, headers=Headers(headers))
 
 
 def front_end_headers(request_name: str, deadline_seconds: float) -> dict[str, str]:

@@ -164,7 +164,7 @@ class TestDelivery:
         assert (sent.target, sent.body) == ("http://api.example.com:8080", b"work")
         assert (sent.headers["X-Team"], sent.headers["X-Mine"]) == ("red", "1")
         assert sent.headers["Authorization"].startswith("Bearer ")
-        assert "x-team" not in sent.headers
+        assert "x-team" not in list(sent.headers)
 
     def test_the_audience_of_a_queue_is_by_default_what_is_called(
         self, call: Call, emulator: Emulator

@@ -61,7 +61,7 @@ def test_an_id_token_is_signed_for_the_audience_or_the_url(
     assert configuration["issuer"] == server.url == server.state.signer.issuer
     assert keys == f"{server.url}/oauth2/v3/certs"
     assert kind == "Bearer"
-    assert "authorization" not in request.headers
+    assert "authorization" not in list(request.headers)
     assert (claims["email"], claims["email_verified"]) == (WORKER, True)
     assert claims["exp"] - claims["iat"] == 3600
     assert claims["iss"] == "https://accounts.google.com"
