@@ -351,7 +351,7 @@ def test_each_interface_has_the_limits_of_the_engine(interface: Interface, name:
 def test_push_tasks_have_the_limits_of_pull_tasks(push: PushInterface) -> None:
     """Of the eta, and of all that is stored; nothing is stored of what is refused."""
     push.add(b"x", queue=PUSH, name="a")
-    beside_payload = push.emulator.store.bytes_stored() - 1
+    beside_payload = push.emulator.store.count_bytes() - 1
     for over in (-1, 0, 1):
         push.reset()
         payload = b"x" * (STORAGE_LIMIT_BYTES - beside_payload + over)

@@ -119,7 +119,7 @@ class CronRunner:
         self._emulator = emulator
         self._now_usec = emulator.now_usec()
         """When the thread has looked last."""
-        runs = emulator.store.cron_runs() if jobs else {}
+        runs = emulator.store.read_cron_runs() if jobs else {}
         self.states = [
             JobState(key, job, self._now_usec, self._find_last(key, runs))
             for key, job in keyed(jobs).items()

@@ -200,7 +200,7 @@ class Emulator:
             QueueNameInUseError: the name is that of a queue, or of one deleted in the last 7 days.
             UnknownQueueError: another process deleted the queue while it was created.
         """
-        name = validation.queue_name(settings.name)
+        name = validation.check_queue_name(settings.name)
         check_settings(settings)
         reserved_usec = self.limits.deleted_queue_seconds * USEC_PER_SECOND
         with self._lock:
@@ -293,7 +293,7 @@ class Emulator:
     @property
     def bytes_stored(self) -> int:
         """The size of all tasks together: payloads, names and tags, in bytes of UTF-8."""
-        return self.store.bytes_stored()
+        return self.store.count_bytes()
 
     @property
     def unlisted_tasks(self) -> dict[str, int]:
@@ -337,7 +337,7 @@ class Emulator:
     ) -> None:
         listed = config.by_name()
         with self._lock:
-            records = self.store.queue_records()
+            records = self.store.read_queue_records()
             self.config, self._listed = config, listed
             self._in_file = frozenset(settings.name for settings in config.queues)
             for name, record in records.items():
@@ -396,7 +396,7 @@ class Emulator:
 
     def _load(self) -> None:
         """Make the queues what queue.yaml lists and the store has recorded."""
-        records = self.store.queue_records()
+        records = self.store.read_queue_records()
         queues: dict[str, Queue] = {}
         for name in dict.fromkeys([*self._listed, *self._queues, *records]):
             record = records.get(name, QueueRecord())
@@ -421,7 +421,7 @@ class Emulator:
         return self._listed.get(name) if queue is None else queue.settings
 
     def _unknown(self, name: str) -> str:
-        record = self.store.queue_records().get(name)
+        record = self.store.read_queue_records().get(name)
         if record is not None and record.deleted_usec is not None:
             return f"queue {quoted(name)} was deleted"
         close = closest(str(name), self._queues, cutoff=0.6)

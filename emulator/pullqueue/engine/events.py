@@ -243,7 +243,7 @@ class EventLog:
         recent = takewhile(lambda each: each.usec > usec, reversed(self.operations))
         return (each for each in recent if each.size != 0)
 
-    def flow(self, since_usec: int) -> Flow:
+    def count_flow(self, since_usec: int) -> Flow:
         """Return the events since a time, in the minutes in which there were any, in order."""
         first = since_usec // MINUTE_USEC * MINUTE_USEC
         found = sorted(self._flow.items())

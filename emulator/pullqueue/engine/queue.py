@@ -249,8 +249,8 @@ class Queue(QueueBase):
         Raises:
             InvalidMaxTasksError: `limit` is not an integer from 0 on.
         """
-        count = validation.list_limit(limit)
-        position = None if after is None else validation.position(*after[:2])
+        count = validation.check_list_limit(limit)
+        position = None if after is None else validation.clamp_position(*after[:2])
         task_filter = TaskFilter(state=state, tag=tag, after=position)
         return self.store.list_tasks(self.name, task_filter, limit=count)
 
@@ -261,24 +261,24 @@ class Queue(QueueBase):
     @interceptable
     def fetch_statistics(self) -> QueueStatistics:
         """Return the statistics of the queue."""
-        return self.store.statistics(self.name)
+        return self.store.collect_statistics(self.name)
 
     @property
     def exhausted(self) -> list[Task]:
         """The tasks that used up their leases or retries, oldest first, as they were at the end."""
-        return self.store.exhausted(self.name)
+        return self.store.list_exhausted(self.name)
 
     def history(self, task: AnyTask | str) -> list[Event]:
         """Return what happened to a task (or to the task of a name), oldest first."""
-        return self.store.events(self.name, name_of(task))
+        return self.store.list_events(self.name, name_of(task))
 
     def events(self) -> list[Event]:
         """Return what happened to the queue's tasks, oldest first, as far back as is recorded."""
-        return self.store.events(self.name)
+        return self.store.list_events(self.name)
 
     def last_leases(self, task_names: Collection[str]) -> dict[str, Event]:
         """Return the latest lease of each of these tasks, by name, as far as it is recorded."""
-        return self.store.last_leases(self.name, task_names)
+        return self.store.find_last_leases(self.name, task_names)
 
     def count_leases(self) -> dict[str, ClientLeases]:
         """Count the leases of each client (empty: not known), as far as they are recorded."""
@@ -301,7 +301,7 @@ class Queue(QueueBase):
 
         Minutes without events, and events that are no longer recorded, are not included.
         """
-        return self.store.flow(self.name, since_usec=max(since_usec, FIRST_USEC))
+        return self.store.count_flow(self.name, since_usec=max(since_usec, FIRST_USEC))
 
     def last_lease_end_usec(self) -> int | None:
         """Return the end of the current lease or attempt that ends last, or None."""

@@ -259,7 +259,7 @@ class TaskStore(ABC):
         """
         return Claim.KEPT
 
-    def last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:  # noqa: ARG002 - see below
+    def list_last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:  # noqa: ARG002 - see below
         """Return the latest starts and ends of attempts, also of other processes, oldest first.
 
         There are none where the store ends with its process: whoever sends its tasks knows them.
@@ -292,11 +292,11 @@ class TaskStore(ABC):
         """Return how many tasks have each tag, for the tags that most have, the most first."""
 
     @abstractmethod
-    def statistics(self, queue_name: str) -> QueueStatistics:
+    def collect_statistics(self, queue_name: str) -> QueueStatistics:
         """Return the statistics of a queue."""
 
     @abstractmethod
-    def exhausted(self, queue_name: str) -> list[Task]:
+    def list_exhausted(self, queue_name: str) -> list[Task]:
         """Return the tasks that used up their leases, oldest first, as they were at the end."""
 
     @abstractmethod
@@ -304,11 +304,11 @@ class TaskStore(ABC):
         """Delete the records of exhausted tasks by name; return how many there were."""
 
     @abstractmethod
-    def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
+    def list_events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         """Return what happened to the tasks of a queue, or to one of them, oldest first."""
 
     @abstractmethod
-    def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
+    def find_last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
         """Return the latest lease or renewal of each of these tasks, as far as it is recorded."""
 
     @abstractmethod
@@ -324,7 +324,7 @@ class TaskStore(ABC):
         """Return how many attempts failed in the last microseconds, by their results."""
 
     @abstractmethod
-    def flow(self, queue_name: str, *, since_usec: int) -> Flow:
+    def count_flow(self, queue_name: str, *, since_usec: int) -> Flow:
         """Return how many events there were in each minute since a time, as far as recorded."""
 
     @abstractmethod
@@ -340,7 +340,7 @@ class TaskStore(ABC):
         """Return how many tasks each queue has, also those that nobody has configured."""
 
     @abstractmethod
-    def bytes_stored(self) -> int:
+    def count_bytes(self) -> int:
         """Return the size of all tasks of all queues together."""
 
     @abstractmethod
@@ -348,7 +348,7 @@ class TaskStore(ABC):
         """Apply another retention to the tasks of a queue."""
 
     @abstractmethod
-    def queue_records(self) -> dict[str, QueueRecord]:
+    def read_queue_records(self) -> dict[str, QueueRecord]:
         """Return the records of all queues that have any."""
 
     @abstractmethod
@@ -377,26 +377,26 @@ class TaskStore(ABC):
     def clear(self) -> None:
         """Delete everything: tasks, tombstones, records."""
 
-    def cron_runs(self) -> dict[str, CronRun]:
+    def read_cron_runs(self) -> dict[str, CronRun]:
         """Return the last runs of cron jobs, by keys of their own; empty if they are not kept."""
         return {}
 
-    def record_cron_run(self, job: str, run: CronRun) -> None:  # noqa: B027 - see `cron_runs`
+    def record_cron_run(self, job: str, run: CronRun) -> None:  # noqa: B027 - see `read_cron_runs`
         """Record the last run of a cron job, where tasks are kept as well."""
 
-    def projects(self) -> dict[str, StoredProject]:
+    def read_projects(self) -> dict[str, StoredProject]:
         """Return the other projects that are recorded, by name; empty if they are not kept."""
         return {}
 
-    def add_project(self, name: str, record: str) -> StoredProject | None:  # noqa: ARG002 - see `projects`
+    def add_project(self, name: str, record: str) -> StoredProject | None:  # noqa: ARG002 - see `read_projects`
         """Record another project, unless one of its name is; return what is recorded, if it is."""
         return None
 
-    def project_store(self, number: int) -> StoreFactory:
+    def find_store(self, number: int) -> StoreFactory:
         """Return what opens the store of a project that is recorded."""
         raise NotImplementedError(number)
 
-    def drop_project(self, number: int) -> None:  # noqa: B027 - see `projects`
+    def drop_project(self, number: int) -> None:  # noqa: B027 - see `read_projects`
         """Delete a project, whose store is closed, and everything in it, if there is anything."""
 
     @abstractmethod

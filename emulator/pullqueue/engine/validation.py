@@ -116,7 +116,7 @@ def with_request(task: NewTask, request: HttpRequest) -> NewTask:
     return task
 
 
-def queue_name(name: str) -> str:
+def check_queue_name(name: str) -> str:
     """Return the name of a queue that is to be made, with a location or not, if it is valid.
 
     Raises:
@@ -131,7 +131,7 @@ def queue_name(name: str) -> str:
     return name
 
 
-def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:
+def check_lease_seconds(lease_seconds: object, limits: Limits, now_usec: int) -> int:
     """Check the duration of a lease that begins now and return it in microseconds, rounded down.
 
     Raises:
@@ -152,7 +152,7 @@ def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:
     return length_usec
 
 
-def max_tasks(count: object, limits: Limits) -> int:
+def check_max_tasks(count: object, limits: Limits) -> int:
     """Check the number of tasks to lease.
 
     Raises:
@@ -166,7 +166,7 @@ def max_tasks(count: object, limits: Limits) -> int:
     return count
 
 
-def list_limit(count: object) -> int:
+def check_list_limit(count: object) -> int:
     """Check the number of tasks to list.
 
     Raises:
@@ -177,7 +177,7 @@ def list_limit(count: object) -> int:
     return count
 
 
-def position(eta_usec: int, sequence: int) -> tuple[int, int]:
+def clamp_position(eta_usec: int, sequence: int) -> tuple[int, int]:
     """Return a position in a list of tasks, moved into what every store can be asked for."""
     last, first = _LARGEST_COUNT, -_LARGEST_COUNT
     return max(first, min(eta_usec, last)), max(first, min(sequence, last))

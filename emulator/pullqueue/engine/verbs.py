@@ -70,7 +70,7 @@ def lease(
         queue.name,
         LeaseRequest(
             lease_usec=_lease_usec(queue, lease_seconds),
-            max_tasks=validation.max_tasks(max_tasks, queue.limits),
+            max_tasks=validation.check_max_tasks(max_tasks, queue.limits),
             payload_bytes=payload_bytes or queue.limits.lease_payload_bytes,
             group_by_tag=group_by_tag,
             tag=tag,
@@ -132,4 +132,4 @@ def check_new_tasks(
 
 
 def _lease_usec(queue: QueueBase, lease_seconds: float) -> int:
-    return validation.lease_usec(lease_seconds, queue.limits, queue.clock.now_usec())
+    return validation.check_lease_seconds(lease_seconds, queue.limits, queue.clock.now_usec())

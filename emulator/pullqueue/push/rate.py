@@ -184,7 +184,7 @@ class Rates:
         bucket = TokenBucket(queue.settings, self._emulator.now_usec())
         events = []
         if self._throttle:
-            events = queue.store.last_attempts(queue.name, limit=_EVENTS_REPLAYED)
+            events = queue.store.list_last_attempts(queue.name, limit=_EVENTS_REPLAYED)
         # An event does not say what its task calls: the tasks of a queue all do the same.
         statuses = {each.result.status for each in events if each.result is not None}
         slows = any(is_overload(status, is_http_target=True) for status in statuses)

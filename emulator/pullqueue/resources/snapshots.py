@@ -19,7 +19,7 @@ from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueSettings
 from pullqueue.engine.settings_validation import check_settings
 from pullqueue.engine.store import QueueContents, QueueRecord
-from pullqueue.engine.validation import check_new_tasks, queue_name
+from pullqueue.engine.validation import check_new_tasks, check_queue_name
 from pullqueue.errors import InvalidTaskError, PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.resources.operations import operation
@@ -205,7 +205,7 @@ def _tasks(
 def _record(saved: SavedRecord, name: str, shift_usec: int) -> QueueRecord:
     fields = structs.asdict(saved)
     if saved.settings is not None:
-        settings = replace(saved.settings, name=queue_name(name), line=0, column=0)
+        settings = replace(saved.settings, name=check_queue_name(name), line=0, column=0)
         check_settings(settings)
         fields["settings"] = settings
     return QueueRecord(**fields | _shifted_times(fields, shift_usec))

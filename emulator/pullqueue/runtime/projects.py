@@ -73,7 +73,7 @@ class Projects:
         self._lock = threading.RLock()
         self._followed = perf_counter()
         self._load()
-        if self.own_name in self._store.projects():
+        if self.own_name in self._store.read_projects():
             _log.warning(
                 "the store has tasks of another project %s, which are not used: the server's own "
                 "has the same name, start it with another --project",
@@ -213,7 +213,7 @@ class Projects:
 
     def _load(self) -> None:
         """Open the projects that are stored, and end those that no longer are."""
-        stored = self._store.projects()
+        stored = self._store.read_projects()
         for name, known in list(self._stored.items()):
             if stored.get(name) != known:
                 del self._stored[name]
@@ -241,7 +241,7 @@ class Projects:
                 limits=own.emulator.limits,
                 project=name,
                 location=own.emulator.location,
-                store=MemoryStore if stored is None else self._store.project_store(stored.number),
+                store=MemoryStore if stored is None else self._store.find_store(stored.number),
             )
         except BaseException:
             if is_new and stored is not None:

@@ -18,7 +18,7 @@ from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import CallLog, bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.validation import queue_name
+from pullqueue.engine.validation import check_queue_name
 from pullqueue.errors import PullQueueError, UnknownQueueError
 from pullqueue.sdk import CALL, DATASTORE, calls, inspection
 from pullqueue.sdk.imports import (
@@ -229,7 +229,7 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
         except UnknownQueueError:
             if not self._all_queues_valid:
                 raise
-            settings = QueueSettings(name=queue_name(decode_name(name)))
+            settings = QueueSettings(name=check_queue_name(decode_name(name)))
             config = self._emulator.config
             queues = (*config.queues, settings)
             # Unlike the deployment of a queue.yaml, this leaves other queues paused.

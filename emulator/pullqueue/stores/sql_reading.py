@@ -121,7 +121,7 @@ class SqlReader(TaskStore, Generic[S]):
             rows = session.rows("count_tags", queue=queue_name, rows=limit)
         return {decode_tag(tag) or "": count for tag, count in rows}
 
-    def statistics(self, queue_name: str) -> QueueStatistics:
+    def collect_statistics(self, queue_name: str) -> QueueStatistics:
         queue = {"queue": queue_name}
         with self._reading() as session, session.snapshot():
             tasks, stored_bytes = self._totals(session, queue_name).get(queue_name, (0, 0))
@@ -146,23 +146,23 @@ class SqlReader(TaskStore, Generic[S]):
             bytes_stored=stored_bytes,
         )
 
-    def exhausted(self, queue_name: str) -> list[Task]:
+    def list_exhausted(self, queue_name: str) -> list[Task]:
         with self._reading() as session:
             rows = session.rows("exhausted", queue=queue_name)
             return list(map(self._keys.decode_task, rows))
 
-    def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
+    def list_events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         with self._reading() as session:
             operations = list(map(decode_operation, session.rows("events", queue=queue_name)))
             now_usec = session.now_usec
         return collect_events(_latest(operations, self._limits.events_kept), now_usec, task_name)
 
-    def last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:
+    def list_last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:
         with self._reading() as session:
             rows = session.rows("last_attempts", queue=queue_name, rows=limit)
         return [decode_operation(row) for row in reversed(rows)]
 
-    def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
+    def find_last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
         with self._reading() as session:
             rows = session.rows("leases", queue=queue_name)
             return find_last_leases(map(decode_operation, rows), task_names)
@@ -189,7 +189,7 @@ class SqlReader(TaskStore, Generic[S]):
             rows = session.rows("count_failures", queue=queue_name, since_usec=since_usec)
         return Counter({AttemptResult(*row[:3]): int(row[3]) for row in rows})
 
-    def flow(self, queue_name: str, *, since_usec: int) -> Flow:
+    def count_flow(self, queue_name: str, *, since_usec: int) -> Flow:
         first_usec = since_usec // MINUTE_USEC * MINUTE_USEC
         with self._reading() as session:
             rows = session.rows(
@@ -216,7 +216,7 @@ class SqlReader(TaskStore, Generic[S]):
             totals = self._totals(session)
         return {queue_name: tasks for queue_name, (tasks, _) in totals.items() if tasks}
 
-    def bytes_stored(self) -> int:
+    def count_bytes(self) -> int:
         with self._reading() as session:
             return self._all_bytes(session)
 

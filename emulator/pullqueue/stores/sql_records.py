@@ -38,7 +38,7 @@ class SqlRecords(SqlReader[S]):
     def _of_project(self, keys: Keys) -> StoreFactory:
         """Return what makes the store of another project, in the same tables."""
 
-    def queue_records(self) -> dict[str, QueueRecord]:
+    def read_queue_records(self) -> dict[str, QueueRecord]:
         # Not for reading: whether tasks are past their end makes no difference to records.
         with self._writing() as session:
             return self._queue_records(session)
@@ -60,7 +60,7 @@ class SqlRecords(SqlReader[S]):
             }
             return session.change("create_queue", **record) > 0
 
-    def cron_runs(self) -> dict[str, CronRun]:
+    def read_cron_runs(self) -> dict[str, CronRun]:
         with self._writing() as session:
             return {job: CronRun(*run) for job, *run in session.rows("cron_runs")}
 
@@ -68,7 +68,7 @@ class SqlRecords(SqlReader[S]):
         with self._writing() as session:
             session.change("record_cron_run", job=job, **run._asdict())
 
-    def projects(self) -> dict[str, StoredProject]:
+    def read_projects(self) -> dict[str, StoredProject]:
         with self._writing() as session:
             return {name: StoredProject(*rest) for name, *rest in session.rows("projects")}
 
@@ -77,7 +77,7 @@ class SqlRecords(SqlReader[S]):
             [row] = session.rows("add_project", name=name, record=record)
             return StoredProject(*row)
 
-    def project_store(self, number: int) -> StoreFactory:
+    def find_store(self, number: int) -> StoreFactory:
         def make(*, clock: Clock, limits: Limits, names: NameSource) -> TaskStore:
             store = self._of_project(Keys(number))(clock=clock, limits=limits, names=names)
             store.url = self.url

@@ -27,7 +27,7 @@ def test_the_flow_outlives_the_record() -> None:
     for minute in range(24 * 60 + 3):
         log.record(EventKind.ADDED, minute * MINUTE_USEC + 5, [task("one")])
 
-    flow = log.flow(0)
+    flow = log.count_flow(0)
     assert len(flow) == 24 * 60
     assert (min(flow), max(flow)) == (3 * MINUTE_USEC, (24 * 60 + 2) * MINUTE_USEC)
     assert set(map(tuple, (counts.items() for counts in flow.values()))) == {
@@ -40,7 +40,7 @@ def test_all_that_is_recorded_is_in_the_flow_for_any_time() -> None:
     for minute in range(3000):
         log.record(EventKind.ADDED, minute * MINUTE_USEC, [task("one")])
 
-    assert list(log.flow(0)) == [minute * MINUTE_USEC for minute in range(1000, 3000)]
+    assert list(log.count_flow(0)) == [minute * MINUTE_USEC for minute in range(1000, 3000)]
 
 
 def test_of_more_than_ten_thousand_events_those_of_a_minute_are_kept() -> None:

@@ -132,7 +132,7 @@ def test_the_time_is_asked_for_once_and_only_for_an_eta(etas: int, asked: int) -
 def test_a_lease_of_0_seconds_to_a_week_is_converted_to_microseconds(
     seconds: float, usec: int
 ) -> None:
-    assert validation.lease_usec(seconds, LIMITS, to_usec(NOW)) == usec
+    assert validation.check_lease_seconds(seconds, LIMITS, to_usec(NOW)) == usec
 
 
 @pytest.mark.parametrize(
@@ -141,28 +141,28 @@ def test_a_lease_of_0_seconds_to_a_week_is_converted_to_microseconds(
 def test_a_lease_of_another_length_is_refused_with_the_range(seconds: object) -> None:
     text = f"lease_seconds is {quoted(seconds)}: it must be a number of seconds from 0 to 604800"
     with pytest.raises(InvalidLeaseTimeError, match=re.escape(text)):
-        validation.lease_usec(seconds, LIMITS, to_usec(NOW))
+        validation.check_lease_seconds(seconds, LIMITS, to_usec(NOW))
 
 
 def test_a_lease_may_end_at_the_last_time_of_a_datetime() -> None:
     last = to_usec(datetime.max.replace(tzinfo=UTC))
 
-    assert validation.lease_usec(1, LIMITS, last - 1_000_000) == 1_000_000
+    assert validation.check_lease_seconds(1, LIMITS, last - 1_000_000) == 1_000_000
     with pytest.raises(
         InvalidLeaseTimeError, match=r"lease_seconds is 1: .* on would end .* clock$"
     ):
-        validation.lease_usec(1, LIMITS, last - 999_999)
+        validation.check_lease_seconds(1, LIMITS, last - 999_999)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1001, 1.0, "1", None, True])
 def test_a_number_of_tasks_outside_1_to_1000_is_refused(count: object) -> None:
     with pytest.raises(InvalidMaxTasksError, match="it must be an integer from 1 to 1000"):
-        validation.max_tasks(count, LIMITS)
+        validation.check_max_tasks(count, LIMITS)
 
 
 @pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", None, True])
 def test_a_number_of_tasks_to_list_is_one_that_there_can_be(count: object) -> None:
     text = r"limit is .*: it must be an integer, 0 or more"
     with pytest.raises(InvalidMaxTasksError, match=text):
-        validation.list_limit(count)
-    assert [validation.list_limit(count) for count in (0, 2**63 - 1)] == [0, 2**63 - 1]
+        validation.check_list_limit(count)
+    assert [validation.check_list_limit(count) for count in (0, 2**63 - 1)] == [0, 2**63 - 1]

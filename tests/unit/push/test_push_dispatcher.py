@@ -476,7 +476,7 @@ class TestOutcomes:
                 assert queue_name == "web"
                 return claim
 
-            def last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:
+            def list_last_attempts(self, queue_name: str, *, limit: int) -> list[Operation]:
                 assert queue_name == "web"
                 return attempts[:limit]
 

@@ -47,7 +47,7 @@ def own(request: pytest.FixtureRequest, url: str) -> Iterator[Emulator | None]:
             queue.delete_tasks("n4")
         before = own.export()
         yield own
-        for project in own.store.projects().values():
+        for project in own.store.read_projects().values():
             own.store.drop_project(project.number)
         assert own.export() == before
 
@@ -77,7 +77,7 @@ def project_store(own: Emulator, name: str) -> StoreFactory:
     """Return the store of another project, which is recorded if it is not."""
     project = own.store.add_project(name, "{}")
     assert project is not None
-    return own.store.project_store(project.number)
+    return own.store.find_store(project.number)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Open]:
                 own = projects[0].store
                 made = own.add_project(name, "{}")
                 assert made is not None
-                store = own.project_store(made.number)
+                store = own.find_store(made.number)
             clock = clock or SystemClock()
             project = Emulator(CONFIG, clock=clock, limits=ONE_BATCH, store=store)
             closing.callback(project.close)
@@ -53,7 +53,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Open]:
             return project
 
         yield open_project
-        for project in projects[0].store.projects().values():
+        for project in projects[0].store.read_projects().values():
             projects[0].store.drop_project(project.number)
 
 
@@ -152,7 +152,7 @@ def test_a_deleted_project_leaves_nothing(opened: Open) -> None:
         project.queue("pull").add(name="kept")
 
     other.close()
-    own.store.drop_project(own.store.projects()["other"].number)
+    own.store.drop_project(own.store.read_projects()["other"].number)
     with pytest.raises(TransientError, match=r"^the store is closed: its project was deleted"):
         other.queue("pull").add()
     again = opened("other")

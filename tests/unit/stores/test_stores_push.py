@@ -211,7 +211,7 @@ def test_attempts_that_are_not_made_are_counted_when_they_would_have_been(
     found = [counts[EventKind.ATTEMPT_FAILED] for counts in flow.values()]
     assert (found, sorted(flow) == [*flow]) == ([5, 8, 2], True)
     assert [each.kind.value for each in queue.events()] == ["added"]
-    assert queue.store.last_attempts("web", limit=9) == []
+    assert queue.store.list_last_attempts("web", limit=9) == []
 
 
 def test_attempts_that_are_only_counted_leave_other_events_recorded(start: Start) -> None:

@@ -326,7 +326,7 @@ class TestDeletedQueue:
         for is_runtime in (True, False):
             with pytest.raises(UnknownQueueError, match=r'^queue "q" was deleted$'):
                 insert(is_runtime=is_runtime)
-        stored = store.bytes_stored()
+        stored = store.count_bytes()
         store.drop_queue_record("q")
         after = len(insert(is_runtime=False).added)
         store.clear()

@@ -158,7 +158,7 @@ class MemoryQueue:
         self.schedule.schedule(self.tasks, retention)
         self.catch_up(now_usec)
 
-    def statistics(self, now_usec: int) -> QueueStatistics:
+    def collect_statistics(self, now_usec: int) -> QueueStatistics:
         """Return the statistics of the queue."""
         first = self.tasks.first()
         count = self.tasks.count_future

@@ -252,21 +252,21 @@ class MemoryStore(TaskStore):
         with self._lock:
             return self._now(queue_name)[0].tasks.count_tags(limit)
 
-    def statistics(self, queue_name: str) -> QueueStatistics:
+    def collect_statistics(self, queue_name: str) -> QueueStatistics:
         with self._lock:
             queue, now_usec = self._now(queue_name)
-            return queue.statistics(now_usec)
+            return queue.collect_statistics(now_usec)
 
-    def exhausted(self, queue_name: str) -> list[Task]:
+    def list_exhausted(self, queue_name: str) -> list[Task]:
         with self._lock:
             return list(self._now(queue_name)[0].exhausted)
 
-    def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
+    def list_events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         with self._lock:
             queue, now_usec = self._now(queue_name)
             return collect_events(queue.events.operations, now_usec, task_name)
 
-    def last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
+    def find_last_leases(self, queue_name: str, task_names: Collection[str]) -> dict[str, Event]:
         with self._lock:
             operations = self._now(queue_name)[0].events.operations
             return find_last_leases(reversed(operations), task_names)
@@ -287,9 +287,9 @@ class MemoryStore(TaskStore):
             queue, now_usec = self._now(queue_name)
             return queue.events.count_failures(now_usec - last_usec)
 
-    def flow(self, queue_name: str, *, since_usec: int) -> Flow:
+    def count_flow(self, queue_name: str, *, since_usec: int) -> Flow:
         with self._lock:
-            return self._now(queue_name)[0].events.flow(since_usec)
+            return self._now(queue_name)[0].events.count_flow(since_usec)
 
     def next_change_usec(self, queue_name: str) -> int | None:
         with self._lock:
@@ -307,14 +307,14 @@ class MemoryStore(TaskStore):
             self._catch_up()
             return {name: len(queue) for name, queue in self._queues.items() if len(queue)}
 
-    def bytes_stored(self) -> int:
+    def count_bytes(self) -> int:
         with self._lock:
             self._catch_up()
             return sum(queue.bytes_stored for queue in self._queues.values())
 
     # -- records and whole stores ----------------------------------------------------------------
 
-    def queue_records(self) -> dict[str, QueueRecord]:
+    def read_queue_records(self) -> dict[str, QueueRecord]:
         with self._lock:
             return dict(self._records)
 
@@ -418,6 +418,6 @@ class MemoryStore(TaskStore):
     def _check_storage(self, tasks: Sequence[Task], limit_bytes: int | None) -> None:
         if limit_bytes is None:
             return
-        needed = self.bytes_stored() + sum(task.stored_bytes for task in tasks)
+        needed = self.count_bytes() + sum(task.stored_bytes for task in tasks)
         if needed > limit_bytes:
             raise task_errors.over_quota(len(tasks), needed, limit_bytes)
