@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from pullqueue.cli._output import say
 from pullqueue.cli.client import Client, FailedError
 from pullqueue.cli.serve import report_tasks_left
 from pullqueue.sdk.environment import variables_for
+from pullqueue.sdk.startup.front_end import PROOF, PROOF_VARIABLE
 from pullqueue.text import describe_os_error
 
 if TYPE_CHECKING:
@@ -143,6 +145,9 @@ def _serve_and_run(
     from pullqueue.cli._process import set_up_logs
 
     set_up_logs(log_format="text", log_level="warning")
+    if options.push_to:
+        environment[PROOF_VARIABLE] = secrets.token_urlsafe()
+        options.push_to.proof = {PROOF: environment[PROOF_VARIABLE]}
     options.push_to.await_app()
     with options.make_server(port=port) as server, server:
         say(f"pullqueue listening on {server.url}", err=True)

@@ -271,7 +271,7 @@ class CronRunner:
         )
         origin = self._requests.origin(Interface.PUSH, str(address))
         began = perf_counter()
-        response = self._sender.send(request, address)
+        response = self._sender.send(request, address, proof=self._addresses.proof)
         method = f"cron {job.url.partition('?')[0]}"
         self._requests.record_sent(
             request, response, method=method, seconds=perf_counter() - began, origin=origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from pullqueue.address import SplitUrl, is_loopback, split_url, why_not_callable
@@ -36,6 +36,8 @@ class PushAddresses:
         self._addresses: dict[str | None, SplitUrl] = {}
         self.awaited: frozenset[str] = frozenset()
         """The origins to which nothing is sent yet, since the app does not listen there."""
+        self.proof: Mapping[str, str] = {}
+        """A header that services of App Engine get beside those of production."""
         self.replace(options)
 
     def replace(self, options: Iterable[str], *, keep_others: bool = False) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from time import perf_counter
+from types import MappingProxyType
 
 import h11
 
@@ -53,9 +54,16 @@ class HttpSender:
         self._closed = False
 
     def send(
-        self, request: PushRequest, address: SplitUrl, *, is_valid: Callable[[], bool] | None = None
+        self,
+        request: PushRequest,
+        address: SplitUrl,
+        *,
+        proof: Mapping[str, str] = MappingProxyType({}),
+        is_valid: Callable[[], bool] | None = None,
     ) -> PushResponse:
         """Send a request to a server, below the path of its address.
+
+        A service of App Engine gets the header `proof`, too.
 
         The request's deadline is for everything, from the connection to the last byte of the
         response. A response with a status whose body is cut is complete. Whatever else goes wrong
@@ -69,6 +77,8 @@ class HttpSender:
             if connection is None:
                 connection = _connect(address, deadline, self.own_ports)
             self._begin(connection)
+            if "://" not in str(request.target):
+                request = request._replace(headers={**request.headers, **proof})
             return connection.exchange(request, address, deadline, is_valid)
         except TimeoutError:
             reason = request.late

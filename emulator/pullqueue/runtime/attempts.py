@@ -214,7 +214,8 @@ class Attempts:
             where = self._addresses.find_url(request.url) if is_redirected else address
             if where is None:
                 return None
-            return partial(self._sender.send, address=where, is_valid=is_own)
+            proof = self._addresses.proof
+            return partial(self._sender.send, address=where, proof=proof, is_valid=is_own)
 
         def send(request: PushRequest) -> PushResponse:
             sent.append(request)

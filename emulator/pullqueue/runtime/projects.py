@@ -261,6 +261,7 @@ class Projects:
             state.delivery.is_woken = True
             # A test says when: between an add and a run it sets faults, and looks at tasks.
             state.delivery.is_held = isinstance(clock, ManualClock)
+        state.push_to.proof = own.push_to.proof
         state.token, state.project = own.token, name
         self._others[name], self._made[name] = state, made
         if stored is not None:

@@ -77,6 +77,18 @@ def test_exec_names_the_user(tmp_path: Path, legacy: str) -> None:
         assert requests.get(url, timeout=60).text.startswith("boss ")
 
 
+def test_only_the_server_sends_requests_of_tasks(tmp_path: Path) -> None:
+    """Which have no user, other than those of strangers with the same headers."""
+    with accounts(tmp_path, "--user", "me@example.com") as (url, *_):
+        requests.post(f"{url}/add", timeout=60)
+        until((tmp_path / "task.txt").exists)
+        until(lambda: (tmp_path / "task.txt").read_text() == "None\n")
+
+        for strange in ({}, {"X-Pullqueue-Proof": "x"}):
+            headers = {"X-AppEngine-QueueName": "default", **strange}
+            assert requests.get(url, headers=headers, timeout=60).text.startswith("me@")
+
+
 def test_a_form_of_another_site_signs_nobody_in(tmp_path: Path) -> None:
     with accounts(tmp_path) as (url, *_):
         form = {"email": "me@example.com", "continue": "/account"}

@@ -115,6 +115,15 @@ def test_the_request_of_a_task_is_sent(sender: HttpSender) -> None:
     assert request.body == b"to=ada"
 
 
+def test_only_services_of_app_engine_get_the_proof(sender: HttpSender) -> None:
+    http_task = PUSH._replace(url="http://api.test/a", target="http://api.test")
+    with push_app() as app:
+        for request in (PUSH, PUSH._replace(target="worker"), http_task):
+            sender.send(request, SplitUrl(app.url), proof={"X-Proof": "a"})
+
+    assert [each.headers.get("X-Proof") for each in app.received] == ["a", "a", None]
+
+
 def test_an_http_target_keeps_its_host_wherever_it_is_sent(sender: HttpSender) -> None:
     headers = {"Host": "api.example.com"}
     url = "https://api.example.com/ä#x"

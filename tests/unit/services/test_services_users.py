@@ -162,6 +162,20 @@ def test_an_option_names_a_user() -> None:
 DOMAIN = {"AUTH_DOMAIN": "gmail.com"}
 
 
+def seen_by_the_app(sent: dict[str, str]) -> dict[str, str]:
+    """Return the headers that an app gets if some are sent."""
+    seen: dict[str, Any] = {}
+
+    def app(environ: dict[str, Any], _start: object) -> list[bytes]:
+        seen.update(environ)
+        return []
+
+    environ = {f"HTTP_{name}": value for name, value in sent.items()}
+    environ |= {"REQUEST_METHOD": "GET", "PATH_INFO": "/"}
+    FrontEnd(app, lambda: ("127.0.0.1", 1), lambda: "app")(environ, lambda *_: lambda _: None)
+    return {k.removeprefix("HTTP_"): v for k, v in seen.items() if k.startswith("HTTP_")}
+
+
 @pytest.mark.parametrize(
     ("default", "sent", "named"),
     [
@@ -191,16 +205,52 @@ def test_each_request_names_its_user(
 ) -> None:
     """That of the cookie, or the default; an empty cookie is that of somebody who signed out."""
     monkeypatch.setenv("PULLQUEUE_USER", default)
-    seen: dict[str, Any] = {}
 
-    def app(environ: dict[str, Any], _start: object) -> list[bytes]:
-        seen.update(environ)
-        return []
+    seen = seen_by_the_app(sent)
 
-    environ = {f"HTTP_{name}": value for name, value in sent.items()}
-    environ |= {"REQUEST_METHOD": "GET", "PATH_INFO": "/"}
-    FrontEnd(app, lambda: ("127.0.0.1", 1), lambda: "app")(environ, lambda *_: lambda _: None)
-
-    prefix = "HTTP_X_APPENGINE_"
+    prefix = "X_APPENGINE_"
     found = {name.removeprefix(prefix): seen[name] for name in seen if name.startswith(prefix)}
     assert found == {**DOMAIN, **named}
+
+
+OF_A_TASK = {
+    "X_APPENGINE_QUEUENAME": "q",
+    "X_APPENGINE_TASKNAME": "t",
+    "X_APPENGINE_TASKRETRYCOUNT": "0",
+    "X_APPENGINE_CRON": "true",
+    "X_APPENGINE_FAILFAST": "1",
+    "X_GOOGLE_INTERNAL_SKIPADMINCHECK": "true",
+}
+OF_ANYBODY = {"X_APPENGINE_COUNTRY": "DE", "X_APPENGINE_USER_EMAIL": "a@b", "COOKIE": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("proof", "sent", "are_kept"),
+    [
+        ("s", {"X_PULLQUEUE_PROOF": "s"}, True),
+        ("s", {"X_PULLQUEUE_PROOF": "S"}, False),
+        ("s", {"X_PULLQUEUE_PROOF": "s,s"}, False),
+        ("s", {"X_PULLQUEUE_PROOF": ""}, False),
+        ("s", {}, False),
+        ("s", {"COOKIE": f"dev_appserver_login={ME}"}, False),
+        ("s", {"COOKIE": f"dev_appserver_login={BOSS}"}, True),
+        (None, {}, True),
+    ],
+)
+def test_headers_of_tasks_are_kept_in_requests_of_the_server_and_of_administrators(
+    monkeypatch: pytest.MonkeyPatch, proof: str | None, sent: dict[str, str], *, are_kept: bool
+) -> None:
+    """No app sees the proof."""
+    if proof is not None:
+        monkeypatch.setenv("PULLQUEUE_PROOF", proof)
+
+    seen = seen_by_the_app(OF_A_TASK | OF_ANYBODY | sent)
+
+    kept = (
+        OF_ANYBODY
+        | sent
+        | (OF_A_TASK if are_kept else {})
+        | {"X_APPENGINE_AUTH_DOMAIN": "gmail.com"}
+    )
+    kept.pop("X_PULLQUEUE_PROOF", None)
+    assert seen == kept

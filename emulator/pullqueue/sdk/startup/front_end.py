@@ -1,4 +1,4 @@
-"""What App Engine's front end does with users and blobs, for a WSGI app without one.
+"""What App Engine's front end does with users, blobs and headers, for a WSGI app without one.
 
 The login page is the server's. Who has signed in there is in a cookie, from which each request gets
 the headers that name the user.
@@ -6,6 +6,8 @@ the headers that name the user.
 A form that is sent to an upload URL of the app goes to the server, which stores its files. The app
 gets a form with their keys, at the path that it has named. A response of the app with the header
 X-AppEngine-BlobKey gets the blob as its body.
+
+The headers of tasks and cron jobs are removed from requests that the server has not sent.
 
 Like `sitecustomize` it imports nothing of pullqueue, which need not be installed where the app is.
 """
@@ -38,6 +40,10 @@ USER_VARIABLE = "PULLQUEUE_USER"
 APP_HOST = "X-Pullqueue-App-Host"
 """The header by which the server gets the host of the app."""
 
+PROOF = "X-Pullqueue-Proof"
+PROOF_VARIABLE = "PULLQUEUE_PROOF"
+"""The header, and the variable with its value, by which an app knows the requests of the server."""
+
 UPLOAD_PATH = "/_ah/upload/"
 """What the paths of upload URLs begin with, in the app as at the server."""
 BLOB_PATH = "/_ah/blobs/"
@@ -55,6 +61,11 @@ _OF_THE_PAGE = ("content-type", "content-security-policy", "location", "set-cook
 _USER = "HTTP_X_APPENGINE_USER_"
 _WITHOUT_USER = ("HTTP_X_APPENGINE_QUEUENAME", "HTTP_X_APPENGINE_CRON", f"{_USER}EMAIL")
 """Requests of queues and cron have no user, and one that the headers name is not replaced."""
+_OF_TASKS = (
+    *(f"HTTP_X_APPENGINE_{name}" for name in ("QUEUENAME", "TASK", "CRON", "FAILFAST")),
+    "HTTP_X_GOOGLE_INTERNAL_SKIPADMINCHECK",
+)
+"""Beginnings of the headers by which apps recognize requests of queues and cron."""
 
 
 class FrontEnd:
@@ -71,12 +82,14 @@ class FrontEnd:
         self._address = address
         self._client = client
         self._default_user = os.environ.get(USER_VARIABLE, "")
+        self._proof = os.environ.get(PROOF_VARIABLE)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Respond to a request."""
         path = environ.get("PATH_INFO", "")
         if path in (LOGIN_PATH, LOGOUT_PATH):
             return self._show_login(environ, start_response)
+        self._remove_headers(environ)
         self._name_user(environ)
         if environ["REQUEST_METHOD"] == "POST" and path.startswith(UPLOAD_PATH):
             refusal = self._store(environ, path)
@@ -105,6 +118,19 @@ class FrontEnd:
         kept = [each for each in response.getheaders() if each[0].lower() in _OF_THE_PAGE]
         start_response(f"{response.status} {response.reason}", kept)
         return [page]
+
+    def _remove_headers(self, environ: WSGIEnvironment) -> None:
+        """Remove the headers of tasks and cron jobs from a request of anybody but the server.
+
+        As documented, an administrator of the app may set them, to try a handler.
+        """
+        if self._proof is None:  # the server sends nothing, or is started on its own
+            return
+        is_sent = environ.pop(f"HTTP_{PROOF.upper().replace('-', '_')}", None) == self._proof
+        if is_sent or ":True:" in _user_of(environ, self._default_user):
+            return
+        for name in [name for name in environ if name.startswith(_OF_TASKS)]:
+            del environ[name]
 
     def _name_user(self, environ: WSGIEnvironment) -> None:
         """Add the headers that name the user of a request."""
