@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
+from copy import copy
 from time import perf_counter
 from typing import Final
 
@@ -21,7 +22,6 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.store import StoredProject
 from pullqueue.errors import TransientError
-from pullqueue.push.addresses import PushAddresses
 from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.runtime.state import STOP_SECONDS, ServerState
 from pullqueue.text import did_you_mean, quoted
@@ -248,12 +248,14 @@ class Projects:
                 self._store.drop_project(stored.number)
             raise
         emulator.service_accounts = own.emulator.service_accounts
+        push_to = copy(own.push_to)
+        push_to.awaited = frozenset()  # only the server's own are looked at
         state = ServerState(
             emulator,
             tokens=own.tokens,
             config_file=file,
             host_names=own.host_names,
-            push_to=None if own.delivery is None else PushAddresses(list(own.push_to)),
+            push_to=None if own.delivery is None else push_to,
             senders=own.senders,
             acl=own.acl,
         )

@@ -204,6 +204,22 @@ def test_another_project_begins_with_a_call_that_names_it(
     assert names == ["shop", "other", "third"] if begins else ["shop"]
 
 
+def test_a_project_begins_with_the_addresses_of_the_server(clock: ManualClock) -> None:
+    """And keeps its own afterwards."""
+    addresses = PushAddresses(["http://localhost:8080", "worker=http://localhost:8081"])
+    addresses.await_app()
+    addresses.proof = {"X-Proof": "a"}
+    emulator = Emulator.from_text("queue: []", clock=clock)
+    with closing(emulator), Server(emulator, push_to=addresses) as server:
+        ControlClient(server).post("/projects", {"name": "other"})
+        own, other = server.states
+        assert [*other.push_to] == ["http://localhost:8080", "worker at http://localhost:8081"]
+        assert (other.push_to.awaited, other.push_to.proof) == (frozenset(), {"X-Proof": "a"})
+        other.deliver_to([])
+
+    assert len([*own.push_to]) == 2
+
+
 def test_without_a_project_of_its_own_a_server_answers_to_each_name(server: Server) -> None:
     for project in ("a", "b"):
         requests.post(v1beta2(server, project), json={"payloadBase64": "aA=="}, timeout=60)
