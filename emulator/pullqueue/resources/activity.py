@@ -76,12 +76,11 @@ def _exhausted(state: ServerState) -> Iterator[Failure]:
             found.last = from_usec(minute_usec).isoformat()
             found.count += exhausted
             found.recorded += kept[minute_usec // MINUTE_USEC]
-            left = (
-                ""
-                if found.recorded == found.count
-                else f", {found.recorded or 'none'} of them still"
-            )
-            found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted{left}"
+            found.text = f"{count_tasks(found.count)} of queue {queue.name} exhausted"
+            if found.count > max(1, found.recorded):  # one that was requeued may count again
+                found.text = f"tasks of queue {queue.name} exhausted {found.count} times"
+            if found.recorded < found.count:
+                found.text += f", {found.recorded or 'none'} of them still"
         if found is not None:
             yield found
 

@@ -71,7 +71,7 @@ def test_commands_in_a_sentence_are_code_and_the_rest_is_text(console: Console) 
         assert "`" not in console.text(page)
     later = console.emulator.clock.now() + timedelta(seconds=30)
     console.emulator.queue("jobs").add(eta=later)
-    [line] = re.findall("<li>(jobs: .*)</li>", console.send("/clock", by="1", unit="min"))
+    [line] = re.findall("<li>(jobs: .*)</li>", console.send("/clock", by="1", unit="m"))
     assert "run <code>pullqueue push-to" in line
     assert "`" not in line
 
@@ -219,7 +219,9 @@ def test_attempts_from_before_a_requeue_are_marked(console: Console) -> None:
     console.run("a")
 
     assert attempts(console) == ["2", "1"]
+    assert "<dt>Added (UTC)</dt>" in console.page("/queues/mail/tasks/a")
     queue.requeue(["a"])
+    assert "<dt>Requeued (UTC)</dt>" in console.page("/queues/mail/tasks/a")
     line = "Before the task was added again"
     assert attempts(console) == [line, "2", "1"]
     console.run("a")
@@ -379,6 +381,7 @@ def test_due_tasks_that_are_held_up_are_available(console: Console) -> None:
 
     page = console.page("/queues/mail")
     assert "43 due tasks wait for the rate of" in page
+    assert "</a>: 43 due tasks wait for the rate of" in console.page("/queues/mail/tasks/t0")
     assert '<span class="state available">available</span>' in page
     assert re.search(r"Tasks per min over the last 15 min: 50 added, 0 delivered, 0 failed", page)
     queue.pause()

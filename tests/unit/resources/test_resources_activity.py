@@ -234,10 +234,13 @@ def test_exhausted_tasks_are_counted_by_the_minute(
     ]
     queue.requeue([each.name for each in queue.exhausted[:2]])
     texts = [each["text"] for each in control.get("/activity").body["failures"]]
-    assert texts[-1] == "6 tasks of queue limited exhausted, 4 of them still"
+    assert texts[-1] == "tasks of queue limited exhausted 6 times, 4 of them still"
     queue.remove_exhausted(each.name for each in queue.exhausted)
     texts = [each["text"] for each in control.get("/activity").body["failures"]]
-    assert texts[-1] == "6 tasks of queue limited exhausted, none of them still"
+    assert texts == [
+        "1 task of queue limited exhausted, none of them still",
+        "tasks of queue limited exhausted 6 times, none of them still",
+    ]
     for since, count in (("00:01:59", 2), ("00:02:00", 1), ("00:03:51", 1), ("00:04:00", 0)):
         body = control.get(f"/activity?since=2026-01-01T{since}Z").body
         assert len(body["failures"]) == count
