@@ -81,7 +81,7 @@ class CloudTasks:
         return Servicer(self._state)
 
 
-def _document(version: Version, root_url: str) -> Json:
+def _build_document(version: Version, root_url: str) -> Json:
     try:
         from pullqueue.cloudtasks.discovery import document  # noqa: PLC0415 - takes half a second
     except ModuleNotFoundError:
@@ -96,7 +96,7 @@ APIS: Final = tuple(
         "Cloud Tasks API",
         version.description,
         (f"/{name}/", *(f"/{method.path}" for method in version.methods if not method.resource)),
-        partial(_document, version),
+        partial(_build_document, version),
     )
     for name, version in VERSIONS.items()
 )
@@ -108,19 +108,19 @@ def blueprint() -> Blueprint:
     for version in VERSIONS.values():
         _add_routes(routes, version)
     for method in firebase.METHODS:
-        view = _view(method, of_firebase=True)
+        view = _make_view(method, of_firebase=True)
         routes.add_url_rule(
             f"/{method.path}", f"firebase {method.name}", view, methods=[method.verb]
         )
-    routes.register_error_handler(PullQueueError, _refusal)
+    routes.register_error_handler(PullQueueError, _refuse)
     return routes
 
 
 def _add_routes(routes: Blueprint, version: Version) -> None:
     prefix = f"/{version.name}"
     for method in version.methods:
-        view, endpoint = _view(method), f"{version.name} {method.name}"
-        rules, verbs = [f"{each}/{method.path}" for each in _prefixes(method)], [method.verb]
+        view, endpoint = _make_view(method), f"{version.name} {method.name}"
+        rules, verbs = [f"{each}/{method.path}" for each in _find_prefixes(method)], [method.verb]
         if method.name == BUFFER_TASK:
             # Any request becomes a task with its verb. gcloud sends `/:buffer` without a task id.
             suffixes = ("/<task_id>:buffer", "/:buffer", ":buffer")
@@ -129,13 +129,13 @@ def _add_routes(routes: Blueprint, version: Version) -> None:
             routes.add_url_rule(rule, endpoint, view, methods=verbs)
     for name, verb, path in version.unimplemented:
         endpoint = f"{version.name} {name}".replace(".", " ")
-        routes.add_url_rule(f"{prefix}/{path}", endpoint, _unimplemented, methods=[verb])
-    unknown, endpoint = partial(_unknown, version), f"{version.name} unknown"
+        routes.add_url_rule(f"{prefix}/{path}", endpoint, _refuse_method, methods=[verb])
+    unknown, endpoint = partial(_refuse_path, version), f"{version.name} unknown"
     for rule in ("", "/", "/<path:path>"):
         routes.add_url_rule(f"{prefix}{rule}", endpoint, unknown, methods=_VERBS)
 
 
-def _prefixes(method: Method) -> tuple[str, ...]:
+def _find_prefixes(method: Method) -> tuple[str, ...]:
     """Return what the paths of a method begin with."""
     own = f"/{method.version}"
     if method.mixin == LOCATIONS_SERVICE:
@@ -144,7 +144,7 @@ def _prefixes(method: Method) -> tuple[str, ...]:
     return (own,) if method.resource else (own, "")
 
 
-def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Response]:
+def _make_view(method: Method, *, of_firebase: bool = False) -> Callable[..., Response]:
     # What follows a colon in a path is part of the pattern, so that all values are names.
     pattern = re.sub("<(.*?)>", r"{\1}", method.resource)
 
@@ -162,23 +162,23 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
         called = method
         if method.name == BUFFER_TASK:
             called = method._replace(verb=request.method)
-            message = _buffered(method, name, parts.get("task_id", ""))
+            message = _build_buffer_request(method, name, parts.get("task_id", ""))
         else:
-            message = _message(method, name)
+            message = _build_request(method, name)
         if method.name == "CreateQueue":
             g.logged["queue"] = service.queue_name(*method.read_queue(message))
         if of_firebase:
             firebase.set_url(message, parts)
         # Before the call: one that is refused changes nothing.
-        numbers, mask = _numbers_for_enums(), _response_mask(method)
+        numbers, mask = _check_format(), _parse_mask(method)
         response = service.call(called, message, caller=g.caller)
-        body = fields.apply_mask(_as_json(response, numbers=numbers), mask)
-        return _json(firebase.response(body) if of_firebase else body, 200)
+        body = fields.apply_mask(_to_json(response, numbers=numbers), mask)
+        return _to_response(firebase.response(body) if of_firebase else body, 200)
 
     return view
 
 
-def _message(method: Method, name: str) -> Message:
+def _build_request(method: Method, name: str) -> Message:
     """Return the request as a message; `name` is that of its resource."""
     from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
     from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - slow to import
@@ -186,19 +186,19 @@ def _message(method: Method, name: str) -> Message:
     message = message_class(method.version, method.request)()
     if not method.resource:
         message.app_id = request.args.get("appId", "")
-        message.http_body.data = _uploaded()
+        message.http_body.data = _read_upload()
         return message
-    values = _body() if method.body else {}
+    values = _parse_body() if method.body else {}
     if method.body not in ("", "*"):
         values = {method.body: values}
-    values = _query(method, {field.name for field in message.DESCRIPTOR.fields}) | values
+    values = _parse_query(method, {field.name for field in message.DESCRIPTOR.fields}) | values
     *path, field = method.field.split(".")
     reduce(getitem, path, values)[field] = name
     rest_fields.parse_values(values, message)
     return message
 
 
-def _buffered(method: Method, queue: str, task_id: str) -> Message:
+def _build_buffer_request(method: Method, queue: str, task_id: str) -> Message:
     """Return the request of BufferTask: the body is that of the task, or a BufferTaskRequest."""
     from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - slow to import
 
@@ -214,7 +214,7 @@ def _buffered(method: Method, queue: str, task_id: str) -> Message:
     return message
 
 
-def _uploaded() -> bytes:
+def _read_upload() -> bytes:
     """Return the queue.yaml of an upload: the body is the file, or a JSON object that has it."""
     data = read_body()
     with suppress(ValueError, RecursionError):
@@ -222,7 +222,7 @@ def _uploaded() -> bytes:
     return data
 
 
-def _body() -> dict[str, Any]:
+def _parse_body() -> dict[str, Any]:
     from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
 
     data = read_body()
@@ -237,7 +237,7 @@ def _body() -> dict[str, Any]:
     return values
 
 
-def _query(method: Method, fields: set[str]) -> dict[str, Any]:
+def _parse_query(method: Method, fields: set[str]) -> dict[str, Any]:
     """Return the query parameters; `fields` are the names of those of the request."""
     from pullqueue.cloudtasks import rest_fields  # noqa: PLC0415 - slow to import
 
@@ -253,14 +253,14 @@ def _query(method: Method, fields: set[str]) -> dict[str, Any]:
     return given
 
 
-def _as_json(message: Message, *, numbers: bool) -> dict[str, Any]:
+def _to_json(message: Message, *, numbers: bool) -> dict[str, Any]:
     from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - slow to import
 
     body: dict[str, Any] = MessageToDict(message, use_integers_for_enums=numbers)
     return body
 
 
-def _numbers_for_enums() -> bool:
+def _check_format() -> bool:
     """Check the format that is asked for, and return whether enums are numbers in it."""
     format_ = request.args.get("$alt", request.args.get("alt", ""))
     if format_ not in _FORMATS:
@@ -268,30 +268,30 @@ def _numbers_for_enums() -> bool:
     return format_.endswith("int")
 
 
-def _response_mask(method: Method) -> fields.FieldMask:
+def _parse_mask(method: Method) -> fields.FieldMask:
     selector = request.args.get("$fields", request.args.get("fields"))
-    known = _known_fields(method) if selector else None
+    known = _find_fields(method) if selector else None
     return fields.parse_mask(selector, known) if selector and known else {}
 
 
 @cache
-def _known_fields(method: Method) -> fields.FieldMask:
-    return fields.fields_in(_document(VERSIONS[method.version], ""), method.method_id)
+def _find_fields(method: Method) -> fields.FieldMask:
+    return fields.fields_in(_build_document(VERSIONS[method.version], ""), method.method_id)
 
 
-def _json(body: dict[str, Any], status: int) -> Response:
+def _to_response(body: dict[str, Any], status: int) -> Response:
     indented = request.args.get("$prettyPrint", request.args.get("prettyPrint")) != "false"
     return Response(encode(body, indented=indented), status, content_type=JSON_TYPE)
 
 
-def _unimplemented(**_parts: str) -> Response:
+def _refuse_method(**_parts: str) -> Response:
     raise ApiError(
         f"{request.method} {request.path:.200} is not supported by the emulator",
         rpc_code="UNIMPLEMENTED",
     )
 
 
-def _unknown(version: Version, path: str = "") -> Response:
+def _refuse_path(version: Version, path: str = "") -> Response:
     raise ApiError(
         f"no method has {request.method} /{version.name}/{path:.200}: "
         f"see /$discovery/rest?version={version.name}",
@@ -299,8 +299,8 @@ def _unknown(version: Version, path: str = "") -> Response:
     )
 
 
-def _refusal(error: PullQueueError) -> Response:
+def _refuse(error: PullQueueError) -> Response:
     refused = as_service_error(error)
-    response = _json(envelope(refused), refused.status)
+    response = _to_response(envelope(refused), refused.status)
     response.headers.update(refused.headers)
     return response

@@ -94,7 +94,7 @@ class Servicer:
         raise refused
 
     def _call(self, method: Method, request: Message, caller: str | None) -> Message:
-        name = self._resource(method, request)
+        name = self._find_resource(method, request)
         call = Call(request, name, self._state, caller, method)
         if method.permission and name.queue:
             self._check_permission(call, method)
@@ -122,7 +122,7 @@ class Servicer:
         resource = str(call.name._replace(task=""))
         access.check_permission(queue, call.caller, method.permission, resource=resource)
 
-    def _resource(self, method: Method, request: Message) -> ResourceName:
+    def _find_resource(self, method: Method, request: Message) -> ResourceName:
         text = method.read_resource(request)
         if not text:
             raise invalid_field(method.field, "is missing")

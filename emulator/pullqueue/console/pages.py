@@ -61,10 +61,10 @@ from pullqueue.resources.queues import (
     collect_statistics,
     get_queue,
     get_task,
+    list_shown_queues,
     list_tags,
-    shown_queues,
 )
-from pullqueue.resources.service import config_of, list_faults
+from pullqueue.resources.service import build_config, list_faults
 from pullqueue.resources.task_lists import (
     ExhaustedQuery,
     ListQuery,
@@ -336,7 +336,7 @@ class Pages(Questions):
     @page("/server", in_menu=True)
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
-        config = config_of(self._state, queues=[])  # they are not shown
+        config = build_config(self._state, queues=[])  # they are not shown
         return self._page("server", config=config, server=get_server(self._state))
 
     @page("/<path:path>")
@@ -381,7 +381,7 @@ class Pages(Questions):
         return {"tasks": listed.tasks, "paging": paging}
 
     def _queue_names(self) -> list[str]:
-        return [queue.name for queue in shown_queues(self._state)]
+        return [queue.name for queue in list_shown_queues(self._state)]
 
 
 def _address_of(failure: Failure) -> str:

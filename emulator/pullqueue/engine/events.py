@@ -227,19 +227,19 @@ class EventLog:
     def count_since(self, usec: int) -> Counter[EventKind]:
         """Return how many events of each kind there were after a time."""
         counts: Counter[EventKind] = Counter()
-        for operation in self._since(usec):
+        for operation in self._walk_since(usec):
             counts[operation.kind] += operation.events
         return counts
 
     def count_failures(self, usec: int) -> Counter[AttemptResult]:
         """Return how many attempts failed after a time, by their results."""
         counts: Counter[AttemptResult] = Counter()
-        for operation in self._since(usec):
+        for operation in self._walk_since(usec):
             if operation.kind is EventKind.ATTEMPT_FAILED and operation.result is not None:
                 counts[operation.result] += operation.events
         return counts
 
-    def _since(self, usec: int) -> Iterator[Operation]:
+    def _walk_since(self, usec: int) -> Iterator[Operation]:
         recent = takewhile(lambda each: each.usec > usec, reversed(self.operations))
         return (each for each in recent if each.size != 0)
 
@@ -266,7 +266,7 @@ def collect_events(
     for event in _recorded(operations, task_name):
         lease = leases.pop(event.task_name, None)
         if lease is not None:
-            events += _expiry(lease, event.usec)
+            events += _find_expiry(lease, event.usec)
         attempt, happened = attempts.pop(event.task_name, None), event
         if event.kind is EventKind.ATTEMPT_STARTED:
             if attempt is not None:
@@ -281,7 +281,7 @@ def collect_events(
         if event.kind in (EventKind.LEASED, EventKind.EXTENDED):
             leases[event.task_name] = event
     for lease in leases.values():
-        events += _expiry(lease, now_usec)
+        events += _find_expiry(lease, now_usec)
     events.sort(key=lambda event: event.usec)
     return events
 
@@ -343,7 +343,7 @@ def _recorded(operations: Iterable[Operation], task_name: str | None = None) -> 
                 yield Event(usec, kind, name, retry_count, until_usec, result, origin)
 
 
-def _expiry(lease: Event, by_usec: int) -> list[Event]:
+def _find_expiry(lease: Event, by_usec: int) -> list[Event]:
     if lease.until_usec is None or lease.until_usec > by_usec:
         return []
     return [Event(lease.until_usec, EventKind.LEASE_EXPIRED, lease.task_name, lease.retry_count)]

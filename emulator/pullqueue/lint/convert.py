@@ -62,44 +62,44 @@ class Conversion(NamedTuple):
 def convert_view(view: View, *, to: str, place: Place) -> Conversion:
     """Convert a valid queue.yaml to `gcloud`, `terraform` or `json`."""
     queues = [queue for queue in build_config(view).queues if not queue.is_pull]
-    return Conversion(WRITERS[to](queues, place), sorted(_remarks(view)))
+    return Conversion(WRITERS[to](queues, place), sorted(_make_remarks(view)))
 
 
-def _remarks(view: View) -> Iterator[Remark]:
-    for entry, message, is_loss in _entries(view):
+def _make_remarks(view: View) -> Iterator[Remark]:
+    for entry, message, is_loss in _find_entries(view):
         line, column = view.source.position(entry.key_place.start)
         yield Remark(line, column, message, is_loss=is_loss)
 
 
-def _entries(view: View) -> Iterator[tuple[Entry, str, bool]]:
+def _find_entries(view: View) -> Iterator[tuple[Entry, str, bool]]:
     """Yield the keys to remark on, the remark, and whether something is lost."""
     for entry in view.top.some(*LOST):
         if entry.key.text != "resume_paused_queues" or entry.text == "True":
-            yield _loss(entry)
+            yield _describe_loss(entry)
     for queue in view.queues:
-        yield from _of_pull(queue) if queue.mode == "pull" else _of_push(queue)
+        yield from _check_pull(queue) if queue.mode == "pull" else _check_push(queue)
     for entry, per_second in rates(view):
         if per_second == 0:
             yield entry, f"`rate` is {entry.shown}, which Cloud Tasks cannot have: {_PAUSED}", False
 
 
-def _loss(entry: Entry) -> tuple[Entry, str, bool]:
+def _describe_loss(entry: Entry) -> tuple[Entry, str, bool]:
     return entry, f"`{entry.key.text}` is {LOST[entry.key.text][0]}", True
 
 
-def _of_pull(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
+def _check_pull(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
     for entry in queue.some(*LOST):
         loss = entry, f"{queue.title} is {LOST['mode'][0]}", True
-        yield loss if entry.key.text == "mode" else _loss(entry)
+        yield loss if entry.key.text == "mode" else _describe_loss(entry)
 
 
-def _of_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
+def _check_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
     for entry in queue.some(*LOST.keys() - {"mode"}):
         if entry.key.text == "acl":
             yield entry, "`acl` has no effect on a push queue: left out", False
         elif entry.key.text != "bucket_size" or entry.integer:
-            yield _loss(entry)
-    for entry, default in _zeros(queue):
+            yield _describe_loss(entry)
+    for entry, default in _find_zeros(queue):
         yield entry, f"`{entry.key.text}` is 0, which is deployed as {default}", False
     concurrent = queue.get("max_concurrent_requests")
     if concurrent and (concurrent.integer or 0) > CONCURRENT_REQUESTS:
@@ -107,7 +107,7 @@ def _of_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
         yield concurrent, message, False
 
 
-def _zeros(queue: QueueNode) -> Iterator[tuple[Entry, str]]:
+def _find_zeros(queue: QueueNode) -> Iterator[tuple[Entry, str]]:
     """Yield the keys that are 0, which a deployment takes for a default, and that default."""
     defaults = {field.key: field.shown(field.default) for field in FIELDS}
     for section in filter(None, (queue, queue.retry)):
@@ -118,13 +118,13 @@ def _zeros(queue: QueueNode) -> Iterator[tuple[Entry, str]]:
 
 def to_json(queues: list[QueueSettings], place: Place) -> str:
     """Return queues as `gcloud tasks queues list --format=json` prints them."""
-    return json.dumps([_message(queue, place) for queue in queues], indent=2) + "\n"
+    return json.dumps([_build_message(queue, place) for queue in queues], indent=2) + "\n"
 
 
-def _message(queue: QueueSettings, place: Place) -> dict[str, Any]:
+def _build_message(queue: QueueSettings, place: Place) -> dict[str, Any]:
     parent = f"projects/{place.project or PROJECT}/locations/{place.location or LOCATION}"
     message: dict[str, Any] = {"name": f"{parent}/queues/{queue.name}"}
-    for field, value in _written(queue):
+    for field, value in _list_values(queue):
         *parents, name = field.message.split(".")
         holder = message
         for part in parents:
@@ -132,12 +132,12 @@ def _message(queue: QueueSettings, place: Place) -> dict[str, Any]:
         if field.kind == "target":
             holder[name] = routing(str(value))
         else:
-            holder[name] = _seconds(value) if field.kind == "duration" else value
+            holder[name] = _format_seconds(value) if field.kind == "duration" else value
     message["state"] = "PAUSED" if DeployedQueue.of(queue).paused else "RUNNING"
     return message
 
 
-def _written(queue: QueueSettings) -> Iterator[tuple[Field, Value]]:
+def _list_values(queue: QueueSettings) -> Iterator[tuple[Field, Value]]:
     state = DeployedQueue.of(queue)
     for field in FIELDS:
         value = state.values[field.key]
@@ -151,12 +151,12 @@ def routing(target: str) -> dict[str, str]:
     return {"service": service} | ({"version": version} if version else {})
 
 
-def _number(value: Value) -> str:
+def _format_number(value: Value) -> str:
     return decimal(float(value or 0))
 
 
-def _seconds(value: Value) -> str:
-    return f"{_number(value)}s"
+def _format_seconds(value: Value) -> str:
+    return f"{_format_number(value)}s"
 
 
 _SCRIPT = """\
@@ -196,22 +196,22 @@ def to_gcloud(queues: list[QueueSettings], place: Place) -> str:
             ("LOCATION", "--location", place.location),
         )
     )
-    return _SCRIPT.format(places=places) + "".join(map(_commands, queues))
+    return _SCRIPT.format(places=places) + "".join(map(_write_commands, queues))
 
 
-def _commands(queue: QueueSettings) -> str:
+def _write_commands(queue: QueueSettings) -> str:
     name = shlex.quote(queue.name)
     words = [f"apply {name}"]
-    for field, value in _written(queue):
-        words.append(shlex.quote(f"{field.flag}={_argument(field, value)}"))
+    for field, value in _list_values(queue):
+        words.append(shlex.quote(f"{field.flag}={_write_argument(field, value)}"))
     pause = f"pause {name}\n" if DeployedQueue.of(queue).paused else ""
     return "\n" + " \\\n  ".join(words) + "\n" + pause
 
 
-def _argument(field: Field, value: Value) -> str:
+def _write_argument(field: Field, value: Value) -> str:
     if field.kind == "target":
         return ",".join(f"{key}:{part}" for key, part in routing(str(value)).items())
-    return _seconds(value) if field.kind == "duration" else _number(value)
+    return _format_seconds(value) if field.kind == "duration" else _format_number(value)
 
 
 def to_terraform(queues: list[QueueSettings], place: Place) -> str:
@@ -224,10 +224,10 @@ def to_terraform(queues: list[QueueSettings], place: Place) -> str:
         )
         if not value
     )
-    return variables + "\n".join(_resource(queue, place) for queue in queues)
+    return variables + "\n".join(_write_resource(queue, place) for queue in queues)
 
 
-def _resource(queue: QueueSettings, place: Place) -> str:
+def _write_resource(queue: QueueSettings, place: Place) -> str:
     label = queue.name if queue.name[0].isalpha() else f"queue_{queue.name}"
     attributes = {
         "name": hcl_string(queue.name),
@@ -239,23 +239,23 @@ def _resource(queue: QueueSettings, place: Place) -> str:
             f"{hcl_string('PAUSED')} # needs hashicorp/google 7.2 or newer"
         )
     blocks: dict[str, dict[str, str]] = {}
-    for field, value in _written(queue):
+    for field, value in _list_values(queue):
         block, _, name = to_snake_case(field.message).partition(".")
         if field.kind == "target":
             parts = routing(str(value)).items()
             blocks[block] = {key: hcl_string(part) for key, part in parts}
         else:
             is_text = field.kind == "duration"
-            text = hcl_string(_seconds(value)) if is_text else _number(value)
+            text = hcl_string(_format_seconds(value)) if is_text else _format_number(value)
             blocks.setdefault(block, {})[name] = text
     lines = [f'resource "google_cloud_tasks_queue" {hcl_string(label)} {{']
-    lines += _assignments(attributes, "  ")
+    lines += _write_assignments(attributes, "  ")
     for block, values in blocks.items():
-        lines += ["", f"  {block} {{", *_assignments(values, "    "), "  }"]
+        lines += ["", f"  {block} {{", *_write_assignments(values, "    "), "  }"]
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _assignments(values: Mapping[str, str], indent: str) -> list[str]:
+def _write_assignments(values: Mapping[str, str], indent: str) -> list[str]:
     width = max(map(len, values))
     return [f"{indent}{name:<{width}} = {text}" for name, text in values.items()]
 

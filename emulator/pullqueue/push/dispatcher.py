@@ -95,12 +95,12 @@ class Dispatcher:
         with self._lock:
             return Counter(name for name, _ in self._running.keys() | self._reserved)
 
-    def startable(self, queue: Queue, limit: int) -> list[Task]:
+    def find_startable(self, queue: Queue, limit: int) -> list[Task]:
         """Return up to `limit` tasks of a queue that may start now, in order of eta and arrival."""
-        return [task for task, _ in self.deliverable(queue, limit, lambda task: task)]
+        return [task for task, _ in self.find_deliverable(queue, limit, lambda task: task)]
 
     @bypass_interceptors()
-    def deliverable(
+    def find_deliverable(
         self,
         queue: Queue,
         limit: int,
@@ -112,7 +112,7 @@ class Dispatcher:
 
         See `Scan.find` for `sweeps`.
         """
-        limit = min(limit, self.allowance(queue))
+        limit = min(limit, self.count_allowed(queue))
         if limit <= 0:
             return []
         scan = self._scans.setdefault(queue.name, Scan())
@@ -305,7 +305,7 @@ class Dispatcher:
         key = (task.queue_name, task.name)
         return key in self._running or key in self._reserved
 
-    def allowance(self, queue: Queue) -> int:
+    def count_allowed(self, queue: Queue) -> int:
         """Return how many attempts of a queue may start now, if it has tasks."""
         if not is_dispatched(queue):
             return 0

@@ -12,7 +12,7 @@ from pullqueue.observe.activity import IN_PROCESS
 from pullqueue.observe.models import Action, Failure, Worker
 from pullqueue.resources.models import NOT_RECORDED, Since, parse_since
 from pullqueue.resources.operations import operation
-from pullqueue.resources.queues import shown_queues
+from pullqueue.resources.queues import list_shown_queues
 from pullqueue.resources.task_lists import Limit, failed_usec
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Model, iso_usec
@@ -61,7 +61,7 @@ def _time(text: str) -> datetime:
 
 def _exhausted(state: ServerState) -> Iterator[Failure]:
     """Yield how many tasks of each queue were exhausted, those of adjacent minutes together."""
-    for queue in shown_queues(state):
+    for queue in list_shown_queues(state):
         found, end_usec = None, 0
         flow = queue.flow(since_usec=0).items()
         minutes = [(usec, n) for usec, kinds in flow if (n := kinds.get(EventKind.EXHAUSTED))]

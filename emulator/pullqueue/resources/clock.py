@@ -180,7 +180,7 @@ def _step(
     sending = waiting = 0
     if state.delivery is not None and is_dispatched(queue) and why_kept(state, queue) is None:
         started = max(0, after.running - before.running)
-        startable = min(after.available, max(0, state.delivery.dispatcher.allowance(queue)))
+        startable = min(after.available, max(0, state.delivery.dispatcher.count_allowed(queue)))
         sending, waiting = started + startable, after.available - startable
     step = ClockStep(
         queue=queue.name,

@@ -216,12 +216,14 @@ def get_history(state: ServerState, queue: str, task: str, query: HistoryQuery) 
         events=[each for each in events if datetime.fromisoformat(each.time) >= start],
         task=found,
         problem=problem,
-        missing=_missing(state, events, found),
+        missing=_explain_missing(state, events, found),
         last_response=excerpt(response) if response else None,
     )
 
 
-def _missing(state: ServerState, events: list[Event], task: TaskResource | None) -> str | None:
+def _explain_missing(
+    state: ServerState, events: list[Event], task: TaskResource | None
+) -> str | None:
     """Return why the add of a task is not among its events; None: it is."""
     if any(event.kind is EventKind.ADDED for event in events):
         return None

@@ -112,11 +112,11 @@ class PushState(Model):
             next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
             kept=server.address_commands(server.push_to.missing(task, queue.settings)),
             deadline_seconds=request.deadline_seconds,
-            limits=_limits_text(find_retry(task, queue.settings), task.retry_count),
+            limits=_describe_limits(find_retry(task, queue.settings), task.retry_count),
         )
 
 
-def _limits_text(retry: RetryParameters, attempts: int) -> str | None:
+def _describe_limits(retry: RetryParameters, attempts: int) -> str | None:
     """Return how often and how long a push task is tried, or why it still is."""
     limit, age = retry.task_retry_limit, retry.task_age_limit_seconds
     if limit is None:

@@ -17,7 +17,7 @@ from pullqueue.engine.store import QueueStatistics
 from pullqueue.observe.users import User
 from pullqueue.resources.clock import ClockResource, get_clock
 from pullqueue.resources.operations import operation
-from pullqueue.resources.queues import collect_statistics, shown_queues
+from pullqueue.resources.queues import collect_statistics, list_shown_queues
 from pullqueue.runtime.fault_registry import FaultResource
 from pullqueue.runtime.situation import why_kept
 from pullqueue.runtime.state import ServerState
@@ -175,7 +175,7 @@ def get_flow(state: ServerState, query: FlowQuery) -> dict[str, list[FlowMinute]
     Minutes are those of the emulator's clock; after a jump, those before it are still there.
     """
     now_usec = state.emulator.now_usec()
-    names = [query.queue] if query.queue else [queue.name for queue in shown_queues(state)]
+    names = [query.queue] if query.queue else [queue.name for queue in list_shown_queues(state)]
     minutes = query.minutes
     since_usec = 0 if minutes is UNSET else now_usec - (minutes - 1) * MINUTE_USEC
     flow = {}

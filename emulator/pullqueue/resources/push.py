@@ -10,7 +10,7 @@ from pullqueue.errors import InvalidTaskError
 from pullqueue.observe.models import Request
 from pullqueue.resources.history import RequestQuery, list_requests
 from pullqueue.resources.operations import operation
-from pullqueue.resources.queues import current_task
+from pullqueue.resources.queues import find_current_task
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Model, about
 
@@ -71,7 +71,7 @@ def get_delivery(state: ServerState, queue: str) -> QueueDelivery:
 @operation("POST", "/queues/{queue}/tasks/{task}/run")
 def run_task(state: ServerState, queue: str, task: str) -> Started:
     """Start an attempt of a push task now, past its eta, the queue's rate and a pause."""
-    found = current_task(state, queue, task)
+    found = find_current_task(state, queue, task)
     try:
         started = state.run_now(found)
     except InvalidTaskError as error:  # nothing in the request is wrong

@@ -120,7 +120,7 @@ def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.A
     """Add up to 100 tasks; names in use are reported in `refused`, the other tasks are added."""
     found = state.emulator.queue(queue)
     now_usec = found.now_usec()
-    tasks = [_new_task(task, now_usec, place) for place, task in enumerate(body.tasks)]
+    tasks = [_make_task(task, now_usec, place) for place, task in enumerate(body.tasks)]
     insertion = verbs.insert(found, tasks)
     refused: dict[str, Refusal] = {
         name: "exists" if issubclass(kind, TaskAlreadyExistsError) else "tombstoned"
@@ -144,7 +144,7 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
     )
     state.activity.count_tasks(EventKind.LEASED, queue, len(lease.tasks))
     if lease.tasks:
-        names = _first_of([task.name for task in lease.tasks])
+        names = _join_first([task.name for task in lease.tasks])
         leased = count_tasks(len(lease.tasks))
         state.activity.record(f"leased {leased} of queue {queue}: {names}")
     return models.LeasedTasks(build_task_resources(lease.tasks, found, state), lease.rate_limited)
@@ -215,10 +215,10 @@ def _what_changed(queue: str, body: Change, names: list[str]) -> str:
     filters["reason"] = filters.pop("pattern") or filters["reason"]
     if chosen := [f"{name}={value}" for name, value in filters.items() if value not in (UNSET, "")]:
         text += f" with {', '.join(chosen)}"
-    return f"{text}: {_first_of(names)}"
+    return f"{text}: {_join_first(names)}"
 
 
-def _first_of(names: list[str]) -> str:
+def _join_first(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 
@@ -232,13 +232,13 @@ def requeue_task(
     exhausted, is_exhausted = find_task(found, task)
     if not is_exhausted:
         raise ApiError(f"task {quoted(task)} of queue {quoted(queue)} is not exhausted")
-    payload, request = _payload(body, "the task"), None
+    payload, request = _read_payload(body, "the task"), None
     if payload == exhausted.payload:
         payload = None
     changed = [] if payload is None else ["payload"]
     if body.request is not UNSET:
         known = exhausted.require_request()
-        fields = {k: v for k, v in _fields(body.request).items() if v != getattr(known, k)}
+        fields = {k: v for k, v in _list_changes(body.request).items() if v != getattr(known, k)}
         request = known._replace(**fields) if fields else None
         changed += fields
     result = found.requeue([task], payload=payload, request=request)
@@ -249,14 +249,14 @@ def requeue_task(
     return build_task_resources(result.added, found, state)[0]
 
 
-def _fields(request: models.ChangedRequest) -> dict[str, Any]:
+def _list_changes(request: models.ChangedRequest) -> dict[str, Any]:
     fields = {name: value for name, value in asdict(request).items() if value is not UNSET}
     if request.headers is not UNSET:
         fields["headers"] = tuple(request.headers)
     return fields
 
 
-def current_task(state: ServerState, queue: str, task: str) -> Task:
+def find_current_task(state: ServerState, queue: str, task: str) -> Task:
     """Return a task of a queue that is not exhausted.
 
     Raises:
@@ -281,7 +281,7 @@ def find_task(queue: Queue, name: str) -> tuple[Task, bool]:
     try:
         return queue.get_task(name), False
     except (UnknownTaskError, TombstonedTaskError) as error:
-        end = _end_of(queue, name)  # a tombstone does not record it
+        end = _find_end(queue, name)  # a tombstone does not record it
         if end in (None, _ENDS[EventKind.EXHAUSTED]):  # else another task of this name
             for task in reversed(queue.exhausted):
                 if task.name == name:
@@ -292,13 +292,13 @@ def find_task(queue: Queue, name: str) -> tuple[Task, bool]:
         raise type(error)(message, queue_name=queue.name, task_name=name) from None
 
 
-def _end_of(queue: Queue, name: str) -> str | None:
+def _find_end(queue: Queue, name: str) -> str | None:
     events = queue.history(name)
     return _ENDS.get(events[-1].kind) if events else None
 
 
 @bypass_interceptors()
-def shown_queues(state: ServerState) -> list[Queue]:
+def list_shown_queues(state: ServerState) -> list[Queue]:
     """Return the queues; a `default` that nobody wrote only where it is used, or the only one."""
     queues = state.emulator.queues
     return [
@@ -319,7 +319,7 @@ def _is_used(queue: Queue) -> bool:
 
 def collect_statistics(state: ServerState) -> list[tuple[Queue, QueueStatistics]]:
     """Return the shown queues with their statistics."""
-    return [(queue, queue.fetch_statistics()) for queue in shown_queues(state)]
+    return [(queue, queue.fetch_statistics()) for queue in list_shown_queues(state)]
 
 
 def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
@@ -338,7 +338,7 @@ def _why_not_exhausted(queue: Queue, name: str, exhausted: Collection[str]) -> s
     try:
         queue.get_task(name)
     except TombstonedTaskError:
-        return _end_of(queue, name) or not_deleted(DeleteResult.TOMBSTONED)
+        return _find_end(queue, name) or not_deleted(DeleteResult.TOMBSTONED)
     except UnknownTaskError:
         near = closest(name, exhausted)
         hint = f": did you mean {quoted(near)}?" if near else ""
@@ -373,15 +373,15 @@ def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     return changed, failed
 
 
-def _payload(task: models.NewTask | models.ChangedTask, name: str) -> bytes | None:
+def _read_payload(task: models.NewTask | models.ChangedTask, name: str) -> bytes | None:
     if task.payload is not UNSET and task.payload_base64 is not UNSET:
         raise ApiError(f"{name} has both payload and payload_base64: send one of them")
     text = given(task.payload)
     return given(task.payload_base64) if text is None else text.encode()
 
 
-def _new_task(task: models.NewTask, now_usec: int, place: int) -> NewTask:
-    payload = _payload(task, f"task {place}")
+def _make_task(task: models.NewTask, now_usec: int, place: int) -> NewTask:
+    payload = _read_payload(task, f"task {place}")
     if task.eta is not UNSET and task.countdown is not UNSET:
         raise ApiError(f"task {place} has both eta and countdown: send one of them")
     eta = None if task.eta is UNSET else parse_time(task.eta, "eta", InvalidEtaError)

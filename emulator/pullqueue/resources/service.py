@@ -117,10 +117,10 @@ def get_version(_state: ServerState) -> Version:
 @operation("GET", "/config")
 def get_config(state: ServerState) -> Config:
     """Return the configuration in use, and the problems of a file that could not be applied."""
-    return config_of(state, state.emulator.queues)
+    return build_config(state, state.emulator.queues)
 
 
-def config_of(state: ServerState, queues: Iterable[Queue]) -> Config:
+def build_config(state: ServerState, queues: Iterable[Queue]) -> Config:
     """Return the configuration in use with some of its queues."""
     file, emulator = state.config_file, state.emulator
     return Config(
@@ -227,7 +227,7 @@ def remove_fault(state: ServerState, number: str) -> Count:
 def get_token(state: ServerState, query: TokenQuery) -> Json:
     """Return an access token for an e-mail address, where the acl is enforced."""
     scopes = DEFAULT_SCOPES if query.scope is UNSET else query.scope.split()
-    issued = state.tokens.issue(_email(query.email), frozenset(scopes))
+    issued = state.tokens.issue(_check_email(query.email), frozenset(scopes))
     return state.tokens.response(issued)
 
 
@@ -242,10 +242,12 @@ def make_credentials(state: ServerState, body: CredentialsRequest) -> Json:
             status=403,
         )
     project = state.emulator.project or DEFAULT_PROJECT
-    return state.tokens.make_key(_email(body.email), project=project, root_url=request.host_url)
+    return state.tokens.make_key(
+        _check_email(body.email), project=project, root_url=request.host_url
+    )
 
 
-def _email(text: str) -> str:
+def _check_email(text: str) -> str:
     if not is_email(text):
         message = f"email is {quoted(text)}: use an address such as worker@example.com"
         raise ApiError.parameter(message, "email")

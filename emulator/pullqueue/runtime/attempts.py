@@ -47,7 +47,7 @@ class Problems:
         else:
             _log.error("%s", problem, exc_info=error)
 
-    def solved(self, key: str) -> None:
+    def clear(self, key: str) -> None:
         """Log the next error under a key, whatever it is."""
         self._logged.pop(key, None)
 
@@ -175,7 +175,7 @@ class Attempts:
         try:
             if not self.stopping.is_set():
                 started = self._begin(task, address, self._dispatcher.start)
-            self._problems.solved(f"start {task.queue_name}")
+            self._problems.clear(f"start {task.queue_name}")
         except Exception as error:  # noqa: BLE001 - the thread goes on, whatever a task does to it
             if self._are_discarded:
                 return

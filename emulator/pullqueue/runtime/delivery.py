@@ -213,7 +213,7 @@ class Delivery:
             try:
                 self._look_after()
                 wait_seconds = self._held_seconds() if self.is_held else self._start_due()
-                self._problems.solved("")
+                self._problems.clear("")
             except Exception as error:  # noqa: BLE001 - the thread goes on, whatever happens
                 if self._stopping.is_set():  # the store may be closed
                     return
@@ -280,7 +280,7 @@ class Delivery:
                 busy[queue.name] += started
                 if permits is not None:
                     permits.left -= started
-                self._problems.solved(queue.name)
+                self._problems.clear(queue.name)
         if busy.total() > before:
             return 0
         return self._poll_seconds if self._is_passing else self._wait_seconds(queues)
@@ -288,7 +288,7 @@ class Delivery:
     def _start_due_of(self, queue: Queue, limit: int) -> int:
         self._log_cap(queue)
         # What waits when time begins to pass, waits until it has passed.
-        found = self.dispatcher.deliverable(
+        found = self.dispatcher.find_deliverable(
             queue, limit, self._find_address, sweeps=not self._is_passing
         )
         started = 0

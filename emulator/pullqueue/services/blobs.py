@@ -62,13 +62,13 @@ class BlobFolder(blob_storage.BlobStorage):  # type: ignore[misc]  # not typed
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def _file(self, blob_key: object) -> Path:
+    def _find_file(self, blob_key: object) -> Path:
         return self._folder / hashlib.sha256(str(blob_key).encode()).hexdigest()
 
     def StoreBlob(self, blob_key: object, blob_stream: BinaryIO) -> None:
         """Store what can be read from a stream."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        file = self._file(blob_key)
+        file = self._find_file(blob_key)
         part = file.with_suffix(PART)
         try:
             with part.open("wb") as output:
@@ -79,11 +79,11 @@ class BlobFolder(blob_storage.BlobStorage):  # type: ignore[misc]  # not typed
 
     def OpenBlob(self, blob_key: object) -> BinaryIO:
         """Open a blob for reading."""
-        return self._file(blob_key).open("rb")
+        return self._find_file(blob_key).open("rb")
 
     def DeleteBlob(self, blob_key: object) -> None:
         """Delete a blob; nothing happens if there is none."""
-        self._file(blob_key).unlink(missing_ok=True)
+        self._find_file(blob_key).unlink(missing_ok=True)
 
 
 def store_upload(
@@ -105,11 +105,11 @@ def store_upload(
     sent = [(name, file) for name, file in files if file.filename]  # the others are empty fields
     _check(opened, [file for _, file in sent])
     boundary = secrets.token_hex(16)
-    parts = [_part(boundary, _disposition(name), text) for name, text in fields]
-    infos = [(name, file, _info(file, now)) for name, file in sent]
+    parts = [_write_part(boundary, _write_disposition(name), text) for name, text in fields]
+    infos = [(name, file, _make_info(file, now)) for name, file in sent]
     _store(storage, [(info.key().name(), file) for _, file, info in infos])
     datastore.Put([info for *_, info in infos])
-    parts += [_blob_part(boundary, name, info) for name, _, info in infos]
+    parts += [_write_blob_part(boundary, name, info) for name, _, info in infos]
     datastore.Delete(opened)
     return Upload(
         path=opened["success_path"],
@@ -149,7 +149,7 @@ def _open_session(session: str) -> Any:
 
 
 def _check(session: Any, files: Sequence[FileStorage]) -> None:
-    sizes = [_size(file) for file in files]
+    sizes = [_measure(file) for file in files]
     for name, size in (
         ("max_bytes_per_blob", max(sizes, default=0)),
         ("max_bytes_total", sum(sizes)),
@@ -163,7 +163,7 @@ def _check(session: Any, files: Sequence[FileStorage]) -> None:
                 raise ApiError(f"{quoted(text or '')} is longer than {_TEXT_CHARACTERS} characters")
 
 
-def _size(file: FileStorage) -> int:
+def _measure(file: FileStorage) -> int:
     size: int = file.stream.seek(0, 2)
     file.stream.seek(0)
     return size
@@ -181,7 +181,7 @@ def _store(storage: Any, files: Sequence[tuple[str, FileStorage]]) -> None:
         raise ApiError(problem, rpc_code="RESOURCE_EXHAUSTED", status=507) from error
 
 
-def _info(file: FileStorage, now: datetime) -> Any:
+def _make_info(file: FileStorage, now: datetime) -> Any:
     md5 = hashlib.md5(usedforsecurity=False)
     while block := file.stream.read(1 << 20):
         md5.update(block)
@@ -192,12 +192,12 @@ def _info(file: FileStorage, now: datetime) -> Any:
     info["creation"] = now.replace(tzinfo=None)
     info["filename"] = file.filename
     info["md5_hash"] = md5.hexdigest()
-    info["size"] = _size(file)
+    info["size"] = _measure(file)
     return info
 
 
-def _blob_part(boundary: str, name: str, info: Any) -> str:
-    disposition = f"{_disposition(name)}; {_parameter('filename', info['filename'])}"
+def _write_blob_part(boundary: str, name: str, info: Any) -> str:
+    disposition = f"{_write_disposition(name)}; {_write_parameter('filename', info['filename'])}"
     key = f'blob-key="{info.key().name()}"; access-type="{blobstore.BLOB_KEY_HEADER}"'
     described = {
         "Content-Type": info["content_type"],
@@ -207,7 +207,7 @@ def _blob_part(boundary: str, name: str, info: Any) -> str:
         blobstore.UPLOAD_INFO_CREATION_HEADER: f"{info['creation']:%Y-%m-%d %H:%M:%S.%f}",
         "Content-Disposition": disposition,
     }
-    return _part(
+    return _write_part(
         boundary,
         disposition,
         "".join(f"{header}: {text}\r\n" for header, text in described.items()) + "\r\n",
@@ -215,16 +215,16 @@ def _blob_part(boundary: str, name: str, info: Any) -> str:
     )
 
 
-def _part(boundary: str, disposition: str, body: str, content_type: str = "") -> str:
+def _write_part(boundary: str, disposition: str, body: str, content_type: str = "") -> str:
     more = f"Content-Type: {content_type}\r\n" if content_type else ""
     return f"--{boundary}\r\nContent-Disposition: {disposition}\r\n{more}\r\n{body}\r\n"
 
 
-def _disposition(name: str) -> str:
-    return f"form-data; {_parameter('name', name)}"
+def _write_disposition(name: str) -> str:
+    return f"form-data; {_write_parameter('name', name)}"
 
 
-def _parameter(name: str, value: str) -> str:
+def _write_parameter(name: str, value: str) -> str:
     """Return a parameter of a header, written as browsers do."""
     for character in '"\r\n':
         value = value.replace(character, f"%{ord(character):02X}")

@@ -100,7 +100,7 @@ class CallServer:
         except DecodeError:
             return _failure(_Rpc.PARSE_ERROR, f'the request of "{method}" {_NOT_PARSED}')
         if service == SERVICE or service in self._hosted:
-            return self._answer(request, logged, adds, _deadline_usec(deadline))
+            return self._answer(request, logged, adds, _read_deadline(deadline))
         if self._upstream is None:
             return self._answer_alone(request)
         response = _ask_upstream(self._upstream, data)
@@ -193,7 +193,7 @@ class CallServer:
         return _failure(_Rpc.CALL_NOT_FOUND, problem)
 
 
-def _deadline_usec(text: str | None) -> int:
+def _read_deadline(text: str | None) -> int:
     try:
         return round(float(text or DEADLINE_SECONDS) * USEC_PER_SECOND)
     except (ValueError, OverflowError):  # not a number, or infinite

@@ -51,7 +51,7 @@ def check_actor(actor: object) -> None:
         ) from None
 
 
-def checked_queue(queue: object) -> Queue:
+def check_queue(queue: object) -> Queue:
     """Return a queue, or raise a TypeError if it is something else."""
     if not isinstance(queue, Queue):
         name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
@@ -59,20 +59,20 @@ def checked_queue(queue: object) -> Queue:
     return queue
 
 
-def pull_queue(queue: object) -> Queue:
+def check_pull_queue(queue: object) -> Queue:
     """Return a pull queue, or raise an InvalidQueueModeError or a TypeError."""
-    checked = checked_queue(queue)
+    checked = check_queue(queue)
     if checked.is_push:
         raise checked.wrong_mode("its tasks are never leased; send them with run_tasks()")
     return checked
 
 
-def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
+def find_queue(emulator: Emulator, queue: Queue | str) -> Queue:
     """Return a queue by its name, or the queue itself."""
     return queue if isinstance(queue, Queue) else emulator.queue(queue)
 
 
-def selected_queues(
+def select_queues(
     emulator: Emulator, queues: Iterable[Queue | str] | None, *, modes: tuple[QueueMode, ...]
 ) -> SelectQueues:
     """Return what returns the queues that a test has named; None: all queues of these modes.
@@ -85,7 +85,7 @@ def selected_queues(
         return lambda: [queue for queue in emulator.queues if queue.mode in modes]
     if isinstance(queues, str | Queue):
         raise TypeError(f"queues is {quoted(queues)}: pass a list, queues=[{quoted(queues)}]")
-    selected = [queue_of(emulator, queue) for queue in queues]
+    selected = [find_queue(emulator, queue) for queue in queues]
     if not selected:
         kind = " or ".join(mode.value for mode in modes)
         raise ValueError(f"queues is empty: pass at least one queue, or None for all {kind} queues")

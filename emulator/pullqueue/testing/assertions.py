@@ -17,7 +17,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.tasks import HttpRequest, Task, count_tasks
-from pullqueue.testing.arguments import checked_queue, pull_queue
+from pullqueue.testing.arguments import check_pull_queue, check_queue
 from pullqueue.testing.describing import describe_payload, describe_queue, describe_task
 from pullqueue.testing.record import records_of
 from pullqueue.text import quoted
@@ -100,7 +100,7 @@ def assert_empty(queue: Queue | Emulator) -> None:
         TypeError: `queue` is neither a `Queue` nor an `Emulator`.
     """
     with bypass_interceptors():
-        queues = queue.queues if isinstance(queue, Emulator) else [checked_queue(queue)]
+        queues = queue.queues if isinstance(queue, Emulator) else [check_queue(queue)]
         full = [(q, count) for q in queues if (count := q.fetch_statistics().tasks)]
         if full:
             what = [f'queue "{q.name}" is not empty: it has {count_tasks(n)}' for q, n in full]
@@ -117,7 +117,7 @@ def assert_available(queue: Queue, count: int | None = None) -> None:
         TypeError: `queue` is not a `Queue`.
     """
     with bypass_interceptors():
-        _check_count("available", checked_queue(queue), queue.fetch_statistics().available, count)
+        _check_count("available", check_queue(queue), queue.fetch_statistics().available, count)
 
 
 def assert_leased(queue: Queue, count: int | None = None) -> None:
@@ -129,7 +129,7 @@ def assert_leased(queue: Queue, count: int | None = None) -> None:
         TypeError: `queue` is not a `Queue`.
     """
     with bypass_interceptors():
-        _check_count("leased", pull_queue(queue), queue.fetch_statistics().leased, count)
+        _check_count("leased", check_pull_queue(queue), queue.fetch_statistics().leased, count)
 
 
 def assert_exhausted(
@@ -144,7 +144,7 @@ def assert_exhausted(
         TypeError: `queue` is not a `Queue`.
     """
     with bypass_interceptors():
-        exhausted = checked_queue(queue).exhausted
+        exhausted = check_queue(queue).exhausted
         if task is None:
             _check_count("exhausted", queue, len(exhausted), count)
             return
@@ -194,7 +194,7 @@ def assert_added(
         raise TypeError(f'params is {quoted(params)}: pass a mapping, such as {{"to": "ada"}}')
     wanted = _Wanted(payload, tag, name, url, method, params)
     with bypass_interceptors():
-        wanted.check_mode(checked_queue(queue))
+        wanted.check_mode(check_queue(queue))
         tasks, unknown = _added_tasks(queue)
     found = sum(not wanted.differences(task) for task in tasks)
     found += sum(wanted.is_met_by_name(name) for name in unknown)

@@ -21,7 +21,7 @@ from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import UnknownTaskError
 from pullqueue.limits import DAY_SECONDS
 from pullqueue.tasks import Task, TaskState, TombstonedTaskError
-from pullqueue.testing.arguments import pull_queue, queue_of
+from pullqueue.testing.arguments import check_pull_queue, find_queue
 from pullqueue.testing.patching import Patches, replace_everywhere
 
 _LEASE_SECONDS = 60
@@ -56,7 +56,7 @@ class FixtureClock(MovableClock):
         Return None, without a move, if nothing is leased.
         """
         emulator = self._emulator()
-        owner = emulator if queue is None else queue_of(emulator, queue)
+        owner = emulator if queue is None else find_queue(emulator, queue)
         end_usec = owner.last_lease_end_usec()
         return None if end_usec is None else self.move_to_usec(end_usec)
 
@@ -99,7 +99,7 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
         ClockError: the clock cannot be moved.
     """
     name = name_of(task)
-    limit = pull_queue(queue).retention
+    limit = check_pull_queue(queue).retention
     if limit.leases is None:
         raise ValueError(
             f'tasks of queue "{queue.name}" are never exhausted: set a task_retry_limit '

@@ -24,7 +24,7 @@ from pullqueue.testing.arguments import (
     check_choices,
     check_is_emulator,
     refuse_lazy,
-    selected_queues,
+    select_queues,
 )
 from pullqueue.testing.clock import FixtureClock, sleeping
 from pullqueue.testing.describing import describe
@@ -89,7 +89,7 @@ def drain(
     """
     sender = Sender(app, send, deferred=deferred)
     check_actor(worker)
-    selected = _selected(emulator, queues, sender)
+    selected = _select(emulator, queues, sender)
     driver = Driver(emulator, sender, selected, max_calls=max_calls, errors=errors)
     driver.run(worker)
     driver.check("drain")
@@ -118,7 +118,7 @@ async def drain_async(
     interrupter = TaskInterrupter(WorkerStopped)
     sender = Sender(app, send, deferred=deferred)
     check_actor(worker)
-    selected = _selected(emulator, queues, sender)
+    selected = _select(emulator, queues, sender)
     driver = Driver(emulator, sender, selected, interrupter, max_calls=max_calls, errors=errors)
     with driver.at_work():
         while driver.begins_call():
@@ -133,12 +133,12 @@ async def drain_async(
     return driver.calls
 
 
-def _selected(
+def _select(
     emulator: Emulator, queues: Iterable[Queue | str] | None, sender: Sender
 ) -> SelectQueues:
     check_is_emulator(emulator)
     modes = (QueueMode.PULL, QueueMode.PUSH) if sender.is_set else (QueueMode.PULL,)
-    return selected_queues(emulator, queues, modes=modes)
+    return select_queues(emulator, queues, modes=modes)
 
 
 @dataclass
@@ -152,7 +152,7 @@ class _Idleness:
     has_slept: bool = False
     """True if it has slept since its last lease."""
 
-    def leases_in_vain(self, queue_name: str) -> int:
+    def count_in_vain(self, queue_name: str) -> int:
         """Count a lease in vain, and return how many there were of its queue."""
         loop = queue_name, current_task()
         self.leases[loop] += 1
@@ -301,7 +301,7 @@ class Driver:
         if lease.rate_limited:
             self._clock.advance(1)
             return lease
-        in_vain = self._idle.leases_in_vain(queue_name)
+        in_vain = self._idle.count_in_vain(queue_name)
         if self._has_nothing_to_do():
             if in_vain > IDLE_STEPS:
                 self._interrupter.end()

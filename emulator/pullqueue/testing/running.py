@@ -32,7 +32,7 @@ from pullqueue.testing.arguments import (
     check_flags,
     check_is_emulator,
     check_numbers,
-    selected_queues,
+    select_queues,
 )
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe, describe_payload
@@ -94,11 +94,11 @@ def run_tasks(
     check_flags(follow=follow)
     if not follow and until != "now":
         raise ValueError(f'until is {quoted(until)}: follow=False needs until="now"')
-    sender = _sender(app, send, deferred=deferred)
+    sender = _make_sender(app, send, deferred=deferred)
     runner = TaskRunner(
         emulator,
         sender,
-        selected_queues(emulator, queues, modes=(QueueMode.PUSH,)),
+        select_queues(emulator, queues, modes=(QueueMode.PUSH,)),
         errors=errors,
         rates=rates,
         max_attempts=max_attempts,
@@ -149,7 +149,7 @@ def run_task(
     """
     check_is_emulator(emulator, then="task")
     check_choices(ERRORS, errors=errors)
-    sender = _sender(app, send, deferred=deferred)
+    sender = _make_sender(app, send, deferred=deferred)
     queue_name = getattr(task, "queue_name", None)
     if queue_name is None:  # of the `get_filtered_tasks` of Google's stub
         queue_name = getattr(task, "headers", {}).get("X-AppEngine-QueueName")
@@ -165,7 +165,7 @@ def run_task(
     return TaskRunner(emulator, sender, lambda: [queue], errors=errors).run_now(stored)
 
 
-def _sender(app: App | None, send: SendFunction | None, *, deferred: bool) -> Sender:
+def _make_sender(app: App | None, send: SendFunction | None, *, deferred: bool) -> Sender:
     sender = Sender(app, send, deferred=deferred)
     if not sender.is_set:
         raise TypeError("app is missing: pass the WSGI app that has the handlers, or send=")
@@ -314,7 +314,7 @@ class TaskRunner:
         """Return True if a task can be sent now; `read` tasks of each queue are read ahead."""
         if not self._due:
             # Tasks that are added from now on come after these.
-            found = (self._dispatcher.startable(queue, read) for queue in self._queues())
+            found = (self._dispatcher.find_startable(queue, read) for queue in self._queues())
             self._due = sorted(chain.from_iterable(found), reverse=True)
         return bool(self._due)
 

@@ -94,8 +94,8 @@ class TestWhatMayStart:
         add(other, "second", "third", eta=now)
         add(other, "first", eta=now - timedelta(seconds=1))
 
-        assert names(Dispatcher(emulator).startable(other, 2)) == ["first", "second"]
-        assert names(Dispatcher(emulator).startable(other, 9)) == ["first", "second", "third"]
+        assert names(Dispatcher(emulator).find_startable(other, 2)) == ["first", "second"]
+        assert names(Dispatcher(emulator).find_startable(other, 9)) == ["first", "second", "third"]
 
     def test_a_bucket_of_tasks_starts_at_once_then_rate_a_second(
         self, emulator: Emulator, web: Queue, clock: ManualClock
@@ -106,12 +106,12 @@ class TestWhatMayStart:
         for name in "abc":
             attempt(dispatcher, web, name, FAILED)
 
-        assert Dispatcher(emulator).startable(web, 9) == []
+        assert Dispatcher(emulator).find_startable(web, 9) == []
         clock.advance(0.5)
-        assert names(Dispatcher(emulator).startable(web, 9)) == ["d"]
+        assert names(Dispatcher(emulator).find_startable(web, 9)) == ["d"]
         clock.advance(60)
-        assert len(dispatcher.startable(web, 9)) == 2
-        assert len(Dispatcher(emulator, rates=False).startable(web, 9)) == 6
+        assert len(dispatcher.find_startable(web, 9)) == 2
+        assert len(Dispatcher(emulator, rates=False).find_startable(web, 9)) == 6
 
     def test_no_more_attempts_run_at_once_than_max_concurrent_requests(
         self, emulator: Emulator, web: Queue
@@ -121,9 +121,9 @@ class TestWhatMayStart:
         first = started(dispatcher, web, "a")
         started(dispatcher, web, "b")
 
-        assert dispatcher.startable(web, 9) == []
+        assert dispatcher.find_startable(web, 9) == []
         dispatcher.finish(first, OK)
-        assert names(dispatcher.startable(web, 9)) == ["c"]
+        assert names(dispatcher.find_startable(web, 9)) == ["c"]
 
     def test_reserved_attempts_take_a_slot_and_a_token(
         self, emulator: Emulator, web: Queue
@@ -131,18 +131,18 @@ class TestWhatMayStart:
         """Before they start; one that cannot start returns both."""
         add(web, *"abc")
         dispatcher = Dispatcher(emulator)
-        first, second = dispatcher.startable(web, 9)
+        first, second = dispatcher.find_startable(web, 9)
         for task in (first, second):
             dispatcher.reserve(task)
 
-        assert (dispatcher.counts["web"], dispatcher.startable(web, 9)) == (2, [])
+        assert (dispatcher.counts["web"], dispatcher.find_startable(web, 9)) == (2, [])
         running = dispatcher.start(first)
         dispatcher.release(first)
         web.delete_tasks(second)
         assert dispatcher.start(second) is None
         dispatcher.release(second)
         assert dispatcher.running == [running]
-        assert names(dispatcher.startable(web, 9)) == ["c"]
+        assert names(dispatcher.find_startable(web, 9)) == ["c"]
         dispatcher.reserve(web.get_task("c"))
         dispatcher.release(web.get_task("c"))
         assert dispatcher.tokens(web) == 2  # one of three is used
@@ -156,12 +156,12 @@ class TestWhatMayStart:
             add(queue, "a")
             add(queue, "later", eta=clock.now() + timedelta(seconds=7))
         other.pause()
-        found = [dispatcher.startable(queue, 9) for queue in emulator.queues]
+        found = [dispatcher.find_startable(queue, 9) for queue in emulator.queues]
         other.resume()
         other.is_disabled = True
 
         assert found == [[]] * 5
-        assert dispatcher.startable(other, 9) == []
+        assert dispatcher.find_startable(other, 9) == []
         assert dispatcher.next_usec(emulator.queue("paused")) is None
 
     def test_a_clock_past_the_lease_does_not_start_a_task_twice(
@@ -172,7 +172,7 @@ class TestWhatMayStart:
         running = started(dispatcher, other, "a")
         clock.advance(60)
 
-        assert dispatcher.startable(other, 9) == []
+        assert dispatcher.find_startable(other, 9) == []
         assert dispatcher.run_now(other.get_task("a")) is None
         assert dispatcher.finish(running, OK).outcome == "succeeded"
 
@@ -182,11 +182,14 @@ class TestWhatMayStart:
         add(other, "a")
         started(Dispatcher(emulator, lease_seconds=30), other, "a")
         dispatcher = Dispatcher(emulator)
-        before, runs_now = dispatcher.startable(other, 9), dispatcher.run_now(other.get_task("a"))
+        before, runs_now = (
+            dispatcher.find_startable(other, 9),
+            dispatcher.run_now(other.get_task("a")),
+        )
         clock.advance(30)
 
         assert (before, runs_now) == ([], None)
-        assert names(dispatcher.startable(other, 9)) == ["a"]
+        assert names(dispatcher.find_startable(other, 9)) == ["a"]
         assert started(dispatcher, other, "a").request.attempt == 2
 
     @pytest.mark.parametrize("change", ["delete", "start"])
@@ -195,7 +198,7 @@ class TestWhatMayStart:
     ) -> None:
         """An attempt does not start if the task was deleted, or started by another server."""
         add(other, "a")
-        [task] = Dispatcher(emulator).startable(other, 1)
+        [task] = Dispatcher(emulator).find_startable(other, 1)
         if change == "delete":
             other.delete_tasks("a")
         else:
@@ -372,9 +375,9 @@ class TestOutcomes:
 
         assert dispatcher.running == []
         assert not lost.renew()
-        assert names(dispatcher.startable(other, 9)) == ["abandoned"]
+        assert names(dispatcher.find_startable(other, 9)) == ["abandoned"]
         clock.advance(30)
-        assert names(dispatcher.startable(other, 9)) == ["abandoned", "lost"]
+        assert names(dispatcher.find_startable(other, 9)) == ["abandoned", "lost"]
 
     @pytest.mark.parametrize(
         ("throttle", "url", "status", "rate"),
@@ -508,7 +511,7 @@ class TestRunNow:
         for one in running:
             assert one is not None
             dispatcher.finish(one, OK)
-        assert len(dispatcher.startable(queue, 9)) == (name == "web")
+        assert len(dispatcher.find_startable(queue, 9)) == (name == "web")
 
 
 class TestTasksThatWait:
@@ -518,7 +521,7 @@ class TestTasksThatWait:
 
     def found(self, dispatcher: Dispatcher, queue: Queue, limit: int = 9) -> list[str]:
         """Return the names of the tasks that can be sent."""
-        return names(task for task, _ in dispatcher.deliverable(queue, limit, self.address))
+        return names(task for task, _ in dispatcher.find_deliverable(queue, limit, self.address))
 
     def add(
         self, queue: Queue, prefix: str, count: int, target: str | None = None, **o: Any
@@ -553,7 +556,7 @@ class TestTasksThatWait:
             return self.address(task)
 
         self.add(other, "goes", 1, "here")
-        [(task, address)] = dispatcher.deliverable(other, 9, counting)
+        [(task, address)] = dispatcher.find_deliverable(other, 9, counting)
 
         assert (task.name, address) == ("goes0", "http://app")
         assert len(seen) < 500
@@ -589,7 +592,7 @@ class TestTasksThatWait:
         assert self.found(dispatcher, other) == []
         self.add(other, "goes", 1, "here", eta=clock.now() - timedelta(seconds=1))
 
-        assert dispatcher.deliverable(other, 9, self.address, sweeps=False) == []
+        assert dispatcher.find_deliverable(other, 9, self.address, sweeps=False) == []
         assert self.found(dispatcher, other) == ["goes0"]
 
 
@@ -680,7 +683,7 @@ class TestFaults:
         add(other, "a")
         dispatcher = Dispatcher(emulator)
 
-        [task] = dispatcher.startable(other, 1)
+        [task] = dispatcher.find_startable(other, 1)
         running = dispatcher.start(task)
 
         assert running is not None

@@ -82,7 +82,7 @@ def parse_seeds(data: bytes, file: Path) -> Iterator[Seed]:
     source = decode(data, "<stdin>" if str(file) == STDIN else str(file), reports)
     _refuse(source, reports)
     lines = file.suffix == ".jsonl" or _begins_with_object(source.text)
-    yield from map(_checked, _of_lines(source) if lines else _of_document(source))
+    yield from map(_checked, _parse_lines(source) if lines else _parse_document(source))
 
 
 def _refuse(source: Source, reports: Reports) -> None:
@@ -94,10 +94,10 @@ def _refuse(source: Source, reports: Reports) -> None:
     ]
     if problems:
         offset, message = min(problems)
-        raise refusal(_place(source, offset), message)
+        raise refusal(_describe_place(source, offset), message)
 
 
-def _place(source: Source, offset: int) -> str:
+def _describe_place(source: Source, offset: int) -> str:
     line, column = source.position(offset)
     return f"{source.file}:{line}:{column}"
 
@@ -111,7 +111,7 @@ def _begins_with_object(text: str) -> bool:
     return isinstance(first, dict) and isinstance(first.get("queue"), str)
 
 
-def _of_lines(source: Source) -> Iterator[Seed]:
+def _parse_lines(source: Source) -> Iterator[Seed]:
     name = source.file
     # Not `splitlines`: JSON permits some of Unicode's line ends in strings.
     for number, line in enumerate(source.text.split("\n"), 1):
@@ -133,11 +133,11 @@ def _of_lines(source: Source) -> Iterator[Seed]:
         yield Seed(queue, place, place, fields, dict.fromkeys(fields, place))
 
 
-def _of_document(source: Source) -> Iterator[Seed]:
+def _parse_document(source: Source) -> Iterator[Seed]:
     def place(node: Node) -> str:
-        return _place(source, node.start)
+        return _describe_place(source, node.start)
 
-    root = _root(source)
+    root = _read_root(source)
     if root is None:
         raise refusal(f"{source.file}:1:1", f"the file is empty: {_EXAMPLE}")
     if not isinstance(root, Mapping):
@@ -151,12 +151,12 @@ def _of_document(source: Source) -> Iterator[Seed]:
             nodes: dict[str, Node] = {"payload": task}
             if isinstance(task, Mapping):
                 nodes = {field.text: value for field, value in task.pairs}
-            fields = {field: _value(node) for field, node in nodes.items()}
+            fields = {field: _read_value(node) for field, node in nodes.items()}
             places = {field: place(node) for field, node in nodes.items()}
             yield Seed(queue, place(key), place(task), fields, places)
 
 
-def _root(source: Source) -> Node | None:
+def _read_root(source: Source) -> Node | None:
     reports: Reports = {}
     root = None
     with suppress(UnreadableError):
@@ -165,12 +165,12 @@ def _root(source: Source) -> Node | None:
     return root
 
 
-def _value(node: Node) -> object:
+def _read_value(node: Node) -> object:
     """Return the value of a node as JSON has it: a date is text, as it is written."""
     if isinstance(node, Mapping):
-        return {key.text: _value(value) for key, value in node.pairs}
+        return {key.text: _read_value(value) for key, value in node.pairs}
     if isinstance(node, Sequence):
-        return [_value(item) for item in node.items]
+        return [_read_value(item) for item in node.items]
     return node.text if node.kind == "timestamp" else node.value
 
 

@@ -91,13 +91,13 @@ def requests(
     if filters["queue"] and not answer["requests"]:
         client.get(queue_path(filters["queue"]))  # reports a queue that does not exist
     method = filters["method"]
-    advice = _advice_on(client, method) if method and not answer["requests"] else ""
-    show(answer, _table(answer["requests"], f"no requests{advice}"))
+    advice = _advise_on(client, method) if method and not answer["requests"] else ""
+    show(answer, _build_table(answer["requests"], f"no requests{advice}"))
     if answer["next"] is not None:
         note(f"these are the latest {limit}: set --limit or another option")
 
 
-def _advice_on(client: Client, method: str) -> str:
+def _advise_on(client: Client, method: str) -> str:
     """Return which method of the latest requests is meant by a misspelt one, if any is."""
     methods = [each["method"] for each in client.get("/requests", limit=1000)["requests"]]
     names = {name for each in methods for name in (each, each.rpartition(".")[2])}
@@ -105,12 +105,12 @@ def _advice_on(client: Client, method: str) -> str:
     return f": did you mean --method {near}?" if near and method not in names else ""
 
 
-def _table(found: list[Json], empty: str = "") -> Table:
+def _build_table(found: list[Json], empty: str = "") -> Table:
     cut, left_out = ("CLIENT", "TASKS", "METHOD", "QUEUE"), ("MS", "INTERFACE")
-    return Table(_HEAD, map(_row, found), empty, cut, left_out, ("REASON",), below="REASON")
+    return Table(_HEAD, map(_build_row, found), empty, cut, left_out, ("REASON",), below="REASON")
 
 
-def _row(logged: Json) -> list[object]:
+def _build_row(logged: Json) -> list[object]:
     count, names = logged["task_count"], logged["tasks"]
     return [
         logged["number"],
@@ -140,4 +140,4 @@ def _show_one(answer: Json) -> None:
         lines += [f"deferred call: {content['call']}"] if "call" in content else []
         text = content["base64"] if content["text"] is None else content["text"]
         lines += text.split("\n") if text else []
-    show(answer, _table([logged]), *lines)
+    show(answer, _build_table([logged]), *lines)

@@ -22,7 +22,7 @@ from pullqueue.testing.arguments import (
     check_choices,
     check_flags,
     check_is_emulator,
-    selected_queues,
+    select_queues,
 )
 from pullqueue.testing.describing import describe
 from pullqueue.testing.draining import Driver, Worker
@@ -104,7 +104,7 @@ def crash_test(
     if worker is not None:
         check_actor(worker)
     modes = (QueueMode.PULL,) * (worker is not None) + (QueueMode.PUSH,) * sender.is_set
-    selected = selected_queues(emulator, queues, modes=modes)
+    selected = select_queues(emulator, queues, modes=modes)
     note_apps(worker, app, send)
     trial = _CrashTrial(
         emulator=emulator,

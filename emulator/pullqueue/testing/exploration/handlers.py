@@ -75,7 +75,7 @@ class PushTasks:
         running = self._dispatcher.counts
         for queue in self._queues():
             slots = queue.settings.effective_concurrent_requests - running[queue.name]
-            for task in self._dispatcher.startable(queue, slots):
+            for task in self._dispatcher.find_startable(queue, slots):
                 number = task.retry_count + 1
                 name = f'task "{task.name}"' + (f", attempt {number}" if number > 1 else "")
                 yield DueTask(

@@ -28,7 +28,7 @@ from pullqueue.testing.arguments import (
     check_numbers,
     check_seconds,
     refuse_lazy,
-    selected_queues,
+    select_queues,
 )
 from pullqueue.testing.describing import describe
 from pullqueue.testing.exploration.handlers import Refusal
@@ -131,7 +131,7 @@ def race_test(
     sender = Sender(app, send, deferred=deferred)
     if queues is not None and not sender.is_set:
         raise TypeError("queues are those whose push tasks are sent: pass app=, send= or deferred=")
-    selected = selected_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else list
+    selected = select_queues(emulator, queues, modes=(QueueMode.PUSH,)) if sender.is_set else list
     note_apps(*actors, app, send)
     race = _Race(
         emulator=emulator,
@@ -142,7 +142,7 @@ def race_test(
             Schedule,
             emulator=emulator,
             clock=movable_clock(emulator),
-            functions=_named(actors, copies, has_tasks=sender.is_set),
+            functions=_name_actors(actors, copies, has_tasks=sender.is_set),
             sender=sender,
             queues=selected,
             moves_time=clock,
@@ -182,7 +182,7 @@ def race_test(
     return race.result(search, not_seen, shared)
 
 
-def _named(
+def _name_actors(
     actors: tuple[RaceFunction, ...], copies: int, *, has_tasks: bool
 ) -> list[tuple[str, str, Callable[[], object]]]:
     if not actors and not has_tasks:
