@@ -116,6 +116,8 @@ class ClientLeases(NamedTuple):
     """When it leased or renewed the first of those that it has leased; None: not known."""
     until_usec: int | None = None
     """When the last of these leases ends; None: not known."""
+    expired_usec: int | None = None
+    """When the last of its leases has expired, of those that are counted; None: none has."""
 
 
 class Operation(NamedTuple):
@@ -314,7 +316,7 @@ def count_leases(
     Those whose leases are recorded are removed from `etas`; one that was released is not counted.
     """
     leased, expired = Counter[str](), Counter[str]()
-    first_usec, until_usec = dict[str, int](), dict[str, int]()
+    first_usec, until_usec, expired_usec = dict[str, int](), dict[str, int](), dict[str, int]()
     take = etas.pop
     for usec, kind, names, origin in latest_first:
         if not etas:
@@ -327,10 +329,16 @@ def count_leases(
             leased[client] += current
             first_usec[client] = min(usec, first_usec.get(client, usec))
             until_usec[client] = max(*found, until_usec.get(client, 0))
-        expired[client] += len(found) - current
+        if ended := [eta for eta in found if eta <= now_usec]:
+            expired[client] += len(ended)
+            expired_usec[client] = max(*ended, expired_usec.get(client, 0))
     return {
         client: ClientLeases(
-            leased[client], expired[client], first_usec.get(client), until_usec.get(client)
+            leased[client],
+            expired[client],
+            first_usec.get(client),
+            until_usec.get(client),
+            expired_usec.get(client),
         )
         for client in leased | expired
     }

@@ -144,6 +144,13 @@ class Worker(Model):
     last_method: str = ""
     leased: Annotated[Count, about("Tasks that it leased, or renewed, last.")] = 0
     expired: Annotated[Count, about("Tasks that are available because its lease has expired.")] = 0
+    silent: Annotated[
+        bool,
+        about(
+            "Whether it has not called since the last of these leases expired: it is dead, or "
+            "works for longer than its leases."
+        ),
+    ] = False
     longest_seconds: Annotated[
         float | None, about("How long ago it leased, or renewed, the first of those tasks.")
     ] = None

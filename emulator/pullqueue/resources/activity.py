@@ -89,7 +89,8 @@ def _exhausted(state: ServerState) -> Iterator[Failure]:
 def list_workers(state: ServerState) -> list[Worker]:
     """List the clients of the queues with their leases; the one that called last is first."""
     workers = state.activity.workers()
-    known, now_usec, expired = {*workers}, state.emulator.now_usec(), Counter[str]()
+    known, now_usec = {*workers}, state.emulator.now_usec()
+    expired, expired_usec = Counter[str](), Counter[str]()
 
     def find(name: str, queue: str) -> Worker:
         """Return a client; what is known of its queues are the calls, or else the leases."""
@@ -112,9 +113,12 @@ def list_workers(state: ServerState) -> list[Worker]:
                 # Times of one clock are in the order of their texts.
                 worker.until = max(iso_usec(each.until_usec) or "", worker.until or "") or None
             expired[name] += each.expired
+            expired_usec[name] = max(expired_usec[name], each.expired_usec or 0)
         missing = queue.fetch_statistics().leased - sum(each.leased for each in counts.values())
         if missing > 0:
             find(NOT_RECORDED, queue.name).leased += missing
     for worker in workers.values():
         worker.expired = expired[worker.client]
+        if worker.expired and worker.last is not None:
+            worker.silent = _time(worker.last) < from_usec(expired_usec[worker.client])
     return list(workers.values())

@@ -542,3 +542,7 @@ def test_the_tasks_of_a_worker_are_a_click_away(console: ConsoleClient) -> None:
     assert "No task matches" in console.page("/tasks?client=other")
     assert 'id="figure-leased" href="/console/tasks?state=leased"' in console.page("/")
     assert 'id="task-pull-a"' in console.page("/tasks?state=leased")
+    mark = "no call since its leases expired"
+    assert mark not in console.page("/workers")
+    console.send("/clock", by="1", unit="h")
+    assert mark in console.page("/workers")

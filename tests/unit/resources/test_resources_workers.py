@@ -61,6 +61,26 @@ def test_a_lease_that_has_expired_is_counted(
     assert (slow["leased"], slow["expired"], slow["until"]) == (0, 1, None)
 
 
+def test_a_client_is_silent_that_has_not_called_since_its_leases_expired(
+    control: ControlClient, server: Server, emulator: Emulator, clock: ManualClock
+) -> None:
+    """If its calls are known."""
+    emulator.queue("pull").add_many([NewTask() for _ in range(4)])
+    emulator.queue("pull").lease_tasks(10, 1)
+    emulator.queue("pull").lease_tasks(60, 1)
+    lease(server, "worker", 1, 10)
+    lease(server, "worker", 1, 20)
+    silent = []
+    for seconds in (9, 1, 9, 1):
+        clock.advance(seconds)
+        silent.append(workers(control)["worker"]["silent"])
+    requests.get(f"{server.url}{TASKS}", headers={"User-Agent": "worker"}, timeout=60)
+
+    assert silent == [False, True, True, True]
+    assert workers(control)["worker"]["silent"] is False
+    assert workers(control)["this process"]["silent"] is False
+
+
 def test_clients_outlive_their_requests_but_no_reset(
     control: ControlClient, server: Server, emulator: Emulator
 ) -> None:

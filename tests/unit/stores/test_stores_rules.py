@@ -274,7 +274,7 @@ def test_leases_are_counted_by_client(queue: Queue, clock: ManualClock) -> None:
 
     later = ClientLeases(1, 0, start_usec + 10_000_000, start_usec + 70_000_000)
     assert queue.count_leases() == {
-        "first": ClientLeases(leased=0, expired=3, first_usec=None, until_usec=None),
+        "first": ClientLeases(leased=0, expired=3, expired_usec=start_usec + 10_000_000),
         "third": ClientLeases(1, 0, start_usec, start_usec + 100_000_000),
         "second": later._replace(leased=2),
         "": later,
