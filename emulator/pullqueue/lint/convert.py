@@ -18,20 +18,14 @@ from pullqueue.lint.deployment import (
     Value,
 )
 from pullqueue.lint.loading import build_config
-from pullqueue.lint.rules.rates import rates
+from pullqueue.lint.rules.rates import find_rates
+from pullqueue.lint.rules.values import find_zeros
 from pullqueue.text import decimal, to_snake_case
 
 PROJECT = "PROJECT_ID"
 LOCATION = "LOCATION_ID"
 """What JSON has where neither is given; the API of Cloud Tasks refuses both names."""
 
-_ZEROS = (
-    "bucket_size",
-    "max_concurrent_requests",
-    "min_backoff_seconds",
-    "max_backoff_seconds",
-    "max_doublings",
-)
 _PAUSED = "the queue is paused instead; set a rate before you resume it"
 
 
@@ -78,7 +72,9 @@ def _find_entries(view: View) -> Iterator[tuple[Entry, str, bool]]:
             yield _describe_loss(entry)
     for queue in view.queues:
         yield from _check_pull(queue) if queue.mode == "pull" else _check_push(queue)
-    for entry, per_second in rates(view):
+    for entry, default in find_zeros(view):
+        yield entry, f"`{entry.key.text}` is 0, which is deployed as {default}", False
+    for entry, per_second in find_rates(view):
         if per_second == 0:
             yield entry, f"`rate` is {entry.shown}, which Cloud Tasks cannot have: {_PAUSED}", False
 
@@ -99,21 +95,10 @@ def _check_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
             yield entry, "`acl` has no effect on a push queue: left out", False
         elif entry.key.text != "bucket_size" or entry.integer:
             yield _describe_loss(entry)
-    for entry, default in _find_zeros(queue):
-        yield entry, f"`{entry.key.text}` is 0, which is deployed as {default}", False
     concurrent = queue.get("max_concurrent_requests")
     if concurrent and (concurrent.integer or 0) > CONCURRENT_REQUESTS:
         message = f"`{concurrent.key.text}` is deployed as {CONCURRENT_REQUESTS}, the maximum"
         yield concurrent, message, False
-
-
-def _find_zeros(queue: QueueNode) -> Iterator[tuple[Entry, str]]:
-    """Yield the keys that are 0, which a deployment takes for a default, and that default."""
-    defaults = {field.key: field.shown(field.default) for field in FIELDS}
-    for section in filter(None, (queue, queue.retry)):
-        for entry in section.some(*_ZEROS):
-            if entry.number == 0:
-                yield entry, defaults[entry.key.text]
 
 
 def to_json(queues: list[QueueSettings], place: Place) -> str:

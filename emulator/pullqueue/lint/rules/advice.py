@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.view import QueueNode, View
 from pullqueue.lint.rules.base import LENIENT, Levels, Rule
-from pullqueue.lint.rules.rates import rates
+from pullqueue.lint.rules.rates import find_rates
 from pullqueue.text import shorten
 
 _MAX_QUEUES_FREE = 10
@@ -234,7 +234,7 @@ def bucket_size_default(view: View) -> Iterator[Report]:
     Source: documentation of processing rates.
     """
     sized = {queue.path for queue in view.queues if queue.get("bucket_size")}
-    for entry, per_second in rates(view):
+    for entry, per_second in find_rates(view):
         if per_second > _HIGH_RATE and entry.path[:-1] not in sized:
             message = (
                 f"a rate of {entry.shown} starts at most 5 tasks at once: set "

@@ -42,7 +42,7 @@ def rate_format(view: View) -> Iterable[Report]:
     return wrong_values(view, rate_format, suggested_rate, unless=parse_rate)
 
 
-def rates(view: View) -> Iterator[tuple[Entry, float]]:
+def find_rates(view: View) -> Iterator[tuple[Entry, float]]:
     """Yield the rates that can be read, in tasks per second, except those on pull queues."""
     for queue in view.queues:
         entry = queue.get("rate")
@@ -91,7 +91,7 @@ def rate_bare_zero(view: View) -> Iterator[Report]:
 
     Source: gcloud's deployment of queues.
     """
-    for entry, _ in rates(view):
+    for entry, _ in find_rates(view):
         if entry.text == "0" and entry.scalar:
             message = "`rate: 0` without a unit makes gcloud fail: write `0/s`"
             fix = write_fix(entry.scalar, "0/s", safe=True)
@@ -116,7 +116,7 @@ def queue_paused(view: View) -> Iterator[Report]:
 
     Source: documentation.
     """
-    for entry, per_second in rates(view):
+    for entry, per_second in find_rates(view):
         if per_second == 0 and entry.text != "0":
             message = "a rate of zero pauses the queue: tasks wait until the rate is raised"
             yield entry.report(message)

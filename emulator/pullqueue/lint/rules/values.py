@@ -173,6 +173,16 @@ def zero_becomes_default(view: View) -> Iterator[Report]:
 
     Source: gcloud's deployment of queues.
     """
+    for entry, default in find_zeros(view):
+        message = (
+            f"`{entry.key.text}: {entry.text}` is deployed as {default}, the default: "
+            "write another number, or remove the key"
+        )
+        yield entry.report(message)
+
+
+def find_zeros(view: View) -> Iterator[tuple[Entry, object]]:
+    """Yield what is 0 on a push queue, where a deployment reads a default, and that default."""
     for queue in view.queues:
         if queue.mode == "pull":
             continue
@@ -180,11 +190,7 @@ def zero_becomes_default(view: View) -> Iterator[Report]:
             level = QUEUE if len(entry.path) == len(QUEUE) + 1 else RETRY
             default = schema_at((*level, entry.key.text)).get("default")
             if entry.number == 0 and default is not None:
-                message = (
-                    f"`{entry.key.text}: {entry.text}` is deployed as {default}, the default: "
-                    "write another number, or remove the key"
-                )
-                yield entry.report(message)
+                yield entry, default
 
 
 @Rule("QY226", loadable=False)
