@@ -60,10 +60,12 @@ def parse(data: bytes | str, file: str) -> ParseResult:
     return ParseResult(source, None, reports, [])
 
 
-def decode(data: bytes | str, file: str, reports: Reports) -> Source:
+def decode(
+    data: bytes | str, file: str, reports: Reports, *, max_bytes: float = MAX_BYTES
+) -> Source:
     """Return the text of a file, up to the first byte that cannot be decoded."""
-    if len(data) > MAX_BYTES:
-        what = f"the file is larger than {MAX_BYTES:,} bytes"
+    if len(data) > max_bytes:
+        what = f"the file is larger than {max_bytes:,} bytes"
         message = f"{what}: it is not a queue.yaml or cron.yaml"
         reports["file-too-large"] = [Report(at=Place(0, 0), message=message)]
         return Source("", file=file)

@@ -79,7 +79,8 @@ def refusal(place: str, message: str) -> click.ClickException:
 def parse_seeds(data: bytes, file: Path) -> Iterator[Seed]:
     """Yield the tasks of a file of YAML or JSON, or of one JSON object per line."""
     reports: Reports = {}
-    source = decode(data, "<stdin>" if str(file) == STDIN else str(file), reports)
+    name = "<stdin>" if str(file) == STDIN else str(file)
+    source = decode(data, name, reports, max_bytes=inf)
     _refuse(source, reports)
     lines = file.suffix == ".jsonl" or _begins_with_object(source.text)
     yield from map(_checked, _parse_lines(source) if lines else _parse_document(source))
