@@ -281,8 +281,9 @@ def _of_cache(cached: Any) -> Sequence[object]:  # noqa: ANN401 - of C
 
 _Cached = type(functools.cache(len))
 _OTHERS: dict[type, Callable[[Any], Sequence[object]]] = {
-    # The collector lists these from the end.
+    # The collector lists these from the end, or with their type.
     list: list.copy,
+    deque: lambda items: [*deque.__iter__(items)],
     tuple: lambda items: [*tuple.__iter__(items)],
     _Cached: _of_cache,
     memoryview: lambda view: (view.obj,),
