@@ -73,6 +73,8 @@ class _Names:
     def __init__(self) -> None:
         self._known: set[int] = set()
         self._looked = _Looked(_libraries)
+        self._loaded: list[object] = []
+        self._sizes: list[int] = []
 
     def replace(self, replacements: Mapping[int, object]) -> None:
         """Replace objects, given by their ids."""
@@ -85,6 +87,10 @@ class _Names:
 
     def _look(self) -> None:
         loaded: list[object] = list(sys.modules.values())  # some put other things there
+        lengths = [len(getattr(each, "__dict__", ())) for each in loaded]
+        if loaded == self._loaded and lengths == self._sizes:
+            return
+        self._loaded, self._sizes = loaded, lengths
         sizes = self._looked.sizes
         grown = [m for m in loaded if len(getattr(m, "__dict__", ())) != sizes.get(id(m))]
         for module in grown:

@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -189,15 +190,31 @@ def test_locks_of_libraries_are_left_alone(race: Run, queue: Queue) -> None:
     assert not any("pullqueue" in repr(condition) for condition in made)
 
 
-@pytest.mark.parametrize("is_used", [False, True])
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "is_used", "is_compared"),
+    [
+        ("test_elsewhere", HERE, False, False),
+        ("test_elsewhere", HERE, True, True),
+        ("tests.api.conftest", HERE.parent / "api", False, False),
+        ("tests.api.conftest", HERE.parent / "api", True, True),
+        ("tests.testing.below.conftest", HERE / "below", False, False),
+        ("tests.testing.conftest", HERE, False, True),
+        ("tests.conftest", HERE.parent, False, True),
+        ("helpers", HERE.parent / "api", False, True),
+    ],
+)
 def test_modules_of_other_tests_are_compared_only_if_the_test_uses_them(
-    monkeypatch: pytest.MonkeyPatch, *, is_used: bool
+    monkeypatch: pytest.MonkeyPatch, name: str, folder: Path, *, is_used: bool, is_compared: bool
 ) -> None:
     """A suite has many, and each would be compared in each schedule."""
-    other = ModuleType("test_elsewhere")
+    other = ModuleType(name)
     kept: list[int] = []
-    vars(other).update(__file__=__file__, kept=kept)
-    monkeypatch.setitem(sys.modules, other.__name__, other)
+    file = folder / f"{name.rpartition('.')[2]}.py"
+    vars(other).update(__file__=str(file), kept=kept)
+    monkeypatch.setitem(sys.modules, name, other)
     if is_used:
         monkeypatch.setitem(globals(), "other", other)
 
@@ -209,4 +226,21 @@ def test_modules_of_other_tests_are_compared_only_if_the_test_uses_them(
     memory.begin()
     kept.append(1)
 
-    assert memory.has_changed("turn") is is_used
+    assert memory.has_changed("turn") is is_compared
+
+
+def test_a_conftest_is_compared_where_no_module_is_known_to_have_the_tests(
+    monkeypatch: pytest.MonkeyPatch, make_module: Callable[..., ModuleType]
+) -> None:
+    """The test can be of its folder if all functions are those of helpers or of the app."""
+    kept: list[int] = []
+    conftest = ModuleType("tests.api.conftest")
+    vars(conftest).update(__file__="/elsewhere/tests/api/conftest.py", kept=kept)
+    monkeypatch.setitem(sys.modules, conftest.__name__, conftest)
+    helper = make_module("def check(): pass", "checks")
+    memory = Memory([], helper.check)
+    memory.begin()
+    memory.begin()
+    kept.append(1)
+
+    assert memory.has_changed("turn")

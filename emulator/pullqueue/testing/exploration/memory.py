@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from operator import is_
+from pathlib import Path
 from types import CellType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ class Memory:
         """`check` is a function whose module is not the app's."""
         self._functions = [*functions, check]
         self._tests = self._used_by({getattr(each, "__module__", "") for each in self._functions})
+        self._files = [_file_of(module) for module in self._tests if _has_tests(module)]
         self._own = getattr(check, "__module__", "")
         self._kinds = Kinds()
         self._places: list[_Place] = []
@@ -103,11 +105,17 @@ class Memory:
         return used
 
     def _is_other_test(self, module: str) -> bool:
-        """Return whether a module has tests, and nothing that the functions use.
+        """Return whether a module is of other tests, and the functions do not use it.
 
-        In a large suite these are most modules, and would make each schedule slow.
+        In a large suite these are most modules, and would make each schedule slow. A conftest.py is
+        of others if the functions' tests are not in its folder.
         """
-        return module.rpartition(".")[2].startswith("test_") and module not in self._tests
+        if module in self._tests:
+            return False
+        if module.rpartition(".")[2] == "conftest":
+            folder = _file_of(module).parent
+            return bool(self._files) and not any(f.is_relative_to(folder) for f in self._files)
+        return _has_tests(module)
 
     def _is_own(self, module: str) -> bool:
         return module == self._own or is_test_module(module)
@@ -319,6 +327,14 @@ class Reference(NamedTuple):
         """Make it refer to the object again."""
         with suppress(LookupError):
             self.replace(self.value)
+
+
+def _has_tests(module: str) -> bool:
+    return module.rpartition(".")[2].startswith("test_")
+
+
+def _file_of(module: str) -> Path:
+    return Path(str(sys.modules[module].__file__))
 
 
 def _named(contents: Sequence[object]) -> dict[object, object]:
