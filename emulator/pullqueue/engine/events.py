@@ -315,8 +315,7 @@ def count_leases(
 
     Those whose leases are recorded are removed from `etas`; one that was released is not counted.
     """
-    leased, expired = Counter[str](), Counter[str]()
-    first_usec, until_usec, expired_usec = dict[str, int](), dict[str, int](), dict[str, int]()
+    counts: dict[str, ClientLeases] = {}
     take = etas.pop
     for usec, kind, names, origin in latest_first:
         if not etas:
@@ -325,23 +324,15 @@ def count_leases(
         if not found or kind is EventKind.RELEASED:
             continue
         client = "" if origin is None else origin.client
-        if current := sum(eta > now_usec for eta in found):
-            leased[client] += current
-            first_usec[client] = min(usec, first_usec.get(client, usec))
-            until_usec[client] = max(*found, until_usec.get(client, 0))
+        leased, expired, first_usec, until_usec, expired_usec = counts.get(client, ClientLeases())
+        if current := [eta for eta in found if eta > now_usec]:
+            first_usec = usec if first_usec is None else min(usec, first_usec)
+            until_usec = max(*current, until_usec or 0)
         if ended := [eta for eta in found if eta <= now_usec]:
-            expired[client] += len(ended)
-            expired_usec[client] = max(*ended, expired_usec.get(client, 0))
-    return {
-        client: ClientLeases(
-            leased[client],
-            expired[client],
-            first_usec.get(client),
-            until_usec.get(client),
-            expired_usec.get(client),
-        )
-        for client in leased | expired
-    }
+            expired_usec = max(*ended, expired_usec or 0)
+        leased, expired = leased + len(current), expired + len(ended)
+        counts[client] = ClientLeases(leased, expired, first_usec, until_usec, expired_usec)
+    return counts
 
 
 def _recorded(operations: Iterable[Operation], task_name: str | None = None) -> Iterator[Event]:
