@@ -19,7 +19,6 @@ Load = Callable[..., Any]
 APP = """
 import array, collections, contextvars, ctypes, dataclasses, enum, functools, io, mmap
 import os, queue, types
-import flask
 
 class Slots:
     __slots__ = ("n", "__dict__")
@@ -87,8 +86,6 @@ chain = collections.ChainMap({}, {"n": 0})
 generator = keeping()
 next(generator)
 variable = contextvars.ContextVar("variable", default=[0])
-app = flask.Flask("an_app")
-app.extensions["mine"] = {"n": 0}
 get_closed, put_closed = closing()
 slots, attribute_of_slots, hidden, deep = Slots(), Slots(), Hidden(), Deep()
 data, space, many = Data(), types.SimpleNamespace(n=0), [[0] for _ in range(150)]
@@ -164,17 +161,22 @@ CELLS = {
     "StringIO": ("int(text_stream.getvalue())", "write(text_stream, str(v))"),
     "a queue": ("jobs.qsize()", "empty(jobs, v)"),
     "a simple queue": ("simple.qsize()", "empty(simple, v)"),
-    "the settings of Flask": ("app.config.get('N', 0)", "app.config.__setitem__('N', v)"),
-    "extensions of Flask": (
-        "app.extensions['mine']['n']",
-        "app.extensions['mine'].__setitem__('n', v)",
-    ),
     "the environment": (
         "int(os.environ.get('A_NUMBER', 0))",
         "os.environ.__setitem__('A_NUMBER', str(v))",
     ),
 }
 """Where an app can keep a number: how to read it, and how to write it."""
+FLASK = """
+import flask
+
+app = flask.Flask("an_app")
+app.extensions["mine"] = {"n": 0}
+"""
+CELLS_OF_FLASK = {
+    "settings": ("app.config.get('N', 0)", "app.config.__setitem__('N', v)"),
+    "extensions": ("app.extensions['mine']['n']", "app.extensions['mine'].__setitem__('n', v)"),
+}
 
 
 def _evaluate(app: Any, source: str) -> Any:
@@ -204,10 +206,15 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_NUMBER", "0")
 
 
-def test_an_update_is_lost_wherever_it_is_kept(race: Run, queue: Queue, load: Load) -> None:
-    app = load(APP)
+@pytest.mark.parametrize(
+    ("source", "cells"), [(APP, CELLS), (FLASK, CELLS_OF_FLASK)], ids=["a module", "Flask"]
+)
+def test_an_update_is_lost_wherever_it_is_kept(
+    race: Run, queue: Queue, load: Load, source: str, cells: dict[str, tuple[str, str]]
+) -> None:
+    app = load(source)
     green = []
-    for name, (read, write) in CELLS.items():
+    for name, (read, write) in cells.items():
         try:
             green.append((name, str(_race(race, queue, app, read, write))))
         except RaceTestError as error:

@@ -16,6 +16,7 @@ from programs import completed
 
 from pullqueue import Queue
 from pullqueue.testing import RaceResult, RaceTestError
+from pullqueue.testing.exploration import search as search_module
 from pullqueue.testing.exploration.progress import Stopwatch, written_by
 from pullqueue.testing.exploration.search import Outcome, Search
 from pullqueue.testing.exploration.steps import Choice
@@ -158,9 +159,9 @@ def test_the_schedules_are_the_same_in_each_process(capsys: pytest.CaptureFixtur
     ("right", "schedules", "tried"),
     [
         ((), 2, "2 of 2"),
-        ((), 1000, "101 of 101"),
-        ((2,), 1000, "100 of 101"),
-        ((1,), 1000, "101 of 102"),
+        ((), 1000, "11 of 11"),
+        ((2,), 1000, "10 of 11"),
+        ((1,), 1000, "11 of 12"),
     ],
 )
 def test_what_fails_without_a_race_ends_soon(
@@ -177,8 +178,8 @@ def test_what_fails_without_a_race_ends_soon(
         calls.append(None)
         return len(calls) in right
 
-    endless = patch("pullqueue.testing.exploration.search._MORE_SECONDS", math.inf)
-    with endless, pytest.raises(RaceTestError) as caught:
+    fewer = patch.multiple(search_module, _UNTIL_RACE=10, _MORE_SECONDS=math.inf)
+    with fewer, pytest.raises(RaceTestError) as caught:
         race(
             look,
             setup=partial(queue.add, name="one"),
