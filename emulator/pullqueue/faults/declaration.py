@@ -397,6 +397,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind(Faults.lose_response),
         Kind(Faults.latency, moves_clock=True),
         Kind(Faults.empty_leases),
+        Kind(Faults.expire_leases, moves_clock=True),
     )
 }
 

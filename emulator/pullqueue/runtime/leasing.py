@@ -13,6 +13,8 @@ from pullqueue.text import counted, format_span, quoted
 
 _LONG_SECONDS: Final = 600.0
 """What takes longer than this needs somebody's attention."""
+_KINDS: Final = ("latency", "expire_leases")
+"""Kinds of faults after which a lease call has what it would have without them."""
 _TAGS: Final = 5
 """Tags that are named."""
 
@@ -25,7 +27,7 @@ def leases_fail(now: Situation) -> Found | None:
     results = Counter(
         AttemptResult(call.status, call.reason or None, call.fault)
         for call in now.lease_calls
-        if call.status >= 400 or (call.fault is not None and kinds.get(call.fault) != "latency")
+        if call.status >= 400 or (call.fault is not None and kinds.get(call.fault) not in _KINDS)
     )
     if not results:
         return None

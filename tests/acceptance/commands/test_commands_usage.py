@@ -207,12 +207,13 @@ def test_durations_are_the_same_everywhere(
 
 
 def test_a_missing_argument_lists_its_values(run: Run) -> None:
-    assert run("faults add").err.splitlines()[-5:] == [
+    assert run("faults add").err.splitlines()[-6:] == [
         "pullqueue: Missing argument 'KIND'. Choose from:",
         "    fail,",
         "    lose_response,",
         "    latency,",
-        "    empty_leases",
+        "    empty_leases,",
+        "    expire_leases",
     ]
 
 

@@ -65,14 +65,17 @@ def test_faults_trigger_on_calls_of_the_app_alone(control: ControlClient, server
     assert control.call("DELETE", "/faults").body == {"deleted": 1}
 
 
-def test_latency_by_the_clock_of_the_system_is_refused() -> None:
+@pytest.mark.parametrize(
+    "fault", [{"kind": "latency", "call": "lease_tasks"}, {"kind": "expire_leases"}]
+)
+def test_to_move_the_clock_of_the_system_is_refused(fault: dict[str, object]) -> None:
     """In the words of one who started a server; nothing is set."""
     control = ControlClient(Server(Emulator.from_text("queue: [{name: pull, mode: pull}]")))
-    reply = control.post("/faults", {"kind": "latency", "call": "lease_tasks", "seconds": 1})
+    reply = control.post("/faults", fault)
 
     assert (reply.status, control.get("/faults").body["faults"]) == (400, [])
     assert reply.message == (
-        "latency moves the clock, and this one is the system's: start the server by "
+        f"{fault['kind']} moves the clock, and this one is the system's: start the server by "
         "`pullqueue serve --clock manual` (`pullqueue exec --url` runs an app with it)"
     )
 
@@ -90,6 +93,25 @@ def test_faults_lose_answers_and_take_time_of_the_clock(
     assert lost.status_code == 504
     assert control.get("/queues/pull").body["queue"]["tasks"] == 1
     assert control.get("/clock").body["now"] == "2026-01-01T00:00:05+00:00"
+
+
+def test_a_lease_expires_before_the_next_call_of_an_app(
+    control: ControlClient, server: Server
+) -> None:
+    """Routes of the emulator do not count as calls."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}]})
+    control.post("/faults", {"kind": "expire_leases", "times": 1})
+    tasks = f"{server.url}{QUEUE}/tasks"
+
+    requests.post(f"{tasks}/lease?leaseSecs=60&numTasks=1", timeout=60)
+    held = control.get("/queues/pull").body["queue"]["leased"]
+    body = {"queueName": "pull"}
+    renewal = requests.patch(f"{tasks}/a?newLeaseSeconds=9", json=body, timeout=60)
+
+    assert (held, control.get("/clock").body["now"]) == (1, "2026-01-01T00:01:00+00:00")
+    assert renewal.json()["error"]["message"] == "The task lease has expired."
+    [fault] = control.get("/faults").body["faults"]
+    assert (fault["hits"], fault["kind"]) == (1, "expire_leases")
 
 
 def test_faults_that_make_no_sense_are_refused(control: ControlClient) -> None:

@@ -115,6 +115,10 @@ SCENES = [
     ("add slow cmyk 1; jump 15", "slow", "failing, retrying"),
     ("add pull mail 9", "pull", "no worker"),
     ("add pull mail 9 0 red; lease pull 1 10 blue", "pull", "other tag"),
+    (
+        "add pull mail 9 0 red; fault kind=expire_leases; lease pull 1 10 blue",
+        *("pull", "other tag"),
+    ),
     ("add pull mail 9; fault kind=empty_leases; lease pull 1 10", "pull", "leases fail"),
     ("add pull mail 9; look pull 1", "pull", "no worker"),
     (
