@@ -329,7 +329,7 @@ def test_annotations_name_files_from_the_root_of_the_repository(
     assert run("app", "--format", "concise").stdout.startswith("app/queue.yaml:")
 
 
-@pytest.mark.parametrize("names", ["[QY2]", "[all]", ""])
+@pytest.mark.parametrize("names", ["[QY2]", "[all]"])
 def test_a_fix_keeps_a_comment_on_rules_that_are_off(folder: Path, names: str) -> None:
     text = f"queue:\n- name: jobs  # queue-lint: ignore{names}\n  mode: pull\n"
     write("queue.yaml", text)

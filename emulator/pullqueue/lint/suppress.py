@@ -1,4 +1,4 @@
-"""Comments that suppress findings: `# queue-lint: ignore[RULE]` and `# queue-lint: ignore-file`."""
+"""Comments that suppress findings: `# queue-lint: ignore[RULE]` and `ignore-file[RULE]`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pullqueue.lint.rules import Rule, no_such_rule, rules_named
 from pullqueue.text import shorten
 
 _DIRECTIVE = (
-    r"(?m)(?:^|(?<=[ \t]))#[ \t]*queue-lint:[ \t]*(ignore-file|ignore)\b[ \t]*"
-    r"(?:\[([^\]\r\n]*)\])?[^\r\n]*"
+    r"(?m)(?:^|(?<=[ \t]))#[ \t]*queue-lint:[ \t]*(ignore-file|ignore)"
+    r"(?:[ \t]*\[([^\]\r\n]*)\])?[^\r\n]*"
 )
 _ALL = "all"
 
@@ -23,15 +23,21 @@ class Directive:
     def __init__(self, place: Place, names_place: Place, line: int | None, names: str) -> None:
         """Keep where the comment and its names are, and the line it is for.
 
-        Without a line it is for the whole file, without names for all rules.
+        Without a line it is for the whole file.
         """
         self.place = place
         self.names_place = names_place
         self.line = line
         listed = [name.strip() for name in names.split(",") if name.strip()]
-        self.rules = {name: rules_named(name) for name in listed or [_ALL]}
+        self.rules = {name: rules_named(name) for name in listed}
         self.used: set[str] = set()
         """The names that suppressed something."""
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the names; a comment without any suppresses nothing."""
+        if not self.rules:
+            return ["this comment names no rules: write `[RULE]` after `ignore`, or `[all]`"]
+        return [no_such_rule(name) for name, rules in self.rules.items() if not rules]
 
     def hides(self, rule: Rule, *, unused: bool = False) -> bool:
         """Return whether a rule's findings are suppressed; record which names did it.
@@ -64,12 +70,11 @@ class Comments:
         return [*self._by_line.get(line, ()), *self._by_line.get(None, ())]
 
     def unknown_rules(self) -> list[Report]:
-        """Report unknown rule names in ignore comments."""
+        """Report ignore comments without rules, and unknown ones in others."""
         return [
-            Report(at=directive.place, message=no_such_rule(name))
+            Report(at=directive.place, message=message)
             for directive in self._directives
-            for name, rules in directive.rules.items()
-            if not rules
+            for message in directive.faults()
         ]
 
     def unused(self, source: Source, rule: Rule, active: Container[Rule]) -> list[Report]:

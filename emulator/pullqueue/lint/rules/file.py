@@ -438,7 +438,9 @@ def unused_ignore(_view: View) -> None:
 
 @Rule("QY901")
 def unknown_rule(_view: View) -> None:
-    """An ignore comment names a rule that does not exist.
+    """An ignore comment names a rule that does not exist, or none.
+
+    The rules are in brackets, `[all]` for all. A comment without them suppresses nothing.
 
     Bad:
         queue:
