@@ -103,15 +103,16 @@ def plan(
 
 def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> FilePlan:
     from pullqueue.config.files import read_project_file
+    from pullqueue.lint.loading import load_view
     from pullqueue.lint.plan import make_plan
     from pullqueue.lint.plan_report import FilePlan
 
     report = FilePlan(_in_repository(name), escaped(compared))
     try:
-        config = loads(read_project_file(name), file=name)
+        view = load_view(read_project_file(name), file=name, profile="gcloud")
     except InvalidQueueConfigError as error:
         return report._replace(problems=error.problems)
-    return report._replace(plan=make_plan(config, states))
+    return report._replace(plan=make_plan(view, states))
 
 
 def _plan_against(name: str, earlier: Earlier, compared: str) -> FilePlan:

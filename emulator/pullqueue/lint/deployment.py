@@ -100,7 +100,8 @@ FIELDS = (
     Field(
         "rate", "rateLimits.maxDispatchesPerSecond", "--max-dispatches-per-second", "number",
         None, _rate, _show_rate,
-        "per second; `0` pauses the queue and leaves its rate", _GCLOUD,
+        "per second; `0` pauses the queue (a new one if `mode: push` is written) and leaves its "
+        "rate", _GCLOUD,
     ),
     Field(
         "bucket_size", "", "", "number",
@@ -197,6 +198,6 @@ class DeployedQueue(NamedTuple):
 
     @classmethod
     def of(cls, settings: QueueSettings) -> DeployedQueue:
-        """Return a queue after a deployment to an app that does not have it."""
+        """Return a queue of a file that was deployed; the first time may not pause it (`plan`)."""
         paused = not settings.is_pull and settings.effective_rate == 0
         return cls(settings.mode, paused, deployed_values(settings), settings.rate)

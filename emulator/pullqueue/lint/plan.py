@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 from pullqueue.config.model import DEFAULT_QUEUE, QueueConfig, QueueMode, QueueSettings
+from pullqueue.config.view import View
 from pullqueue.lint.deployment import (
     BACKOFF_DECIMALS,
     FIELDS,
@@ -18,6 +19,7 @@ from pullqueue.lint.deployment import (
     Field,
     Value,
 )
+from pullqueue.lint.loading import build_config
 from pullqueue.text import is_number, quoted
 
 Action = Literal["create", "change", "resume", "pause", "stop", "refuse"]
@@ -31,6 +33,10 @@ _SAME = 1e-9
 _UNLISTED = (
     "the file does not name it: gcloud pauses it, whoever created it (before version 332, App "
     "Engine disabled it)"
+)
+_RUNS = (
+    "not paused until the next deployment: gcloud pauses a new queue whose rate is 0 only if the "
+    "file has its `mode: push`"
 )
 
 
@@ -82,32 +88,44 @@ class Plan(NamedTuple):
         return any(queue.actions for queue in self.queues)
 
 
-def make_plan(config: QueueConfig, deployed: Mapping[str, DeployedQueue]) -> Plan:
-    """Compare a file with what is deployed.
+def make_plan(view: View, deployed: Mapping[str, DeployedQueue]) -> Plan:
+    """Compare a valid file with what is deployed.
 
     The rules are those of `gcloud app deploy queue.yaml`: it sends all fields, but neither a rate
     of 0 nor the removal of a target; it resumes the queues of the file that have a rate, and pauses
-    all others except `default`.
+    all others except `default`. A new queue without a rate is paused only if the file has its mode.
     """
+    config = build_config(view)
     resume = config.resume_paused_queues is not False
+    has_mode = {queue.name: queue.get("mode") is not None for queue in view.queues}
     named = {each.name: each for each in config.queues}
-    plans = [_named(each, deployed.get(name), resume=resume) for name, each in named.items()]
+    plans = [
+        _named(each, deployed[name], resume=resume)
+        if name in deployed
+        else _created(each, has_mode=has_mode[name])
+        for name, each in named.items()
+    ]
     plans += [_unnamed(name, state) for name, state in deployed.items() if name not in named]
     return Plan(plans)
 
 
-def _named(settings: QueueSettings, before: DeployedQueue | None, *, resume: bool) -> QueuePlan:
+def _created(settings: QueueSettings, *, has_mode: bool) -> QueuePlan:
+    after = DeployedQueue.of(settings)
+    changes = [Change("mode", None, after.mode.value)]
+    changes += [
+        Change(field.key, None, after.shown(field))
+        for field in FIELDS
+        if after.values.get(field.key) is not None
+    ]
+    plan = QueuePlan(settings.name, ("create",), tuple(changes), line=settings.line)
+    if not after.paused:
+        return plan
+    return plan._replace(actions=("create", "pause")) if has_mode else plan._replace(notes=(_RUNS,))
+
+
+def _named(settings: QueueSettings, before: DeployedQueue, *, resume: bool) -> QueuePlan:
     after = DeployedQueue.of(settings)
     plan = QueuePlan(settings.name, line=settings.line)
-    if before is None:
-        created = [Change("mode", None, after.mode.value)]
-        created += [
-            Change(field.key, None, after.shown(field))
-            for field in FIELDS
-            if after.values.get(field.key) is not None
-        ]
-        actions: tuple[Action, ...] = ("create", "pause") if after.paused else ("create",)
-        return plan._replace(actions=actions, changes=tuple(created))
     if before.mode is not after.mode:
         mode = Change("mode", before.mode.value, after.mode.value)
         note = "adds of the old kind fail from then on: use a new name"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from linting import committed, run_pullqueue, write
 
 from pullqueue.config import loads
+from pullqueue.config.view import View
 from pullqueue.lint.convert import Place, convert_view
 from pullqueue.lint.loading import load_view
 from pullqueue.lint.plan import DeployedError, QueuePlan, deployed_queues, make_plan, read_deployed
@@ -36,7 +37,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def planned(text: str, *queues: dict[str, Any]) -> list[QueuePlan]:
     """Return the plan of a file against deployed queues."""
     deployed = read_deployed(json.dumps(queues).encode(), file="queues.json")
-    return make_plan(loads(text), deployed).queues
+    return make_plan(viewed(text), deployed).queues
+
+
+def viewed(text: str) -> View:
+    """Return the tree of a valid file."""
+    return load_view(text, file="queue.yaml", profile="gcloud")
 
 
 def test_a_default_that_is_written_out_or_fewer_digits_are_not_a_change() -> None:
@@ -86,11 +92,24 @@ def test_a_rate_is_shown_as_it_is_written_and_per_second() -> None:
     assert [tuple(change) for change in plan.changes] == [("rate", "5/s", "1800000/h (500/s)")]
 
 
-def test_a_new_queue_is_created_and_paused_if_its_rate_is_0() -> None:
-    new, stopped = planned("queue:\n- {name: a, rate: 1/s}\n- {name: b, rate: 0/s}\n")
+@pytest.mark.parametrize(
+    ("rate", "mode", "actions", "runs"),
+    [
+        ("1/s", "", ("create",), False),
+        ("0/s", "push", ("create", "pause"), False),
+        ("0/s", "", ("create",), True),
+        ("0/s", "~", ("create",), True),
+    ],
+)
+def test_a_new_queue_with_rate_0_is_paused_only_if_its_mode_is_written(
+    rate: str, mode: str, actions: tuple[str, ...], *, runs: bool
+) -> None:
+    """As in DeployQueuesYamlFile of gcloud 528; the next deployment pauses the others."""
+    (plan,) = planned(PLAIN.replace("5/s", rate) + (f"  mode: {mode}\n" if mode else ""))
 
-    assert (new.actions, stopped.actions) == (("create",), ("create", "pause"))
-    assert ("rate", None, "1/s") in [tuple(change) for change in new.changes]
+    assert plan.actions == actions
+    assert ("rate", None, rate) in [tuple(change) for change in plan.changes]
+    assert any(note.startswith("not paused") for note in plan.notes) is runs
 
 
 @pytest.mark.parametrize(
@@ -184,11 +203,11 @@ def test_a_target_is_found_in_the_routing_and_is_not_removed(routing: dict[str, 
 )
 def test_what_convert_writes_changes_nothing_if_it_is_deployed(queues: list[Any]) -> None:
     text = json.dumps({"queue": queues})
-    view = load_view(text, file="queue.yaml", profile="gcloud")
+    view = viewed(text)
     written = convert_view(view, to="json", place=Place("my-app", "l")).text
-    plan = make_plan(loads(text), read_deployed(written.encode(), file="queues.json"))
+    plan = make_plan(view, read_deployed(written.encode(), file="queues.json"))
     assert not plan.has_changes
-    assert make_plan(loads(text), deployed_queues(loads(text))).has_changes is False
+    assert make_plan(view, deployed_queues(loads(text))).has_changes is False
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,8 @@ def rate_bare_zero(view: View) -> Iterator[Report]:
 def queue_paused(view: View) -> Iterator[Report]:
     """The rate is zero: the queue is paused.
 
-    Tasks can be added, and none runs.
+    Tasks can be added, and none runs. gcloud pauses a new queue only if the file has its
+    `mode: push`; without it, the next deployment does.
 
     Bad:
         queue:
@@ -114,11 +115,13 @@ def queue_paused(view: View) -> Iterator[Report]:
         - name: mail
           rate: 5/s
 
-    Source: documentation.
+    Source: documentation; gcloud's deployment of queues.
     """
     for entry, per_second in find_rates(view):
         if per_second == 0 and entry.text != "0":
             message = "a rate of zero pauses the queue: tasks wait until the rate is raised"
+            if not view.queue_at[entry.path[1]].get("mode"):
+                message += "; write `mode: push`, without which gcloud does not pause a new queue"
             yield entry.report(message)
 
 
