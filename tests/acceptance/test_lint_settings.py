@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from linting import BAD, GOOD, committed, found, git, run, write
+from linting import BAD, GOOD, ZERO_RATE, committed, found, git, run, write
 from programs import completed
 
 from pullqueue.lint.options import FileOptions
@@ -270,6 +270,24 @@ def test_other_files_are_refused_as_a_baseline(folder: Path) -> None:
         done = run("--baseline", "baseline.json")
         assert done.exit_code == 2, text[:99]
         assert '"baseline.json" is not a baseline: write it with --write-baseline' in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", '{"findings": [{}]}', ZERO_RATE])
+def test_only_a_baseline_is_overwritten_by_a_baseline(folder: Path, text: str) -> None:
+    write("queue.yaml", ZERO_RATE)
+    write("other.yaml", text)
+    done = run("queue.yaml", "--write-baseline", "other.yaml", "--fix")
+    assert done.exit_code == 2
+    assert (
+        '--write-baseline: "other.yaml" exists and is not a baseline: name another file, or '
+        "delete this one first\n"
+    ) in done.stderr
+    assert Path("other.yaml").read_text() == text
+    assert Path("queue.yaml").read_text() == ZERO_RATE
+
+    write("other.yaml", '{"findings": []}')
+    assert run("queue.yaml", "--write-baseline", "other.yaml").exit_code == 0
+    assert found("queue.yaml", "--baseline", "other.yaml") == []
 
 
 EARLIER = f"{GOOD}- name: mail\n  rate: 5/s\n"

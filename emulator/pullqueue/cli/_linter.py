@@ -16,7 +16,7 @@ from pullqueue.config.project import real_path, work_tree
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
 from pullqueue.errors import ConfigFileError
-from pullqueue.lint.baseline import Baseline, write_baseline
+from pullqueue.lint.baseline import Baseline, refuse_other_file, write_baseline
 from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
 from pullqueue.lint.options import Arguments
 from pullqueue.lint.report import FileReport, LintOptions, RunReport, lint_data
@@ -55,6 +55,8 @@ def run(arguments: Arguments) -> int:
         raise InvalidOptionError("--unsafe-fixes needs --fix or --diff")
     if arguments.write_baseline and (_STDIN in arguments.paths or arguments.watch):
         raise InvalidOptionError("--write-baseline cannot be used with `-` or --watch")
+    if arguments.write_baseline:
+        refuse_other_file(Path(arguments.write_baseline))
     linter = _Linter(arguments)
     if arguments.paths == (_STDIN,):
         return linter.check_stdin()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from pullqueue.config.files import read_project_file, replace_project_file
+from pullqueue.config.files import read_project_file, read_stamp, replace_project_file
 from pullqueue.lint.errors import InvalidOptionError
 from pullqueue.lint.report import FileReport
 from pullqueue.lint.search import absolute
@@ -65,6 +65,24 @@ class Baseline:
             f"({escaped(', '.join(stale[:_MAX_LISTED]))}{more}): write it again with "
             "--write-baseline"
         )
+
+
+def refuse_other_file(path: Path) -> None:
+    """Refuse to write a baseline over a file that is not one.
+
+    Raises:
+        InvalidOptionError: there is such a file.
+        ConfigFileError: what is there cannot be read.
+    """
+    try:
+        if read_stamp(path):
+            Baseline(path)
+    except InvalidOptionError:
+        message = (
+            f'--write-baseline: "{escaped(str(path))}" exists and is not a baseline: name another '
+            "file, or delete this one first"
+        )
+        raise InvalidOptionError(message) from None
 
 
 def write_baseline(path: Path, reports: Sequence[FileReport]) -> None:
