@@ -152,7 +152,10 @@ class Queue(QueueBase):
         return purged
 
     def pause(self) -> None:
-        """Neither lease nor send tasks until `resume`; tasks can be added, and leases modified."""
+        """Neither lease nor send tasks until `resume`; tasks can be added.
+
+        Leases can be modified, but not by Google's SDK, which gets QueuePausedError.
+        """
         self._set_paused(paused=True)
 
     def resume(self) -> None:

@@ -14,6 +14,7 @@ from pullqueue.engine import verbs
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_base import QueueState
 from pullqueue.engine.store import Insertion
 from pullqueue.error_codes import find_codes
 from pullqueue.errors import (
@@ -21,6 +22,7 @@ from pullqueue.errors import (
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
+    QueuePausedError,
     UnknownTaskError,
 )
 from pullqueue.sdk.imports import messages
@@ -132,7 +134,14 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
 
 
 def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
-    """Change the end of a lease."""
+    """Change the end of a lease, unless the queue is paused.
+
+    That refuses it here alone: only the SDK documents such an error, as its QueuePausedError.
+    """
+    queue.check_pull()
+    if queue.state is QueueState.PAUSED:
+        message = f'queue "{queue.name}" is paused: resume it to modify its leases'
+        raise QueuePausedError(message, queue_name=queue.name)
     name = decode_name(request.task_name)
     held_usec = request.eta_usec
     if held_usec >= _EXACT_FLOAT_USEC:

@@ -94,6 +94,21 @@ class TestModify:
         with pytest.raises(taskqueue.Error, match='queue "pull" has no task "stranger"'):
             queue.modify_task_lease(stranger, 60)
 
+    def test_a_paused_queue_refuses_to_modify_leases(self, emulator: Emulator) -> None:
+        """As the SDK documents its QueuePausedError; a task that is done can be deleted."""
+        queue = taskqueue.Queue("pull")
+        add(b"work")
+        (task,) = queue.lease_tasks(60, 1)
+        emulator.queue("pull").pause()
+
+        message = '^queue "pull" is paused: resume it to modify its leases$'
+        for seconds in (0, 60):
+            with pytest.raises(taskqueue.QueuePausedError, match=message):
+                queue.modify_task_lease(task, seconds)
+        queue.delete_tasks(task)
+
+        assert task.was_deleted
+
 
 def test_a_delete_may_have_many_names() -> None:
     queue = taskqueue.Queue("pull")
