@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pullqueue.limits import CONCURRENT_REQUESTS
 from pullqueue.tasks import RequestToken, RetryParameters
 from pullqueue.text import SECONDS_PER_UNIT, decimal
 
@@ -34,6 +35,11 @@ DEFAULT_MAX_DOUBLINGS = 16
 """What App Engine uses where neither queue.yaml nor a push task sets a value; no limit is the
 default of both limits of retries.
 """
+
+
+def clamp_concurrent_requests(number: int) -> int:
+    """Return the nearest `max_concurrent_requests` that a queue can have."""
+    return min(max(number, 1), CONCURRENT_REQUESTS)
 
 
 class QueueMode(StrEnum):
@@ -156,8 +162,10 @@ class QueueSettings:
 
     @property
     def effective_concurrent_requests(self) -> int:
-        """The `max_concurrent_requests` of a push queue."""
-        return self.max_concurrent_requests or DEFAULT_CONCURRENT_REQUESTS
+        """The `max_concurrent_requests` of a push queue, as gcloud deploys it."""
+        return clamp_concurrent_requests(
+            self.max_concurrent_requests or DEFAULT_CONCURRENT_REQUESTS
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from pullqueue.config.model import QueueSettings
 from pullqueue.config.view import Entry, QueueNode, View
-from pullqueue.limits import CONCURRENT_REQUESTS
 from pullqueue.lint.deployment import (
     FIELDS,
     LOST,
@@ -18,7 +17,7 @@ from pullqueue.lint.deployment import (
     Value,
 )
 from pullqueue.lint.loading import build_config
-from pullqueue.lint.rules.rates import find_rates
+from pullqueue.lint.rules.rates import find_clamped, find_rates
 from pullqueue.lint.rules.values import find_zeros
 from pullqueue.text import decimal, to_snake_case
 
@@ -95,10 +94,9 @@ def _check_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
             yield entry, "`acl` has no effect on a push queue: left out", False
         elif entry.key.text != "bucket_size" or entry.integer:
             yield _describe_loss(entry)
-    concurrent = queue.get("max_concurrent_requests")
-    if concurrent and (concurrent.integer or 0) > CONCURRENT_REQUESTS:
-        message = f"`{concurrent.key.text}` is deployed as {CONCURRENT_REQUESTS}, the maximum"
-        yield concurrent, message, False
+    if clamped := find_clamped(queue):
+        entry, deployed, limit = clamped
+        yield entry, f"`{entry.key.text}` is deployed as {deployed}, the {limit}", False
 
 
 def to_json(queues: list[QueueSettings], place: Place) -> str:

@@ -65,10 +65,6 @@ def _rate(settings: QueueSettings) -> float:
     return round(settings.effective_rate, RATE_DECIMALS)
 
 
-def _concurrent(settings: QueueSettings) -> int:
-    return min(settings.effective_concurrent_requests, CONCURRENT_REQUESTS)
-
-
 def _attempts(settings: QueueSettings) -> int:
     limit = _retry(settings).task_retry_limit
     return UNLIMITED if limit is None else limit + 1
@@ -111,8 +107,9 @@ FIELDS = (
     Field(
         "max_concurrent_requests", "rateLimits.maxConcurrentDispatches",
         "--max-concurrent-dispatches", "number",
-        DEFAULT_CONCURRENT_REQUESTS, _concurrent, _show_number,
-        f"at most {CONCURRENT_REQUESTS}", _GCLOUD,
+        DEFAULT_CONCURRENT_REQUESTS,
+        lambda settings: settings.effective_concurrent_requests, _show_number,
+        f"the nearest number from 1 to {CONCURRENT_REQUESTS}", _GCLOUD,
     ),
     Field(
         "target", "appEngineRoutingOverride", "--routing-override", "target",

@@ -28,7 +28,7 @@ from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.config.schema import QUEUE, RETRY, TOP, keys_at
 from pullqueue.lint.convert import WRITERS, Place, convert_view, hcl_string
 from pullqueue.lint.deployment import FIELDS, LOST, deployed_values
-from pullqueue.lint.loading import load_view
+from pullqueue.lint.loading import build_config, load_view
 from pullqueue.push.request import PushRequest
 from pullqueue.server.app import create_app
 from pullqueue.tasks import HttpRequest
@@ -112,6 +112,30 @@ def test_json_has_the_fields_of_cloud_tasks_with_exact_units() -> None:
         message = Queue.pb(Queue())
         ParseDict(queue, message)
         assert message.name == queue["name"]
+
+
+@pytest.mark.parametrize(
+    ("number", "deployed", "remarks"),
+    [
+        (-1, 1, ["`max_concurrent_requests` is deployed as 1, the minimum"]),
+        (0, 1000, ["`max_concurrent_requests` is 0, which is deployed as 1000"]),
+        (1, 1, []),
+        (5000, 5000, []),
+        (5001, 5000, ["`max_concurrent_requests` is deployed as 5000, the maximum"]),
+    ],
+)
+def test_max_concurrent_requests_is_what_gcloud_deploys(
+    number: int, deployed: int, remarks: list[str]
+) -> None:
+    """In the emulator, too, where a negative one would send nothing."""
+    text = f"queue: [{{name: mail, rate: 5/s, max_concurrent_requests: {number}}}]"
+    view = load_view(text, file="q.yaml", profile="gcloud")
+    done = convert_view(view, to="json", place=SERVED)
+
+    assert queues_in(done.text)["mail"]["rateLimits"]["maxConcurrentDispatches"] == deployed
+    assert [remark.message for remark in done.remarks] == remarks
+    settings = Emulator(build_config(view)).queue("mail").settings
+    assert settings.effective_concurrent_requests == deployed
 
 
 def test_json_names_no_place_that_is_not_given() -> None:

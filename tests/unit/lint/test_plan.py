@@ -186,7 +186,7 @@ def test_a_target_is_found_in_the_routing_and_is_not_removed(routing: dict[str, 
             {"name": st.sampled_from("abcd"), "rate": st.sampled_from(["0/s", "5/s", "7/h"])},
             optional={
                 "target": st.sampled_from(["s", "v.s"]),
-                "max_concurrent_requests": st.integers(0, 9000),
+                "max_concurrent_requests": st.integers(-9, 9000),
                 "retry_parameters": st.fixed_dictionaries(
                     {},
                     optional={

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pullqueue.config.findings import Report, Severity
+from pullqueue.config.model import clamp_concurrent_requests
 from pullqueue.config.values import parse_rate, suggested_rate
-from pullqueue.config.view import Entry, View
-from pullqueue.limits import CONCURRENT_REQUESTS
+from pullqueue.config.view import Entry, QueueNode, View
 from pullqueue.lint.rules.base import (
     LENIENT,
     SAFE,
@@ -167,11 +167,18 @@ def max_concurrent_range(view: View) -> Iterator[Report]:
     Source: gcloud's deployment of queues.
     """
     for queue in view.queues:
-        entry = queue.get("max_concurrent_requests")
-        number = entry.integer if entry else None
-        if entry and number is not None and not 0 <= number <= CONCURRENT_REQUESTS:
-            limit = "minimum is 1" if number < 0 else f"maximum is {CONCURRENT_REQUESTS}"
-            message = (
-                f"max_concurrent_requests is {entry.shown}; the {limit}, and is deployed instead"
+        if clamped := find_clamped(queue):
+            entry, deployed, limit = clamped
+            yield entry.report(
+                f"max_concurrent_requests is {entry.shown}; the {limit} is {deployed}, and is "
+                "deployed instead"
             )
-            yield entry.report(message)
+
+
+def find_clamped(queue: QueueNode) -> tuple[Entry, int, str] | None:
+    """Return a `max_concurrent_requests` beyond a limit, and the limit that a deployment uses."""
+    entry = queue.get("max_concurrent_requests")
+    number = entry.integer if entry else None
+    if not (entry and number) or (deployed := clamp_concurrent_requests(number)) == number:
+        return None
+    return entry, deployed, "minimum" if number < deployed else "maximum"
