@@ -111,11 +111,16 @@ def new_task(body: Json) -> NewTask:
     payload = text_field(body, "payloadBase64")
     if payload is None:
         raise ApiError(messages.PAYLOAD_REQUIRED, reason="required")
+    eta_usec = integer_field(body, "leaseTimestamp") or None
+    if eta_usec is not None and eta_usec < 0:  # an INVALID_ETA of the service
+        raise ApiError(
+            f"leaseTimestamp is {eta_usec}: must be microseconds since 1970, or 0 for now"
+        )
     return NewTask(
         payload=decode_payload(payload),
         name=text_field(body, "id") or None,
         tag=text_field(body, "tag"),
-        eta_usec=integer_field(body, "leaseTimestamp") or None,
+        eta_usec=eta_usec,
     )
 
 

@@ -103,7 +103,7 @@ def new_task(queue: Queue, add: Any) -> NewTask:
         InvalidTaskError: name, tag or URL is not text, or the eta is before 1970.
     """
     if add.eta_usec < 0:
-        raise InvalidEtaError(f"eta is {add.eta_usec} microseconds: must be after 1970")
+        raise InvalidEtaError(f"eta is {add.eta_usec} microseconds: must be 0 or more")
     return NewTask(
         payload=add.body,
         name=_text(add.task_name, "task name", InvalidTaskNameError) or None,

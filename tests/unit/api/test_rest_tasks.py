@@ -11,6 +11,7 @@ from pullqueue import Emulator
 
 USE_A_NUMBER = "use a 64-bit number in a JSON string"
 USE_USEC = "use microseconds since 1970, in the years 1 to 9999"
+NOT_NEGATIVE = "must be microseconds since 1970, or 0 for now"
 WITHIN = "Values must be within the range:"
 
 
@@ -80,7 +81,8 @@ class TestInsert:
             ("leaseTimestamp", 2**63, f"leaseTimestamp is {2**63}: {USE_A_NUMBER}"),
             ("leaseTimestamp", True, f"leaseTimestamp is true: {USE_A_NUMBER}"),
             ("leaseTimestamp", 2**63 - 1, f"leaseTimestamp: eta is {2**63 - 1}: {USE_USEC}"),
-            ("leaseTimestamp", -(2**63), f"leaseTimestamp: eta is -{2**63}: {USE_USEC}"),
+            ("leaseTimestamp", -1, f"leaseTimestamp is -1: {NOT_NEGATIVE}"),
+            ("leaseTimestamp", str(-(2**63)), f"leaseTimestamp is -{2**63}: {NOT_NEGATIVE}"),
             ("leaseTimestamp", "9999999999999999", "leaseTimestamp: eta is 2286-11-20T17:46:39.9"),
             ("queueName", "other", "queueName is invalid."),
         ],
@@ -95,6 +97,12 @@ class TestInsert:
 
         assert (status, text[: len(message)]) == (400, message)
         assert emulator.queue("pull").list_tasks() == []
+
+    def test_the_first_microsecond_of_1970_is_an_eta(self, call: Call) -> None:
+        """0 is none; what is before 1970 is refused (above)."""
+        task = answer(call("POST", "pull/tasks", json={"payloadBase64": "", "leaseTimestamp": "1"}))
+
+        assert task["leaseTimestamp"] == "1"
 
     def test_a_name_is_refused_while_its_task_exists_and_after(self, call: Call) -> None:
         body = {"payloadBase64": "", "id": "one"}
