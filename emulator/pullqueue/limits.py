@@ -76,7 +76,9 @@ class Limits(NamedTuple):
     """Events kept per queue, the latest (ours)."""
 
 
-QUEUE_NAME = "[A-Za-z0-9-]{1,100}"
+QUEUE_NAME_CHARACTERS = 100
+"""The longest name of a queue (Cloud Tasks)."""
+QUEUE_NAME = f"[A-Za-z0-9-]{{1,{QUEUE_NAME_CHARACTERS}}}"
 """The pattern of a queue's name (Cloud Tasks, which deploys queue.yaml)."""
 LOCATION_NAME = "[A-Za-z0-9-]{1,100}"
 """The pattern of a location's name (ours: longer than any is)."""

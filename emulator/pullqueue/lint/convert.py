@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pullqueue.config.model import QueueSettings
 from pullqueue.config.view import Entry, QueueNode, View
+from pullqueue.limits import QUEUE_NAME_CHARACTERS
 from pullqueue.lint.deployment import (
     FIELDS,
     LOST,
@@ -54,7 +55,11 @@ class Conversion(NamedTuple):
 
 def convert_view(view: View, *, to: str, place: Place) -> Conversion:
     """Convert a valid queue.yaml to `gcloud`, `terraform` or `json`."""
-    queues = [queue for queue in build_config(view).queues if not queue.is_pull]
+    queues = [
+        queue
+        for queue in build_config(view).queues
+        if not queue.is_pull and len(queue.name) <= QUEUE_NAME_CHARACTERS
+    ]
     return Conversion(WRITERS[to](queues, place), sorted(_make_remarks(view)))
 
 
@@ -89,6 +94,10 @@ def _check_pull(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
 
 
 def _check_push(queue: QueueNode) -> Iterator[tuple[Entry, str, bool]]:
+    name = queue.get("name")
+    if name and name.text and (length := len(name.text)) > QUEUE_NAME_CHARACTERS:
+        permitted = f"Cloud Tasks permits {QUEUE_NAME_CHARACTERS}"
+        yield name, f"queue name has {length} characters; {permitted}: left out", True
     for entry in queue.some(*LOST.keys() - {"mode"}):
         if entry.key.text == "acl":
             yield entry, "`acl` has no effect on a push queue: left out", False

@@ -318,6 +318,20 @@ queue:
 """
 
 
+@pytest.mark.parametrize("length", [100, 101])
+def test_a_queue_whose_name_cloud_tasks_cannot_have_is_left_out(length: int) -> None:
+    """A script would fail at it, after it has made others."""
+    text = f"queue:\n- name: mail\n  rate: 5/s\n- name: {'q' * length}\n  rate: 5/s\n"
+    view = load_view(text, file="q.yaml", profile="gcloud")
+    done = convert_view(view, to="json", place=SERVED)
+
+    assert len(queues_in(done.text)) == (2 if length == 100 else 1)
+    if length > 100:
+        assert done.remarks == [
+            (4, 3, "queue name has 101 characters; Cloud Tasks permits 100: left out", True)
+        ]
+
+
 def test_what_is_not_carried_over_is_reported_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "queue.yaml"
     write(path, LOSSES)

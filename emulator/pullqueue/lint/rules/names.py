@@ -8,10 +8,9 @@ from pullqueue.config.document import Scalar
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.values import suggested_mode
 from pullqueue.config.view import Entry, QueueNode, View
+from pullqueue.limits import QUEUE_NAME_CHARACTERS
 from pullqueue.lint.rules.base import LENIENT, UNSAFE, Rule, effective_hint, wrong_values
 from pullqueue.text import shorten
-
-_MAX_NAME = 100
 
 
 @Rule("QY201", loadable=False)
@@ -36,8 +35,10 @@ def name_format(view: View) -> Iterator[Report]:
     for violation, node in view.wrong_scalars(name_format.code):
         text = node.effective_text
         message = f'invalid queue name "{shorten(node.text)}": {violation.advice}'
-        if len(text) > _MAX_NAME:
-            message = f"queue name has {len(text)} characters; the maximum is {_MAX_NAME}"
+        if len(text) > QUEUE_NAME_CHARACTERS:
+            message = (
+                f"queue name has {len(text)} characters; the maximum is {QUEUE_NAME_CHARACTERS}"
+            )
         hint = _name_hint(node)
         yield violation.report(message, hint=hint)
 
@@ -77,8 +78,8 @@ def name_length(view: View) -> Iterator[Report]:
     wrong = {violation.path for violation in view.violations(name_format.code)}
     for queue, entry in _named(view):
         length = len(queue.name or "")
-        if length > _MAX_NAME and entry.path not in wrong:
-            message = f"queue name has {length} characters; the maximum is {_MAX_NAME}"
+        if length > QUEUE_NAME_CHARACTERS and entry.path not in wrong:
+            message = f"queue name has {length} characters; the maximum is {QUEUE_NAME_CHARACTERS}"
             yield entry.report(message)
 
 
