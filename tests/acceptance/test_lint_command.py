@@ -286,7 +286,7 @@ def test_a_clean_run_is_a_well_formed_document_in_every_format(folder: Path) -> 
     ("fail_on", "failures"), [("error", 1), ("warning", 2), ("info", 3), ("never", 0)]
 )
 def test_junit_fails_for_what_the_run_fails_for(folder: Path, fail_on: str, failures: int) -> None:
-    (folder / "queue.yaml").write_text(f"application: a\n{BAD}- name: mail\n  rate: 0\n")
+    (folder / "queue.yaml").write_text(f"{BAD}- {{name: mail, rate: 0/s, bucket_size: 010}}\n")
     done = run("queue.yaml", "--format", "junit", "--fail-on", fail_on)
     (suite,) = suites = ET.fromstring(done.stdout)  # noqa: S314 - our own output
     assert (done.exit_code, suites.get("failures")) == (int(failures > 0), str(failures))

@@ -179,7 +179,7 @@ class QueueConfig:
     resume_paused_queues: bool | None = None
     """True if a deployment resumes paused queues."""
     application: str | None = None
-    """An application id; App Engine ignores it."""
+    """An application id; refused by gcloud, ignored by Google's Python library."""
     default_queue: bool = True
     """True if there is a queue `default` even if none of `queues` has that name."""
     file: str = "queue.yaml"

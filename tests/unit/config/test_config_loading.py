@@ -45,7 +45,7 @@ queue:
 
 
 def test_every_field_is_read() -> None:
-    assert loads(EVERYTHING, file="x.yaml") == QueueConfig(
+    assert loads(EVERYTHING, file="x.yaml", profile="sdk") == QueueConfig(
         file="x.yaml",
         total_storage_limit_bytes=3 * 512 * 1024**2,
         resume_paused_queues=False,

@@ -13,6 +13,8 @@ from pullqueue.cron.file import read_cron
 from pullqueue.lint.check import check, check_parsed
 from pullqueue.lint.rules import Rule, all_rules, no_such_rule, parse_docs, rules_named
 
+PUSH = "queue:\n- name: a\n  rate: 5/s\n"
+
 
 def look(text: str, *, profile: str = "gcloud") -> list[Finding]:
     """Check a text."""
@@ -34,10 +36,20 @@ def test_java_reader_knows_fewer_keys() -> None:
     ]
 
 
-@pytest.mark.parametrize("profile", ["rest", "migration"])
-def test_profiles_of_production_refuse_what_gcloud_refuses(profile: str) -> None:
-    found = look("queue:\n- name: a\n  mode: pull\n  rate: 5/s\n", profile=profile)
-    assert [f.rule for f in found if f.severity is Severity.ERROR] == ["push-key-on-pull"]
+@pytest.mark.parametrize(
+    ("rule", "text", "in_sdk"),
+    [
+        ("push-key-on-pull", "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n", Severity.WARNING),
+        ("application-ignored", f"application: a\n{PUSH}", Severity.INFO),
+    ],
+)
+def test_profiles_of_production_refuse_what_gcloud_refuses(
+    rule: str, text: str, in_sdk: Severity
+) -> None:
+    for profile in ("gcloud", "rest", "migration"):
+        found = look(text, profile=profile)
+        assert [f.rule for f in found if f.severity is Severity.ERROR] == [rule]
+    assert [(f.rule, f.severity) for f in look(text, profile="sdk")] == [(rule, in_sdk)]
 
 
 def test_migration_names_what_does_not_survive() -> None:

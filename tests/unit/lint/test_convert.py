@@ -80,7 +80,7 @@ def test_every_key_that_is_lost_is_reported(
     """One that is added to the table, too: here `application` and `target`."""
     key, text = ("application", "application: a-b-c-d\n") if level == TOP else ("target", "")
     monkeypatch.setitem(LOST, key, ("lost", "test"))
-    view = load_view(text + QUEUE_YAML, file="q.yaml", profile="gcloud")
+    view = load_view(text + QUEUE_YAML, file="q.yaml", profile="sdk")
 
     assert [
         r.message for r in convert_view(view, to="json", place=SERVED).remarks if r.is_loss

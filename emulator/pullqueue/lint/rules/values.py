@@ -337,11 +337,11 @@ def application_format(view: View) -> Iterable[Report]:
     return wrong_values(view, application_format)
 
 
-@Rule("QY231", severity=Severity.INFO, levels={"java": None}, once=True, fixes=(UNSAFE,))
+@Rule("QY231", levels={"sdk": Severity.INFO, "java": None}, fixes=(UNSAFE,))
 def application_ignored(view: View) -> Iterator[Report]:
-    """`application` has no effect.
+    """`application` is refused by gcloud.
 
-    The deployment sets the project.
+    The deployment sets the project. Google's Python library reads the key and ignores it.
 
     Bad:
         application: my-app
@@ -354,10 +354,10 @@ def application_ignored(view: View) -> Iterator[Report]:
         - name: mail
           rate: 5/s
 
-    Source: gcloud's deployment of queues.
+    Source: gcloud 528, run: "This field is not used by gcloud and must be removed".
     """
     entry = view.top.get("application")
     if entry is not None and not view.violations(application_format.code):
         fix = edit_fix("remove `application`", delete_pair(view.source, view.root, entry.key))
-        message = "`application` has no effect, the deployment sets the project: remove it"
+        message = "gcloud refuses `application`, since the deployment sets the project: remove it"
         yield entry.report_key(message, fix=fix)
