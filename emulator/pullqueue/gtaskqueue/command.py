@@ -146,7 +146,15 @@ def flags(*rows: tuple[Any, ...]) -> Callable[[Function], Function]:
 
 LEASE_SECS = ("--lease_secs", click.IntRange(0), 30, "Lease duration in seconds.")
 TAG = ("--tag", str, None, f"Lease only tasks with this tag. {OWN}")
-_TASK_NAME = ("--task_name", str, None, "Task.", {"required": True})
+
+
+def _check_name(ctx: click.Context, _flag: click.Parameter, name: str | None) -> str:
+    if not name:  # `required` permits an empty name, and with a default of None no name
+        raise click.UsageError("--task_name is missing: pass the name of a task", ctx)
+    return name
+
+
+_TASK_NAME = ("--task_name", str, None, "Task (required).", {"callback": _check_name})
 _HOST = {"envvar": ADDRESS_VARIABLE, "show_envvar": True, "callback": server_url}
 _TOKEN = {"envvar": "GTASKQUEUE_ACCESS_TOKEN", "show_envvar": True}
 _IGNORED = {"hidden": True, "expose_value": False}  # the emulator needs no key

@@ -52,6 +52,16 @@ def test_tasks_are_listed_shown_leased_and_deleted(run: Run, queue: Queue) -> No
     assert "The task name is invalid." in again.stderr
 
 
+@pytest.mark.parametrize("command", ["gettask", "deletetask"])
+@pytest.mark.parametrize("flags", [[], ["--task_name="]])
+def test_the_name_of_a_task_must_be_set(run: Run, command: str, flags: list[str]) -> None:
+    """Without it the path is that of the queue, or of all tasks."""
+    done = run(command, *flags)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("Error: --task_name is missing: pass the name of a task\n")
+
+
 def test_an_enforced_acl_gets_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     acl = "acl: [{user_email: worker@example.com}]"
     emulator = Emulator.from_text(f"queue: [{{name: pull, mode: pull, {acl}}}]")
