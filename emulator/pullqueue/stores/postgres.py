@@ -2,16 +2,18 @@
 
 No server is special and none has to run for time to pass: a lease is only a time in a row. Time is
 the database's, so that the clocks of the servers need not agree; with a clock that is moved by hand
-it is that clock's, and all who share the database must then share the clock.
+it is that clock's, and all who share the schema must then share the clock: others are refused.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from time import perf_counter
+from zlib import crc32
 
 import psycopg
 
@@ -22,9 +24,9 @@ from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import Claim, Insertion, Lease, LeaseRequest, StoreFactory
-from pullqueue.errors import InternalError, PullQueueError, TransientError
+from pullqueue.errors import InternalError, PullQueueError, StoreError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores.postgres_pool import Address, Connection, Connections, prepare
+from pullqueue.stores.postgres_pool import SYSTEM_CLOCK, Address, Connection, Connections, prepare
 from pullqueue.stores.rows import (
     Row,
     attempted,
@@ -50,6 +52,8 @@ _CLAIM_USEC = 10 * USEC_PER_SECOND
 """How long a claim is valid in the database, by its time, after it was made or renewed."""
 _CLAIM_TRUSTED_SECONDS = 2.0
 """How long a process relies on its claim, by the machine's time, before it asks again."""
+
+_PROCESS = secrets.token_hex(8)
 
 _TEXTS = statements("postgres")
 _SQL = {name: text.encode() for name, text in _TEXTS.items()}
@@ -128,14 +132,15 @@ class PostgresStore(SqlStore[PostgresSession]):
         names: NameSource,
     ) -> None:
         super().__init__(keys, clock=clock, limits=limits, names=names)
-        self._address = address
         self._manual_clock = None if isinstance(clock, SystemClock) else clock
         self._id = secrets.token_hex(8)
         """Identifies this process among those that share the database."""
         self._claimed: dict[str, float] = {}
         """The queues whose tasks this process sends, and until when it need not ask again."""
         if connections is None:
+            address = address._replace(clock=_number(self._manual_clock))
             prepare(address)
+        self._address = address
         self._connections = connections or Connections(address)
         """Those of the server's own project."""
 
@@ -336,6 +341,13 @@ class PostgresStore(SqlStore[PostgresSession]):
         return {name(key): (int(tasks), int(stored_bytes)) for key, tasks, stored_bytes in rows}
 
 
+def _number(manual_clock: Clock | None) -> int:
+    """Return a number that, of all processes, only stores with this clock have."""
+    if manual_clock is None:
+        return SYSTEM_CLOCK
+    return crc32(f"{_PROCESS} {os.getpid()} {id(manual_clock)}".encode()) >> 1 or 1
+
+
 @contextmanager
 def _translated() -> Iterator[None]:
     try:
@@ -346,6 +358,8 @@ def _translated() -> Iterator[None]:
         # Internal errors are those of a transaction that the server has ended, or refuses since
         # another server has become the one to write to.
         raise TransientError(f"the store's database: {_reason(error)}; try again") from error
+    except StoreError as error:  # lost connections, and another server came in between
+        raise TransientError(f"the store's database: {error}") from error
     except psycopg.Error as error:
         raise InternalError(f"the store's database: {_reason(error)}") from error
 

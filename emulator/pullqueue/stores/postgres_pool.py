@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -27,6 +28,8 @@ Connection = psycopg.Connection[Row]
 
 WAIT_SECONDS = 5
 """How long to wait for a connection: a new one, or one that another thread returns."""
+_JOIN_TRIES = 20
+"""How often to look, every 50 ms, whether a server with another clock has ended."""
 _TURN_SECONDS = 0.5
 """How long to wait before another look whether the server can be reached."""
 _RESPONSE_SECONDS = 9
@@ -54,6 +57,9 @@ _Selector: type[selectors.BaseSelector] = getattr(
 """Without a limit of the descriptor's number, where possible."""
 
 
+SYSTEM_CLOCK = 0
+
+
 class Address(NamedTuple):
     """What the URL of a store says."""
 
@@ -63,6 +69,9 @@ class Address(NamedTuple):
     connections: int
     shown: str
     """The URL without credentials and options, for messages."""
+    clock: int | None = None
+    """A number of the clock that servers with this schema must have; SYSTEM_CLOCK: the database's.
+    None: connections that are not a store's."""
 
 
 def parsed(url: str) -> Address:
@@ -116,9 +125,13 @@ class _BigintDumper(Dumper):
 
 
 def connect(address: Address) -> Connection:
-    """Open a connection on which each statement is a transaction of its own."""
+    """Open a connection on which each statement is a transaction of its own.
+
+    Raises:
+        StoreError: a server with another clock uses the schema.
+    """
     connection: Connection = psycopg.connect(autocommit=True, **_arguments(address))
-    _configure(connection)
+    _configure(address, connection)
     return connection
 
 
@@ -131,9 +144,48 @@ def _arguments(address: Address) -> dict[str, Any]:
     return arguments
 
 
-def _configure(connection: Connection) -> None:
+def _configure(address: Address, connection: Connection) -> None:
     connection.prepare_threshold = 0
     connection.adapters.register_dumper(int, _BigintDumper)
+    if address.clock is not None:
+        try:
+            _join(connection, address, address.clock)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _join(connection: Connection, address: Address, clock: int) -> None:
+    """Claim the schema for a clock as long as the connection is open; others may have the same.
+
+    Each connection of a store has the lock, so no statement runs while one with another clock has.
+    """
+    key = "hashtext('pullqueue clock ' || %(schema)s)"
+    alone = f"SELECT pg_advisory_xact_lock(hashtextextended({key}::text, 0))"
+    join = f"""
+        WITH other AS MATERIALIZED (
+            SELECT objid::bigint AS clock FROM pg_locks
+            JOIN pg_database ON pg_database.oid = database AND datname = current_database()
+            WHERE locktype = 'advisory' AND objsubid = 2 AND classid = {key}::oid
+                AND objid <> %(clock)s::oid)
+        SELECT max(clock), CASE WHEN count(*) = 0
+            THEN pg_try_advisory_lock_shared({key}, %(clock)s::int) END FROM other
+    """
+    values = {"schema": address.schema, "clock": clock}
+    other = None
+    for _ in range(_JOIN_TRIES):
+        with connection.transaction():
+            connection.execute(alone.encode(), values, prepare=False)
+            ((other, joined),) = connection.execute(join.encode(), values, prepare=False)
+        if joined:
+            return
+        connection.execute("SELECT pg_sleep(0.05)", prepare=False)  # not by a clock of a test
+    kinds = ["the system" if each == SYSTEM_CLOCK else "a manual" for each in (clock, other)]
+    raise StoreError(
+        f'schema "{address.schema}" of {address.shown}: this server has {kinds[0]} clock, and '
+        f"another one that uses it has {kinds[1]} clock: stop that one, or use another schema, as "
+        "in ?schema=NAME"
+    )
 
 
 class Connections:
@@ -146,9 +198,9 @@ class Connections:
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
         self._pool = ConnectionPool(
             kwargs={"autocommit": True, **_arguments(address)},
-            min_size=0,
+            min_size=1,  # which claims the schema for the clock
             max_size=address.connections,
-            configure=_configure,
+            configure=partial(_configure, address),
             check=_check,
             # The pool would try again later and later: here the next call does at once.
             reconnect_timeout=0,

@@ -9,8 +9,9 @@ import pytest
 from store_rules import THREADS, config_of, together
 from stores import own_schema, postgres_url
 
-from pullqueue import Emulator, StoreError
-from pullqueue.stores import open_store, without_password
+from pullqueue import Emulator, ManualClock, StoreError, SystemClock, TransientError
+from pullqueue.clock import Clock
+from pullqueue.stores import open_store, postgres_pool, without_password
 from pullqueue.stores.postgres_pool import connect, parsed, prepare
 from pullqueue.stores.sql_files import migrations
 
@@ -46,6 +47,69 @@ def test_servers_that_start_at_once_share_the_tables_that_one_makes(schema: str)
     emulator = Emulator(CONFIG, store=open_store(f"{postgres_url()}?schema={schema}"))
     assert emulator.queue("pull").fetch_statistics().tasks == 2 * THREADS
     emulator.close()
+
+
+ONE = ManualClock()
+CLOCKS = {
+    "two system clocks": (SystemClock(), SystemClock(), None),
+    "one manual clock": (ONE, ONE, None),
+    "a manual clock joins": (SystemClock(), ManualClock(), ("a manual", "the system")),
+    "a system clock joins": (ManualClock(), SystemClock(), ("the system", "a manual")),
+    "two manual clocks": (ManualClock(), ManualClock(), ("a manual", "a manual")),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "kinds"), CLOCKS.values(), ids=CLOCKS)
+def test_a_manual_clock_shares_its_schema_with_no_other_clock(
+    schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+    first: Clock,
+    second: Clock,
+    kinds: tuple[str, str] | None,
+) -> None:
+    """Until its store is closed; another schema of the database is free."""
+    url = f"{postgres_url()}?schema={schema}"
+    emulator = Emulator(CONFIG, clock=first, store=open_store(url))
+    if kinds is not None:
+        with monkeypatch.context() as patch:
+            patch.setattr(postgres_pool, "_JOIN_TRIES", 1)
+            with pytest.raises(StoreError) as excinfo:
+                Emulator(CONFIG, clock=second, store=open_store(url))
+        assert str(excinfo.value).startswith(f'schema "{schema}" of postgresql://')
+        assert str(excinfo.value).endswith(
+            f": this server has {kinds[0]} clock, and another one that uses it has {kinds[1]} "
+            "clock: stop that one, or use another schema, as in ?schema=NAME"
+        )
+        emulator.queue("pull").add(name="one")
+        emulator.close()
+    Emulator(CONFIG, clock=second, store=open_store(url)).close()
+    emulator.close()
+
+
+def test_a_server_that_has_lost_its_connections_does_not_mix_clocks(
+    schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a restart of the database: what joined meanwhile keeps the schema."""
+    url = f"{postgres_url()}?schema={schema}"
+    first = Emulator(CONFIG, store=open_store(f"{url}&application_name=lost_{schema}"))
+    with psycopg.connect(postgres_url()) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE application_name = %s",
+            [f"lost_{schema}"],
+        )
+    second = Emulator(CONFIG, clock=ManualClock(), store=open_store(url))
+
+    text = "another one that uses it has a manual clock"
+    with monkeypatch.context() as patch:
+        patch.setattr(postgres_pool, "_JOIN_TRIES", 1)
+        patch.setattr(postgres_pool, "_TURN_SECONDS", 0.05)
+        with pytest.raises(TransientError, match=text):
+            first.queue("pull").add()
+
+    second.close()
+    assert first.queue("pull").add(name="one").name == "one"
+    first.close()
 
 
 @pytest.mark.parametrize(
