@@ -145,7 +145,8 @@ def patch_task(context: RequestContext) -> Result:
     seconds = context.new_lease_seconds()
     body = context.body()
     if not resources.text_field(body, "queueName"):
-        raise ApiError(messages.QUEUE_NAME_INVALID, reason="required")
+        explanation = f'queueName is missing: set it to "{context.queue.name}"'
+        raise ApiError(messages.QUEUE_NAME_INVALID, reason="required", explanation=explanation)
     _check_queue_name(context, body, messages.QUEUE_NAME_FIXED)
     if resources.text_field(body, "id") not in (None, "", context.task_name):
         raise ApiError(messages.TASK_ID_FIXED)

@@ -31,6 +31,8 @@ _GZIP_WBITS = zlib.MAX_WBITS | 16
 """What zlib calls gzip."""
 _GZIP_MAGIC = b"\x1f\x8b"
 """How every gzip file begins (RFC 1952)."""
+_INCOMPLETE = r"it is cut off, or its last text has half of a surrogate pair, such as \ud800"
+"""What msgspec calls truncated: it expects the other half there."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _INT32 = 2**31
 _TRUE: Final = ("true", "True", "TRUE")
@@ -106,7 +108,8 @@ def as_json(body: bytes) -> Json:
 
 def not_json(error: Exception) -> str:
     """Return what is wrong with a body that msgspec cannot decode."""
-    return f"the body is not JSON: {str(error).removeprefix('JSON is malformed: ')}"
+    problem = str(error).removeprefix("JSON is malformed: ")
+    return f"the body is not JSON: {_INCOMPLETE if 'truncated' in problem else problem}"
 
 
 class Parameters:

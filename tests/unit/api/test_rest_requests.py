@@ -16,6 +16,10 @@ from pullqueue.server.app import create_app
 
 FORM = "application/x-www-form-urlencoded"
 TASK = '{"payloadBase64": "aGk=", "id": "one"}'
+INCOMPLETE = (
+    "the body is not JSON: "
+    r"it is cut off, or its last text has half of a surrogate pair, such as \ud800"
+)
 ZIPPED = gzip.compress(TASK.encode(), mtime=0)  # in names of tests, which workers compare
 
 
@@ -316,9 +320,28 @@ class TestRefusals:
         assert "secret" not in response.text
         assert "ZeroDivisionError: secret detail" in caplog.text
 
-    def test_the_details_of_an_error_say_what_exactly_was_wrong(self, call: Call) -> None:
-        response = call("POST", "pull/tasks", json={"payloadBase64": "a+b"})
+    @pytest.mark.parametrize(
+        ("method", "path", "body", "details"),
+        [
+            (
+                *("POST", "pull/tasks", '{"payloadBase64": "a+b"}'),
+                "payloadBase64 is not URL-safe base64: use only A-Z a-z 0-9 - _",
+            ),
+            ("POST", "pull/tasks", r'{"tag": "\ud800"}', INCOMPLETE),
+            ("POST", "pull/tasks", '{"tag": "red', INCOMPLETE),
+            (
+                *("POST", "pull/tasks", r'{"tag": "\ud800", "payloadBase64": ""}'),
+                "the body is not JSON: unexpected end of escaped utf-16 surrogate pair (byte 15)",
+            ),
+            (
+                *("PATCH", "pull/tasks/one?newLeaseSeconds=5", "{}"),
+                'queueName is missing: set it to "pull"',
+            ),
+        ],
+    )
+    def test_the_details_of_an_error_say_what_exactly_was_wrong(
+        self, call: Call, method: str, path: str, body: str, details: str
+    ) -> None:
+        response = call(method, path, data=body, content_type="application/json")
 
-        assert response.get_json()["error"]["details"][0]["message"] == (
-            "payloadBase64 is not URL-safe base64: use only A-Z a-z 0-9 - _"
-        )
+        assert response.get_json()["error"]["details"][0]["message"] == details
