@@ -66,12 +66,12 @@ def test_convert_writes_a_queue_yaml(folder: Path) -> None:
 
 def test_convert_reports_what_is_lost_what_is_wrong_and_other_files(folder: Path) -> None:
     (folder / "queue.xml").write_text(
-        "<queue-entries><queue><name>a_b</name><rate>1/s</rate><foo/></queue></queue-entries>"
+        "<queue-entries>\n  <queue><name>a_b</name><rate>1/s</rate>\n<foo/></queue></queue-entries>"
     )
     done = run_pullqueue("convert", "queue.xml")
     assert done.exit_code == 1
-    assert 'queue.xml: queue "a_b": <foo> is not in queue.yaml: dropped\n' in done.stderr
-    assert "queue.yaml:2:9: QY201 name-format" in done.stderr
+    assert 'queue.xml:3:1: queue "a_b": <foo> is not in queue.yaml: dropped\n' in done.stderr
+    assert "queue.xml:2:10: QY201 name-format" in done.stderr
     (folder / "x").write_text("queue:")
     other = run_pullqueue("convert", "x")
     assert (other.exit_code, other.stderr.startswith("pullqueue: x: not XML: ")) == (1, True)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pullqueue.cli._output import say
 from pullqueue.cli._words import Choice
 from pullqueue.error_codes import EXIT_REFUSED
+
+if TYPE_CHECKING:
+    from pullqueue.lint.convert import Remark
 
 _TARGETS = ("gcloud", "terraform", "json")
 _IDS = {
@@ -73,7 +78,7 @@ def convert(
     if to:
         text, is_whole = _from_yaml(data, file, to, project or "", location or "")
     else:
-        text, is_whole = _from_xml(data, file, str(output) if output else "queue.yaml")
+        text, is_whole = _from_xml(data, file)
     if output is None:
         click.echo(text.encode(), nl=False)
     else:
@@ -81,7 +86,7 @@ def convert(
     return 0 if is_whole else EXIT_REFUSED
 
 
-def _from_xml(data: bytes, file: str, name: str) -> tuple[str, bool]:
+def _from_xml(data: bytes, file: str) -> tuple[str, bool]:
     """Return a queue.xml as queue.yaml, and whether all of it was converted and is valid."""
     from pullqueue.config.findings import Severity
     from pullqueue.config.settings import Settings
@@ -89,19 +94,20 @@ def _from_xml(data: bytes, file: str, name: str) -> tuple[str, bool]:
     from pullqueue.lint.queue_xml import QueueXmlError, convert_xml
 
     try:
-        text, dropped = convert_xml(data)
+        done = convert_xml(data)
     except QueueXmlError as error:
         advice = ""
         if file.endswith((".yaml", ".yml")):
             advice = f" (to convert a queue.yaml, pass --to {', '.join(_TARGETS)})"
         raise click.ClickException(f"{file}: {error}{advice}") from None
-    for message in dropped:
-        say(f"{file}:{message}", err=True)
-    findings = check(text, file=name, settings=Settings(at_least=Severity.WARNING)).findings
+    _report(file, done.dropped)
+    settings = Settings(at_least=Severity.WARNING)
+    findings = check(done.text, file=file, settings=settings).findings
     for finding in findings:
-        click.echo(str(finding), err=True)
+        line, column = done.places[finding.line - 1]
+        click.echo(str(finding._replace(line=line, column=column)), err=True)
     wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
-    return text, not (dropped or wrong)
+    return done.text, not (done.dropped or wrong)
 
 
 def _from_yaml(data: bytes, file: str, to: str, project: str, location: str) -> tuple[str, bool]:
@@ -111,7 +117,11 @@ def _from_yaml(data: bytes, file: str, to: str, project: str, location: str) -> 
 
     view = load_view(data, file=file, profile="gcloud")
     text, remarks = convert_view(view, to=to, place=Place(project, location))
+    _report(file, remarks)
+    return text, not any(remark.is_loss for remark in remarks)
+
+
+def _report(file: str, remarks: Iterable[Remark]) -> None:
     for remark in remarks:
         prefix = "" if remark.is_loss else "note: "
         say(f"{file}:{remark.line}:{remark.column}: {prefix}{remark.message}", err=True)
-    return text, not any(remark.is_loss for remark in remarks)

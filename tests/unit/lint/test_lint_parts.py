@@ -232,17 +232,35 @@ queue:
 
 
 def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
-    """Values, comments and order are kept; what has no place is reported."""
-    text, dropped = convert_xml(FULL_XML.encode())
-    assert text == FULL_YAML
-    assert dropped == [
-        " attribute `version` of <queue-entries> is not in queue.yaml: dropped",
-        ' queue "0123": attribute `id` of <queue> is not in queue.yaml: dropped',
-        ' queue "0123": <rate> is defined twice: the last one was kept',
-        ' queue "0123": <task-retry-limit> belongs in <retry-parameters>: dropped',
-        ' queue "0123": <age> is not in queue.yaml: dropped',
-        " <b> is not allowed in <task-retry-limit>: dropped",
+    """Values, comments and order are kept; what has no place is reported where it is."""
+    done = convert_xml(FULL_XML.encode())
+    assert done.text == FULL_YAML
+    assert [remark[:3] for remark in done.dropped] == [
+        (3, 1, "attribute `version` of <queue-entries> is not in queue.yaml: dropped"),
+        (7, 3, 'queue "0123": attribute `id` of <queue> is not in queue.yaml: dropped'),
+        (11, 5, 'queue "0123": <rate> is defined twice: the last one was kept'),
+        (12, 5, 'queue "0123": <task-retry-limit> belongs in <retry-parameters>: dropped'),
+        (19, 7, 'queue "0123": <age> is not in queue.yaml: dropped'),
+        (17, 26, "<b> is not allowed in <task-retry-limit>: dropped"),
     ]
+    lines = zip(done.text.splitlines(), done.places, strict=True)
+    places = {line.strip(): place for line, place in lines if "#" not in line or "x" in line}
+    assert places == {
+        "total_storage_limit: 1024": (5, 3),
+        "queue:": (3, 1),
+        '- name: "0123"': (9, 5),
+        "bucket_size: ten": (13, 5),
+        'target: "yes"': (14, 5),
+        "retry_parameters:": (15, 5),
+        "task_retry_limit: 7  # x": (17, 7),
+        "min_backoff_seconds: 0.5": (18, 7),
+        "- name:": (22, 3),
+        "- name: jobs": (24, 5),
+        "mode: pull": (25, 5),
+        "acl:": (26, 5),
+        "- user_email: a@example.com": (26, 10),
+        "- writer_email: b@example.com": (27, 10),
+    }
 
 
 @pytest.mark.parametrize(
@@ -261,3 +279,8 @@ def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
 def test_values_are_quoted_where_yaml_would_read_others(limit: str, written: str) -> None:
     xml = f"<queue-entries><total-storage-limit>{limit}</total-storage-limit></queue-entries>"
     assert convert_xml(xml.encode()).text == f"total_storage_limit: {written}\nqueue: []\n"
+
+
+def test_a_rate_of_zero_is_written_as_gcloud_accepts_it() -> None:
+    xml = b"<queue-entries><queue><name>mail</name><rate>0</rate></queue></queue-entries>"
+    assert convert_xml(xml).text == "queue:\n- name: mail\n  rate: 0/s\n"
