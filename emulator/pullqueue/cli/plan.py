@@ -91,7 +91,7 @@ def plan(
         plans = [_plan_against(name, earlier, against or "") for name in names]
     output_format = "json" if as_json else output_format or "text"
     is_comment = output_format in ("github", "gitlab")
-    shown = plans if is_comment else [each for each in plans if not each.problems]
+    shown = [each for each in plans if output_format != "text" or not each.problems]
     if shown:
         click.echo(REPORTERS[output_format](shown).encode(errors="replace"), nl=False)
     if not is_comment and (problems := [found for each in plans for found in each.problems]):

@@ -113,8 +113,13 @@ def _document(report: FilePlan) -> dict[str, Any]:
         }
         for each in report.plan.queues
     ]
-    counts, note = report.plan.counts, report.note or None
-    return {"file": report.file, "note": note, "queues": queues, "counts": counts}
+    return {
+        "file": report.file,
+        "note": report.note or None,
+        "problems": [str(problem) for problem in report.problems],
+        "queues": queues,
+        "counts": report.plan.counts,
+    }
 
 
 def _comment(plans: Sequence[FilePlan], warning: str) -> str:

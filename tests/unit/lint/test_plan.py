@@ -357,6 +357,19 @@ def test_a_comment_on_an_invalid_file_has_its_errors(folder: Path, output_format
     assert "**Not valid, no plan**:\n\n    bad.yaml:2" in done.stdout
 
 
+def test_json_has_every_file_also_one_that_is_not_valid(folder: Path) -> None:
+    write("queue.yaml", PLAIN)
+    write("bad.yaml", "queue:\n- name: mail\n")
+    write("q.json", json.dumps([MAIL]))
+    done = run_pullqueue("plan", "queue.yaml", "bad.yaml", "--deployed", "q.json", "--json")
+    good, bad = json.loads(done.stdout)
+    assert (good["problems"], good["counts"]["unchanged"], bad["queues"]) == ([], 1, [])
+    assert [problem.split(": ")[0] for problem in bad["problems"]] == ["bad.yaml:2:9"]
+    assert (done.exit_code, json.loads(done.stderr)["error"]["exit_status"]) == (1, 1)
+    alone = run_pullqueue("plan", "bad.yaml", "--deployed", "q.json", "--json")
+    assert json.loads(alone.stdout) == bad
+
+
 def test_the_repair_of_an_invalid_file_is_not_compared(folder: Path) -> None:
     committed("queue.yaml", text="queue:\n- name: mail\n")
     write("queue.yaml", PLAIN)
