@@ -20,8 +20,8 @@ from pullqueue.lint.reporters import FORMATS
         (GOOD, [], 0),
         (BAD, [], 1),
         (BAD, ["--fail-on", "never"], 0),
-        (ZERO_RATE, [], 0),
-        (ZERO_RATE, ["--fail-on", "warning"], 1),
+        (ZERO_RATE, ["--profile", "sdk"], 0),
+        (ZERO_RATE, ["--profile", "sdk", "--fail-on", "warning"], 1),
         (BAD, ["--ignore", "push-key-on-pull"], 0),
         (BAD, ["--ignore", "QY3"], 0),
         (BAD, ["--select", "acl-missing"], 0),
@@ -127,7 +127,7 @@ def test_unreadable_files_are_status_3_and_do_not_stop_the_others(folder: Path) 
 
 def test_summary_counts_findings_and_fixes(folder: Path) -> None:
     (folder / "queue.yaml").write_text(BAD)
-    (folder / "b.yaml").write_text("queue:\n- name: a_b\n  rate: 1/min\n- name: x\n  rate: 0\n")
+    (folder / "b.yaml").write_text("queue:\n- name: a_b\n  rate: 1/min\n  bucket_size: 010\n")
     done = run("queue.yaml", "b.yaml")
     assert done.stderr == (
         "2 files checked: 3 errors, 1 warning; 1 fixable with --fix, "

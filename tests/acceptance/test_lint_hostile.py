@@ -258,7 +258,7 @@ def test_control_characters_of_contents_are_escaped(folder: Path) -> None:
         (["lint", f"fifo{CONTROL}"], 3),
         (["lint", f"folder{CONTROL}"], 3),
         (["lint", f"link{CONTROL}", "--fix"], 0),
-        (["lint", "queue.yaml", "--stdin-filename", f"no{CONTROL}"], 0),
+        (["lint", "queue.yaml", "--stdin-filename", f"no{CONTROL}"], 1),
         (["convert", f"no{CONTROL}"], 3),
         (["convert", "queue.yaml"], 1),
         (["convert", f"x{CONTROL}.xml", "-o", f"no{CONTROL}/queue.yaml"], 3),

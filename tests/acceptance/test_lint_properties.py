@@ -96,7 +96,7 @@ number to others), lists as addresses, empty names, spaces inside an age.
 ON_PURPOSE = re.compile(r"backoff_seconds: (yes|no|true|inf)$|- name: !!str$", re.MULTILINE)
 """Backoffs that the library accepts, and that are not numbers of seconds; a name that is empty."""
 BOUNDS = """\
-500/s 501/s 30001/m 0.0/d 0/s "5/s\\n" 0s 1e400d 1:30 500 501 5000 5001 2147483647
+500/s 501/s 30001/m 0.0/d 0/s 00 "5/s\\n" 0s 1.s 0.1s 1e1d 1e400d 1:30 500 501 5000 5001 2147483647
 2147483648 010.5 PUSH no [] {} [5/s] [{}] [{user_email:a@b.cd}] a@b.cd 120MB
 """.split()  # noqa: SIM905
 """Values at limits, and lists."""

@@ -17,7 +17,7 @@ from pullqueue.config.shape import validator
 from pullqueue.lint.report import LintOptions, lint_data
 
 _BEYOND_A_SCHEMA = {
-    "age-limit-range": "an exponent can make an age limit infinite",
+    "age-limit-range": "a fraction of a day can be less than a second",
     "backoff-order": "two values are compared",
     "backoff-format": "JSON has no infinite numbers",
     "duplicate-key": "data have one of them",

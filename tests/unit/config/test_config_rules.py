@@ -14,6 +14,7 @@ from pullqueue.lint.check import check, check_parsed
 from pullqueue.lint.rules import Rule, all_rules, no_such_rule, parse_docs, rules_named
 
 PUSH = "queue:\n- name: a\n  rate: 5/s\n"
+AGE = PUSH + "  retry_parameters:\n    task_age_limit: {}\n"
 
 
 def look(text: str, *, profile: str = "gcloud") -> list[Finding]:
@@ -41,6 +42,10 @@ def test_java_reader_knows_fewer_keys() -> None:
     [
         ("push-key-on-pull", "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n", Severity.WARNING),
         ("application-ignored", f"application: a\n{PUSH}", Severity.INFO),
+        ("rate-bare-zero", PUSH.replace("5/s", "0"), Severity.WARNING),
+        ("rate-bare-zero", PUSH.replace("5/s", "'0'"), Severity.WARNING),
+        ("age-limit-exponent", AGE.format("1e1d"), Severity.WARNING),
+        ("age-limit-exponent", AGE.format("1.s"), Severity.WARNING),
     ],
 )
 def test_profiles_of_production_refuse_what_gcloud_refuses(
@@ -72,6 +77,7 @@ def test_a_rate_that_is_added_keeps_the_line_ends_of_its_file() -> None:
 
 
 PUSH = "queue:\n- name: a\n  rate: 5/s\n"
+AGE = PUSH + "  retry_parameters:\n    task_age_limit: {}\n"
 PULL = "queue:\n- name: a\n  mode: pull\n  acl:"
 MAIL = "user_email: a@b.cd"
 

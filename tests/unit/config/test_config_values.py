@@ -56,13 +56,13 @@ def _with_storage_limit(text: str) -> Any:
         (
             _per_second,
             _with_rate,
-            {"0": 0, "5/s": 5, "5./s": 5, "30000/m": 500, "7200/h": 2, "86400/d": 1},
+            {"0/s": 0, "5/s": 5, "5./s": 5, "30000/m": 500, "7200/h": 2, "86400/d": 1},
             "5|.5/s|-5/s|5/s\n|1e2/s|5/S|5 / s|5/min||fast",
         ),
         (
             parse_age_limit,
             _with_age_limit,
-            {"30s": 30, "1.5d": 129_600, ".5h": 1800, "1e1d": 864_000},
+            {"30s": 30, "1.5d": 129_600, ".5h": 1800, "10d": 864_000},
             "1w|30|1_0s|nans|infd|-1d|1h30m|2D",
         ),
         (
@@ -84,6 +84,11 @@ def test_values_with_a_unit_are_read_as_the_schema_allows(
     expected = values | dict.fromkeys(others.split("|"))
     assert {text: parse(text) for text in expected} == expected
     assert [text for text in expected if validator().is_valid(file_with(text))] == [*values]
+
+
+def test_what_only_gcloud_fails_on_is_read() -> None:
+    assert _per_second("0") == 0
+    assert (parse_age_limit("1e1d"), parse_age_limit("1.s")) == (864_000, 1)
 
 
 def test_an_age_limit_is_cut_off_to_whole_seconds_and_fits_a_number() -> None:

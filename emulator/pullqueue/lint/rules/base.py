@@ -17,6 +17,8 @@ Levels = Mapping[str, Severity | None]
 
 LENIENT: Levels = {"sdk": Severity.WARNING}
 """The levels of a rule that Google's Python library does not enforce."""
+GCLOUD_ONLY: Levels = {"sdk": Severity.WARNING, "java": Severity.WARNING}
+"""The levels of a rule on what only gcloud fails on."""
 SAFE = "safe"
 UNSAFE = "unsafe"
 

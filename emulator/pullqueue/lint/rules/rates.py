@@ -9,6 +9,7 @@ from pullqueue.config.model import clamp_concurrent_requests
 from pullqueue.config.values import parse_rate, suggested_rate
 from pullqueue.config.view import Entry, QueueNode, View
 from pullqueue.lint.rules.base import (
+    GCLOUD_ONLY,
     LENIENT,
     SAFE,
     UNSAFE,
@@ -69,11 +70,12 @@ def rate_too_high(view: View) -> Iterator[Report]:
     """
     for violation, node in view.wrong_scalars(rate_too_high.code):
         text = node.effective_text
-        if parse_rate(text) and view.queue_at[violation.path[1]].mode != "pull":
+        rate = parse_rate(text)
+        if rate and rate.count and view.queue_at[violation.path[1]].mode != "pull":
             yield violation.report(f"rate is {shorten(text)}; {violation.limit}")
 
 
-@Rule("QY210", severity=Severity.WARNING, fixes=(SAFE,))
+@Rule("QY210", levels=GCLOUD_ONLY, fixes=(SAFE,))
 def rate_bare_zero(view: View) -> Iterator[Report]:
     """`rate: 0` has no unit.
 
@@ -89,7 +91,7 @@ def rate_bare_zero(view: View) -> Iterator[Report]:
         - name: mail
           rate: 0/s
 
-    Source: gcloud's deployment of queues.
+    Source: gcloud's deployment of queues, run.
     """
     for entry, _ in find_rates(view):
         if entry.text == "0" and entry.scalar:

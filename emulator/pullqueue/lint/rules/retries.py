@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from pullqueue.config.findings import Report, Severity
@@ -16,10 +17,19 @@ from pullqueue.config.values import (
 )
 from pullqueue.config.view import Entry, Section, View
 from pullqueue.limits import DAY_SECONDS
-from pullqueue.lint.rules.base import SAFE, UNSAFE, Rule, out_of_range, write_fix, wrong_values
+from pullqueue.lint.rules.base import (
+    GCLOUD_ONLY,
+    SAFE,
+    UNSAFE,
+    Rule,
+    out_of_range,
+    write_fix,
+    wrong_values,
+)
 from pullqueue.text import shorten
 
 _SLACK = 30
+_READ_BY_GCLOUD = re.compile(r"([0-9]+(\.[0-9]+)?|\.[0-9]+)[smhd]")
 
 
 @Rule("QY216", loadable=False)
@@ -120,9 +130,9 @@ def age_limit_range(view: View) -> Iterator[Report]:
             yield entry.report(message)
 
 
-@Rule("QY219", severity=Severity.WARNING, fixes=(SAFE,))
+@Rule("QY219", levels=GCLOUD_ONLY, fixes=(SAFE,))
 def age_limit_exponent(view: View) -> Iterator[Report]:
-    """`task_age_limit` has an exponent.
+    """`task_age_limit` has an exponent, or no digit after its dot.
 
     Google's library reads it; gcloud fails on it with a Python traceback.
 
@@ -144,9 +154,9 @@ def age_limit_exponent(view: View) -> Iterator[Report]:
     """
     for entry, text in _age_limits(view):
         seconds = parse_age_limit(text)
-        if "e" in text.lower() and seconds and entry.scalar:
+        if seconds and entry.scalar and not _READ_BY_GCLOUD.fullmatch(text):
             plain = f"{seconds // DAY_SECONDS}d" if seconds % DAY_SECONDS == 0 else f"{seconds}s"
-            message = f"the exponent in `{text}` makes gcloud fail: write `{shorten(plain)}`"
+            message = f"task_age_limit `{shorten(text)}` makes gcloud fail: write `{plain}`"
             fix = write_fix(entry.scalar, plain, safe=True)
             yield entry.report(message, fix=fix)
 
