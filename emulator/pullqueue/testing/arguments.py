@@ -20,8 +20,10 @@ SelectQueues: TypeAlias = Callable[[], list[Queue]]
 """Returns the queues of a run; asked each time, since a program can create more."""
 Errors: TypeAlias = Literal["raise", "strict", "retry"]
 ERRORS: tuple[str, ...] = get_args(Errors)
-Unseen: TypeAlias = Literal["error", "warn", "ignore"]
 """What an error of a handler does to the test."""
+Severity: TypeAlias = Literal["error", "warn", "ignore"]
+SEVERITIES: tuple[str, ...] = get_args(Severity)
+"""What something that can be a fault of the test does to it."""
 SYNC_SEND = (
     "pass a function that returns the response, as with a synchronous test client, or lambda "
     "request: asyncio.run(...); in an asynchronous test `await asyncio.to_thread(run_tasks, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,11 +14,12 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
-from pullqueue.tasks import DeleteResult, count_tasks
+from pullqueue.tasks import DeleteResult
 from pullqueue.testing.arguments import (
     ERRORS,
     Errors,
     SelectQueues,
+    Severity,
     check_actor,
     check_choices,
     check_is_emulator,
@@ -38,12 +38,15 @@ from pullqueue.testing.interrupt import (
 )
 from pullqueue.testing.running import TaskRunner
 from pullqueue.testing.sender import App, Sender, SendFunction
+from pullqueue.testing.undeleted import Undeleted
 from pullqueue.text import quoted
 
 Worker = Callable[[], object]
 AsyncWorker = Callable[[], Awaitable[object]]
 
 _CHANGES = frozenset({"add", "modify_task_lease", "purge"})
+_SEVERITY: dict[Errors, Severity] = {"raise": "warn", "strict": "error", "retry": "ignore"}
+"""What an exhausted task does to the test, by what an error of a handler does."""
 
 
 def drain(
@@ -93,6 +96,7 @@ def drain(
     driver = Driver(emulator, sender, selected, max_calls=max_calls, errors=errors)
     driver.run(worker)
     driver.check("drain")
+    driver.undeleted.report("drain", 'errors="retry"', _SEVERITY[errors])
     return driver.calls
 
 
@@ -130,6 +134,7 @@ async def drain_async(
                 )
             await interrupter.run(result)
     driver.check("drain_async")
+    driver.undeleted.report("drain_async", 'errors="retry"', _SEVERITY[errors])
     return driver.calls
 
 
@@ -196,8 +201,7 @@ class Driver:
         self._exceeded = ""
         """What it has done too many times."""
         self._idle = _Idleness()
-        self._errors = errors
-        self._exhausted = self._count_exhausted()
+        self.undeleted = Undeleted(emulator, self._queues)
 
     def run(self, worker: Worker) -> None:
         """Call a worker that is not asynchronous, until there is nothing to do."""
@@ -252,26 +256,12 @@ class Driver:
         return self._clock.advance_to_next_event() is not None
 
     def check(self, name: str) -> None:
-        """Raise an AssertionError if the worker never ends, or about exhausted tasks."""
+        """Raise an AssertionError if the worker never ends."""
         if self._exceeded:
             raise AssertionError(
                 f"{name}: {self._exceeded}, and the queues are still not empty; if this is not an "
                 f"endless loop, pass a higher max_calls\n{describe(self._emulator)}"
             )
-        self._check_exhausted(name)
-
-    def _check_exhausted(self, name: str) -> None:
-        exhausted = self._count_exhausted() - self._exhausted
-        if not exhausted or self._errors == "retry":
-            return
-        tasks = " and ".join(f'{count_tasks(n)} of queue "{q}"' for q, n in exhausted.items())
-        message = (
-            f"{name}: {tasks} {'was' if exhausted.total() == 1 else 'were'} leased as often as is "
-            'permitted, never deleted, and exhausted; pass errors="retry" if the test expects that'
-        )
-        if self._errors == "strict":
-            raise AssertionError(f"{message}\n{describe(self._emulator)}")
-        warnings.warn(message, stacklevel=4)
 
     def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if self._sending:
@@ -348,10 +338,6 @@ class Driver:
     def _has_nothing_to_do(self) -> bool:
         """Return True if the worker waits in vain, or for tasks that handlers are to add."""
         return self._runner.has_due() or not self._count("tasks")
-
-    @bypass_interceptors()
-    def _count_exhausted(self) -> Counter[str]:
-        return Counter({queue.name: queue.fetch_statistics().exhausted for queue in self._queues()})
 
     @bypass_interceptors()
     def _count(self, state: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +14,7 @@ from places import place
 
 from pullqueue import DeadlineExceededError, Emulator, Queue
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.testing import Crash, CrashTestError
+from pullqueue.testing import Crash, CrashTestError, exhaust
 
 Run = Callable[..., Any]
 
@@ -131,16 +132,42 @@ def test_crashes_with_different_errors_are_reported_one_by_one(crash: Run, queue
         assert any(failure.title in report and error in report for report in reports)
 
 
-def test_exhausted_pull_tasks_are_left_for_check(crash: Run, limited: Queue) -> None:
-    """`drain` would warn of them."""
+@pytest.mark.parametrize("leases", [1, 2, 3])
+def test_a_task_that_is_exhausted_without_a_crash_is_reported(
+    crash: Run, limited: Queue, leases: int
+) -> None:
+    """The queue permits two leases; those that crashes use up are not the worker's own."""
+    seen: list[str] = []
+    exhausted: set[int] = set()
+
+    def setup() -> None:
+        seen.clear()
+        exhaust(limited, limited.add())
+        limited.add(name="one")
 
     def work() -> None:
-        limited.lease_tasks(60, 1)
+        for task in limited.lease_tasks(60, 1):
+            seen.append(task.name)
+            if len(seen) == leases:
+                limited.delete_tasks(task)
 
     def check() -> None:
-        assert len(limited.exhausted) == 1
+        exhausted.add(len(limited.exhausted))
 
-    assert crash(work, setup=limited.add, check=check) == 6
+    with warnings.catch_warnings(action="always", record=True) as warned:
+        assert crash(work, setup=setup, check=check).is_complete
+    if leases <= 2:
+        assert not warned
+        assert exhausted == {1, 2}
+        return
+    message = (
+        'crash_test, without a crash: 1 task of queue "limited" was leased as often as is '
+        'permitted, never deleted, and exhausted; pass undeleted="ignore" if the test expects that'
+    )
+    assert [(str(each.message), each.filename) for each in warned] == [(message, __file__)]
+    assert crash(work, setup=setup, undeleted="ignore").is_complete
+    with pytest.raises(AssertionError, match=rf'^{message}(.|\n)*exhausted "one"'):
+        crash(work, setup=setup, undeleted="error")
 
 
 def test_what_a_dead_worker_raises_is_ignored(crash: Run, app: App) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
@@ -20,7 +21,7 @@ from places import place, without_places
 from pullqueue import Emulator, NewTask, Queue
 from pullqueue.server.lifecycle import Server
 from pullqueue.tasks import NameInUseError
-from pullqueue.testing import CrashTestError, Faults, RaceResult, RaceTestError
+from pullqueue.testing import CrashTestError, Faults, RaceResult, RaceTestError, exhaust
 from pullqueue.testing.live_server import live_server
 
 pytestmark = pytest.mark.slow
@@ -67,6 +68,66 @@ def test_a_lease_expires_under_a_slow_worker(race_ledger: Run, ledger: Ledger) -
     again = caught.value
     assert again.replay == error.replay
     assert [*again.schedule[:2], *again.schedule[3:]] == [*error.schedule[:2], *error.schedule[3:]]
+
+
+@pytest.mark.parametrize("leases", [1, 2, 3])
+def test_a_task_that_is_exhausted_in_the_first_order_is_reported(
+    race: Run, limited: Queue, leases: int
+) -> None:
+    """The queue permits two leases; in later orders these can expire under a slow worker."""
+    count = [0]
+    exhausted: set[int] = set()
+
+    def setup() -> None:
+        count[0] = 0
+        exhaust(limited, limited.add())
+        limited.add(name="one")
+
+    def work() -> None:
+        for _ in range(leases):
+            for task in limited.lease_tasks(60, 1):
+                count[0] += 1
+                if count[0] == leases:
+                    limited.delete_tasks(task)
+            time.sleep(60)  # noqa: TID251 - moves the clock
+
+    def check() -> None:
+        exhausted.add(len(limited.exhausted))
+
+    run = partial(race, work, setup=setup, copies=2, schedules=1000 if leases == 1 else 1)
+    with warnings.catch_warnings(action="always", record=True) as warned:
+        run(check=check)
+    if leases <= 2:
+        assert not warned
+        assert exhausted == ({1, 2} if leases == 1 else {1})
+        return
+    message = (
+        'race_test, in the first order: 1 task of queue "limited" was leased as often as is '
+        'permitted, never deleted, and exhausted; pass undeleted="ignore" if the test expects that'
+    )
+    assert [(str(each.message), each.filename) for each in warned] == [(message, __file__)]
+    run(undeleted="ignore")
+    with pytest.raises(AssertionError, match=rf'^{message}(.|\n)*exhausted "one"'):
+        run(undeleted="error")
+
+
+def test_a_task_that_is_never_deleted_is_reported(race: Run, queue: Queue, limited: Queue) -> None:
+    """No time passes in the first order, so its lease has not ended; that of `setup` is not one."""
+
+    def setup() -> None:
+        queue.add_many([NewTask(), NewTask(), NewTask()])
+        queue.lease_tasks(600, 1)
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            limited.delete_tasks(task.name)
+
+    message = (
+        'race_test, in the first order: 2 tasks of queue "work" were leased, and not deleted when '
+        'all actors had ended; pass undeleted="ignore" if the test expects that'
+    )
+    with pytest.warns(UserWarning, match=f"^{message}$"):
+        race(work, setup=setup, copies=2)
 
 
 def test_time_is_left_out_on_request(race_ledger: Run, ledger: Ledger) -> None:

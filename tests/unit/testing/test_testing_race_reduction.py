@@ -141,6 +141,7 @@ class Program:
             *actors,
             setup=self.setup,
             check=self.check,
+            undeleted="ignore",
             schedules=100_000,
             seconds=math.inf,
             **options,

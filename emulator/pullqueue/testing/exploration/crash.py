@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import gc
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import get_args
 
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.testing.arguments import (
+    SEVERITIES,
     SelectQueues,
-    Unseen,
+    Severity,
     check_actor,
     check_choices,
     check_flags,
@@ -32,6 +31,7 @@ from pullqueue.testing.exploration.results import CrashFailure, CrashResult, Cra
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
 from pullqueue.testing.sender import App, Sender, SendFunction
+from pullqueue.testing.undeleted import Undeleted
 
 
 def crash_test(
@@ -46,7 +46,8 @@ def crash_test(
     queues: Iterable[Queue | str] | None = None,
     services: bool = True,
     errors: bool = False,
-    unseen: Unseen = "error",
+    unseen: Severity = "error",
+    undeleted: Severity = "warn",
     max_calls: int = 1000,
 ) -> CrashResult:
     """Check that a worker, or an app's handlers, survive a crash at any of their calls.
@@ -75,6 +76,9 @@ def crash_test(
     error, or a warning, or neither (`unseen`). A transaction that was open is rolled back. Each run
     begins at the time at which the test has called, and memcache is empty when `setup` is called.
 
+    A pull task that is exhausted in the run without a crash, since the worker has not deleted it,
+    leads to a warning, or an error, or neither (`undeleted`).
+
     Return the number of crashes, with whether these are all, and whose calls were seen. Calls of
     whoever was killed have no effect, so what it does while it ends (`finally`), or in threads,
     also after the test, does not change queues, services and databases. It opens no file for
@@ -84,7 +88,8 @@ def crash_test(
     Raises:
         CrashTestError: after some crashes `check` fails, or whatever took over does.
         AssertionError: `check` fails without any crash, `setup` leaves no task, the worker makes no
-            call, or the app uses a database of which no call was seen.
+            call, or the app uses a database of which no call was seen, or, with
+            `undeleted="error"`, a task is exhausted without a crash.
         ClockError: the clock cannot be moved.
         InvalidQueueModeError: one of `queues` is a push queue without an app, or a pull queue
             without a worker.
@@ -94,7 +99,7 @@ def crash_test(
     """
     check_is_emulator(emulator)
     check_flags(services=services, errors=errors)
-    check_choices(get_args(Unseen), unseen=unseen)
+    check_choices(SEVERITIES, unseen=unseen, undeleted=undeleted)
     sender = Sender(app, send, deferred=deferred)
     if worker is None and not sender.is_set:
         raise TypeError(
@@ -118,6 +123,7 @@ def crash_test(
     failures = trial.failures(modes, services=services)
     if failures:
         raise CrashTestError(failures, trial.crashes) from failures[0].error
+    trial.undeleted.report("crash_test, without a crash", 'undeleted="ignore"', undeleted)
     not_seen = trial.find_unseen("crash_test", unseen)
     return CrashResult(
         trial.crashes,
@@ -143,6 +149,8 @@ class _CrashTrial(Trial):
     """Number of crashes until now."""
     planned: int = 0
     """Number of those that the first run can have."""
+    undeleted: Undeleted = field(init=False, repr=False)
+    """What is left of the run without a crash; of others, crashes can have used up the leases."""
     _last: CrashFailure | None = None
 
     def failures(self, modes: tuple[QueueMode, ...], *, services: bool) -> list[CrashFailure]:
@@ -163,10 +171,10 @@ class _CrashTrial(Trial):
         """Run without a crash, and return the crashes that there can be."""
         self.begin()
         self._check_tasks(modes)
+        self.undeleted = Undeleted(self.emulator, self.queues)
         injector = CrashInjector(CrashPlan(None, 0))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "crash_test: .* exhausted;")  # `check` judges that
-            self._run(injector, errors="raise")
+        self._run(injector, errors="raise")
+        self.undeleted.look()
         if injector.refusal is not None:
             raise injector.refusal
         planned = list(injector.planned(errors=self.errors))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -20,7 +20,8 @@ from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import find_faults
 from pullqueue.push.wsgi_sender import environ_restored
 from pullqueue.testing.arguments import (
-    Unseen,
+    SEVERITIES,
+    Severity,
     check_actor,
     check_choices,
     check_flags,
@@ -42,6 +43,7 @@ from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, p
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
 from pullqueue.testing.sender import App, Sender, SendFunction
+from pullqueue.testing.undeleted import Undeleted
 from pullqueue.text import counted, quoted
 
 RaceFunction: TypeAlias = "Callable[[], object] | Callable[[], Awaitable[object]]"
@@ -68,7 +70,8 @@ def race_test(
     instances: bool = True,
     services: bool = True,
     errors: Literal["raise", "retry"] = "raise",
-    unseen: Unseen = "error",
+    unseen: Severity = "error",
+    undeleted: Severity = "warn",
     max_calls: int = 1000,
 ) -> RaceResult:
     """Check what workers and handlers do to each other, in every order of their calls.
@@ -105,6 +108,10 @@ def race_test(
     forever is stopped when it leases in vain and nobody else can go on. An actor that waits for a
     lock of the test, or that reaches no call for two seconds, is blocked; then another goes on.
 
+    In the first schedule time passes nobody who could go on. A pull task that is leased in it, and
+    is then still leased or exhausted, since no actor has deleted it, leads to a warning, or an
+    error, or neither (`undeleted`).
+
     Each schedule begins at the time at which the test has called, and `check` is called at the time
     at which it has ended. Memcache is empty when `setup` is called. Return the number of schedules,
     with whether these are all, and whose calls were seen.
@@ -112,7 +119,7 @@ def race_test(
     Raises:
         AssertionError: `setup` leaves no push task, and there is no other actor; or nothing was
             raced, since there is only one actor, or nobody makes a call; or the app uses a database
-            of which no call was seen.
+            of which no call was seen; or, with `undeleted="error"`, no actor deletes a task.
         RaceTestError: `check` fails after a schedule, an actor raises, all are blocked, or one
             makes more than `max_calls` calls.
         ClockError: the clock cannot be moved.
@@ -126,7 +133,7 @@ def race_test(
     check_numbers(0, preemptions=preemptions, seed=seed)
     check_seconds(seconds=seconds)
     check_choices(("raise", "retry"), errors=errors)
-    check_choices(get_args(Unseen), unseen=unseen)
+    check_choices(SEVERITIES, unseen=unseen, undeleted=undeleted)
     check_flags(clock=clock, instances=instances, reduce=reduce, services=services)
     sender = Sender(app, send, deferred=deferred)
     if queues is not None and not sender.is_set:
@@ -170,6 +177,7 @@ def race_test(
         )
         search.explore()
         race.raise_failures(search.failed)
+    race.undeleted.report("race_test, in the first order", 'undeleted="ignore"', undeleted)
     not_seen = race.find_unseen("race_test", unseen)
     race.check_raced()
     shared = race.memory.changed_globals if instances else ()
@@ -218,6 +226,8 @@ class _Race(Trial):
     memory: Memory
     count: int = 0
     """Number of schedules that were run."""
+    undeleted: Undeleted = field(init=False, repr=False)
+    """What is left of the first schedule, in which time passes nobody who could go on."""
     locks: Sequence[InstanceLock] = ()
     failures: list[RaceFailure] = field(default_factory=list)
     """The first failure of each kind."""
@@ -256,6 +266,8 @@ class _Race(Trial):
 
     def _run(self, plan: list[int], *, is_replay: bool = False) -> Schedule:
         self.begin()
+        if self.count == 1:
+            self.undeleted = Undeleted(self.emulator, lambda: self.emulator.queues)
         self.memory.begin()
         schedule = self.make_schedule(plan=plan, is_replay=is_replay, memory=self.memory)
         self.running = schedule
@@ -263,6 +275,8 @@ class _Race(Trial):
             schedule.run()
         finally:
             self.running = None
+        if self.count == 1:
+            self.undeleted.look()
         self.is_unclear = self.memory.needs_another()
         self.most_actors = max(self.most_actors, len(schedule.actors))
         self.has_points |= any(actor.calls for actor in schedule.actors)

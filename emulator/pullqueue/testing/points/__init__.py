@@ -20,7 +20,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, current_caller
 from pullqueue.engine.name_source import random_names
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.testing.arguments import Unseen, refuse_lazy
+from pullqueue.testing.arguments import Severity, refuse_lazy
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.describing import describe_call
 from pullqueue.testing.interrupt import interruptible
@@ -189,7 +189,7 @@ class Trial:
         refuse_lazy(result, "check")
         return AssertionError("check returned False") if result is False else None
 
-    def find_unseen(self, who: str, unseen: Unseen) -> tuple[str, ...]:
+    def find_unseen(self, who: str, unseen: Severity) -> tuple[str, ...]:
         """Return what was used and not seen: databases, subprocesses and connections to others.
 
         Raises:
