@@ -268,10 +268,12 @@ def _last_end(node: Mapping | Sequence) -> int:
 
 
 # What YAML 1.1 makes of a plain scalar, as App Engine's reader sees it: PyYAML's safe types, with
-# one difference. App Engine's reader (ruamel.yaml in its YAML 1.1 mode) takes an exponent without
-# a dot or without a sign (`1e2`, `1.5e3`) for a number, PyYAML for text.
+# two differences. App Engine's reader (ruamel.yaml in its YAML 1.1 mode) takes an exponent without
+# a dot or without a sign (`1e2`, `1.5e3`) for a number, and `y` and `n` for truth values; PyYAML
+# takes both for text.
 
 _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
+_LETTERS = {"y": True, "Y": True, "n": False, "N": False}
 _LONGEST_TYPED = 1000
 _TYPED = frozenset({"int", "float", "bool", "null", "timestamp"})
 
@@ -287,6 +289,9 @@ def assign_type(scalar: Scalar, *, tag: str | None = None, plain: bool = True) -
     scalar.kind, scalar.value = "str", scalar.text
     if kind not in _TYPED:
         return True
+    if kind == "bool" and scalar.text in _LETTERS:
+        scalar.kind, scalar.value = kind, _LETTERS[scalar.text]
+        return True
     node = ScalarNode(_TAG_PREFIX + kind, scalar.text)
     try:
         value = SafeConstructor().construct_document(node)
@@ -297,6 +302,8 @@ def assign_type(scalar: Scalar, *, tag: str | None = None, plain: bool = True) -
 
 
 def _implicit_kind(text: str) -> str:
+    if text in _LETTERS:
+        return "bool"
     if len(text) > _LONGEST_TYPED:  # no number anyone means, and slow to convert
         return "str"
     tag: str = _resolver.resolve(ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]

@@ -57,6 +57,26 @@ def test_profiles_of_production_refuse_what_gcloud_refuses(
     assert [(f.rule, f.severity) for f in look(text, profile="sdk")] == [(rule, in_sdk)]
 
 
+@pytest.mark.parametrize(
+    ("line", "rules"),
+    [
+        ("name: {}", ["implicit-type"]),
+        ("name: a\n  target: {}", ["target-format"]),
+        ("name: a\n  mode: {}", ["mode-value"]),
+        ("name: '{}'", []),
+        ("name: !!str {}", []),
+        ("name: a\nresume_paused_queues: {}", []),
+        ("name: a\nresume_paused_queues: !!bool {}", []),
+    ],
+)
+def test_one_letter_is_a_truth_value_as_in_the_library_of_app_engine(
+    line: str, rules: list[str]
+) -> None:
+    for letter in "yYnN":
+        text = f"queue:\n- rate: 5/s\n  {line.format(letter)}\n"
+        assert [finding.rule for finding in look(text)] == rules, text
+
+
 def test_migration_names_what_does_not_survive() -> None:
     text = (
         "total_storage_limit: 1G\nqueue:\n- name: a\n  mode: pull\n  acl:\n"

@@ -32,8 +32,8 @@ def _converted(queue: QueueNode, *kinds: str) -> Iterator[Entry]:
 def implicit_type(view: View) -> Iterator[Report]:
     """YAML 1.1 reads a text as something else.
 
-    App Engine reads YAML 1.1, where `0123` is 83, `yes` is true, `12:30` is 750 and `1.10` is
-    1.1; other tools read YAML 1.2, where they are not. In quotes it is a text in both.
+    App Engine reads YAML 1.1, where `0123` is 83, `yes` and `y` are true, `12:30` is 750 and
+    `1.10` is 1.1; other tools read YAML 1.2, where they are not. In quotes it is a text in both.
 
     Bad:
         queue:
