@@ -32,7 +32,6 @@ _JOB_KEYS = (
     "timezone",
     "target",
     "retry_parameters",
-    "attempt_deadline",
 )
 _RETRY_KEYS = (
     "job_retry_limit",
@@ -51,9 +50,13 @@ _DEFAULT_DOUBLINGS = 5
 _MOST_JOBS = 250
 """Documented: a paid application has up to 250 jobs."""
 _DESCRIPTION_CHARACTERS = 499
-_TARGET = re.compile(r"(?:(?!-)[a-z\d-]{1,63}[.:])?(?!-)[a-z\d-]{1,100}")
-_DEADLINE = re.compile(r"(\d+(?:\.\d+)?)s")
-_DEFAULT_DEADLINE_SECONDS = 600.0
+_TARGET = re.compile(r"(?:(?!-)[a-z\d-]{1,63}:)?(?!-)[a-z\d-]{1,100}")
+_AGE = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)[smhd]", re.ASCII)
+"""What gcloud can deploy; Google's parser also reads an exponent."""
+_REFUSED = {
+    "attempt_deadline": "remove it, a request has 10 minutes (gcloud refuses the key)",
+}
+"""Keys of a job that only Google's development server accepts, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +76,6 @@ class CronJob:
     """The service that is called; None: the default one."""
     retry: RetryParameters | None = None
     """When a run that failed is repeated; None: it is not."""
-    deadline_seconds: float = _DEFAULT_DEADLINE_SECONDS
 
     @property
     def name(self) -> str:
@@ -166,6 +168,9 @@ class _Reader:
             return
         section = _Section(self._root, "cron.yaml", ())
         self._check_keys(section, ("cron", "application"))
+        if (pair := self._root.pair("application")) and section.value("application") is not None:
+            message = "gcloud refuses `application`, since the deployment sets the project: "
+            self._fault(pair.key.place, f"{message}remove it", ("application",))
         jobs = section.value("cron")
         if jobs is None:
             return
@@ -192,7 +197,6 @@ class _Reader:
         zone = self._read(section, "timezone", _zone)
         description = self._read(section, "description", _description)
         target = self._read(section, "target", _target)
-        deadline = self._read(section, "attempt_deadline", _deadline)
         retry = section.value("retry_parameters")
         parameters = None if retry is None else self._retry(retry, section)
         misspelt = {closest(pair.key.text, _JOB_KEYS) for pair in section.node.pairs}
@@ -212,7 +216,6 @@ class _Reader:
             zone=zone or UTC,
             target=target,
             retry=parameters,
-            deadline_seconds=deadline or _DEFAULT_DEADLINE_SECONDS,
         )
 
     def _retry(self, node: Node, owner: _Section) -> RetryParameters | None:
@@ -244,7 +247,7 @@ class _Reader:
         for pair in section.node.pairs:
             key = pair.key.text
             if key not in known:
-                advice = did_you_mean(key, known)
+                advice = _REFUSED.get(key) or did_you_mean(key, known)
                 message = f"{section.name} has no key {quoted(key)}: {advice}"
                 self._fault(pair.key.place, message, (*section.path, key))
 
@@ -302,13 +305,6 @@ def _target(scalar: Scalar) -> str:
     return scalar.text.replace(":", ".")
 
 
-def _deadline(scalar: Scalar) -> float:
-    found = _DEADLINE.fullmatch(scalar.text)
-    if found is None or not float(found[1]):
-        raise ValueError("use a number of seconds, such as 180s")
-    return float(found[1])
-
-
 def _retry_limit(scalar: Scalar) -> int:
     limit = _count(scalar)
     if limit > _MOST_RETRIES:
@@ -317,9 +313,9 @@ def _retry_limit(scalar: Scalar) -> int:
 
 
 def _age_limit(scalar: Scalar) -> int:
-    seconds = parse_age_limit(scalar.text)
-    if seconds is None:
-        raise ValueError("use a number with a unit, such as 30m, 12h or 2d")
+    seconds = parse_age_limit(scalar.text) if _AGE.fullmatch(scalar.text) else None
+    if not seconds:
+        raise ValueError("use a number with a unit, of at least a second, such as 30m, 12h or 2d")
     return seconds
 
 

@@ -24,7 +24,7 @@ from pullqueue.push.request import (
     front_end_headers,
 )
 from pullqueue.push.retry import backoff_seconds, may_retry
-from pullqueue.tasks import is_success, result_text
+from pullqueue.tasks import DEFAULT_DEADLINE_SECONDS, is_success, result_text
 
 _POLL_SECONDS = 0.1
 _SET_BACK_USEC = MINUTE_USEC
@@ -267,7 +267,7 @@ class CronRunner:
             queue_name="",
             task_name="",
             attempt=state.attempts,
-            deadline_seconds=job.deadline_seconds,
+            deadline_seconds=DEFAULT_DEADLINE_SECONDS,
         )
         origin = self._requests.origin(Interface.PUSH, str(address))
         began = perf_counter()
@@ -316,5 +316,5 @@ def cron_headers(state: JobState) -> dict[str, str]:
         "X-AppEngine-QueueName": "__cron",
         "X-CloudScheduler": "true",
         "X-CloudScheduler-JobName": f"{crc32(state.key.encode()):08x}",
-        **front_end_headers(f"{state.key}/{state.attempts}", state.job.deadline_seconds),
+        **front_end_headers(f"{state.key}/{state.attempts}", DEFAULT_DEADLINE_SECONDS),
     }

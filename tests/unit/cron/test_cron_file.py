@@ -25,7 +25,6 @@ cron:
 - url: /tasks/retry
   schedule: every 10 mins from 10:00 to 14:00
   target: worker
-  attempt_deadline: 180s
   retry_parameters:
     job_retry_limit: 3
     job_age_limit: 1d
@@ -42,14 +41,13 @@ def test_the_documented_examples_are_read() -> None:
     named = ("daily summary job", "/tasks/summary", None)
     assert (summary.name, summary.url, summary.target) == named
     assert summary.schedule == Interval(seconds=86_400)
-    assert (summary.zone, summary.retry, summary.deadline_seconds) == (UTC, None, 600)
+    assert (summary.zone, summary.retry) == (UTC, None)
     assert (mailout.zone, str(mailout.zone)) == (ZoneInfo("Australia/NSW"), "Australia/NSW")
     # A Sunday in UTC: Sydney is 11 hours ahead in January.
     after = to_usec(datetime(2026, 1, 1, tzinfo=UTC))
     assert from_usec(mailout.next_usec(after)) == datetime(2026, 1, 4, 22, tzinfo=UTC)
     assert (retry.number, retry.name, retry.target) == (3, "/tasks/retry", "worker")
     assert retry.schedule == Interval(seconds=600, between=(time(10), time(14)))
-    assert retry.deadline_seconds == 180
     assert retry.retry == RetryParameters(
         task_retry_limit=3,
         task_age_limit_seconds=86_400,
@@ -64,7 +62,7 @@ SCHEDULE = "\n  schedule: every 1 hours"
 BACKOFF = f"{SECOND_LINES}  retry_parameters:\n    min_backoff_seconds: "
 
 
-@pytest.mark.parametrize("text", ["cron:\n", "cron: []\n", "application: my-app\ncron:\n"])
+@pytest.mark.parametrize("text", ["cron:\n", "cron: []\n", "application:\ncron:\n"])
 def test_a_file_may_have_no_jobs(text: str) -> None:
     assert parse_cron(text) == ()
 
@@ -100,10 +98,11 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         ),
         (f"{SECOND_LINES}  timezone: ../a", '4:13: timezone "../a": there is no such time zone'),
         (f"{SECOND_LINES}  target: W", '4:11: target "W": use the name of a service or a version'),
+        (f"{SECOND_LINES}  target: v1.w", '4:11: target "v1.w": use the name of a service or a'),
         (f"{SECOND_LINES}  description: {'x' * 500}", "the maximum is 499"),
         (
-            f"{SECOND_LINES}  attempt_deadline: 3m",
-            '4:21: attempt_deadline "3m": use a number of seconds, such as 180s',
+            f"{SECOND_LINES}  attempt_deadline: 15s",
+            '4:3: job 1 has no key "attempt_deadline": remove it, a request has 10 minutes',
         ),
         (
             f"{SECOND_LINES}  retry_parameters: 3",
@@ -114,7 +113,10 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
             for key, value, message in (
                 ("job_retry_limit", "6", 'job_retry_limit "6": the maximum is 5'),
                 ("job_retry_limit", "-1", 'job_retry_limit "-1": use a whole number, 0 or more'),
-                ("job_age_limit", "1 day", 'job_age_limit "1 day": use a number with a unit'),
+                *(
+                    ("job_age_limit", value, f'job_age_limit "{value}": use a number with a unit')
+                    for value in ("1 day", "0s", "0.5s", "1e1d", "1.s")
+                ),
                 ("min_backoff_seconds", "x", 'min_backoff_seconds "x": use a number of seconds'),
                 ("max_doublings", "1.5x", 'max_doublings "1.5x": use a whole number, 0 or more'),
                 ("task_retry_limit", "3", 'retry_parameters of job 1 has no key "task_'),
@@ -122,6 +124,7 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         ),
         ("cron:\n  - url: /a\n schedule: b", "3:2: this line begins in column 2, the key above in"),
         ("cron: &a []", "1:7: anchor `&a` is not supported by App Engine: write the value out"),
+        (f"application: x\n{SECOND_LINES}", "1:1: gcloud refuses `application`, since the"),
         ("cron: []\ncorn: []", '2:1: cron.yaml has no key "corn": did you mean "cron"?'),
         ("cron:\n- {url: /a, url: /b, schedule: every 1 hours}", "2:13: "),
     ],
@@ -154,7 +157,12 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "least", "most"),
-    [("description: {}", "x", "x" * 499), ("retry_parameters: {{job_retry_limit: {}}}", "0", "5")],
+    [
+        ("description: {}", "x", "x" * 499),
+        ("retry_parameters: {{job_retry_limit: {}}}", "0", "5"),
+        ("retry_parameters: {{job_age_limit: {}}}", "1s", ".5d"),
+        ("target: {}", "w", "v1:w"),
+    ],
 )
 def test_what_is_at_a_limit_is_permitted(field: str, least: str, most: str) -> None:
     for value in (least, most):
