@@ -144,6 +144,8 @@ def test_a_folder_is_searched_for_queue_yaml(folder: Path) -> None:
     for name, text in {
         "a/queue.yaml": GOOD,
         "b/queue.yml": GOOD,
+        "b/c/queue.YAML": GOOD,
+        "b/c/QUEUE.YML": GOOD,
         "b/sandbox-queue.yaml": GOOD,
         "b/message-queue.yaml": "broker: x\n",
         "b/other.yaml": GOOD,
@@ -155,11 +157,11 @@ def test_a_folder_is_searched_for_queue_yaml(folder: Path) -> None:
     done = run("--format", "jsonl", "--exclude", "left_out/*")
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(item["file"], item["rule"]) for item in found] == [
-        (str(Path("b/queue.yml")), "file-name"),
+        (str(Path("b/c/QUEUE.YML")), "file-name"),
         (str(Path("b/sandbox-queue.yaml")), "file-name"),
     ]
     assert found[1]["message"].startswith('gcloud does not accept "sandbox-queue.yaml"')
-    assert "file-name" not in run("b/queue.yml").stdout
+    assert "file-name" not in run("b/sandbox-queue.yaml").stdout
 
 
 def test_folder_searched_in_vain_is_refused(folder: Path) -> None:

@@ -22,7 +22,7 @@ from pullqueue.lint.options import Arguments
 from pullqueue.lint.report import FileReport, LintOptions, RunReport, lint_data
 from pullqueue.lint.reporters import reporter
 from pullqueue.lint.reporters.text import summary
-from pullqueue.lint.search import CANONICAL, Input, Inputs, absolute, find_inputs
+from pullqueue.lint.search import Input, Inputs, absolute, find_inputs
 from pullqueue.lint.selection import Selection
 from pullqueue.text import escaped
 
@@ -124,7 +124,7 @@ class _Linter:
         reports: list[FileReport] = []
         failures = self._empty_folders(files)
         for path, searched in files:
-            misnamed = searched and path.name != CANONICAL
+            misnamed = searched and path.stem != "queue"
             try:
                 report = self._lint(read_project_file(path), path, notes, misnamed=misnamed)
                 if self._writes and report.fixed:

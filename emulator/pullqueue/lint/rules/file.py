@@ -332,18 +332,17 @@ def merge_conflict(_view: View) -> None:
 
 @Rule("QY018", severity=Severity.WARNING)
 def file_name(view: View) -> Iterator[Report]:
-    """A file with queues is not called queue.yaml.
+    """A file with queues is not called queue.yaml or queue.yml.
 
-    gcloud recognises the exact name `queue.yaml` only; it reads `sandbox-queue.yaml` as an
-    app.yaml. The development server reads `queue.yml` too. Reported for files that a search of
-    folders finds, never for a file that is named.
+    gcloud recognises these two names only; it reads `sandbox-queue.yaml` as an app.yaml. Reported
+    for files that a search of folders finds, never for a file that is named.
 
-    Bad (file queue.yml):
+    Bad (file sandbox-queue.yaml):
         queue:
         - name: mail
           rate: 5/s
 
-    Source: gcloud's list of configuration files.
+    Source: gcloud's list of configuration files, run.
     """
     if view.settings.misnamed:
         name = shorten(view.source.file.replace("\\", "/").rpartition("/")[2])
