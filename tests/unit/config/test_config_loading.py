@@ -151,5 +151,5 @@ def test_unreadable_file_is_one_clear_line(tmp_path: Path) -> None:
         load(tmp_path / "queue.yaml")
     with pytest.raises(ConfigFileError, match=r"cannot read .*: is a directory"):
         load(tmp_path)
-    with pytest.raises(ConfigFileError, match=r"cannot read .*: embedded null byte"):
+    with pytest.raises(ConfigFileError, match=r"cannot read .*: embedded null"):
         load("a\0b")
