@@ -11,6 +11,7 @@ from pullqueue.api.requests import served
 from pullqueue.clock import Clock, ManualClock, SystemClock, from_usec, parse_time
 from pullqueue.config.findings import InvalidQueueConfigError
 from pullqueue.resources.operations import operation
+from pullqueue.resources.queues import list_shown_queues
 from pullqueue.runtime.projects import Projects
 from pullqueue.runtime.state import ServerState
 from pullqueue.structs import Count, Maybe, Model, Time, about
@@ -111,5 +112,5 @@ def _resource(name: str, state: ServerState, projects: Projects) -> ProjectResou
         own=name == projects.own_name,
         manual=isinstance(emulator.clock, ManualClock),
         now=from_usec(emulator.now_usec()).isoformat(),
-        queues=len(emulator.queues),
+        queues=len(list_shown_queues(state)),
     )
