@@ -20,7 +20,7 @@ from pullqueue.api.discovery import Api
 from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import BAD_BATCH, NOT_FOUND
-from pullqueue.api.requests import SERVED_KEY, read_body
+from pullqueue.api.requests import FIND_SERVED_KEY, read_body
 from pullqueue.limits import KIB, MIB
 from pullqueue.text import shorten
 
@@ -34,7 +34,7 @@ MAX_RESPONSE_BYTES: Final = 64 * MIB
 _MAX_HEAD_BYTES = 64 * KIB
 """Headers of a part, or of the request within it."""
 
-_OF_ALL_PARTS = ("HTTP_HOST", "HTTP_USER_AGENT", SERVED_KEY)
+_OF_ALL_PARTS = ("HTTP_HOST", "HTTP_USER_AGENT", FIND_SERVED_KEY)
 """What each part has from the request that is answered."""
 _END_OF_HEAD = re.compile(rb"(?:\A|\r?\n)\r?\n")
 

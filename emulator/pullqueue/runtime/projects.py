@@ -28,6 +28,8 @@ from pullqueue.text import did_you_mean, quoted
 
 _NAME = re.compile(r"[A-Za-z0-9.:-]{1,100}", re.ASCII).fullmatch
 _RULE: Final = "use 1 to 100 letters, digits, hyphens, dots and colons"
+_ENDED_NAMES = 10_000
+"""How many names of projects that have ended are known, the latest."""
 _FOLLOW_SECONDS = 1.0
 """Interval of the looks for projects that other servers have made or deleted."""
 
@@ -46,7 +48,8 @@ class Projects:
 
     The own one has the queues of queue.yaml. It answers to the name it was started with; without a
     name to each one that no other project has. Others are stored where its tasks are, except those
-    with a manual clock: these are for a test, and in memory.
+    with a manual clock: these are for a test, and in memory. The name of one that has ended is
+    refused until it is made again: a call that is late must not work on queues that others share.
     """
 
     def __init__(self, own: ServerState, *, begins: bool, files: Mapping[str, ConfigFile]) -> None:
@@ -67,6 +70,8 @@ class Projects:
         self._others: dict[str, ServerState] = {}
         self._made: dict[str, _Made] = {}
         self._stored: dict[str, StoredProject] = {}
+        self._ended: dict[str, None] = {}
+        """Names, the latest last."""
         self.on_end: Callable[..., None] = lambda _state, *, delete: None  # noqa: ARG005
         """Called with the state of a project that ends, before its store is closed; `delete` is
         True if everything of it is deleted."""
@@ -86,7 +91,7 @@ class Projects:
     @property
     def is_single(self) -> bool:
         """True while all calls are about the server's own project."""
-        return not (self._begins or self._others or self._store.is_shared)
+        return not (self._begins or self._others or self._ended or self._store.is_shared)
 
     @property
     def own_name(self) -> str:
@@ -104,12 +109,29 @@ class Projects:
         with self._lock:
             return {self.own_name: self.own, **self._others}
 
-    def called(self, name: str) -> ServerState:
-        """Return the project that a call of an API names, with the prefix of a partition or not."""
+    def called(self, name: str, *, begins: bool = True) -> ServerState:
+        """Return the project that a call of an API names, with the prefix of a partition or not.
+
+        Where that is permitted it `begins` one.
+
+        Raises:
+            ApiError: it has ended.
+        """
         app_id = Project.of(name).app_id
         self._follow()
         found = self._others.get(app_id)
-        if found is None and self._begins and app_id != self.own_name and _NAME(app_id):
+        if found is None and app_id in self._ended:
+            self._follow(at_once=True)  # another server may have made it again just now
+            with self._lock:  # this one may be doing so
+                found = self._others.get(app_id)
+            if found is None:
+                message = (
+                    f"project {quoted(app_id)} has ended: stop what still calls it, or make it "
+                    "again by POST /_emulator/projects"
+                )
+                raise ApiError(message, status=404)
+        begins = begins and self._begins and app_id != self.own_name
+        if found is None and begins and _NAME(app_id):
             with self._lock:
                 found = self._others.get(app_id) or self._add(app_id, _Made(), SystemClock())
         return self.own if found is None else found
@@ -217,7 +239,7 @@ class Projects:
         for name, known in list(self._stored.items()):
             if stored.get(name) != known:
                 del self._stored[name]
-                self._end(self._others.pop(name))
+                self._end(name)
                 self._store.drop_project(known.number)  # what calls here have added since
         for name, project in stored.items():
             if name not in self._others and name != self.own_name:
@@ -266,6 +288,7 @@ class Projects:
         state.push_to.proof = own.push_to.proof
         state.token, state.project = own.token, name
         self._others[name], self._made[name] = state, made
+        self._ended.pop(name, None)
         if stored is not None:
             self._stored[name] = stored
         self._serve(state)
@@ -279,13 +302,17 @@ class Projects:
             state.wake()
 
     def _remove(self, name: str) -> None:
-        self._end(self._others.pop(name))
+        self._end(name)
         stored = self._stored.pop(name, None)
         if stored is not None:
             self._store.drop_project(stored.number)
 
-    def _end(self, state: ServerState) -> None:
+    def _end(self, name: str) -> None:
         """Stop what a project runs, without waiting, and delete what it has."""
+        self._ended[name] = None
+        if len(self._ended) > _ENDED_NAMES:
+            del self._ended[next(iter(self._ended))]
+        state = self._others.pop(name)
         if state.delivery is not None:
             state.delivery.discard()
         self.on_end(state, delete=True)

@@ -20,7 +20,7 @@ from pullqueue.api import batch, discovery, oauth, routes
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import ApiError, register_error_handlers
-from pullqueue.api.requests import SERVED_KEY, current_request, served
+from pullqueue.api.requests import FIND_SERVED_KEY, SERVED_KEY, current_request, served
 from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks import rest as cloudtasks
 from pullqueue.cloudtasks.rest import CloudTasks
@@ -72,7 +72,7 @@ _BELOW_PROJECT = re.compile(
 _PROJECTS_PATH = "/_emulator/projects"
 """Its routes are about all projects; clients that add the parameter `project` to each call may."""
 _UNKNOWN_KEY = "pullqueue.unknown_project"
-"""In the environment: the error for a parameter `project` that names none."""
+"""In the environment: the error for the name of a project that there is not."""
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 
 
@@ -129,8 +129,16 @@ class Application:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
-        environ[SERVED_KEY] = self._objects_of(self._state_of(environ))
+        environ[FIND_SERVED_KEY] = self._find_served
         return self._app(environ, start_response)
+
+    def _find_served(self, environ: WSGIEnvironment) -> _Objects:
+        """Return what answers a request: that of the project which it names."""
+        try:
+            return self._objects_of(self._state_of(environ))
+        except ApiError as error:
+            environ[_UNKNOWN_KEY] = error
+            return self._objects_of(self._own)
 
     def service(self, project: str) -> Servicer:
         """Return the service of Cloud Tasks of a project; an empty name is the server's own.
@@ -158,24 +166,17 @@ class Application:
         is_of_one = path.startswith(_OWN_PATHS) and not path.startswith(_PROJECTS_PATH)
         if is_of_one and "project=" in query:
             [name] = parse_qs(query).get("project", [""])[-1:]
-            try:
-                return self.projects.get(name)
-            except ApiError as error:
-                environ[_UNKNOWN_KEY] = error
+            return self.projects.get(name)
         if not self.projects.is_single and (named := _NAMED_PROJECT.match(path)):
             return self.projects.called(named[1])
         if is_of_one and (named := _NAMED_IN_PATH.search(path)):
-            return self.projects.states.get(named[1], self._own)
+            return self.projects.called(named[1], begins=False)
         return self._own
 
     def _below(self, path: re.Match[str], environ: WSGIEnvironment) -> ServerState:
         """Return the project of a path; links of its pages lead to addresses below the same."""
         environ["PATH_INFO"] = path["rest"]
-        try:
-            state = self.projects.get(path["project"])
-        except ApiError as error:
-            environ[_UNKNOWN_KEY] = error
-            return self._own
+        state = self.projects.get(path["project"])
         environ["SCRIPT_NAME"] = f"{environ.get('SCRIPT_NAME', '')}{path['prefix']}"
         return state
 
@@ -295,7 +296,7 @@ def _finish(response: Response) -> Response:
 
 
 class _Requests:
-    """Makes each request the call of its client; in a batch each part is a request.
+    """Makes each request the call of its client, on what it names; so is each part of a batch.
 
     Replaces the verb of a POST by that in the header X-HTTP-Method-Override.
     """
@@ -308,6 +309,7 @@ class _Requests:
         if environ["REQUEST_METHOD"] == "POST" and _VERB.fullmatch(verb):
             # The response to a POST has a body, whatever its verb is replaced with.
             environ["REQUEST_METHOD"] = "GET" if verb == "HEAD" else verb
+        environ[SERVED_KEY] = environ[FIND_SERVED_KEY](environ)
         requests = environ[SERVED_KEY][ServerState].requests
         agent = environ.get("HTTP_USER_AGENT", "")
         origin = requests.begin(environ.get("PATH_INFO", ""), agent)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flask import Blueprint, Response, g, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import SERVED_KEY, served
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
@@ -29,6 +30,7 @@ _CONTENT_TYPE = "application/octet-stream"
 _DEADLINE_HEADER = "X-Google-RPC-Service-Deadline"
 _BODY_BYTES = 33 * MIB
 """The SDK's own limit on a request, 32 MiB, and room for what is around it."""
+_UNKNOWN = 0
 _REQUEST_TOO_LARGE = 5
 _CAPABILITY_DISABLED = 6
 
@@ -103,6 +105,8 @@ def rpc_http() -> Response:
         answer = served(Bridge).answer(data, g.logged, deadline)
     except RequestEntityTooLarge:
         answer = _failure(_REQUEST_TOO_LARGE, f"the maximum size of a call is {_BODY_BYTES} bytes")
+    except ApiError as error:  # the project has ended
+        answer = _failure(_UNKNOWN, str(error))
     except SdkMissingError as error:
         _log.warning("%s", error)
         answer = _failure(_CAPABILITY_DISABLED, f"where the server runs, {error}")

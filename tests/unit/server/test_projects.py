@@ -112,6 +112,86 @@ def test_a_project_that_is_deleted_has_left_nothing(server: Server, control: Con
     assert control.get("/queues/pull?project=one").body["queue"]["tasks"] == 0
 
 
+ENDED = (
+    'project "one" has ended: stop what still calls it, or make it again by POST '
+    "/_emulator/projects"
+)
+
+
+def batch_of(server: Server, project: str) -> requests.Response:
+    """Send a batch with one call, which lists tasks of a project."""
+    part = f"GET {v1beta2(server, project).removeprefix(server.url)} HTTP/1.1\r\n\r\n"
+    return requests.post(
+        f"{server.url}/batch/taskqueue/v1beta2",
+        f"--b\r\nContent-Type: application/http\r\n\r\n{part}\r\n--b--\r\n",
+        headers={"Content-Type": "multipart/mixed; boundary=b"},
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_project_that_has_ended_is_refused_until_it_is_made_again(
+    app: PushApp, clock: ManualClock, *, begins: bool
+) -> None:
+    """By each interface, also where other names begin a project, or are the server's own."""
+    project = "shop" if begins else None
+    with serving(app, clock, project=project, begins_projects=begins) as server:
+        control = ControlClient(server)
+        location = "projects/one/locations/us-central1"
+        task = {"payloadBase64": "aA=="}
+
+        def call_all() -> list[str]:
+            inserted = requests.post(v1beta2(server, "s~one"), json=task, timeout=60).json()
+            found = [inserted.get("error", {}).get("message", "")]
+            for call in apis(server):
+                try:
+                    call("ListQueues", parent=location)
+                    found.append("")
+                except ApiRefused as refused:
+                    assert refused.code == "NOT_FOUND"
+                    found.append(refused.message)
+            reply = control.get(f"/queues/{location}/queues/pull/tasks")
+            found.append("" if reply.status == 200 else reply.message)
+            found.append(ENDED if ENDED.replace('"', '\\"') in batch_of(server, "one").text else "")
+            return found
+
+        made = {"name": "one", "queue_yaml": FILE}
+        for _ in range(2):
+            control.post("/projects", made)
+            assert call_all() == [""] * 5
+            control.call("DELETE", "/projects/one", None)
+            assert call_all() == [ENDED] * 5
+        assert server.emulator.queue("pull").fetch_statistics().tasks == 0
+        assert [each["name"] for each in control.get("/projects").body["projects"]] == [
+            project or "my-app"
+        ]
+
+
+def test_the_latest_names_of_projects_that_have_ended_are_known(
+    server: Server, control: ControlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are the server's own again, as is a name that it has never had."""
+    monkeypatch.setattr("pullqueue.runtime.projects._ENDED_NAMES", 2)
+    for name in ("a", "b", "c"):
+        control.post("/projects", {"name": name})
+        control.call("DELETE", f"/projects/{name}", None)
+
+    found = [requests.get(v1beta2(server, name), timeout=60).status_code for name in "abcd"]
+
+    assert found == [200, 404, 404, 200]
+
+
+def test_each_call_of_a_batch_is_answered_from_its_project(
+    server: Server, control: ControlClient
+) -> None:
+    control.post("/projects", {"name": "one", "queue_yaml": FILE})
+    task = {"id": "mine", "payloadBase64": "aA=="}
+    requests.post(v1beta2(server, "one"), json=task, timeout=60)
+
+    assert "mine" in batch_of(server, "one").text
+    assert "mine" not in batch_of(server, "other").text
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [

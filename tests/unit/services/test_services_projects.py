@@ -12,7 +12,7 @@ import pytest
 from control_client import ControlClient
 from forking import forked
 from programs import completed
-from services_client import Client, memcache
+from services_client import Client, RefusedError, memcache
 
 from pullqueue import Emulator, SystemClock
 from pullqueue.server.lifecycle import Server
@@ -100,6 +100,19 @@ def test_the_calls_of_an_app_that_names_no_project_are_the_servers_own() -> None
 
         assert own.count() == 5
         assert client_of(server, "one").count() == 0
+
+
+def test_the_app_of_a_project_that_has_ended_is_refused() -> None:
+    """As other failures of a call, with an exception of the SDK that has the reason."""
+    with serving() as server:
+        control = ControlClient(server)
+        control.post("/projects", {"name": "one", "queue_yaml": FILE})
+        control.call("DELETE", "/projects/one", None)
+
+        with pytest.raises(RefusedError, match='project "one" has ended: ') as excinfo:
+            client_of(server, "one").put("a", 1)
+        assert excinfo.value.rpc_code == 0
+        assert client_of(server, "shop").count() == 0
 
 
 def test_a_call_begins_a_project_where_that_is_permitted() -> None:
