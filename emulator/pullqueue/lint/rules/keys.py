@@ -23,11 +23,14 @@ from pullqueue.config.schema import (
     schema_at,
 )
 from pullqueue.config.shape import UnknownKey, Violation
+from pullqueue.config.values import parse_age_limit
 from pullqueue.config.view import Section, View
 from pullqueue.lint.rules.base import UNSAFE, Rule, edit_fix
 from pullqueue.text import shorten
 
 _JAVA_TOP = ("application", "resume_paused_queues")
+_UNLIMITED = {"task_retry_limit": ("-1", "unlimited"), "task_age_limit": ("0", "0s")}
+"""The values of the Cloud Tasks API for what is not limited, by the keys of queue.yaml."""
 _SIGNS = {
     ":": "a space is missing after the colon",
     "-": "keys with hyphens are those of queue.xml; `pullqueue convert` converts a file",
@@ -77,8 +80,8 @@ def _unknown(unknown: UnknownKey) -> Report:
         if unknown.mapping.pair(meant) is None:
             fix = edit_fix(f"rename it to `{meant}`", rename_key(unknown.pair.key, meant))
     elif own := CLOUD_TASKS.get(key):
-        home = LEVEL_NAMES[level_with(own) or TOP]
-        message = f"`{key}` is a name of the Cloud Tasks API: use `{_example(unknown, own)}` {home}"
+        advice = _cloud_tasks_advice(unknown, own)
+        message = f"`{key}` is a name of the Cloud Tasks API: {advice}"
     elif meant := meant_key(key):
         message += f": did you mean `{meant}` {LEVEL_NAMES[level_with(meant) or TOP]}?"
     else:
@@ -92,20 +95,29 @@ def _unknown(unknown: UnknownKey) -> Report:
     )
 
 
-def _example(unknown: UnknownKey, own: str) -> str:
-    """Return a key with the value that a name of the Cloud Tasks API has, or else an example."""
+def _cloud_tasks_advice(unknown: UnknownKey, own: str) -> str:
+    """Return what to write in place of a name of the Cloud Tasks API and its value."""
     value = unknown.pair.value
     text = value.text if isinstance(value, Scalar) else ""
-    written = {
-        "rate": re.sub(r"^([0-9]+(\.[0-9]+)?)$", r"\1/s", text),
-        "task_retry_limit": str(int(text) - 1) if re.fullmatch(r"0*[1-9][0-9]{0,5}", text) else "",
-        "task_age_limit": text,
-        "min_backoff_seconds": text.removesuffix("s"),
-        "max_backoff_seconds": text.removesuffix("s"),
-    }.get(own, text)
-    usable = re.fullmatch(r"[0-9]+(\.[0-9]+)?(/?[smhd])?", written)
-    (example, *_) = schema_at((*(level_with(own) or TOP), own))["examples"]
-    return f"{own}: {written if usable else example}"
+    if text in _UNLIMITED.get(own, ()):
+        return f"remove it, since without `{own}` there is no limit"
+    level = level_with(own) or TOP
+    if written := _written(own, text):
+        return f"use `{own}: {written}` {LEVEL_NAMES[level]}"
+    (example, *_) = schema_at((*level, own))["examples"]
+    return f"use `{own}` {LEVEL_NAMES[level]}, for example `{example}`"
+
+
+def _written(own: str, text: str) -> str | None:
+    """Return a value of the Cloud Tasks API as queue.yaml has it; None if it is not valid there."""
+    if own == "task_retry_limit":  # it does not count the first attempt
+        return str(int(text) - 1) if re.fullmatch(r"0*[1-9][0-9]{0,5}", text) else None
+    number = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)s?", text)
+    if number is None:
+        return None
+    if own == "task_age_limit":
+        return f"{number[1]}s" if parse_age_limit(f"{number[1]}s") else None
+    return f"{number[1]}/s" if own == "rate" else number[1]
 
 
 def _hint(key: str, level: Path) -> str | None:
