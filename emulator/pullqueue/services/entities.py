@@ -39,6 +39,7 @@ def build_entity(entity: Any) -> Entity:
             lists.setdefault(each.name, []).append(_value_text(each))
         else:
             values[each.name] = _value_text(each)
+    values.pop(datastore_types.SCATTER_SPECIAL_PROPERTY, None)  # the datastore's own
     for name, texts in lists.items():
         values[name] = shorten(f"[{', '.join(texts)}]", limit=_VALUE_CHARACTERS)
     return Entity(key=key, properties=dict(sorted(values.items())))

@@ -80,6 +80,7 @@ def test_kinds_are_counted_for_each_app_and_namespace(serve: Serve) -> None:
     ("properties", "shown"),
     [
         ([], {}),
+        ([prop("__scatter__", stringValue=b"r9"), prop("__x", int64Value=1)], {"__x": "1"}),
         ([prop("b", stringValue=b"tea"), prop("a", int64Value=-1)], {"a": "-1", "b": "tea"}),
         ([prop("a", booleanValue=True), prop("b", doubleValue=0.5)], {"a": "True", "b": "0.5"}),
         ([prop("a")], {"a": "None"}),
