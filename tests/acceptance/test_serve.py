@@ -125,6 +125,10 @@ class TestGreeting:
                 "--project shop --profile sdk --no-lease-rate-limit --auth acl --services none",
                 f"{RULES_OFF}, {PROJECT_OFF}, {FACTS_OFF}",
             ),
+            (
+                "--project shop --clock manual --profile sdk --auth acl",
+                f"{RULES_OFF}, indexes (--strict), {PROJECT_OFF}, {FACTS_OFF}",
+            ),
             ("--project shop --strict --auth acl", FACTS_OFF),
             ("--project shop --strict --auth acl --location here", ACCOUNTS_OFF),
             (f"--project shop --strict --auth acl --location here {NAMED}", ""),
@@ -408,16 +412,29 @@ class TestOptions:
         assert shown[0] == shown[1]
         assert datetime.fromisoformat(shown[0]["now"]) > datetime(2026, 1, 2, tzinfo=UTC)
 
-    @pytest.mark.parametrize(("options", "leases"), [((), 10), (("--no-lease-rate-limit",), 11)])
+    @pytest.mark.parametrize(
+        ("options", "own", "manual"),
+        [
+            ("", 10, None),
+            ("--clock manual", None, None),
+            ("--lease-rate-limit", 10, 10),
+            ("--lease-rate-limit --clock manual", 10, 10),
+            ("--no-lease-rate-limit", None, None),
+            ("--strict", 10, 10),
+            ("--strict --clock manual", 10, 10),
+        ],
+    )
     def test_leases_are_limited_as_in_production(
-        self, options: tuple[str, ...], leases: int
+        self, options: str, own: int | None, manual: int | None
     ) -> None:
-        def lease(url: str) -> int:
-            call(f"{url}/{TASKS}", "POST", TASK)
-            path = f"{url}/{TASKS}/lease?numTasks=1&leaseSecs=0"
-            return sum("items" in call(path, "POST") for _ in range(11))
+        """By default not where a second ends only when somebody moves the clock."""
 
-        assert serve_here("--clock", "manual", *options, use=lease)[1] == leases
+        def rates(url: str) -> list[int | None]:
+            call(f"{url}/_emulator/projects", "POST", {"name": "test", "clock": "manual"})
+            paths = (f"{url}/_emulator/config{query}" for query in ("", "?project=test"))
+            return [call(path)["limits"]["leases_per_second"] for path in paths]
+
+        assert serve_here(*options.split(), use=rates)[1] == [own, manual]
 
 
 class TestFilesOfProjects:

@@ -101,11 +101,10 @@ _EMULATOR = (
     ),
     click.option(
         "--lease-rate-limit/--no-lease-rate-limit",
-        "leases_per_second",
-        default=True,
-        callback=lambda _ctx, _parameter, on: PRODUCTION_LEASES_PER_SECOND if on else None,
+        default=None,
         help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue "
-        "return no tasks, as on App Engine.",
+        "return no tasks, as on App Engine. Default: with the clock of the system only, not with a "
+        "manual one.",
     ),
     click.option(
         "--strict",
@@ -251,7 +250,7 @@ class EmulatorOptions:
     profile: str
     watch: bool
     keep_created: bool
-    leases_per_second: int | None
+    lease_rate_limit: bool | None
     project: str | None
     strict: bool
     strict_project: bool
@@ -272,7 +271,7 @@ class EmulatorOptions:
     def __post_init__(self) -> None:
         """Refuse options that contradict `--strict`, or that need the SDK where it is missing."""
         lenient = {
-            "--no-lease-rate-limit": self.leases_per_second is None,
+            "--no-lease-rate-limit": self.lease_rate_limit is False,
             "--profile sdk": self.profile != "gcloud",
             "--keep-created-queues": self.keep_created,
         }
@@ -293,7 +292,7 @@ class EmulatorOptions:
         """Whether the checks of production are on that can be off."""
         return {
             FILE: self.profile == "gcloud",
-            LEASES: self.leases_per_second is not None,
+            LEASES: self._limits_leases(is_manual=self.clock == "manual"),
             INDEXES: self.strict or "datastore_v3" not in self._service_names,
             PROJECT: self.project is not None and (self.strict or self.strict_project),
             LOCATION: self.location is not None,
@@ -353,12 +352,12 @@ class EmulatorOptions:
             file = read(path)
             config = file.read()
         clock = ManualClock(SystemClock().now()) if self.clock == "manual" else SystemClock()
-        services = self._services(clock, path)
-        with closing(services):
+        rate = PRODUCTION_LEASES_PER_SECOND if self.checks[LEASES] else None
+        with closing(self._services(clock, path)) as services:
             emulator = Emulator(
                 config,
                 clock=clock,
-                limits=Limits(leases_per_second=self.leases_per_second, tasks_in_memory=max_tasks),
+                limits=Limits(leases_per_second=rate, tasks_in_memory=max_tasks),
                 project=self.project,
                 location=self.location,
                 store=open_store(self.store_url),
@@ -366,7 +365,7 @@ class EmulatorOptions:
             emulator.service_accounts = self.service_accounts
             with closing(emulator):
                 _warn_of_unlisted(emulator, config.file)
-                yield Server(
+                server = Server(
                     emulator,
                     services=services,
                     api_upstream=self.api_upstream,
@@ -378,6 +377,13 @@ class EmulatorOptions:
                     begins_projects=self.project is not None and not self.checks[PROJECT],
                     **options,
                 )
+                server.state.limits_manual_clocks = self._limits_leases(is_manual=True)
+                yield server
+
+    def _limits_leases(self, *, is_manual: bool) -> bool:
+        """Return whether leases are limited by a clock: a second of a manual one may never end."""
+        by_default = self.strict or not is_manual
+        return by_default if self.lease_rate_limit is None else self.lease_rate_limit
 
     def _files_of_projects(self, read: Callable[[Path], ConfigFile]) -> dict[str, ConfigFile]:
         from pullqueue.api.resources import Project

@@ -255,12 +255,15 @@ class Projects:
         if is_new and not isinstance(clock, ManualClock):
             record = msgspec.json.encode(made).decode()
             stored = self._store.add_project(name, record)
-        own = self.own
+        own, is_manual = self.own, isinstance(clock, ManualClock)
+        limits = own.emulator.limits
+        if is_manual and not own.limits_manual_clocks:
+            limits = limits._replace(leases_per_second=None)
         try:
             emulator = Emulator(
                 config,
                 clock=clock,
-                limits=own.emulator.limits,
+                limits=limits,
                 project=name,
                 location=own.emulator.location,
                 store=MemoryStore if stored is None else self._store.find_store(stored.number),
@@ -284,7 +287,7 @@ class Projects:
         if state.delivery is not None:
             state.delivery.is_woken = True
             # A test says when: between an add and a run it sets faults, and looks at tasks.
-            state.delivery.is_held = isinstance(clock, ManualClock)
+            state.delivery.is_held = is_manual
         state.push_to.proof = own.push_to.proof
         state.token, state.project = own.token, name
         self._others[name], self._made[name] = state, made

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pullqueue.address import DEFAULT_PORT
 from pullqueue.api.tokens import Tokens
-from pullqueue.clock import SystemClock
+from pullqueue.clock import ManualClock, SystemClock
 from pullqueue.cron.file import CronJob
 from pullqueue.cron.runner import CronRunner
 from pullqueue.engine.emulator import Emulator
@@ -126,6 +126,8 @@ class ServerState:
             self._make_delivery()
         self.cron = CronRunner(cron, emulator, self.requests, self.push_to)
         """Runs the jobs of cron.yaml."""
+        self.limits_manual_clocks = isinstance(emulator.clock, ManualClock)
+        """Whether its lease rate is that of projects with a manual clock, too."""
         self.acl = acl
         """True if callers need a token, as `tokens` has them."""
         self.own_ports: list[int] = []
