@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from pullqueue.config.files import read_bytes
+from pullqueue.config.files import read_bytes, read_project_file
+from pullqueue.config.settings import MAX_BYTES
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import SNAPSHOT_BYTES
 from pullqueue.text import count_columns, describe_os_error, escaped
@@ -139,6 +140,13 @@ def confirm(question: str) -> None:
         sure = False
     if not sure:
         raise click.ClickException("nothing was changed: answer y, or pass --yes")
+
+
+def read_config(file: str) -> bytes:
+    """Return the content of a file of the project, or of standard input."""
+    if file == STDIN:
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    return read_project_file(file)
 
 
 def read_content(file: Path) -> bytes:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.cli._output import say
+from pullqueue.cli._output import read_config, say
 from pullqueue.cli._words import Choice
 from pullqueue.error_codes import EXIT_REFUSED
 
@@ -68,13 +67,14 @@ def convert(
     read or written.
     """
     from pullqueue.config import files
-    from pullqueue.config.settings import MAX_BYTES
 
     if to is None and (project or location):
         raise click.UsageError("--project and --location need --to")
+    if output and output.is_dir():
+        raise click.UsageError(f'"{output}" is a folder: pass the path of the file to write')
     if output and output.exists() and not force:
         raise click.ClickException(f'"{output}" exists: pass --force to replace it')
-    data = sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else files.read_project_file(file)
+    data = read_config(file)
     if to:
         text, is_whole = _from_yaml(data, file, to, project or "", location or "")
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.cli._output import read_content, say
+from pullqueue.cli._output import STDIN, read_config, read_content, say
 from pullqueue.cli._words import Choice
 from pullqueue.config import loads
 from pullqueue.config.findings import InvalidQueueConfigError
@@ -64,11 +64,11 @@ def plan(
 ) -> int:
     """Show what a deployment of queue.yaml would change.
 
-    FILE is queue.yaml by default; each FILE has a plan of its own, and with several --json prints
-    an array. Values are compared as they are deployed: a default that is written out is not a
-    change. Exit status: 0 done, 1 a file is not valid, or a queue has another mode, which breaks
-    it, 2 (only with --detailed-exitcode) something would change, 3 a file cannot be read, or an
-    argument is not valid.
+    FILE is queue.yaml by default, and `-` is standard input; each FILE has a plan of its own, and
+    with several --json prints an array. Values are compared as they are deployed: a default that is
+    written out is not a change. Exit status: 0 done, 1 a file is not valid, or a queue has another
+    mode, which breaks it, 2 (only with --detailed-exitcode) something would change, 3 a file cannot
+    be read, or an argument is not valid.
     """
     from pullqueue.lint.errors import InvalidOptionError
     from pullqueue.lint.git import Earlier
@@ -79,6 +79,8 @@ def plan(
     if as_json and output_format:
         raise click.UsageError("pass --json or --format, one of them")
     names = files or ("queue.yaml",)
+    if [*names, deployed].count(STDIN) > 1:
+        raise click.UsageError("standard input can be read once: pass `-` for one file")
     if deployed is not None:
         states = _deployed(deployed)
         compared = "standard input" if deployed == "-" else deployed
@@ -87,7 +89,11 @@ def plan(
         try:
             earlier = Earlier(against or "", Path.cwd())
         except InvalidOptionError as error:
-            raise click.ClickException(str(error)) from None
+            raise click.UsageError(str(error)) from None
+        if STDIN in names and earlier.is_revision:
+            raise click.UsageError(
+                f"standard input has no version in `{against}`: pass a file as --against"
+            )
         plans = [_plan_against(name, earlier, against or "") for name in names]
     output_format = "json" if as_json else output_format or "text"
     is_comment = output_format in ("github", "gitlab")
@@ -102,14 +108,14 @@ def plan(
 
 
 def _plan_file(name: str, states: dict[str, DeployedQueue], compared: str) -> FilePlan:
-    from pullqueue.config.files import read_project_file
     from pullqueue.lint.loading import load_view
     from pullqueue.lint.plan import make_plan
     from pullqueue.lint.plan_report import FilePlan
 
-    report = FilePlan(_in_repository(name), escaped(compared))
+    shown, file = ("<stdin>", "<stdin>") if name == STDIN else (_in_repository(name), name)
+    report = FilePlan(shown, escaped(compared))
     try:
-        view = load_view(read_project_file(name), file=name, profile="gcloud")
+        view = load_view(read_config(name), file=file, profile="gcloud")
     except InvalidQueueConfigError as error:
         return report._replace(problems=error.problems)
     return report._replace(plan=make_plan(view, states))

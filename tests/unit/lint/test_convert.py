@@ -371,6 +371,7 @@ def test_a_file_that_loses_nothing_is_converted_with_status_0(tmp_path: Path) ->
         (["--to", "json", "none.yaml"], 3, 'cannot read "none.yaml": no such file'),
         (["--to", "json", "--project", "a;b", "bad.yaml"], 2, "use lower-case letters"),
         (["--project", "my-app", "bad.yaml"], 2, "--project and --location need --to"),
+        (["bad.yaml", "-o", ""], 2, '"." is a folder: pass the path of the file to write'),
         (["bad.yaml"], 1, "to convert a queue.yaml, pass --to gcloud, terraform, json"),
     ],
 )

@@ -326,11 +326,13 @@ def test_a_comment_is_a_table_with_the_queues_that_change(folder: Path, output_f
         (["--deployed", "queue.yaml"], 1, "queue.yaml: not a JSON array of queues"),
         (
             ["--against", "nowhere"],
-            1,
+            3,
             'no file "nowhere" here, and this folder is in no git repository',
         ),
-        (["--against", ""], 1, "--against is empty"),
-        (["--against", "."], 1, '"." is a folder: pass a git revision or a file'),
+        (["--against", ""], 3, "--against is empty"),
+        (["--against", "."], 3, '"." is a folder: pass a git revision or a file'),
+        (["-", "--deployed", "-"], 3, "standard input can be read once"),
+        (["-", "-", "--deployed", "q.json"], 3, "standard input can be read once"),
         (["--against", "bad.yaml"], 1, "QY307"),
         (["bad.yaml", "--deployed", "q.json"], 1, "QY307"),
     ],
@@ -416,6 +418,21 @@ def test_each_file_has_a_plan_with_its_path_from_the_root(folder: Path) -> None:
     assert [title.split()[4] for title in titles] == ["a/queue.yaml", "b/queue.yaml"]
     done = run_pullqueue("plan", *files, "--against", "HEAD", "--json")
     assert [each["file"] for each in json.loads(done.stdout)] == ["a/queue.yaml", "b/queue.yaml"]
+
+
+def test_a_file_is_read_from_standard_input(folder: Path) -> None:
+    committed("queue.yaml", text=PLAIN)
+    write("q.json", json.dumps([MAIL]))
+    for compared in (("--deployed", "q.json"), ("--against", "queue.yaml")):
+        done = run_pullqueue("plan", "-", *compared, stdin=PLAIN.replace("5/s", "9/s"))
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert done.stdout.startswith("What a deployment of <stdin> changes, compared with ")
+        assert "rate: 5/s -> 9/s" in done.stdout
+    done = run_pullqueue("plan", "-", "--deployed", "q.json", stdin="queue:\n- name: a\n")
+    assert (done.exit_code, done.stderr[:15]) == (1, "<stdin>:2:9: QY")
+    done = run_pullqueue("plan", "-", "--against", "HEAD", stdin=PLAIN)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "standard input has no version in `HEAD`: pass a file as --against" in done.stderr
 
 
 def test_deployed_queues_are_read_from_pipes(folder: Path) -> None:
