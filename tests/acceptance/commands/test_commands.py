@@ -426,17 +426,19 @@ def test_faults_are_set_listed_and_removed(run: Run) -> None:
     assert run("faults").out == "no faults\n"
     run("faults add fail lease_tasks --error InternalError --times 2")
     run("faults add empty_leases --queue other --queue pull")
+    run("faults add latency CreateTask")
     assert run("faults").out.splitlines() == [
         "NUMBER  KIND          CALL         OPTIONS                       TRIGGERED",
         "     1  fail          lease_tasks  error=InternalError, times=2  0 of 0",
         "     2  empty_leases  every lease  queues=other,pull             0 of 0",
+        "     3  latency       add          seconds=1                     0 of 0",
     ]
     assert run("faults remove 1").out == "1 removed\n"
-    assert run("faults clear").out == "1 removed\n"
+    assert run("faults clear").out == "2 removed\n"
     assert run("faults remove 1").err == 'pullqueue: there is no fault "1": none is set\n'
     run("faults add latency add --seconds 1.5min")
     assert "latency  add   seconds=90" in run("faults").out
-    assert 'there is no fault "1": use one of 3' in run("faults remove 1").err
+    assert 'there is no fault "1": use one of 4' in run("faults remove 1").err
 
 
 def test_the_help_on_faults_names_them_all(run: Run) -> None:

@@ -12,7 +12,14 @@ from pullqueue.cli._words import Choice, Group
 from pullqueue.cli.client import Client
 from pullqueue.cli.client._options import complete_fault, complete_queue, server_options
 from pullqueue.cli.client.connection import Json
-from pullqueue.faults.declaration import CALLS, KINDS, OPTIONS, build_schema, options_text
+from pullqueue.faults.declaration import (
+    CALLS,
+    KINDS,
+    METHODS,
+    OPTIONS,
+    build_schema,
+    options_text,
+)
 
 _FLAGS = {"url": "task-url"}
 """Names of options that differ from those of a fault: --url is the server's address."""
@@ -21,7 +28,7 @@ _HELP = "\n\n".join(
     [
         "Set a fault of a KIND for a CALL.",
         *(f"{kind.name}: {kind.summary}" for kind in KINDS.values()),
-        f"A CALL is one of {', '.join(CALLS)}.",
+        f"A CALL is one of {', '.join(CALLS)}, or a method of Cloud Tasks, such as {METHODS[0]}.",
     ]
 )
 
@@ -91,7 +98,7 @@ def _type_of(schema: Json) -> click.ParamType[Any]:
 
 @faults.command(help=_HELP)
 @click.argument("kind", type=Choice(KINDS), metavar="KIND")
-@click.argument("call", required=False, type=Choice(CALLS), metavar="[CALL]")
+@click.argument("call", required=False, type=Choice((*CALLS, *METHODS)), metavar="[CALL]")
 @_fault_options
 @server_options
 def add(*, client: Client, **options: object) -> None:
