@@ -13,6 +13,7 @@ from pullqueue.limits import QUEUE_NAME_CHARACTERS
 from pullqueue.lint.deployment import (
     FIELDS,
     LOST,
+    RATE_DECIMALS,
     DeployedQueue,
     Field,
     Value,
@@ -79,7 +80,7 @@ def _find_entries(view: View) -> Iterator[tuple[Entry, str, bool]]:
     for entry, default in find_zeros(view):
         yield entry, f"`{entry.key.text}` is 0, which is deployed as {default}", False
     for entry, per_second in find_rates(view):
-        if per_second == 0:
+        if round(per_second, RATE_DECIMALS) == 0:
             yield entry, f"`rate` is {entry.shown}, which Cloud Tasks cannot have: {_PAUSED}", False
 
 

@@ -196,5 +196,5 @@ class DeployedQueue(NamedTuple):
     @classmethod
     def of(cls, settings: QueueSettings) -> DeployedQueue:
         """Return a queue of a file that was deployed; the first time may not pause it (`plan`)."""
-        paused = not settings.is_pull and settings.effective_rate == 0
+        paused = not settings.is_pull and _rate(settings) == 0
         return cls(settings.mode, paused, deployed_values(settings), settings.rate)
