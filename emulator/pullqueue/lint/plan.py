@@ -27,7 +27,7 @@ Action = Literal["create", "change", "resume", "pause", "stop", "refuse"]
 _NAME = re.compile(r"projects/([^/]+)/locations/[^/]+/queues/([A-Za-z0-9-]{1,500})")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)s")
 _ROUTINGS = ("appEngineRoutingOverride", "appEngineHttpQueue.appEngineRoutingOverride")
-_STOPPED = frozenset({"PAUSED", "DISABLED"})
+_STATES = ("RUNNING", "PAUSED", "DISABLED")
 _SAME = 1e-9
 """How much two numbers may differ, as gcloud compares them."""
 _UNLISTED = (
@@ -199,7 +199,10 @@ def read_deployed(data: bytes, *, file: str) -> dict[str, DeployedQueue]:
     places: dict[str, None] = {}
     states: dict[str, DeployedQueue] = {}
     for index, item in enumerate(document):
-        place, name, state = _deployed(item, f"{file}: [{index}]")
+        where = f"{file}: [{index}]"
+        place, name, state = _deployed(item, where)
+        if name in states and place in places:
+            raise DeployedError(f'{where}.name: queue "{name}" is in the list twice')
         states[name], places[place] = state, None
         if len(places) > 1:
             raise DeployedError(
@@ -222,20 +225,28 @@ def _deployed(item: Any, where: str) -> tuple[str, str, DeployedQueue]:  # noqa:
     for field in FIELDS:
         path = field.message or "rateLimits.maxBurstSize"
         if field.kind == "target":
-            values[field.key] = _target(item, match[1])
-        elif (value := _at(item, path)) is not None:
+            values[field.key] = _target(item, match[1], where)
+        elif (value := _at(item, path, where)) is not None:
             values[field.key] = _number(field, value, f"{where}.{path}")
     if values.get("task_retry_limit") == 0:
         values["task_retry_limit"] = UNLIMITED
+    state = item.get("state", _STATES[0])
+    if state not in _STATES:
+        allowed = f"{', '.join(_STATES[:-1])} or {_STATES[-1]}"
+        raise DeployedError(f"{where}.state must be {allowed}, but is {quoted(state)}")
     is_pull = item.get("type") == "PULL" or "pullTarget" in item
     mode = QueueMode.PULL if is_pull else QueueMode.PUSH
     place = match[0].partition("/queues/")[0]
-    return place, match[2], DeployedQueue(mode, item.get("state") in _STOPPED, values)
+    return place, match[2], DeployedQueue(mode, state != _STATES[0], values)
 
 
-def _at(item: Any, path: str) -> Any:  # noqa: ANN401 - JSON
+def _at(item: Any, path: str, where: str) -> Any:  # noqa: ANN401 - JSON
     for part in path.split("."):
-        item = item.get(part) if isinstance(item, dict) else None
+        if item is None:
+            return None
+        if not isinstance(item, dict):
+            raise DeployedError(f"{where} must be an object, but is {quoted(item)}")
+        item, where = item.get(part), f"{where}.{part}"
     return item
 
 
@@ -250,9 +261,9 @@ def _number(field: Field, value: object, where: str) -> float:
     return value
 
 
-def _target(item: Any, project: str) -> str | None:  # noqa: ANN401 - JSON
+def _target(item: Any, project: str, where: str) -> str | None:  # noqa: ANN401 - JSON
     """Return the target of a queue; its host may be all that is known of it."""
-    override = next(filter(None, (_at(item, path) for path in _ROUTINGS)), None)
+    override = next(filter(None, (_at(item, path, where) for path in _ROUTINGS)), None)
     if not isinstance(override, dict):
         return None
     parts = [override.get("version"), override.get("service")]
