@@ -10,7 +10,7 @@ from pullqueue.config.findings import Edit, Finding, Fix, Severity
 from pullqueue.lint.check import CheckResult
 
 _MAX_ROUNDS = 20
-_MAX_SINGLE = 200
+_MAX_FOLLOWING = 3
 _BOM = "\ufeff"
 
 Check = Callable[[str], CheckResult]
@@ -30,14 +30,16 @@ class FixResult(NamedTuple):
 def fix_text(text: str, check: Check, *, unsafe: bool) -> FixResult:
     """Apply fixes until none is left that can be made.
 
-    Fixes are kept only if the file can be read afterwards and has no new fault. If all of them
-    together cause one, they are tried one by one.
+    Fixes are kept only if the file can be read afterwards and has fewer faults. If all of them
+    together do not lead to that, those of each rule are tried. How often the file is checked does
+    not depend on the number of its fixes.
     """
     result = FixResult(text, 0, check(text))
     for _ in range(_MAX_ROUNDS):
-        fixes = _compatible(result.checked.findings, unsafe=unsafe)
-        singly = ([fix] for fix in fixes[:_MAX_SINGLE]) if len(fixes) > 1 else ()
-        tries = (_try(result, some, check) for some in (fixes, *singly))
+        findings = result.checked.findings
+        rules = dict.fromkeys(finding.rule for finding in findings if finding.fix)
+        groups = [[each for each in findings if each.rule == rule] for rule in rules]
+        tries = (_try(result, some, check, unsafe=unsafe) for some in (findings, *groups))
         better = next((attempt for attempt in tries if attempt is not None), None)
         if better is None:
             break
@@ -64,36 +66,38 @@ def _touch(one: Edit, other: Edit) -> bool:
     return one.start <= other.end and other.start <= one.end
 
 
-def _try(before: FixResult, fixes: list[Fix], check: Check) -> FixResult | None:
-    """Apply some fixes; return None if that does not improve the file."""
-    text = apply(before.text, fixes)
-    if text == before.text:
-        return None
-    after = check(text)
-    if not _is_better(before.checked, after):
-        return None
-    return FixResult(text, before.applied + len(fixes), after)
+def _try(
+    before: FixResult, findings: list[Finding], check: Check, *, unsafe: bool
+) -> FixResult | None:
+    """Make the fixes of some findings, and those of what they reveal; None if nothing is better.
+
+    The value of a misspelt key, for example, is checked when the key has its name.
+    """
+    last = before
+    for _ in range(1 + _MAX_FOLLOWING):
+        fixes = _compatible(findings, unsafe=unsafe)
+        text = apply(last.text, fixes)
+        if text == last.text:
+            return None
+        last = FixResult(text, last.applied + len(fixes), check(text))
+        if _is_better(before.checked, last.checked):
+            return last
+        if last.checked.view is None:
+            return None
+        findings = last.checked.findings
+    return None
 
 
 def _is_better(before: CheckResult, after: CheckResult) -> bool:
     if after.view is None:  # as of each cron.yaml
         return not after.findings
-    if before.view is None:
-        return True
-    faults_before, notes_before = _count(before.findings)
-    faults_after, notes_after = _count(after.findings)
-    return faults_after < faults_before or (
-        faults_after == faults_before and notes_after < notes_before
-    )
+    return before.view is None or _faults(after) < _faults(before)
 
 
-def _count(findings: Iterable[Finding]) -> tuple[Counter[str], Counter[str]]:
-    """Count faults and notes by rule, separately: a fix may cause a note."""
-    faults: Counter[str] = Counter()
-    notes: Counter[str] = Counter()
-    for finding in findings:
-        (notes if finding.severity is Severity.INFO else faults)[finding.rule] += 1
-    return faults, notes
+def _faults(result: CheckResult) -> list[int]:
+    """Return how many errors there are, then how many warnings, then how many notes."""
+    counts = Counter(finding.severity for finding in result.findings)
+    return [counts[severity] for severity in Severity]
 
 
 def apply(text: str, fixes: Iterable[Fix]) -> str:

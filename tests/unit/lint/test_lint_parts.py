@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -99,13 +100,31 @@ def test_fix_that_would_make_things_worse_is_left_out(rate: str, left: str, appl
     assert fixed.applied == applied
 
 
-def test_fixes_without_end_are_stopped() -> None:
+@pytest.mark.parametrize(("fewer", "applied"), [(1, 20), (0, 0)])
+def test_fixes_without_end_are_stopped(fewer: int, applied: int) -> None:
     def endless(content: str) -> CheckResult:
         checked = _check(content)
         fix = Fix(title="add", edits=(Edit(0, 0, "#\n"),), safe=True)
-        return checked._replace(findings=[finding(fix=fix)] * max(50 - content.count("#"), 0))
+        return checked._replace(
+            findings=[finding(fix=fix)] * max(50 - fewer * content.count("#"), 0)
+        )
 
-    assert fix_text("queue:\n", endless, unsafe=False).applied == 20
+    assert fix_text("queue:\n", endless, unsafe=False).applied == applied
+
+
+@pytest.mark.parametrize(("value", "left"), [("5/min", "  rate: 5/m"), ("fast", "  rat: fast")])
+def test_how_often_a_file_is_checked_does_not_depend_on_its_fixes(value: str, left: str) -> None:
+    checks = Counter[int]()
+    for count in (2, 50):
+
+        def counting(content: str) -> CheckResult:
+            checks[count] += 1  # noqa: B023 - called in this iteration
+            return _check(content)
+
+        text = "queue:\n" + "".join(f"- name: q{i}\n  rat: {value}\n" for i in range(count))
+        fixed = fix_text(text, counting, unsafe=True)
+        assert {line for line in fixed.text.splitlines() if "ra" in line} == {left}
+    assert checks[2] == checks[50] <= 4
 
 
 def test_touching_fixes_are_made_one_after_the_other() -> None:
