@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pullqueue.config.files import read_project_file
 from pullqueue.config.findings import Severity
@@ -16,12 +16,19 @@ from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
 from pullqueue.lint.options import Arguments, FileOptions, Options, leaves
 from pullqueue.lint.rules import Rule, all_rules, no_such_rule, rules_named
 from pullqueue.lint.search import Patterns
-from pullqueue.text import escaped
+from pullqueue.text import escaped, quoted
 
 Levels = dict[str, Severity | None]
 """Severities by name of rule, if they are not those of the profile; None: off."""
 
 _NAME = b"pullqueue"
+_ALLOWED: dict[object, str] = {
+    Mapping: "a table",
+    tuple: "a list of strings",
+    bool: "true or false",
+    str: "a string",
+}
+"""What the file may have for a type."""
 
 
 class Project:
@@ -79,8 +86,12 @@ def _table(data: bytes) -> dict[str, Any] | None:
     try:
         table: Any = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidSettingsError(str(error)) from None
+        raise InvalidSettingsError(f"not valid TOML: {error}") from None
     for key in ("tool", "pullqueue", "lint"):
+        if isinstance(table, dict) and key == "lint" and (unknown := table.keys() - {key}):
+            name = min(unknown)
+            message = f"unknown table [tool.pullqueue.{name}]: use [tool.pullqueue.lint]"
+            raise InvalidSettingsError(message)
         table = table.get(key) if isinstance(table, dict) else None
     if table is not None and not isinstance(table, dict):
         raise InvalidSettingsError("tool.pullqueue.lint must be a table")
@@ -88,8 +99,6 @@ def _table(data: bytes) -> dict[str, Any] | None:
 
 
 def _options(table: dict[str, Any]) -> FileOptions:
-    import msgspec  # noqa: PLC0415 - most runs need none
-
     kinds = {name.replace("_", "-"): kind for name, kind in get_type_hints(FileOptions).items()}
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -98,13 +107,25 @@ def _options(table: dict[str, Any]) -> FileOptions:
             known = ", ".join(sorted(kinds))
             message = f'unknown setting "{key}" in tool.pullqueue.lint: use {known}'
             raise InvalidSettingsError(message)
-        try:
-            values[name.replace("-", "_")] = msgspec.convert(value, kinds[name])
-        except msgspec.ValidationError as error:
-            words = [word for word in leaves(kinds[name]) if isinstance(word, str)]
-            allowed = f" (values: {', '.join(words)})" if words else ""
-            raise InvalidSettingsError(f"invalid {key}: {error}{allowed}") from None
+        values[name.replace("-", "_")] = _convert(value, kinds[name], key)
     return FileOptions(**values)
+
+
+def _convert(value: object, kind: Any, name: str) -> object:  # noqa: ANN401 - a type
+    """Return a value of TOML as a field has it; an error names the entry of a table."""
+    import msgspec  # noqa: PLC0415 - most runs need none
+
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        origin = get_origin(kind)
+        if origin is Mapping and isinstance(value, dict):
+            for key, each in value.items():
+                _convert(each, get_args(kind)[1], f"{name}.{key}")
+        parts = [*leaves(kind)]
+        words = ", ".join(part for part in parts if isinstance(part, str))
+        allowed = _ALLOWED.get(origin) or words or _ALLOWED[parts[0]]
+        raise InvalidSettingsError(f"{name} is {quoted(value)}: use {allowed}") from None
 
 
 def _selected(names: Iterable[str]) -> dict[str, Rule]:
