@@ -52,6 +52,7 @@ def test_wrong_usage_is_status_2(folder: Path) -> None:
         (["--severity", "QY301"], 'invalid --severity "QY301": use RULE=LEVEL'),
         (["--severity", "QY301=bad"], 'invalid severity "bad": use error, warning'),
         (["--unsafe-fixes"], "--unsafe-fixes needs --fix or --diff"),
+        (["--diff", "--format", "json"], "--diff prints a diff: leave out --format json"),
         (["-", "queue.yaml"], "`-` cannot be used with other paths"),
         (["-", "--write-baseline", "b"], "--write-baseline cannot be used with `-` or --watch"),
         (["--exclude", "a\\"], 'invalid pattern "a\\"'),

@@ -230,6 +230,10 @@ def test_baseline_hides_what_was_there_before(folder: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == 'pullqueue: wrote 2 findings to "ci/baseline.json"\n'
     assert found("--baseline", "ci/baseline.json") == []
+    write("one/queue.yaml", BAD)
+    assert run("one", "--write-baseline", "one.json").stderr.startswith(
+        "pullqueue: wrote 1 finding "
+    )
 
     first, second = two.splitlines()[1:]
     third = first.replace("name: a", "name: c")

@@ -58,12 +58,13 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 """The commands of each section of the help, and the modules they are in."""
 _MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 _MEANT: Final[Mapping[str, str]] = {
+    "rules": "use `pullqueue explain --list`",
     "tasks add --delay": "use --countdown",
     "tasks add --payload": "use `pullqueue tasks add QUEUE PAYLOAD`, or --file",
     "tasks delete --all": "use `pullqueue queues purge`",
     "tasks lease --count": "use --max",
 }
-"""What to use instead of options that other commands, or other programs, have."""
+"""What to use instead of commands and options that other commands, or other programs, have."""
 _INTERRUPTED = 130
 """What shells return for a command that Ctrl-C has ended."""
 
@@ -77,6 +78,8 @@ class _Commands(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
+        if advice := _MEANT.get(cmd_name):
+            raise click.UsageError(f"there is no command `{cmd_name}`: {advice}", ctx)
         if cmd_name not in _MODULES:
             return super().get_command(ctx, cmd_name)
         module = import_module(_MODULES[cmd_name], __name__)

@@ -24,7 +24,7 @@ from pullqueue.lint.reporters import reporter
 from pullqueue.lint.reporters.text import summary
 from pullqueue.lint.search import Input, Inputs, absolute, find_inputs
 from pullqueue.lint.selection import Selection
-from pullqueue.text import escaped
+from pullqueue.text import counted, escaped
 
 if TYPE_CHECKING:
     from pullqueue.lint.git import Earlier
@@ -53,6 +53,8 @@ def run(arguments: Arguments) -> int:
         raise InvalidOptionError("`-` cannot be used with other paths or --watch")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
         raise InvalidOptionError("--unsafe-fixes needs --fix or --diff")
+    if arguments.diff and arguments.format and arguments.format not in _FOR_PEOPLE:
+        raise InvalidOptionError(f"--diff prints a diff: leave out --format {arguments.format}")
     if arguments.write_baseline and (_STDIN in arguments.paths or arguments.watch):
         raise InvalidOptionError("--write-baseline cannot be used with `-` or --watch")
     if arguments.write_baseline:
@@ -154,7 +156,7 @@ class _Linter:
     def _write_baseline(self, path: Path, reports: list[FileReport]) -> int:
         write_baseline(path, reports)
         count = sum(len(report.findings) for report in reports)
-        _say([f'wrote {count} findings to "{escaped(str(path))}"'])
+        _say([f'wrote {counted(count, "finding")} to "{escaped(str(path))}"'])
         return 0
 
     def watch(self) -> int:
@@ -191,8 +193,8 @@ class _Linter:
         if name in _FOR_PEOPLE and files:
             done = f"; {fixed} {'could be fixed' if arguments.diff else 'fixed'}" if fixed else ""
             fix = arguments.fix or arguments.diff
-            counted = summary(report, fix=fix, unsafe_fixes=arguments.unsafe_fixes)
-            click.echo(f"{counted}{done}", err=True)
+            summed = summary(report, fix=fix, unsafe_fixes=arguments.unsafe_fixes)
+            click.echo(f"{summed}{done}", err=True)
         has_failed = any(report.fails(finding) for finding in report.findings)
         return EXIT_REFUSED if has_failed or (arguments.diff and fixed) else 0
 

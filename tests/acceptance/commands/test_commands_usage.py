@@ -129,6 +129,7 @@ WRONG_USAGE = [
     ("clock advance long", 'pullqueue: BY is "long'),
     ("--nope", ""),
     ("queus", "\n\npullqueue: there is no command `queus`: did you mean `queues`?\n"),
+    ("rules", "there is no command `rules`: use `pullqueue explain --list`"),
     ("frobnicate", "`frobnicate`: `pullqueue --help` lists the commands\n"),
     ("snapshot sve x", "there is no command `sve`: did you mean `save`?"),
     ("tasks frobnicate", "there is no command `frobnicate`: `pullqueue tasks --help` lists"),
