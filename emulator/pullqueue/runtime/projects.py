@@ -26,8 +26,12 @@ from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.runtime.state import STOP_SECONDS, ServerState
 from pullqueue.text import did_you_mean, quoted
 
-_NAME = re.compile(r"[A-Za-z0-9.:-]{1,100}", re.ASCII).fullmatch
-_RULE: Final = "use 1 to 100 letters, digits, hyphens, dots and colons"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]{0,99}", re.ASCII).fullmatch
+"""Names are names of folders, too: neither `.` nor `..` is one."""
+_RULE: Final = (
+    "use 1 to 100 letters, digits, hyphens, dots and colons, of which the first is a letter or "
+    "digit"
+)
 _ENDED_NAMES = 10_000
 """How many names of projects that have ended are known, the latest."""
 _FOLLOW_SECONDS = 1.0
@@ -242,7 +246,7 @@ class Projects:
                 self._end(name)
                 self._store.drop_project(known.number)  # what calls here have added since
         for name, project in stored.items():
-            if name not in self._others and name != self.own_name:
+            if _NAME(name) and name not in self._others and name != self.own_name:
                 made = msgspec.json.decode(project.record, type=_Made)
                 self._add(name, made, SystemClock(), stored=project)
 

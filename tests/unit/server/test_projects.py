@@ -199,6 +199,7 @@ def test_each_call_of_a_batch_is_answered_from_its_project(
         ({"name": "taken"}, 409, 'project "taken" exists: delete it first, or use another name'),
         ({"name": ""}, 400, 'name is "": use 1 to 100 letters, digits'),
         ({"name": "a b"}, 400, 'name is "a b": use 1 to 100 letters, digits'),
+        ({"name": ".."}, 400, 'name is "..": use 1 to 100 letters, digits'),
         ({"name": "a" * 101}, 400, 'name is "aaaa'),
         ({"name": "x", "clock": "other"}, 400, "clock is not valid: Invalid enum value 'other'"),
         ({"name": "x", "now": "2026-01-01T00:00:00Z"}, 400, 'now is set: send "clock": "manual"'),

@@ -178,6 +178,16 @@ def test_a_project_of_the_servers_own_name_is_left_alone(
         assert names(control, "one") == ["same"]
 
 
+def test_a_stored_name_that_leads_out_of_the_folder_is_left_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    with serving(url) as control:
+        control.post("/projects", {"name": "one"})
+    with closing(sqlite3.connect(tmp_path / "tasks.db")) as connection, connection:
+        connection.execute("UPDATE projects SET name = '../../one'")
+    with serving(url) as control:
+        assert [each["name"] for each in control.get("/projects").body["projects"]] == ["shop"]
+
+
 def test_servers_of_one_database_have_the_same_projects() -> None:
     url = own_schema("projects")
     empty(url)
