@@ -230,10 +230,6 @@ def test_baseline_hides_what_was_there_before(folder: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == 'pullqueue: wrote 2 findings to "ci/baseline.json"\n'
     assert found("--baseline", "ci/baseline.json") == []
-    write("one/queue.yaml", BAD)
-    assert run("one", "--write-baseline", "one.json").stderr.startswith(
-        "pullqueue: wrote 1 finding "
-    )
 
     first, second = two.splitlines()[1:]
     third = first.replace("name: a", "name: c")
@@ -253,6 +249,8 @@ def test_baseline_hides_what_was_there_before(folder: Path) -> None:
 def test_entries_of_a_baseline_that_no_longer_occur_are_reported(folder: Path) -> None:
     write("queue.yaml", "queue:\n- {name: mail, rate: 0}\n- {name: a, mode: pull, rate: 1/s}\n")
     write("old/queue.yaml", BAD)
+    done = run("old", "--write-baseline", "baseline.json")
+    assert done.stderr == 'pullqueue: wrote 1 finding to "baseline.json"\n'
     run("--write-baseline", "baseline.json")
     assert "no longer" not in run("--baseline", "baseline.json", "--fix").stderr
     assert "rate: 0}" in Path("queue.yaml").read_text()  # what is not reported is not fixed
