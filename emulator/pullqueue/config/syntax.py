@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
+import yaml
 from yaml import YAMLError
 from yaml.error import Mark
+from yaml.tokens import (
+    FlowMappingEndToken,
+    FlowMappingStartToken,
+    FlowSequenceEndToken,
+    FlowSequenceStartToken,
+)
 
 from pullqueue.config.document import Place, Source
 from pullqueue.config.findings import Edit, Fix, Report
 from pullqueue.config.programs import queue_xml_hint
 from pullqueue.config.schema import QUEUE, TOP, all_keys, level_with
+from pullqueue.config.tree import LOADER
 
 _XML = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*[ \t]*(<[?!A-Za-z][^\r\n]*)")
 _LEADING = re.compile(r"^[ \t]*(?:-[ \t]+)*", re.MULTILINE)
@@ -21,6 +30,7 @@ _NO_SPACE_AFTER_COLON = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+):([^\s:/].*)")
 _WORD_AND_VALUE = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+)(?:[ \t]+(\S.*))?")
 _QUEUE = re.compile(r"^([ ]*)queue:", re.MULTILINE)
 _END_MARKER = re.compile(r"^\.\.\.(?=\s)", re.MULTILINE)
+_IN_BRACKETS = "while parsing a flow node"
 _UNCLOSED = {
     "while parsing a flow sequence": "]",
     "while parsing a flow mapping": "}",
@@ -38,6 +48,7 @@ def syntax_error(error: YAMLError, source: Source) -> tuple[str, Report]:
     report = (
         fault.after_end_marker()
         or fault.unclosed()
+        or fault.escape()
         or fault.missing_space()
         or fault.second_colon()
         or fault.missing_dash()
@@ -115,20 +126,47 @@ class _Fault:
 
     def unclosed(self) -> Report | None:
         """A quote or bracket without its end."""
-        closing = _UNCLOSED.get(self._context)
+        closing, begin = _UNCLOSED.get(self._context), self._begin
+        if self._context == _IN_BRACKETS:
+            if self._source.text[self._at :].strip()[:1] not in {"", "-"}:
+                return None
+            begin = self._last_bracket()
+            closing = "]" if self._source.text[begin] == "[" else "}"
         if closing is None:
             return None
-        opening = self._source.text[self._begin]
+        opening = self._source.text[begin]
         line, column = self._source.position(self._at)
         message = f"quote {opening} is not closed: add the closing quote"
         if closing:
             message = f"`{opening}` is not closed: add `{closing}`"
             if self._at < len(self._source.text.rstrip()):
-                message = (
-                    f"`{opening}` is not closed before line {line}, column {column}: "
-                    f"add a comma or `{closing}`"
-                )
-        return Report(at=Place(self._begin, self._begin + 1), message=message)
+                advice = f"add a comma or `{closing}`"
+                if self._context == _IN_BRACKETS:
+                    advice = f"add `{closing}`, or write the list with dashes without `{opening}`"
+                message = f"`{opening}` is not closed before line {line}, column {column}: {advice}"
+        return Report(at=Place(begin, begin + 1), message=message)
+
+    def escape(self) -> Report | None:
+        r"""A backslash that begins no escape, as in "5/s\q"."""
+        if not self._problem.startswith("found unknown escape character"):
+            return None
+        start = self._source.text.rindex("\\", 0, self._at + 1)
+        escape = self._source.text[start : start + 2]
+        message = (
+            f"`{escape}` is not valid in double quotes: use single quotes, or write `\\{escape}`"
+        )
+        return Report(at=Place(start, start + 2), message=message)
+
+    def _last_bracket(self) -> int:
+        """Return where the innermost bracket is that is open at the fault."""
+        opened: list[int] = []
+        tokens = yaml.scan(self._source.text, Loader=LOADER)
+        for token in takewhile(lambda token: token.start_mark.index < self._at, tokens):
+            if isinstance(token, FlowSequenceStartToken | FlowMappingStartToken):
+                opened.append(token.start_mark.index)
+            elif isinstance(token, FlowSequenceEndToken | FlowMappingEndToken):
+                opened.pop()
+        return opened[-1]
 
     def missing_space(self) -> Report | None:
         """A key directly after a dash, or a value directly after a colon."""

@@ -36,7 +36,7 @@ MAX_NODES = 10_000
 """Keys, values, lists and mappings in one file; the largest in use have about 1,000."""
 
 _Loader = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
-_LOADER: _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LIBYAML_TOO_DEEP = "exceeded maximum nesting depth"
 """What libyaml reports since 0.2.6 of more than 1,000 levels."""
 _MERGE_KEY = "<<"
@@ -54,7 +54,7 @@ def build_tree(
 ) -> Node | None:
     """Return the root of the first document; None if there is no document."""
     try:
-        return _TreeBuilder(text, reports, max_depth, max_nodes).build(_LOADER)
+        return _TreeBuilder(text, reports, max_depth, max_nodes).build(LOADER)
     except yaml.MarkedYAMLError as error:
         if error.problem != _LIBYAML_TOO_DEEP:
             raise
