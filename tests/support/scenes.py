@@ -13,10 +13,12 @@ from push_app import PushApp, push_app, until
 from stores import store_url
 from werkzeug.test import Client
 
-from pullqueue import Emulator, HttpRequest, ManualClock, NewTask, PullQueueError, Task
+from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask, PullQueueError, Task
+from pullqueue.api.handlers import EMPTY_HEADER
 from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.verbs import insert
+from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.resources.clock import ClockMove, MovedClock, move_clock
 from pullqueue.resources.operations import parse_body
@@ -65,6 +67,8 @@ class Scene:
     app: PushApp
     leased: list[Task] = field(default_factory=list)
     """What workers have leased and not deleted."""
+    limited: list[int] = field(default_factory=list)
+    """When a lease of a worker got nothing because of the lease rate."""
 
     @property
     def clock(self) -> ManualClock:
@@ -125,10 +129,20 @@ class Scene:
         query: dict[str, int | str] = {"numTasks": count, "leaseSecs": seconds}
         query |= {} if tag is None else {"groupByTag": "true", "tag": tag}
         client = Client(create_app(self.state.emulator, state=self.state))
-        found = client.post(LEASE.format(queue), query_string=query).get_json() or {}
+        response = client.post(LEASE.format(queue), query_string=query)
+        empty = [each.number for each in self.state.faults.list() if each.kind == "empty_leases"]
+        is_by_fault = self.state.requests.latest()[0].fault in empty
+        if EMPTY_HEADER in response.headers and not is_by_fault:
+            self.limited.append(self.clock.now_usec())
+        found = response.get_json() or {}
         names = [item["id"] for item in found.get("items", ())]
         with suppress(PullQueueError):
             self.leased += [self.queue(queue).get_task(name) for name in names]
+
+    def burst(self, queue: str, calls: int) -> None:
+        """Lease one task in each of many calls."""
+        for _ in range(calls):
+            self.lease(queue, 1, 300)
 
     def look(self, queue: str, count: int) -> None:
         """Lease as an operator does, by a command."""
@@ -224,7 +238,14 @@ def scene(config: str, *, threads: int = 64, store: str = "memory") -> Iterator[
         push_app(app),
         dead_port() as port,
         store_url(store) as url,
-        closing(Emulator.from_text(config, clock=ManualClock(), store=open_store(url))) as emulator,
+        closing(
+            Emulator.from_text(
+                config,
+                clock=ManualClock(),
+                limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND),
+                store=open_store(url),
+            )
+        ) as emulator,
     ):
         addresses = PushAddresses([app.url, f"dead=http://127.0.0.1:{port}"])
         state = ServerState(emulator, push_to=addresses)

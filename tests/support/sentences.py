@@ -314,6 +314,19 @@ def _leases_fail(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     check_results(found["results"], results)
 
 
+def _limited(scene: Scene, name: str) -> int:
+    """Return how many leases of the last minute got nothing because of the lease rate."""
+    since_usec = scene.clock.now_usec() - _MINUTE
+    return sum(usec > since_usec for usec in scene.limited)
+
+
+def _lease_rate(scene: Scene, name: str, cause: Cause, found: Found) -> None:
+    assert cause.count == len(scene.due(name)) > 0
+    assert not is_stopped(scene, name)
+    assert int(found["limited"]) == _limited(scene, name)
+    assert int(found["calls"]) == len(_calls(scene, name))
+
+
 def _no_worker(scene: Scene, name: str, cause: Cause, found: Found) -> None:
     _unleased(scene, name, cause, found)
     assert not any(each.fault is not None or each.status >= 400 for each in _calls(scene, name))
@@ -477,6 +490,11 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         rf"of (?P<calls>\d+) lease calls? got none: {_RESULTS}",
         _leases_fail,
     ),
+    "lease rate": Statement(
+        r"(?P<limited>\d+) of (?P<calls>\d+) lease calls of the last minute got none, as a queue "
+        rf"returns tasks to 10 a second: {_ADVICE}, or start the server with --no-lease-rate-limit",
+        _lease_rate,
+    ),
     "other tag": Statement(
         r"in the last minute workers asked only for the (?P<tags>tags? .+), which (?:the available "
         r"task does not have|none of (?P<due>\d+) available has)",
@@ -561,6 +579,9 @@ def check_queue(scene: Scene, name: str, queue: QueueResource) -> None:
         assert next_usec is not None
         assert scene.clock.now_usec() < next_usec <= min(etas, default=next_usec)
     due = scene.due(name)
+    is_pull = not scene.queue(name).is_push
+    can_lease = is_pull and due and not is_stopped(scene, name)
+    assert ("lease rate" in reasons) is bool(can_lease and _limited(scene, name))
     if due and age_usec(scene, due[0]) >= _MINUTE:
         assert progress.text
     for task in scene.tasks(name):
@@ -612,6 +633,11 @@ def check_advice(scene: Scene, name: str, cause: Cause) -> None:
         if scene.delivery.dispatcher.enforced_rate(queue) >= slower:
             moved = scene.attempted_since(name, started)
             assert {task.name for task in due} <= moved
+    elif cause.reason == "lease rate":
+        scene.clear_faults()
+        leased = len(scene.leased)
+        scene.lease(name, 1, 10)
+        assert len(scene.leased) == leased + 1
     elif cause.reason in ("retrying", "not due", "leased"):
         is_first = lambda task: (task.eta_usec, task.sequence)  # noqa: E731
         expected = [

@@ -66,6 +66,8 @@ class Touched:
     count: int = 0
     lease_tags: list[str | None] = field(default_factory=list)
     """The tags that its leases asked for; None: any."""
+    rate_limited: bool = False
+    """Whether a lease got no tasks because of the lease rate."""
     fault: int | None = None
     """The number of the first fault that triggered on one of the calls."""
 

@@ -80,6 +80,7 @@ def lease(
     touch(queue.name, leased.tasks)
     if (record := touched()) is not None:
         record.lease_tags.append(tag)
+        record.rate_limited |= leased.rate_limited
     if leased.rate_limited:
         queue.warn_of_rate()
     return leased

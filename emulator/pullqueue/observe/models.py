@@ -50,6 +50,9 @@ class Request(Model, kw_only=True):
     lease_tags: Annotated[
         list[str | None], about("Tags that leases asked for; null: any. None of other requests.")
     ] = field(default_factory=list)
+    rate_limited: Annotated[
+        bool, about("Whether a lease got no tasks because of the lease rate.")
+    ] = False
     fault: Annotated[Count | None, about("Number of the fault that triggered on it.")] = None
     failure: Annotated[
         Count | None, about("Number of the failure in `/activity` that it is part of.")

@@ -120,6 +120,7 @@ class RequestLog:
             request.tasks = [name[:longest] for name in touched.names]
             request.task_count = touched.count
             request.lease_tags, request.fault = touched.lease_tags, touched.fault
+            request.rate_limited = touched.rate_limited
         if request.path.startswith(_SECRET_PATHS):
             request.body, request.response = _sizes(request)
         if is_failure(request.status):

@@ -22,6 +22,7 @@ from pullqueue.runtime.failures import (
 )
 from pullqueue.runtime.leasing import (
     few_leased,
+    lease_rate,
     leases_expire,
     leases_fail,
     no_worker,
@@ -281,6 +282,7 @@ CAUSES: Final[Mapping[str, Explain]] = {
     "rate": _rate,
     "running": _running,
     "leases fail": leases_fail,
+    "lease rate": lease_rate,
     "other tag": other_tag,
     "no worker": no_worker,
     "leases expire": leases_expire,

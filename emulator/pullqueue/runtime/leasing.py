@@ -27,7 +27,8 @@ def leases_fail(now: Situation) -> Found | None:
     results = Counter(
         AttemptResult(call.status, call.reason or None, call.fault)
         for call in now.lease_calls
-        if call.status >= 400 or (call.fault is not None and kinds.get(call.fault) not in _KINDS)
+        if (call.status >= 400 and not call.rate_limited)
+        or (call.fault is not None and kinds.get(call.fault) not in _KINDS)
     )
     if not results:
         return None
@@ -36,6 +37,19 @@ def leases_fail(now: Situation) -> Found | None:
     text = f"{_available(now)}, workers leased none in the last minute{_by_operators(now)}: "
     text += f"{share} got none: "
     return Found(now.due, text + name_results(results, failed, kinds), "warning")
+
+
+def lease_rate(now: Situation) -> Found | None:
+    """Return that workers ask more often than the lease rate permits."""
+    limited = sum(call.rate_limited for call in now.lease_calls)
+    if not _is_unleased(now) or not limited:
+        return None
+    share = f"{limited} of {counted(len(now.lease_calls), 'lease call')} of the last minute"
+    rate = now.queue.limits.leases_per_second
+    advice = now.advice(1) if now.is_manual else "lease more at a time"
+    text = f"{share} got none, as a queue returns tasks to {rate} a second: {advice}, or start the "
+    severity = "warning" if now.is_manual else now.wait_severity
+    return Found(now.due, f"{text}server with --no-lease-rate-limit", severity)
 
 
 def other_tag(now: Situation) -> Found | None:
@@ -56,7 +70,7 @@ def other_tag(now: Situation) -> Found | None:
 
 def no_worker(now: Situation) -> Found | None:
     """Return that no worker has leased."""
-    is_other = leases_fail(now) is not None or other_tag(now) is not None
+    is_other = any(explain(now) is not None for explain in (leases_fail, lease_rate, other_tag))
     if not _is_unleased(now) or is_other or now.leased:
         return None
     text = f"no worker has leased in the last minute{_by_operators(now)}: {_available(now)}"

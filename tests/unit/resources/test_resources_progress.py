@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cloudtasks_api import PULL, RestApi, refused
 from scenes import LEASE, steps_of
 from werkzeug.test import Client
 
@@ -631,6 +632,34 @@ def test_workers_whose_calls_fail(state: ServerState, pull: Queue) -> None:
     assert text.startswith(
         "1 task is available, workers leased none in the last minute: 1 of 1 lease call got none: "
         "status 400 ("
+    )
+
+
+class StandingClock(SystemClock):
+    """The system's clock, but for the time that passes."""
+
+    def now_usec(self) -> int:
+        return 1_800_000_000_000_000
+
+
+def test_leases_over_the_rate_say_what_to_do_by_the_clock_of_the_system() -> None:
+    """Also those of Cloud Tasks, which get status 429: these are not failures of the app."""
+    limits = Limits(leases_per_second=1)
+    emulator = Emulator.from_text(CONFIG, clock=StandingClock(), limits=limits)
+    emulator.queue("pull").add_many([NewTask() for _ in range(3)])
+    state = ServerState(emulator)
+    client = Client(create_app(emulator, state=state))
+    lease = RestApi(client)
+    assert lease("LeaseTasks", parent=PULL, leaseDuration="60s", filter='tag="red"') == {}
+    with refused("RESOURCE_EXHAUSTED"):
+        lease("LeaseTasks", parent=PULL, leaseDuration="60s")
+    client.post(LEASE.format("pull"), query_string={"numTasks": 1, "leaseSecs": 60})
+
+    [cause] = of(state, "pull").causes
+    assert (cause.reason, cause.severity, cause.count) == ("lease rate", "info", 3)
+    assert cause.text == (
+        "2 of 3 lease calls of the last minute got none, as a queue returns tasks to 1 a second: "
+        "lease more at a time, or start the server with --no-lease-rate-limit"
     )
 
 

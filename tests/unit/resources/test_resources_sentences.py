@@ -67,6 +67,7 @@ steps = st.one_of(
         st.sampled_from([10, 300]),
         tags,
     ),
+    st.tuples(st.just("burst"), st.just("pull"), st.sampled_from([9, 10, 11])),
     st.tuples(st.sampled_from(["look", "remove"]), st.just("pull"), st.sampled_from([1, 5])),
     st.tuples(st.just("done")),
 )
@@ -127,6 +128,22 @@ SCENES = [
         "leases fail",
     ),
     ("add pull mail 9; lease pull 1 300", "pull", "few leased"),
+    ("add pull mail 30; burst pull 10", "pull", "few leased"),
+    ("add pull mail 30; burst pull 11", "pull", "lease rate, few leased"),
+    ("add pull mail 30; burst pull 10; jump 1; burst pull 1", "pull", "few leased"),
+    ("add pull mail 30; burst pull 11; jump 59", "pull", "lease rate, few leased"),
+    ("add pull mail 30; burst pull 11; jump 60", "pull", "no worker"),
+    # Nothing that it could have got.
+    ("add pull mail 10; burst pull 11", "pull", "leased"),
+    ("add pull mail 30; burst pull 11; pause pull", "pull", "paused"),
+    (
+        "burst pull 10; add pull mail 1 0 red; lease pull 1 10",
+        *("pull", "lease rate"),
+    ),
+    (
+        "burst pull 10; add pull mail 1 0 red; fault kind=empty_leases; lease pull 1 10",
+        *("pull", "leases fail"),
+    ),
     (
         "add pull mail 12; look pull 1; lease pull 3 300; done; remove pull 2; lease pull 1 300",
         *("pull", "few leased"),
