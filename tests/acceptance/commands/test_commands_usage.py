@@ -60,6 +60,8 @@ def test_wait_does_not_wait_longer_for_an_answer_than_at_all(run: Run) -> None:
 
     assert done.status == 1
     assert f"after 0 s, no pullqueue responds at http://{address} (timed out): start" in done.err
+    hint = "; with --port-file, passed to both, `wait` ends as soon as `serve` has failed\n"
+    assert done.err.endswith(f"or PULLQUEUE_EMULATOR_HOST{hint}")
 
 
 def test_an_answer_that_breaks_off_is_one_line(run: Run) -> None:

@@ -167,6 +167,7 @@ def test_waiting_asks_at_another_address(path: Path, server: Server) -> None:
     ended = run_pullqueue(*command, "--url", server.url)
 
     assert "after 0 s, no pullqueue responds at http://127.0.0.1:1" in done.stderr
+    assert done.stderr.endswith("or PULLQUEUE_EMULATOR_HOST\n")
     assert (ended.exit_code, "there is no port file" in ended.stderr) == (1, True)
 
 

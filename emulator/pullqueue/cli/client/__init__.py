@@ -34,6 +34,10 @@ class FailedError(RefusedError):
     exit_code = EXIT_FAILURE
 
 
+class NoServerError(FailedError):
+    """no server responds"""
+
+
 class Client:
     """Calls one server, over one connection and without a proxy."""
 
@@ -96,7 +100,7 @@ class Client:
                 path += f"{'&' if '?' in path else '?'}{urlencode({'project': self.project})}"
             response = self._connection.send(verb, f"/_emulator{path}", body)
         except NoResponseError as error:
-            raise FailedError(
+            raise NoServerError(
                 f"no pullqueue responds at {self.url} ({error}): start one with "
                 f"`pullqueue serve`, or pass its address with --url or {ADDRESS_VARIABLE}"
             ) from None

@@ -13,7 +13,7 @@ import click
 from pullqueue.cli._options import Duration, is_passed
 from pullqueue.cli._output import STDIN, confirm, note, show
 from pullqueue.cli._port_file import ServerOfFile
-from pullqueue.cli.client import Client, FailedError, queue_path
+from pullqueue.cli.client import Client, FailedError, NoServerError, queue_path
 from pullqueue.cli.client._files import check_replaceable, write_private
 from pullqueue.cli.client._options import complete_queue, count_stored, server_options, yes_option
 from pullqueue.cli.client.connection import Json
@@ -21,6 +21,7 @@ from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks
 from pullqueue.text import counted, format_span
 
+_ENDS_SOONER = "; with --port-file, passed to both, `wait` ends as soon as `serve` has failed"
 _PAUSE_SECONDS = 0.1
 _MIN_SECONDS = 1.0
 _MAX_SECONDS = 60.0
@@ -111,7 +112,7 @@ def wait(
             left = min(max(end - monotonic(), _MIN_SECONDS), _MAX_SECONDS)
             url = client.url if is_passed("client") else url
             with closing(Client(url, project=client.project, timeout=left)) as polled:
-                missing, exhausted = _missing(polled, queues)
+                missing, exhausted = _missing(polled, queues, "" if server else _ENDS_SOONER)
             if missing is None and server:
                 server.look()  # another may have responded in its place
         if missing is None:
@@ -123,8 +124,11 @@ def wait(
         pause.wait(_PAUSE_SECONDS)
 
 
-def _missing(client: Client, queues: tuple[str, ...]) -> tuple[str | None, list[str]]:
-    """Return what to wait for (None: nothing), and which of the queues have exhausted tasks."""
+def _missing(client: Client, queues: tuple[str, ...], hint: str) -> tuple[str | None, list[str]]:
+    """Return what to wait for (None: nothing), and which of the queues have exhausted tasks.
+
+    The hint is for who waits for a server that has failed to start.
+    """
     exhausted = []
     try:
         client.get("/ready")
@@ -141,7 +145,7 @@ def _missing(client: Client, queues: tuple[str, ...]) -> tuple[str | None, list[
                     f"(see {command})"
                 )
     except FailedError as error:
-        return error.message, []
+        return f"{error.message}{hint if isinstance(error, NoServerError) else ''}", []
     return None, exhausted
 
 
