@@ -40,6 +40,7 @@ LOADER: _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LIBYAML_TOO_DEEP = "exceeded maximum nesting depth"
 """What libyaml reports since 0.2.6 of more than 1,000 levels."""
 _MERGE_KEY = "<<"
+_BLOCKS = frozenset({"|", ">"})
 _SIGNS = frozenset({_MERGE_KEY, "="})
 _TAG_PREFIX = "tag:yaml.org,2002:"
 _SCALAR_TAGS = frozenset(_TAG_PREFIX + kind for kind in ("str", "int", "float", "bool", "null"))
@@ -198,9 +199,12 @@ class _TreeBuilder:
             self._report("yaml-tag", Report(at=node.place, message=message))
 
     def _scalar(self, event: ScalarEvent, place: Place) -> Scalar:
+        end = place.end
+        if event.style in _BLOCKS:  # the event's end is that of the empty lines after it
+            end = place.start + len(self._text[place.start : end].rstrip(" \t\r\n"))
         scalar = Scalar(
             start=place.start,
-            end=place.end,
+            end=end,
             text=event.value,
             style="" if event.style is None else event.style,
         )

@@ -100,6 +100,14 @@ def test_fix_that_would_make_things_worse_is_left_out(rate: str, left: str, appl
     assert fixed.applied == applied
 
 
+@pytest.mark.parametrize("after", ["", "\r\n", "\n# end", "\n\n- {name: b, rate: 5/s}\n"])
+@pytest.mark.parametrize("style", ["|", ">", ">-", "|+"])
+def test_what_follows_a_block_scalar_stays(style: str, after: str) -> None:
+    text = "queue:\n- name: a\n  rate: "
+    fixed = fix_text(f"{text}{style}\n    5/min{after}", _check, unsafe=True)
+    assert fixed.text == f"{text}5/m{after}"
+
+
 @pytest.mark.parametrize(("fewer", "applied"), [(1, 20), (0, 0)])
 def test_fixes_without_end_are_stopped(fewer: int, applied: int) -> None:
     def endless(content: str) -> CheckResult:
