@@ -15,7 +15,8 @@ def rename_key(key: Scalar, name: str) -> Edit:
 def delete_pair(source: Source, mapping: Mapping, key: Scalar) -> Edit | None:
     """Delete a key and its value, with its line where nothing else is on it.
 
-    A comment after the value stays. None where the mapping would be left empty.
+    A comment after the value stays. None where the mapping would be left empty, or where a comment
+    would be lost.
     """
     index = next(i for i, pair in enumerate(mapping.pairs) if pair.key is key)
     pairs = mapping.pairs
@@ -26,7 +27,8 @@ def delete_pair(source: Source, mapping: Mapping, key: Scalar) -> Edit | None:
     pair = pairs[index]
     line_start, _ = source.line_span(pair.key.start)
     before = source.text[line_start : pair.key.start].strip()
-    if before.strip("- "):  # the mark of an explicit key
+    is_explicit = bool(before.strip("- "))
+    if is_explicit or "#" in source.text[pair.key.start : pair.end]:
         return None
     if before:
         return _delete_first(source, *pairs[:2])

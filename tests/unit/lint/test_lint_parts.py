@@ -108,6 +108,20 @@ def test_what_follows_a_block_scalar_stays(style: str, after: str) -> None:
     assert fixed.text == f"{text}5/m{after}"
 
 
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        ("\n    max_doublings: 3  # d\n    # after\n", False),
+        ("\n    # only\n    max_doublings: 3\n", True),
+        (" {  # only\n    max_doublings: 3}\n", True),
+    ],
+)
+def test_a_key_with_a_comment_inside_its_value_is_not_removed(value: str, *, is_kept: bool) -> None:
+    text = f"queue:\n- name: a\n  mode: pull\n  retry_parameters:{value}"
+    fixed = fix_text(text, _check, unsafe=True)
+    assert (fixed.text == text) is is_kept
+
+
 @pytest.mark.parametrize(("fewer", "applied"), [(1, 20), (0, 0)])
 def test_fixes_without_end_are_stopped(fewer: int, applied: int) -> None:
     def endless(content: str) -> CheckResult:
