@@ -67,10 +67,11 @@ def test_wrong_usage_is_status_2(folder: Path) -> None:
 CRON = "cron:\n- url: /a\n  schedule: every 5 minutes\n"
 BAD_CRON = "cron:\n- url: a\n  schedule: every hour\n- {}\n"
 CRON_FINDINGS = (
-    'cron.yaml:2:8: QY021 invalid-cron: url "a": use a path of the app, such as /tasks/summary\n'
-    'cron.yaml:3:13: QY021 invalid-cron: schedule "every hour": the number is missing: write '
-    "`every 1 hours`\n"
-    "cron.yaml:4:3: QY021 invalid-cron: job 2 has no `url` and no `schedule`: add them\n"
+    'cron.yaml:2:8: error[QY021] invalid-cron: url "a": use a path of the app, such as '
+    "/tasks/summary\n"
+    'cron.yaml:3:13: error[QY021] invalid-cron: schedule "every hour": the number is missing: '
+    "write `every 1 hours`\n"
+    "cron.yaml:4:3: error[QY021] invalid-cron: job 2 has no `url` and no `schedule`: add them\n"
 )
 
 
@@ -99,7 +100,7 @@ def test_faults_of_a_cron_yaml_are_findings(folder: Path) -> None:
     assert (done.exit_code, done.stderr) == (0, "1 file checked, nothing found; 1 fixed\n")
     assert (folder / "cron.yaml").read_text() == CRON
     (folder / "cron.yaml").write_text("#" * (2**20 + 1))
-    assert "1:1: QY011 file-too-large" in run("cron.yaml", "--format", "concise").stdout
+    assert "1:1: error[QY011] file-too-large" in run("cron.yaml", "--format", "concise").stdout
 
 
 def test_a_cron_yaml_is_not_read_as_a_queue_yaml(folder: Path) -> None:
@@ -121,7 +122,7 @@ def test_unreadable_files_are_status_3_and_do_not_stop_the_others(folder: Path) 
     assert done.exit_code == 3
     assert 'pullqueue: cannot read "a": no such file or directory' in done.stderr
     assert done.stdout == (
-        "queue.yaml:4:3: QY301 push-key-on-pull: `rate` is not allowed on a pull queue: "
+        "queue.yaml:4:3: error[QY301] push-key-on-pull: `rate` is not allowed on a pull queue: "
         "remove it, or set `mode: push`\n"
     )
 
@@ -181,7 +182,7 @@ def test_folder_searched_in_vain_is_refused(folder: Path) -> None:
 def test_a_dash_reads_standard_input_and_fixes_it_to_standard_output(folder: Path) -> None:
     done = run("-", "--stdin-filename", "app/queue.yaml", "--format", "concise", stdin=BAD)
     assert done.exit_code == 1
-    assert done.stdout.startswith("app/queue.yaml:4:3: QY301")
+    assert done.stdout.startswith("app/queue.yaml:4:3: error[QY301]")
     done = run("-", "--fix", "--unsafe-fixes", stdin=BAD)
     assert (done.exit_code, done.stdout) == (0, GOOD)
     assert done.stderr == "1 file checked, nothing found; 1 fixed\n"

@@ -110,6 +110,6 @@ def test_links_of_a_revision_are_followed_within_it(folder: Path) -> None:
         Path(name).unlink()
         write(name, GOOD)
     done = run("queue.yaml", "outside.yaml", "--against", "HEAD", "--format", "concise")
-    assert done.stdout.startswith('queue.yaml:1:1: QY509 queue-removed: removed: "gone"')
+    assert done.stdout.startswith('queue.yaml:1:1: warning[QY509] queue-removed: removed: "gone"')
     assert SECRET not in done.output
     assert '"outside.yaml" is new, was moved, or is not in this clone' in done.stderr

@@ -236,7 +236,7 @@ def test_baseline_hides_what_was_there_before(folder: Path) -> None:
     write("app/queue.yaml", f"# moved\nqueue:\n{second}\n{third}\n{first}\n")
     done = run("--baseline", "ci/baseline.json", "--format", "concise")
     assert done.exit_code == 1
-    assert done.stdout.startswith("app/queue.yaml:4:25: QY301")
+    assert done.stdout.startswith("app/queue.yaml:4:25: error[QY301]")
     assert len(done.stdout.splitlines()) == 1
 
     settings('baseline = "ci/baseline.json"')
@@ -309,7 +309,9 @@ def test_removed_queue_is_found_against_a_file_and_against_git(folder: Path) -> 
     committed("app/queue.yaml", text=EARLIER)
     Path("before.yaml").write_bytes(Path("app/queue.yaml").read_bytes())
     write("app/queue.yaml", GOOD)
-    message = 'app/queue.yaml:1:1: QY509 queue-removed: removed: "mail"; a deployment stops'
+    message = (
+        'app/queue.yaml:1:1: warning[QY509] queue-removed: removed: "mail"; a deployment stops'
+    )
     for against in ("before.yaml", "HEAD", "HEAD~0", "@{0}"):
         done = run("app/queue.yaml", "--against", against, "--format", "concise")
         assert done.exit_code == 0
@@ -328,8 +330,8 @@ def test_a_changed_mode_is_an_error_against_an_earlier_version(folder: Path) -> 
     done = run("--against", "HEAD", "--format", "concise")
     assert done.exit_code == 1
     assert done.stdout == (
-        'queue.yaml:5:9: QY510 mode-changed: queue "mail" was a push queue and is now a pull '
-        "queue: add the pull queue under a new name, and remove this one when it is empty\n"
+        'queue.yaml:5:9: error[QY510] mode-changed: queue "mail" was a push queue and is now a '
+        "pull queue: add the pull queue under a new name, and remove this one when it is empty\n"
     )
     write("queue.yaml", "queue:\n- name: jobs\n  rate: 5/s\n- name: mail\n  rate: 5/s\n")
     assert found("--against", "HEAD") == [("queue.yaml", "mode-changed")]

@@ -25,7 +25,11 @@ _COLOURS = {
 
 def report_concise(report: RunReport) -> str:
     """Write one line per finding."""
-    return "".join(f"{finding}\n" for finding in report.findings)
+    return "".join(
+        f"{escaped(each.file)}:{each.line}:{each.column}: "
+        f"{each.severity.value}[{each.code}] {each.rule}: {each.message}\n"
+        for each in report.findings
+    )
 
 
 def report_full(report: RunReport) -> str:
