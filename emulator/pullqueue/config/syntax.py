@@ -319,8 +319,7 @@ class _Fault:
 def _tab_edits(text: str) -> list[Edit]:
     edits = []
     for match in _LEADING.finditer(text):
-        for tab in re.finditer(r"\t+", match[0]):
-            after_dash = match[0][: tab.start()].endswith("-")
-            spaces = " " if after_dash else "  " * len(tab[0])
-            edits.append(Edit(match.start() + tab.start(), match.start() + tab.end(), spaces))
+        for tab in re.compile(r"\t+").finditer(text, *match.span()):
+            after_dash = text.endswith("-", match.start(), tab.start())
+            edits.append(Edit(*tab.span(), " " if after_dash else "  " * len(tab[0])))
     return edits

@@ -93,9 +93,9 @@ _UNITS = {
     "d": "d", "day": "d", "days": "d",
 }  # fmt: skip
 _WEEKS = frozenset({"w", "wk", "week", "weeks"})
-_ANY_RATE = r"([0-9]*\.?[0-9]+)\s*(?:(?:/|per)\s*([A-Za-z]+))?"
-_ANY_DURATION = r"([0-9]*\.?[0-9]+)\s*([A-Za-z]*)"
-_ANY_SIZE = r"([0-9]*\.?[0-9]+)\s*([BKMGTbkmgt])(?:i?[Bb])?"
+_ANY_RATE = r"((?:[0-9]*\.)?[0-9]+)\s*(?:(?:/|per)\s*([A-Za-z]+))?"
+_ANY_DURATION = r"((?:[0-9]*\.)?[0-9]+)\s*([A-Za-z]*)"
+_ANY_SIZE = r"((?:[0-9]*\.)?[0-9]+)\s*([BKMGTbkmgt])(?:i?[Bb])?"
 
 
 def suggested_mode(text: str) -> str | None:
