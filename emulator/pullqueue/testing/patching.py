@@ -26,9 +26,13 @@ class Patches:
 
     def __enter__(self) -> None:
         with self._lock:
+            if not self._blocks:
+                try:
+                    self._apply(self)
+                except BaseException:
+                    self._stack.close()
+                    raise
             self._blocks += 1
-            if self._blocks == 1:
-                self._apply(self)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:

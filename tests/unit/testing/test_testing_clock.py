@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -23,6 +23,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.testing import FixtureClock, ProcessClock, exhaust
+from pullqueue.testing.patching import Patches
 
 # What tests and workers do.
 sleep = time.sleep  # noqa: TID251
@@ -265,3 +266,22 @@ def test_time_that_goes_back_or_is_not_frozen_is_refused(
     clock = FixtureClock(ProcessClock(), lambda: emulator)
     with pytest.raises(ClockError, match="time is not frozen"), clock.auto_advance():
         pass
+
+
+def test_what_a_block_could_not_replace_is_replaced_by_the_next() -> None:
+    owner = SimpleNamespace(value=1)
+    reasons = [KeyboardInterrupt()]
+
+    def apply(patches: Patches) -> None:
+        patches.decorate(owner, "value", lambda value: value + 1)
+        if reasons:
+            raise reasons.pop()
+
+    patches = Patches(apply)
+    with pytest.raises(KeyboardInterrupt), patches:
+        pass
+    assert owner.value == 1
+
+    with patches, patches:
+        assert owner.value == 2
+    assert owner.value == 1
