@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,7 @@ def run(arguments: Arguments) -> int:
         InvalidSettingsError: the project's settings are.
         ConfigFileError: a path does not exist.
     """
+    _refuse_empty(arguments)
     if _STDIN in arguments.paths and (len(arguments.paths) > 1 or arguments.watch):
         raise InvalidOptionError("`-` cannot be used with other paths or --watch")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
@@ -57,12 +59,24 @@ def run(arguments: Arguments) -> int:
         raise InvalidOptionError(f"--diff prints a diff: leave out --format {arguments.format}")
     if arguments.write_baseline and (_STDIN in arguments.paths or arguments.watch):
         raise InvalidOptionError("--write-baseline cannot be used with `-` or --watch")
+    if arguments.write_baseline == _STDIN:
+        raise InvalidOptionError("--write-baseline cannot be `-`: name a file")
     if arguments.write_baseline:
         refuse_other_file(Path(arguments.write_baseline))
     linter = _Linter(arguments)
     if arguments.paths == (_STDIN,):
         return linter.check_stdin()
     return linter.watch() if arguments.watch else linter.check_files()
+
+
+def _refuse_empty(arguments: Arguments) -> None:
+    """Refuse what a variable without a value leaves: it would mean the current folder."""
+    if "" in arguments.paths:
+        raise InvalidOptionError("an argument is empty: name a file or a folder")
+    for field in fields(arguments):
+        if getattr(arguments, field.name) == "":
+            option = f"--{field.name.replace('_', '-')}"
+            raise InvalidOptionError(f"{option} is empty: pass a value, or leave it out")
 
 
 class _Linter:
