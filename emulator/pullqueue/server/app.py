@@ -168,7 +168,8 @@ class Application:
             [name] = parse_qs(query).get("project", [""])[-1:]
             return self.projects.get(name)
         if not self.projects.is_single and (named := _NAMED_PROJECT.match(path)):
-            return self.projects.called(named[1])
+            begins = origins.may_change(self._own, Request(environ))
+            return self.projects.called(named[1], begins=begins)
         if is_of_one and (named := _NAMED_IN_PATH.search(path)):
             return self.projects.called(named[1], begins=False)
         return self._own

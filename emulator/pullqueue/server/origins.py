@@ -32,7 +32,16 @@ _GRPC_OFF = "of `pullqueue serve --grpc-port 8126`, in a test `pullqueue_server.
 _log = logging.getLogger("pullqueue.server")
 
 
-def check(state: ServerState, request: Request) -> None:
+def may_change(state: ServerState, request: Request) -> bool:
+    """Return whether a request may change something, whatever its method is."""
+    try:
+        check(state, request, changes=True)
+    except ApiError:
+        return False
+    return True
+
+
+def check(state: ServerState, request: Request, *, changes: bool = False) -> None:
     """Refuse a request if it names another server or comes from another site's page."""
     if request.method == "PRI":  # how HTTP/2 begins
         where = state.grpc_address or _GRPC_OFF
@@ -47,7 +56,7 @@ def check(state: ServerState, request: Request) -> None:
         if target := _ABSOLUTE.match(request.environ.get("REQUEST_URI", "")):
             _check_host(target[1], names)
     # BufferTask makes a task of a GET, too.
-    if request.method not in _SAFE_VERBS or request.path.endswith(":buffer"):
+    if changes or request.method not in _SAFE_VERBS or request.path.endswith(":buffer"):
         _check_origin(request, host, state.token)
 
 

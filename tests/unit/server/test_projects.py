@@ -285,6 +285,20 @@ def test_another_project_begins_with_a_call_that_names_it(
     assert names == ["shop", "other", "third"] if begins else ["shop"]
 
 
+@pytest.mark.parametrize(
+    "header",
+    [{"Host": "evil.example"}, {"Origin": "http://evil"}, {"Sec-Fetch-Site": "cross-site"}],
+)
+def test_no_project_begins_with_a_request_of_another_site(
+    app: PushApp, clock: ManualClock, header: dict[str, str]
+) -> None:
+    """Such as for an image, which is a GET; nor with one that is refused."""
+    with serving(app, clock, project="shop", begins_projects=True) as server:
+        for verb in ("GET", "POST"):
+            requests.request(verb, v1beta2(server, "other"), headers=header, timeout=60)
+        assert [state.project for state in server.states] == [""]
+
+
 def test_a_project_begins_with_the_addresses_of_the_server(clock: ManualClock) -> None:
     """And keeps its own afterwards."""
     addresses = PushAddresses(["http://localhost:8080", "worker=http://localhost:8081"])
