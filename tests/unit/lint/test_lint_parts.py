@@ -122,6 +122,19 @@ def test_a_key_with_a_comment_inside_its_value_is_not_removed(value: str, *, is_
     assert (fixed.text == text) is is_kept
 
 
+@pytest.mark.parametrize("limit", ["", "    task_retry_limit: 3\n"])
+@pytest.mark.parametrize("is_before", [True, False])
+def test_keys_that_are_moved_keep_their_order(limit: str, *, is_before: bool) -> None:
+    start = "queue:\n- name: a\n  rate: 5/s\n"
+    opened = "  retry_parameters:\n" + limit
+    keys = ("min_backoff_seconds: 1\n", "max_backoff_seconds: 2\n", "max_doublings: 3\n")
+    wrong = "".join(f"  {key}" for key in keys)
+    if limit:
+        wrong = wrong + opened if is_before else opened + wrong
+    fixed = fix_text(start + wrong, _check, unsafe=True)
+    assert fixed.text == start + opened + "".join(f"    {key}" for key in keys)
+
+
 @pytest.mark.parametrize(("fewer", "applied"), [(1, 20), (0, 0)])
 def test_fixes_without_end_are_stopped(fewer: int, applied: int) -> None:
     def endless(content: str) -> CheckResult:

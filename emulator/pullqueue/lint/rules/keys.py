@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from pullqueue.config.document import Mapping, Pair, Path, Scalar, Sequence, describe
-from pullqueue.config.edits import delete_pair, rename_key
+from pullqueue.config.edits import delete_pair, insert_after, rename_key
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.schema import (
     ACL_ENTRY,
@@ -187,6 +187,9 @@ def _move_fix(view: View, unknown: UnknownKey, home: Path) -> Fix | None:
         return Fix(title="move it to the top level", edits=edits) if edits else None
     retry = mapping.pair("retry_parameters")
     if retry is None:
+        moved = next(each for each in mapping.pairs if level_with(each.key.text) == RETRY)
+        if moved is not pair:  # it moves to where the first one is then
+            return None
         column = view.source.find_column(pair.key.start)
         opening = f"retry_parameters:{view.source.newline}{' ' * (column + 2)}"
         edits = (Edit(pair.key.start, pair.key.start, opening),)
@@ -198,12 +201,14 @@ def _move_fix(view: View, unknown: UnknownKey, home: Path) -> Fix | None:
 
 
 def _moved_into(view: View, target: Mapping, mapping: Mapping, pair: Pair) -> tuple[Edit, ...]:
-    """Move a pair before the first one of another mapping, which must not have its key."""
+    """Move a pair into another mapping, which must not have its key: to its end, or to the top."""
     removal = delete_pair(view.source, mapping, pair.key)
     if removal is None or target.pair(pair.key.text) is not None:
         return ()
-    first = target.pairs[0].key.start
     content = view.source.text[pair.key.start : pair.end]
+    if target is not view.root:
+        return (insert_after(view.source, target.pairs[-1], content), removal)
+    first = target.pairs[0].key.start
     line = f"{content}{view.source.newline}{' ' * view.source.find_column(first)}"
     return (Edit(first, first, line), removal)
 
