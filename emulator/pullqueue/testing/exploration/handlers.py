@@ -27,6 +27,16 @@ class Refusal(BaseException):
         super().__init__(error)
         self.error = error
 
+    @classmethod
+    def of_run_tasks(cls, actor: str) -> Refusal:
+        """Return that of an actor that runs push tasks itself."""
+        return cls(
+            TypeError(
+                f"race_test: {actor} calls run_tasks, so its handlers would not be actors: pass "
+                "the app to race_test, as app=, send= or deferred=True"
+            )
+        )
+
 
 class DueTask(NamedTuple):
     """An attempt that can start now."""

@@ -77,6 +77,9 @@ class SharedLock:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the lock
         return getattr(self._lock, name)
 
+    def __str__(self) -> str:
+        return "a lock"
+
     @property
     def is_free(self) -> bool:
         """True if an actor that waits for it can acquire it."""

@@ -40,6 +40,7 @@ from pullqueue.testing.exploration.results import RaceFailure, RaceResult, RaceT
 from pullqueue.testing.exploration.schedule import Schedule
 from pullqueue.testing.exploration.search import Outcome, Plan, Search
 from pullqueue.testing.exploration.steps import REPLAY_DIFFERS, format_replay, parse_replay
+from pullqueue.testing.exploration.threads import following_threads
 from pullqueue.testing.place import note_apps
 from pullqueue.testing.points import Trial
 from pullqueue.testing.sender import App, Sender, SendFunction
@@ -104,9 +105,11 @@ def race_test(
     Actors are `instances` of the app: each has its own locks of its modules. A warning names the
     globals of these modules that actors change, since instances do not share them.
 
-    `time.sleep` and `asyncio.sleep` let others go on until the clock is moved. A worker that loops
-    forever is stopped when it leases in vain and nobody else can go on. An actor that waits for a
-    lock of the test, or that reaches no call for two seconds, is blocked; then another goes on.
+    `time.sleep` and `asyncio.sleep` let others go on until the clock is moved, also in threads that
+    an actor starts, which time does not pass; so does `Event.wait(seconds)` in these. A worker that
+    loops forever is stopped when it leases in vain and nobody else can go on. An actor that waits
+    for a lock of the test, or that reaches no call for two seconds, is blocked; then another goes
+    on.
 
     In the first schedule time passes nobody who could go on. A pull task that is leased in it, and
     is then still leased or exhausted, since no actor has deleted it, leads to a warning, or an
@@ -160,6 +163,7 @@ def race_test(
     planned = None if replay is None else parse_replay(replay)
     with (
         environ_restored(),
+        following_threads,
         race.observing(services=services),
         raced_locks(race.memory, instances=instances) as race.locks,
     ):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,12 +27,12 @@ from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.steps import (
     REPLAY_DIFFERS,
     TIME,
-    TIME_KEY,
     Choice,
     Pending,
     RacingActor,
     Step,
 )
+from pullqueue.testing.exploration.threads import ThreadActor
 from pullqueue.testing.interrupt import IDLE_STEPS, WorkerInterrupt
 from pullqueue.testing.points import Point
 from pullqueue.testing.points.actors import Lock, current_actor
@@ -110,7 +111,7 @@ class Schedule:
         end = monotonic() + (0 if self._is_stuck else _END_SECONDS)
         for actor in self.actors:
             if actor.thread is not None:
-                actor.thread.join(max(0, end - monotonic()))
+                actor.thread.join(0.1 if actor.is_thread else max(0, end - monotonic()))
             actor.has_ended = True  # threads that it has started may not
             release(actor)
         self._conclude()
@@ -122,7 +123,7 @@ class Schedule:
         actor = point.actor
         if not isinstance(actor, RacingActor):
             return call_next()
-        footprint = point.footprint
+        actor, footprint = actor.here, point.footprint
         pending = Pending(actor.key, point.place or point.what, footprint)
         self._wait(actor, point.what if point.is_lease else "", pending)
         self._in_database = isinstance(point.call, DatabaseCall)
@@ -144,12 +145,7 @@ class Schedule:
         """Send the request of a task, which is an actor; refuse it to others."""
         actor = current_actor()
         if isinstance(actor, RacingActor) and not actor.is_task:
-            raise Refusal(
-                TypeError(
-                    f"race_test: {actor.name} calls run_tasks, so its handlers would not be "
-                    "actors: pass the app to race_test, as app=, send= or deferred=True"
-                )
-            )
+            raise Refusal.of_run_tasks(actor.name)
         return call_next()
 
     def sleep(self, actor: RacingActor, seconds: float) -> None:
@@ -165,14 +161,11 @@ class Schedule:
         """Let others go on until an actor can acquire a lock; return False if the time is over."""
         actor.lock, actor.lock_seconds = lock, seconds
         if seconds >= 0 and not lock.is_patient:
-            self._limit_wait(actor)
-        self._record(actor, "waits for a lock")
+            actor.limit_wait(self.clock)
+        self._record(actor, f"waits for {lock}")
         self._wait(actor, "", None, can_go_on=False)
         actor.lock = actor.wakes_usec = None
         return lock.is_free
-
-    def _limit_wait(self, actor: RacingActor) -> None:
-        actor.wakes_usec = self.clock.now_usec() + duration_usec(actor.lock_seconds)
 
     def _wait(
         self, actor: RacingActor, call: str, pending: Pending | None, *, can_go_on: bool = True
@@ -184,6 +177,7 @@ class Schedule:
             self._progress += 1
             actor.next_call, actor.pending = call, pending
             actor.gates.append(gate)
+            actor.settle()
             if self._ended.is_set():
                 gate.release()
             elif self.current is actor or self.current is None:
@@ -216,11 +210,27 @@ class Schedule:
             if not actor.has_ended:
                 self._end(error)
         finally:
-            with self._mutex:
-                self._progress += 1
-                actor.is_over = True
-                if self.current is actor or self.current is None:
-                    self._hand_over(None)
+            self.leave(actor)
+
+    def leave(self, actor: RacingActor) -> None:
+        """Pass the turn of an actor on that is over."""
+        with self._mutex:
+            self._progress += 1
+            actor.is_over = True
+            if self.current is actor or self.current is None:
+                self._hand_over(None)
+
+    def follow(self, owner: RacingActor, thread: threading.Thread) -> AbstractContextManager[None]:
+        """Return what follows, in a block, a thread that an actor starts."""
+        actor = owner.threads[thread] = ThreadActor(owner, thread, self)
+        return actor.following()
+
+    def add_thread(self, actor: RacingActor) -> None:
+        """Let a thread of an actor have turns of its own from now on."""
+        with self._mutex:
+            self._numbers += 1
+            actor.number = self._numbers
+            self.actors.append(actor)
 
     def _work_once(self, actor: RacingActor) -> object:
         """Return what an actor returns; if it fails, wait until it can be started again."""
@@ -250,7 +260,7 @@ class Schedule:
             return
         chosen = self._choose(current)
         if chosen is None:
-            if all(actor.is_over for actor in self.actors):
+            if self._are_over():
                 self._end(None)
             elif not any(actor.is_blocked for actor in self.actors):
                 self._end_blocked()  # by locks of the test
@@ -278,13 +288,19 @@ class Schedule:
         with chosen.acting():  # not a thread of whoever has had the turn
             chosen.thread.start()
 
+    def _are_over(self) -> bool:
+        """Return whether all have ended but for threads, which end with them."""
+        return all(actor.is_over or actor.is_thread for actor in self.actors)
+
     def _choose(self, current: RacingActor | None) -> RacingActor | None:
         """Return who goes on; None: nobody can."""
         self._conclude()
         ready: frozenset[int] | None = None
         passed, before = 0, current.number if current else None
         while options := self._options():
-            choice = self._choice(options, before, ready, passed)
+            choice = Choice.among(options, self.actors, before, ready, passed)
+            choice.others |= self.tasks.retried
+            choice.ends_attempts = TIME in options and self.tasks.are_overdue(self._target_usec())
             chosen = self._planned(choice)
             choice.chosen = choice.default(before) if chosen is None else chosen
             self.choices.append(choice)
@@ -295,31 +311,6 @@ class Schedule:
             self._move_time()
             ready, passed = choice.after_move()
         return None
-
-    def _choice(
-        self,
-        options: dict[int, RacingActor | None],
-        before: int | None,
-        ready: frozenset[int] | None,
-        passed: int,
-    ) -> Choice:
-        there = {a.number: a for a in (*self.actors, *options.values()) if a is not None}
-        alive = [a for a in there.values() if not a.is_over]
-        current = before if ready is None and before in options else None
-        others = {a.key for a in alive if a.number != current} | self.tasks.retried
-        return Choice(
-            {number: actor.key if actor else TIME_KEY for number, actor in options.items()},
-            current,
-            {a.number: a.pending for a in alive if a.gates and a.pending},
-            frozenset(others),
-            frozenset(a.key for a in there.values()),
-            is_waiting=any(a.number not in options for a in alive),
-            tasks=frozenset(a.number for a in there.values() if a.is_task and a.thread is None),
-            ready=ready,
-            passed=passed,
-            overtaken=before if ready and before in ready else None,
-            ends_attempts=TIME in options and self.tasks.are_overdue(self._target_usec()),
-        )
 
     def _conclude(self) -> None:
         """Note what the last turn has changed beside its call."""
@@ -349,7 +340,9 @@ class Schedule:
     def _options(self) -> dict[int, RacingActor | None]:
         """Return who can go on, by number; the first goes on where nothing is planned."""
         now_usec = self.clock.now_usec()
-        waiting = [actor for actor in self.actors if actor.thread is None or actor.gates]
+        are_over = self._are_over()
+        there = [actor for actor in self.actors if not (actor.is_thread and are_over)]
+        waiting = [actor for actor in there if actor.thread is None or actor.gates]
         polling = [actor for actor in waiting if actor.lock is None]
         awake = [actor for actor in waiting if not actor.is_asleep(now_usec)]
         ready = [actor for actor in awake if not actor.waits_for_change(self._changes)]
@@ -357,12 +350,13 @@ class Schedule:
         if not ready:
             for actor in waiting:
                 if actor.is_patient:
-                    self._limit_wait(actor)
+                    actor.limit_wait(self.clock)
         asleep = [a for a in waiting if a not in awake and a.wakes_usec is not None]
         options: dict[int, RacingActor | None] = {actor.number: actor for actor in ready}
         event = self._next_event_usec(is_needed=not ready)
         if options:
-            if event is not None or (asleep and self.moves_time):
+            is_possible = event is not None or (asleep and self.moves_time)
+            if is_possible and not any(actor.is_thread for actor in ready):
                 options[TIME] = None
         elif event is None and polling and all(a.idle_steps > IDLE_STEPS for a in polling):
             for actor in polling:

@@ -6,10 +6,12 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
+from pullqueue.clock import MovableClock, duration_usec
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import DeleteResult
@@ -30,6 +32,10 @@ REPLAY_DIFFERS = (
     "(memcache, entities, caches)"
 )
 """Why a replay does not fit."""
+
+
+_SETTLE_SECONDS = 1.0
+"""How long an actor waits for a thread that it has started, and that neither calls nor waits."""
 
 
 class Pending(NamedTuple):
@@ -73,6 +79,32 @@ class Choice:
     """What the chosen actor has called until the next choice."""
     effects: Footprint = NOTHING
     """What it has read and written beside that: an attempt has ended, or the memory is changed."""
+
+    @classmethod
+    def among(
+        cls,
+        options: dict[int, RacingActor | None],
+        actors: Iterable[RacingActor],
+        before: int | None,
+        ready: frozenset[int] | None,
+        passed: int,
+    ) -> Choice:
+        """Return one between these options; `actors` have begun, and `before` had the turn."""
+        there = {a.number: a for a in (*actors, *options.values()) if a is not None}
+        alive = [a for a in there.values() if not a.is_over]
+        current = before if ready is None and before in options else None
+        return cls(
+            {number: actor.key if actor else TIME_KEY for number, actor in options.items()},
+            current,
+            {a.number: a.pending for a in alive if a.gates and a.pending},
+            frozenset(a.key for a in alive if a.number != current),
+            frozenset(a.key for a in there.values()),
+            is_waiting=any(a.number not in options for a in alive),
+            tasks=frozenset(a.number for a in there.values() if a.is_task and a.thread is None),
+            ready=ready,
+            passed=passed,
+            overtaken=before if ready and before in ready else None,
+        )
 
     def preempts(self, option: int) -> bool:
         """Return whether an option takes the turn from an actor that could go on.
@@ -141,6 +173,7 @@ class Choice:
 class Turns(Protocol):
     """What decides whose turn it is."""
 
+    clock: MovableClock
     current: RacingActor | None
     held: list[Callable[[], None]]
     is_replay: bool
@@ -151,11 +184,25 @@ class Turns(Protocol):
     def wait_for_lock(self, actor: RacingActor, lock: Lock, seconds: float) -> bool:
         """Return when an actor can acquire a lock; False: the time is over."""
 
+    def follow(self, owner: RacingActor, thread: threading.Thread) -> AbstractContextManager[None]:
+        """Return what follows, in a block, a thread that an actor starts."""
+
+    def add_thread(self, actor: RacingActor) -> None:
+        """Let a thread of an actor have turns of its own from now on."""
+
+    def leave(self, actor: RacingActor) -> None:
+        """Pass the turn of an actor on that is over."""
+
+    def sleep(self, actor: RacingActor, seconds: float) -> None:
+        """Let others go on until the clock has reached the end of a sleep."""
+
 
 class RacingActor(Actor):
     """An actor with a thread of its own, which waits for its turn."""
 
     can_wait = True
+    is_thread = False
+    """True if it is a thread that another one has started."""
 
     def __init__(
         self,
@@ -172,6 +219,10 @@ class RacingActor(Actor):
         self.work = work
         self.key = key or name
         """What its attempts, or the copies of a function, have in common."""
+        self.threads: dict[threading.Thread, RacingActor] = {}
+        """Those that it has started."""
+        self.settled = threading.Event()
+        """Set once it waits, or has ended, if it is a thread."""
         self.request = request
         """What its first step shows beside the call: the request that is handled."""
         self.schedule = schedule
@@ -219,12 +270,31 @@ class RacingActor(Actor):
 
     def note(self, footprint: Footprint) -> None:
         """Note what it reads and writes beside its calls."""
-        if self.schedule is not None and self.schedule.current is self:
+        if self.schedule is not None and self.schedule.current is self.here:
             self.schedule.note(footprint)
+
+    @property
+    def here(self) -> RacingActor:
+        """Who has the turns of this thread: the thread, once it has slept, or this actor."""
+        found = self.threads.get(threading.current_thread(), self)
+        return found if found.number else self
+
+    def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:
+        """Return what follows, in a block, a thread that it starts."""
+        return nullcontext() if self.schedule is None else self.schedule.follow(self, thread)
+
+    def settle(self) -> None:
+        """Note that this thread waits."""
+        self.threads.get(threading.current_thread(), self).settled.set()
+
+    def await_thread(self, thread: threading.Thread) -> None:
+        """Return when a thread that it has started waits or has ended, so that each run has it."""
+        if thread in self.threads:
+            self.threads[thread].settled.wait(_SETTLE_SECONDS)
 
     def wait_for(self, lock: Lock, seconds: float) -> bool:
         """Return when it can acquire a lock; False: the time is over; less than 0 is forever."""
-        return self.schedule is not None and self.schedule.wait_for_lock(self, lock, seconds)
+        return self.schedule is not None and self.schedule.wait_for_lock(self.here, lock, seconds)
 
     @property
     def is_blocked(self) -> bool:
@@ -235,6 +305,10 @@ class RacingActor(Actor):
     def is_patient(self) -> bool:
         """True if it waits for a lock, and the time until that is over does not run."""
         return self.lock is not None and self.lock_seconds >= 0 and self.wakes_usec is None
+
+    def limit_wait(self, clock: MovableClock) -> None:
+        """Let the time of its wait for a lock run from now on."""
+        self.wakes_usec = clock.now_usec() + duration_usec(self.lock_seconds)
 
     def is_asleep(self, now_usec: int) -> bool:
         """Return whether it sleeps, or waits for a lock that is not free."""

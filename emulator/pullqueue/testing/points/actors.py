@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +15,7 @@ from typing import Any, NoReturn, Protocol
 
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
 from pullqueue.testing.patching import Patches
-from pullqueue.testing.place import Place, calling_place
+from pullqueue.testing.place import Place, calling_place, is_of_app
 from pullqueue.testing.points.footprint import Footprint
 
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
@@ -71,6 +72,16 @@ class Actor(Interrupter):
     def wait_for(self, lock: Lock, seconds: float) -> bool:  # noqa: ARG002 - of those that can
         """Return when it can acquire a lock; False: the time is over; less than 0 is forever."""
         return lock.is_free
+
+    def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:  # noqa: ARG002 - the same
+        """Return what follows, in a block, a thread that it starts."""
+        return nullcontext()
+
+    def await_thread(self, thread: threading.Thread) -> None:
+        """Return when a thread that it has started waits or has ended."""
+
+    def settle(self) -> None:
+        """Note that this thread waits, if the actor has started it."""
 
     def carry_out(self, call: object, call_next: Callable[[], object]) -> object:
         """Carry a call out, unless the actor has ended, which waits until the call is made.
@@ -185,10 +196,13 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
         if actor is None:
             start(thread)
             return
+        caller = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
+        of_app = is_of_app(caller.f_code.co_filename, caller.f_globals.get("__name__", ""))
+        following = actor.follow(thread) if of_app else nullcontext()
 
         def run_as_actor() -> None:
             try:
-                with actor.acting():
+                with actor.acting(), following:
                     run()
             except BaseException:
                 if not actor.has_ended:
@@ -203,6 +217,7 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
         except RuntimeError:
             _has_ended(thread)
             raise
+        actor.await_thread(thread)
 
     return start_thread
 
@@ -228,6 +243,7 @@ def _noting(send: Callable[..., Any]) -> Callable[..., Any]:
     def noted(connection: socket.socket, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         actor = _actor.get()
         if actor is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            actor.settle()
             server = connection.getpeername()[1]
             _clients[str(connection.getsockname()[1])] = actor, calling_place(), server
         return send(connection, *args, **kwargs)

@@ -60,6 +60,9 @@ class _Release:
     def __init__(self) -> None:
         self._before = self.count
 
+    def __str__(self) -> str:
+        return "a lock"
+
     @property
     def is_free(self) -> bool:
         """True if a transaction has ended since then."""

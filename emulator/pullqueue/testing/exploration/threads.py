@@ -1,0 +1,147 @@
+"""Threads that actors of `race_test` start: time ends their sleeps, and not the machine's clock.
+
+From its first sleep on, such a thread is an actor. So a thread that renews leases does that while
+its worker sleeps, and another worker can go on before each renewal.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+
+from pullqueue.testing.clock import sleeping
+from pullqueue.testing.exploration.steps import RacingActor, Turns
+from pullqueue.testing.patching import Patches
+from pullqueue.testing.place import is_of_app
+from pullqueue.testing.points.actors import current_actor
+
+_NAMED_BY_TARGET = re.compile(r"Thread-\d+(?: \((.*)\))?")
+"""The name of a thread to which the app has given none; its number differs from run to run."""
+
+
+class ThreadActor(RacingActor):
+    """A thread that an actor has started; before its first sleep its calls are the actor's.
+
+    Time does not pass it, as it passes an actor that is slow: it renews leases in time.
+    """
+
+    is_thread = True
+
+    def __init__(self, owner: RacingActor, thread: threading.Thread, turns: Turns) -> None:
+        found = _NAMED_BY_TARGET.fullmatch(thread.name)
+        name = f"thread {found[1] or ''}".strip() if found else thread.name
+        super().__init__(
+            f"{owner.name}, {name}", 0, lambda: None, key=f"{owner.key}, {name}", schedule=turns
+        )
+        self.thread = thread
+        self._owner = owner
+        self._turns = turns
+        self._has_turns = threading.Event()
+        """Set from its first sleep on, and where it has ended without one."""
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Follow the sleeps in the block, which is what the thread does."""
+        try:
+            with sleeping(self._turns.clock, self._sleep):
+                yield
+        finally:
+            self._turns.leave(self)
+            self.settled.set()
+            self._has_turns.set()
+
+    def _sleep(self, seconds: float) -> None:
+        self._begin()
+        self._turns.sleep(self, seconds)
+
+    def await_event(self, event: threading.Event, seconds: float) -> bool:
+        """Wait in the thread until an event is set; return False if the time is over."""
+        self._begin()
+        return self._turns.wait_for_lock(self, _Awaited("an event", event.is_set), max(0, seconds))
+
+    def _begin(self) -> None:
+        self.idle_steps += 1
+        if not self.number:
+            self._turns.add_thread(self)
+            self._has_turns.set()
+
+    def await_end(self, seconds: float) -> bool:
+        """Wait in another thread of its actor until it is over; return False if the time is."""
+        if seconds < 0:
+            self._has_turns.wait()
+        ended = _Awaited(self.name, lambda: self.is_over)
+        return ended.is_free or not self.number or self._owner.wait_for(ended, seconds)
+
+
+class _Awaited:
+    """What a thread waits for, as if it were a lock."""
+
+    is_patient = False
+
+    def __init__(self, name: str, is_there: Callable[[], bool]) -> None:
+        self._name = name
+        self._is_there = is_there
+
+    @property
+    def is_free(self) -> bool:
+        """True if who waits for it can go on."""
+        return self._is_there()
+
+    def __str__(self) -> str:
+        return self._name
+
+
+def _followed(thread: threading.Thread) -> ThreadActor | None:
+    owner = current_actor()
+    found = owner.threads.get(thread) if isinstance(owner, RacingActor) else None
+    return found if isinstance(found, ThreadActor) else None
+
+
+def _follow(patches: Patches) -> None:
+    patches.decorate(threading.Thread, "join", _joining)
+    patches.decorate(threading.Condition, "wait", _settling)
+    patches.decorate(threading.Event, "wait", _waiting)
+
+
+following_threads = Patches(_follow)
+"""Makes time end, in a block, the waits of threads of actors, and for these threads."""
+
+
+def _joining(join: Callable[..., None]) -> Callable[..., None]:
+    @wraps(join)
+    def join_thread(thread: threading.Thread, timeout: float | None = None) -> None:
+        found = _followed(thread)
+        if found is None or found.await_end(-1 if timeout is None else max(0, timeout)):
+            join(thread, timeout)
+
+    return join_thread
+
+
+def _settling(wait: Callable[..., bool]) -> Callable[..., bool]:
+    """Let the actor go on whose thread waits for it, such as at the `get` of a queue."""
+
+    @wraps(wait)
+    def wait_for_others(condition: threading.Condition, timeout: float | None = None) -> bool:
+        if (found := _followed(threading.current_thread())) is not None:
+            found.settled.set()
+        return wait(condition, timeout)
+
+    return wait_for_others
+
+
+def _waiting(wait: Callable[..., bool]) -> Callable[..., bool]:
+    @wraps(wait)
+    def wait_for_event(event: threading.Event, timeout: float | None = None) -> bool:
+        found = None if timeout is None else _followed(threading.current_thread())
+        frame = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
+        of_app = is_of_app(frame.f_code.co_filename, frame.f_globals.get("__name__", ""))
+        of_app |= frame.f_code is threading.Timer.run.__code__
+        if timeout is None or found is None or event.is_set() or not of_app:
+            return wait(event, timeout)
+        return found.await_event(event, timeout)
+
+    return wait_for_event

@@ -1,0 +1,155 @@
+"""Threads that actors of `race_test` start, such as those that renew leases."""
+
+from __future__ import annotations
+
+import queue as queues
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from pullqueue import NewTask, PullQueueError, Queue, Task
+from pullqueue.testing import RaceResult, RaceTestError
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., RaceResult]
+
+
+class Renewer:
+    """A worker that works for 90 seconds on a lease of 60, which a thread renews."""
+
+    def __init__(self, queue: Queue, how: str, every: float) -> None:
+        self.queue = queue
+        self.how = how
+        self.every = every
+        self.done: list[str] = []
+
+    def setup(self) -> None:
+        self.done.clear()
+        self.queue.add(name="one")
+
+    def work(self) -> None:
+        for task in self.queue.lease_tasks(60, 1):
+            stop = threading.Event()
+            thread = threading.Thread(target=self.renew, args=(task, stop), daemon=True)
+            thread.start()
+            time.sleep(90)  # noqa: TID251 - moves the clock
+            self.done.append(task.name)
+            self.queue.delete_tasks(task)
+            if self.how != "endless":
+                stop.set()
+            if self.how == "joined":
+                thread.join()
+
+    def renew(self, task: Task, stop: threading.Event) -> None:
+        while not self.is_over(stop):
+            try:
+                task = self.queue.modify_task_lease(task, 60)
+            except PullQueueError:
+                if self.how != "endless":
+                    return
+
+    def is_over(self, stop: threading.Event) -> bool:
+        if self.how == "event":
+            return stop.wait(self.every)
+        time.sleep(self.every)  # noqa: TID251 - moves the clock
+        return stop.is_set()
+
+
+@pytest.mark.parametrize("every", [20, 59, 60, 70])
+@pytest.mark.parametrize("how", ["event", "joined", "stopped", "endless"])
+def test_a_thread_renews_a_lease(race: Run, queue: Queue, how: str, every: float) -> None:
+    """Its sleeps are those of the clock, so that a lease expires only where it is late."""
+    app = Renewer(queue, how, every)
+    run = partial(race, app.work, setup=app.setup, check=lambda: app.done == ["one"], copies=2)
+
+    if every < 60:
+        assert run().is_complete
+        return
+    with pytest.raises(RaceTestError) as caught:
+        run()
+    assert any("thread renew: modify_task_lease" in step for step in caught.value.schedule)
+    with pytest.raises(RaceTestError) as again:
+        run(replay=caught.value.replay)
+    assert len(again.value.schedule) == len(caught.value.schedule)
+
+
+def test_a_timer_renews_a_lease(race: Run, queue: Queue) -> None:
+    done: list[str] = []
+
+    def setup() -> None:
+        done.clear()
+        queue.add(name="one")
+
+    def work() -> None:
+        for task in queue.lease_tasks(60, 1):
+            timer = threading.Timer(30, queue.modify_task_lease, (task, 600))
+            timer.start()
+            time.sleep(90)  # noqa: TID251 - moves the clock
+            done.append(task.name)
+            queue.delete_tasks(task.name)
+
+    assert race(work, setup=setup, check=lambda: done == ["one"], copies=2).is_complete
+
+
+def test_the_lease_of_one_worker_is_renewed_and_that_of_another_is_not(
+    race: Run, queue: Queue
+) -> None:
+    """So the two that have a thread do not hide the one that needs one."""
+    app = Renewer(queue, "event", 20)
+
+    def careless() -> None:
+        for task in queue.lease_tasks(60, 1):
+            time.sleep(90)  # noqa: TID251 - moves the clock
+            app.done.append(task.name)
+            queue.delete_tasks(task)
+
+    with pytest.raises(RaceTestError):
+        race(app.work, careless, setup=app.setup, check=lambda: app.done == ["one"])
+
+
+def test_threads_that_wait_for_work_sleep_at_it(race: Run, queue: Queue) -> None:
+    """Nobody waits for them for real: neither their actor, at the end, nor the test."""
+    done: list[str] = []
+
+    def setup() -> None:
+        done.clear()
+        queue.add_many([NewTask(name="one"), NewTask(name="two")])
+
+    def work() -> None:
+        todo: queues.Queue[Task | None] = queues.Queue()
+
+        def consume() -> None:
+            while (task := todo.get()) is not None:
+                time.sleep(3600)  # noqa: TID251 - moves the clock
+                done.append(task.name)
+                queue.delete_tasks(task)
+
+        threads = [threading.Thread(target=consume) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for task in queue.lease_tasks(7200, 10):
+            todo.put(task)
+        for _ in threads:
+            todo.put(None)
+        for thread in threads:
+            thread.join()
+
+    race(work, setup=setup, check=lambda: sorted(done) == ["one", "two"], copies=2, schedules=5)
+
+
+def test_a_thread_is_joined_for_a_time(race: Run, queue: Queue) -> None:
+    alive: list[bool] = []
+
+    def work() -> None:
+        thread = threading.Thread(target=time.sleep, args=(60,), name="sleeper")  # noqa: TID251
+        thread.start()
+        for seconds in (30, 40):
+            thread.join(seconds)
+            alive.append(thread.is_alive())
+        queue.fetch_statistics()
+
+    race(work, setup=alive.clear, check=lambda: alive.count(True) == 2, copies=2, schedules=3)
