@@ -100,7 +100,10 @@ def create_project(_state: ServerState, body: NewProject) -> ProjectResource:
 
 @operation("DELETE", "/projects/{name}", key="deleted")
 def delete_project(_state: ServerState, name: str) -> str:
-    """End a project with its tasks, faults and records; attempts under way leave no trace."""
+    """End a project with its tasks, faults and records; calls that name it are then refused.
+
+    Attempts under way leave no trace.
+    """
     served(Projects).delete(name)
     return name
 

@@ -76,6 +76,8 @@ class Projects:
         self._stored: dict[str, StoredProject] = {}
         self._ended: dict[str, None] = {}
         """Names, the latest last."""
+        self._missed: set[str] = set()
+        """Names of calls that no project had since the last look for projects of other servers."""
         self.on_end: Callable[..., None] = lambda _state, *, delete: None  # noqa: ARG005
         """Called with the state of a project that ends, before its store is closed; `delete` is
         True if everything of it is deleted."""
@@ -124,9 +126,12 @@ class Projects:
         app_id = Project.of(name).app_id
         self._follow()
         found = self._others.get(app_id)
+        if found is None and self._store.is_shared and app_id not in self._missed:
+            self._missed.add(app_id)
+            self._follow(at_once=True)  # another server may have made it just now
+            found = self._others.get(app_id)
         if found is None and app_id in self._ended:
-            self._follow(at_once=True)  # another server may have made it again just now
-            with self._lock:  # this one may be doing so
+            with self._lock:  # this one may be making it again
                 found = self._others.get(app_id)
             if found is None:
                 message = (
@@ -229,6 +234,8 @@ class Projects:
         # One thread loads, the others do not wait for it: the database may hang.
         if self._lock.acquire(blocking=at_once):
             try:
+                if not at_once:
+                    self._missed.clear()
                 self._followed = now
                 self._load()
             except TransientError:

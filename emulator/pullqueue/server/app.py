@@ -19,7 +19,7 @@ from werkzeug.routing import BaseConverter
 from pullqueue.api import batch, discovery, oauth, routes
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.encoding import status_line
-from pullqueue.api.errors import ApiError, register_error_handlers
+from pullqueue.api.errors import register_error_handlers
 from pullqueue.api.requests import FIND_SERVED_KEY, SERVED_KEY, current_request, served
 from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks import rest as cloudtasks
@@ -28,6 +28,7 @@ from pullqueue.console import blueprint as console
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface
 from pullqueue.engine.interceptors import Caller, Touched, amend_origin, called_by
+from pullqueue.errors import PullQueueError
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.resources import routes as resources
 from pullqueue.runtime.projects import Projects
@@ -72,7 +73,7 @@ _BELOW_PROJECT = re.compile(
 _PROJECTS_PATH = "/_emulator/projects"
 """Its routes are about all projects; clients that add the parameter `project` to each call may."""
 _UNKNOWN_KEY = "pullqueue.unknown_project"
-"""In the environment: the error for the name of a project that there is not."""
+"""In the environment: why the project that is named cannot be found."""
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 
 
@@ -136,7 +137,7 @@ class Application:
         """Return what answers a request: that of the project which it names."""
         try:
             return self._objects_of(self._state_of(environ))
-        except ApiError as error:
+        except PullQueueError as error:
             environ[_UNKNOWN_KEY] = error
             return self._objects_of(self._own)
 

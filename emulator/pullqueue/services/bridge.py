@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flask import Blueprint, Response, g, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import SERVED_KEY, served
 from pullqueue.engine.emulator import Emulator
+from pullqueue.errors import PullQueueError
 from pullqueue.limits import MIB
 from pullqueue.sdk import SdkMissingError
 from pullqueue.sdk.environment import BRIDGE_PATH
@@ -105,11 +105,11 @@ def rpc_http() -> Response:
         answer = served(Bridge).answer(data, g.logged, deadline)
     except RequestEntityTooLarge:
         answer = _failure(_REQUEST_TOO_LARGE, f"the maximum size of a call is {_BODY_BYTES} bytes")
-    except ApiError as error:  # the project has ended
-        answer = _failure(_UNKNOWN, str(error))
     except SdkMissingError as error:
         _log.warning("%s", error)
         answer = _failure(_CAPABILITY_DISABLED, f"where the server runs, {error}")
+    except PullQueueError as error:  # the project has ended, or the database does not respond
+        answer = _failure(_UNKNOWN, str(error).replace("%", "%%"))  # the SDK formats it
     return Response(answer, content_type=_CONTENT_TYPE)
 
 

@@ -206,6 +206,22 @@ def test_servers_of_one_database_have_the_same_projects() -> None:
     empty(url)
 
 
+def test_a_project_that_another_server_has_ended_is_refused() -> None:
+    """Until one of them makes it again; a call that comes just after that finds it."""
+    url = own_schema("projects")
+    empty(url)
+    with serving(url, project=None) as first, serving(url, project=None) as second:
+        first.post("/projects", {"name": "one", "queue_yaml": FILE})
+        assert add(second, "one", "a") == 200
+        assert names(first, "one") == ["a"]
+        first.call("DELETE", "/projects/one", None)
+        until(lambda: add(second, "one", "late") == 404)
+        first.post("/projects", {"name": "one", "queue_yaml": FILE})
+        until(lambda: add(second, "one", "b") == 200)
+        assert (names(first, "one"), names(first, "my-app")) == (["b"], [])
+    empty(url)
+
+
 def test_many_projects_of_a_database_share_its_connections() -> None:
     url = f"{own_schema('projects')}&connections=2"
     empty(url)
