@@ -69,7 +69,8 @@ def retry_range(view: View) -> Iterable[Report]:
 def age_limit_format(view: View) -> Iterable[Report]:
     """`task_age_limit` is not a number and a unit.
 
-    The units are `s`, `m`, `h` and `d`, in lower case; one number and one unit.
+    The units are `s`, `m`, `h` and `d`, in lower case; one number and one unit. `1 d`, `+1d` and
+    `1_0s`, which Google's library accepts, are refused in all profiles.
 
     Bad:
         queue:
@@ -165,8 +166,8 @@ def age_limit_exponent(view: View) -> Iterator[Report]:
 def backoff_format(view: View) -> Iterable[Report]:
     """A backoff is not a finite number of seconds.
 
-    Without a unit; `.nan`, `.inf` and truth values are accepted by Google's library and mean
-    nothing.
+    Without a unit. `.nan`, `.inf` and truth values, which Google's library accepts, mean nothing
+    and are refused in all profiles.
 
     Bad:
         queue:
