@@ -7,6 +7,9 @@ from pullqueue.engine.queue_base import QueueBase
 from pullqueue.errors import is_expected_error
 from pullqueue.tasks import AttemptRecord, Task
 
+_LAST_USEC = LAST_USEC - 86_400 * USEC_PER_SECOND
+"""A day before the last time that there is: the store reads the clock again, which has moved on."""
+
 __tracebackhide__ = is_expected_error
 
 
@@ -65,5 +68,5 @@ def finish_attempt(
 
 def _pause_usec(queue: QueueBase, seconds: float) -> int:
     """Return a duration from now on in microseconds; it ends before the year 10000."""
-    longest_usec = LAST_USEC - queue.clock.now_usec()
+    longest_usec = _LAST_USEC - queue.clock.now_usec()
     return int(max(0, min(seconds * USEC_PER_SECOND, longest_usec)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 
 from pullqueue import (
     AttemptRecord,
+    Clock,
     DeleteResult,
     Emulator,
     HttpRequest,
@@ -23,6 +25,7 @@ from pullqueue import (
     ManualClock,
     NewTask,
     Queue,
+    SystemClock,
     TaskLeaseExpiredError,
     TombstonedTaskError,
     UnknownTaskError,
@@ -56,7 +59,7 @@ def pull(name: str, *, leases: int | None = None, age_seconds: int | None = None
 
 
 def emulator_of(
-    *queues: QueueSettings, limits: Limits | None = None, clock: ManualClock | None = None
+    *queues: QueueSettings, limits: Limits | None = None, clock: Clock | None = None
 ) -> Emulator:
     """Return an emulator of some queues."""
     return Emulator(QueueConfig(queues=queues), clock=clock or ManualClock(), limits=limits)
@@ -238,6 +241,20 @@ def test_an_attempt_of_a_task_that_has_changed_names_queue_and_task() -> None:
         start_attempt(queue, task._replace(eta_usec=1), lease_seconds=1, attempts=AttemptRecord())
 
     assert (excinfo.value.queue_name, excinfo.value.task_name) == ("push", "one")
+
+
+def test_the_pause_after_an_attempt_ends_before_the_year_10000(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the clock that the store reads later, too."""
+    seconds = itertools.count(1_800_000_000)
+    monkeypatch.setattr("time.time", lambda: next(seconds))
+    queue = emulator_of(QueueSettings(name="push"), clock=SystemClock()).queue("push")
+    started = start_attempt(queue, queue.add(), lease_seconds=1e15, attempts=AttemptRecord())
+    failed = AttemptRecord(finished=1, status=500)
+    ended = finish_attempt(queue, started, attempts=failed, backoff_seconds=1e15)
+
+    assert [started.eta.year, ended.eta.year] == [9999, 9999]
 
 
 def test_tags_are_counted_up_to_100_unless_more_are_asked_for(queue: Queue) -> None:
