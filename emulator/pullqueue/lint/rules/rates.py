@@ -100,7 +100,7 @@ def rate_bare_zero(view: View) -> Iterator[Report]:
             yield entry.report(message, fix=fix)
 
 
-@Rule("QY211", severity=Severity.INFO, once=True)
+@Rule("QY211", severity=Severity.INFO)
 def queue_paused(view: View) -> Iterator[Report]:
     """The rate is zero: the queue is paused.
 
