@@ -12,11 +12,14 @@ from typing import Any
 import psycopg
 import pytest
 import requests
+from cloudtasks_api import GrpcApi, refused
 from control_client import ControlClient
 from push_app import PushApp, push_app, until
 from stores import own_schema, postgres_url
 
-from pullqueue import Emulator, SystemClock
+from pullqueue import Emulator, SystemClock, TransientError
+from pullqueue.engine.memory.store import MemoryStore
+from pullqueue.engine.store import StoredProject
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.runtime.config_file import ConfigFile
 from pullqueue.server.lifecycle import Server
@@ -220,6 +223,29 @@ def test_a_project_that_another_server_has_ended_is_refused() -> None:
         until(lambda: add(second, "one", "b") == 200)
         assert (names(first, "one"), names(first, "my-app")) == (["b"], [])
     empty(url)
+
+
+def test_a_call_that_cannot_look_for_its_project_can_be_tried_again() -> None:
+    """By each interface, with the reason."""
+
+    class Store(MemoryStore):
+        is_shared = True
+        responds = True
+
+        def read_projects(self) -> dict[str, StoredProject]:
+            if not self.responds:
+                raise TransientError("the database does not respond; try again")
+            return super().read_projects()
+
+    emulator = Emulator.from_text(OWN, store=Store)
+    with closing(emulator), Server(emulator) as server:
+        control, call = ControlClient(server), GrpcApi(server)
+        Store.responds = False
+        path = "/taskqueue/v1beta2/projects/new/taskqueues/pull"
+        assert control.get("/queues?project=new").status == 503
+        assert control.send("GET", path, None).status == 503
+        with refused("UNAVAILABLE", "does not respond"):
+            call("ListQueues", parent="projects/other/locations/us-central1")
 
 
 def test_many_projects_of_a_database_share_its_connections() -> None:
