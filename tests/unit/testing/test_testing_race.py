@@ -197,7 +197,7 @@ def test_a_thread_of_an_actor_changes_nothing_after_the_test(
     threads: list[threading.Thread] = []
 
     def add_later() -> None:
-        tested.wait(60)
+        tested.wait()  # in real time, unlike one with a timeout
         queue.add()
 
     def work() -> None:

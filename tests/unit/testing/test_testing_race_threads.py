@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import queue as queues
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -153,3 +155,27 @@ def test_a_thread_is_joined_for_a_time(race: Run, queue: Queue) -> None:
         queue.fetch_statistics()
 
     race(work, setup=alive.clear, check=lambda: alive.count(True) == 2, copies=2, schedules=3)
+
+
+@pytest.mark.parametrize("test", ["race_test", "crash_test"])
+def test_a_thread_that_is_left_at_the_end_of_the_program_is_silent(test: str) -> None:
+    code = f"""
+import threading
+from pullqueue import Emulator, ManualClock
+from pullqueue.testing import crash_test, race_test
+
+emulator = Emulator.from_text("queue: [{{name: work, mode: pull}}]", clock=ManualClock())
+queue = emulator.queue("work")
+
+def work():
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    for task in queue.lease_tasks(60, 1):
+        queue.delete_tasks(task)
+
+{test}(emulator, *[work] * (2 if {test} is race_test else 1), setup=queue.add, check=lambda: True)
+print(len(threading.enumerate()) > 1, end="")
+"""
+
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+    assert (shown.stdout, shown.stderr) == (b"True", b"")

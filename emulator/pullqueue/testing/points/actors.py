@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import socket
 import sys
@@ -151,6 +152,15 @@ def close_after_dead(stack: ExitStack, earlier: set[object]) -> None:
     with _lock:
         dead = {thread for thread, actor in threads.items() if actor.has_ended}
         _left.append((dead - earlier, stack))
+        _close_left()
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    """Close what is left while there still are the modules that it needs."""
+    with _lock:
+        for left, _ in _left:
+            left.clear()
         _close_left()
 
 
