@@ -100,7 +100,7 @@ def rate_bare_zero(view: View) -> Iterator[Report]:
             yield entry.report(message, fix=fix)
 
 
-@Rule("QY211", severity=Severity.INFO)
+@Rule("QY211", severity=Severity.INFO, once=True)
 def queue_paused(view: View) -> Iterator[Report]:
     """The rate is zero: the queue is paused.
 
@@ -119,12 +119,11 @@ def queue_paused(view: View) -> Iterator[Report]:
 
     Source: documentation; gcloud's deployment of queues.
     """
-    for entry, per_second in find_rates(view):
-        if per_second == 0 and entry.text != "0":
-            message = "a rate of zero pauses the queue: tasks wait until the rate is raised"
-            if not view.queue_at[entry.path[1]].get("mode"):
-                message += "; write `mode: push`, without which gcloud does not pause a new queue"
-            yield entry.report(message)
+    paused = [entry for entry, rate in find_rates(view) if rate == 0 and entry.text != "0"]
+    message = "a rate of zero pauses the queue: tasks wait until the rate is raised"
+    if not all(view.queue_at[entry.path[1]].get("mode") for entry in paused):
+        message += "; gcloud pauses a new queue only if `mode: push` is written"
+    yield from (entry.report(message) for entry in paused)
 
 
 @Rule("QY212", levels=LENIENT)
