@@ -86,6 +86,7 @@ class TestLoginPage:
     @pytest.mark.parametrize(
         "email",
         ["", "me", "@example.com", "me@", "a@b@c", "a b@example.com", "a:b@example.com", "é@é",
+         f"{'a' * 246}@test.com",
          'a"@example.com', "a,b@example.com", "a;b@example.com", "a\r\nX: y@b", "<b>@<b>:"],
     )  # fmt: skip
     def test_what_is_not_an_address_is_refused(self, url: str, email: str) -> None:
@@ -147,8 +148,9 @@ class TestLoginPage:
 
 
 def test_an_option_names_a_user() -> None:
-    for text, admin in (("me@example.com", False), ("me@example.com:admin", True)):
-        assert parse_user(text) == User(email="me@example.com", admin=admin, default=True)
+    for email in ("me@example.com", f"{'a' * 245}@test.com"):
+        for role, admin in (("", False), (":admin", True)):
+            assert parse_user(email + role) == User(email=email, admin=admin, default=True)
     for text, message in (
         ("me@example.com:Admin", 'role "Admin" does not exist: use EMAIL or EMAIL:admin'),
         ("me@example.com:", 'role "" does not exist: use EMAIL or EMAIL:admin'),
