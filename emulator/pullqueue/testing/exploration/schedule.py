@@ -226,7 +226,7 @@ class Schedule:
         return actor.following()
 
     def add_thread(self, actor: RacingActor) -> None:
-        """Let a thread of an actor have turns of its own from now on."""
+        """Begin to pass a thread of an actor turns of its own."""
         with self._mutex:
             self._numbers += 1
             actor.number = self._numbers

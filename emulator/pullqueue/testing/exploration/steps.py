@@ -188,7 +188,7 @@ class Turns(Protocol):
         """Return what follows, in a block, a thread that an actor starts."""
 
     def add_thread(self, actor: RacingActor) -> None:
-        """Let a thread of an actor have turns of its own from now on."""
+        """Begin to pass a thread of an actor turns of its own."""
 
     def leave(self, actor: RacingActor) -> None:
         """Pass the turn of an actor on that is over."""
@@ -307,7 +307,7 @@ class RacingActor(Actor):
         return self.lock is not None and self.lock_seconds >= 0 and self.wakes_usec is None
 
     def limit_wait(self, clock: MovableClock) -> None:
-        """Let the time of its wait for a lock run from now on."""
+        """Begin the time of its wait for a lock."""
         self.wakes_usec = clock.now_usec() + duration_usec(self.lock_seconds)
 
     def is_asleep(self, now_usec: int) -> bool:

@@ -122,7 +122,7 @@ def _joining(join: Callable[..., None]) -> Callable[..., None]:
 
 
 def _settling(wait: Callable[..., bool]) -> Callable[..., bool]:
-    """Let the actor go on whose thread waits for it, such as at the `get` of a queue."""
+    """Note that a thread waits for its actor, such as at the `get` of a queue."""
 
     @wraps(wait)
     def wait_for_others(condition: threading.Condition, timeout: float | None = None) -> bool:
