@@ -142,21 +142,20 @@ _Hidden = list[tuple[Exception, str]]
 _hidden: ContextVar[_Hidden | None] = ContextVar("hidden", default=None)
 """During a request: the exceptions for which a framework returns a response, and their sources."""
 
-_watched: set[str] = set()
-
 
 def _watch_frameworks() -> None:
-    """Keep the exceptions for which Flask or Django returns a response, while a task is sent."""
-    if "flask" in sys.modules and "flask" not in _watched:
+    """Keep the exceptions for which Flask or Django returns a response, while a task is sent.
+
+    A signal has a function once, however often it is connected.
+    """
+    if "flask" in sys.modules:
         from flask import got_request_exception  # noqa: PLC0415 - only if the app uses it
 
         got_request_exception.connect(_flask_error, weak=False)  # or Python may end with a message
-        _watched.add("flask")
-    if "django" in sys.modules and "django" not in _watched:
+    if "django" in sys.modules:
         from django.core import signals  # noqa: PLC0415 - only if the app uses it
 
         signals.got_request_exception.connect(_django_error)
-        _watched.add("django")
 
 
 def _flask_error(_: object, exception: Exception, **__: object) -> None:

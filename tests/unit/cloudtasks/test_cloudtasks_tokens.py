@@ -122,8 +122,13 @@ def test_a_header_of_the_user_is_passed_on_without_a_token(call: Call, emulator:
 def test_without_the_extra_tasks_with_tokens_stay(
     call: Call, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task stays, `run` is refused, and each message says what to install."""
+    """The task stays, `run` is refused, and each message says what to install.
+
+    Access tokens need no extra.
+    """
     monkeypatch.setitem(sys.modules, "jwt", None)
+    opaque = sent(call, emulator, oauthToken={"serviceAccountEmail": WORKER})
+    assert opaque.headers["Authorization"].startswith("Bearer ")
     needed = r"its token needs an extra: pip install"
     queue = emulator.queue("push")
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from push_app import push_app, until
 
 from pullqueue.address import SplitUrl, split_url
@@ -122,6 +130,53 @@ def test_only_services_of_app_engine_get_the_proof(sender: HttpSender) -> None:
             sender.send(request, SplitUrl(app.url), proof={"X-Proof": "a"})
 
     assert [each.headers.get("X-Proof") for each in app.received] == ["a", "a", None]
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", "None"), ("localhost", "cannot connect: .*Hostname mismatch.*")],
+)
+def test_the_certificate_of_a_server_is_verified(
+    sender: HttpSender,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    host: str,
+    expected: str,
+) -> None:
+    file, context = tmp_path / "server.pem", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    file.write_bytes(make_certificate("127.0.0.1"))
+    context.load_cert_chain(file)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    http_sender._tls.cache_clear()
+
+    def respond(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as encrypted:
+            answer(b"HTTP/1.1 204 None\r\n\r\n")(encrypted)
+
+    with raw_server(respond) as url:
+        address = url.replace("http://127.0.0.1", f"https://{host}")
+        response = send(sender, PUSH, address)
+    http_sender._tls.cache_clear()
+
+    assert response.status == (204 if expected == "None" else None)
+    assert re.fullmatch(f"({address[8:]}: )?{expected}", str(response.reason))
+
+
+def make_certificate(host: str) -> bytes:
+    """Return a key, and a certificate of it for an IP address that it has signed itself, in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime(2000, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2100, 1, 1, tzinfo=UTC))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), critical=True
+        )
+        .sign(key, SHA256())
+    )
+    plain = PrivateFormat.PKCS8, NoEncryption()
+    return key.private_bytes(Encoding.PEM, *plain) + certificate.public_bytes(Encoding.PEM)
 
 
 def test_an_http_target_keeps_its_host_wherever_it_is_sent(sender: HttpSender) -> None:
@@ -280,10 +335,14 @@ def test_what_follows_a_response_is_not_that_of_the_next_request(sender: HttpSen
         assert [send(sender, PUSH, url).status for _ in range(2)] == [201, 200]
 
 
-def test_a_server_may_refuse_a_body_without_reading_it(sender: HttpSender) -> None:
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_a_server_may_refuse_a_body_without_reading_it(
+    sender: HttpSender, error: type[OSError]
+) -> None:
     def refuse(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
-        connection.shutdown(socket.SHUT_WR)
+        if error is BrokenPipeError:
+            connection.shutdown(socket.SHUT_WR)
         connection.recv(1)
 
     with raw_server(refuse) as url:

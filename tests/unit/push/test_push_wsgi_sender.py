@@ -60,7 +60,8 @@ def test_an_http_target_sets_host_scheme_and_path() -> None:
 
     @app.post("/work")
     def work() -> str:
-        return flask.request.url
+        server = flask.request.environ
+        return f"{flask.request.url} {server['SERVER_NAME']} {server['SERVER_PORT']}"
 
     origin = "https://api.example.com:8443"
     request = PUSH._replace(
@@ -69,7 +70,7 @@ def test_an_http_target_sets_host_scheme_and_path() -> None:
         headers={"Host": "api.example.com:8443"},
     )
 
-    assert WsgiSender(app)(request).body == f"{origin}/work?q=ä".encode()
+    assert WsgiSender(app)(request).body == (f"{origin}/work?q=ä api.example.com 8443".encode())
 
 
 def test_the_host_is_what_apps_route_by() -> None:
@@ -277,7 +278,12 @@ def test_what_is_not_a_wsgi_app_is_refused_at_once() -> None:
     async def asgi(*_: object) -> None:
         pass
 
-    with pytest.raises(TypeError, match="is an ASGI app: pass send="):
-        WsgiSender(asgi)  # type: ignore[arg-type]
+    class Asgi:
+        async def __call__(self, *_: object) -> None:
+            pass
+
+    for app in (asgi, Asgi()):
+        with pytest.raises(TypeError, match="is an ASGI app: pass send="):
+            WsgiSender(app)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r'^app is "app\.main", which is not a WSGI app'):
         WsgiSender("app.main")  # type: ignore[arg-type]
