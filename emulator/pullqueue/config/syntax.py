@@ -128,8 +128,10 @@ class _Fault:
         """A quote or bracket without its end."""
         closing, begin = _UNCLOSED.get(self._context), self._begin
         if self._context == _IN_BRACKETS:
-            if self._source.text[self._at :].strip()[:1] not in {"", "-"}:
-                return None
+            sign = self._source.text[self._at :].strip()[:1]
+            if sign not in {"", "-"}:
+                message = f"unexpected `{sign}`: remove it, or write a value before it"
+                return Report(at=Place(self._at, self._at + 1), message=message)
             begin = self._last_bracket()
             closing = "]" if self._source.text[begin] == "[" else "}"
         if closing is None:
@@ -148,7 +150,7 @@ class _Fault:
 
     def escape(self) -> Report | None:
         r"""A backslash that begins no escape, as in "5/s\q"."""
-        if not self._problem.startswith("found unknown escape character"):
+        if not self._problem.startswith(("found unknown escape", "did not find expected hex")):
             return None
         start = self._source.text.rindex("\\", 0, self._at + 1)
         escape = self._source.text[start : start + 2]
@@ -249,14 +251,12 @@ class _Fault:
         if self._line[column] == "-":
             return self._stray_item(column, at.end)
         above = _KEY.match(self._source.line_text(self._previous())) if self._previous() else None
-        message = "all keys of one entry must begin in the same column"
-        if above and len(above[1]) != column:
-            other = len(above[1]) + 1
-            message = (
-                f"this line begins in column {column + 1}, the key above in {other}: {message}"
-            )
-        else:
-            message = f"unexpected indentation: {message}"
+        if not above or len(above[1]) == column:
+            return None
+        message = (
+            f"this line begins in column {column + 1}, the key above in {len(above[1]) + 1}: all "
+            "keys of one entry must begin in the same column"
+        )
         return Report(at=at, message=message)
 
     def _stray_item(self, column: int, end: int) -> Report:
