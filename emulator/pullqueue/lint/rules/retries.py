@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.model import DEFAULT_MAX_BACKOFF_SECONDS, DEFAULT_MIN_BACKOFF_SECONDS
-from pullqueue.config.schema import RETRY, schema_at
+from pullqueue.config.schema import RETRY, find_keys, schema_at
 from pullqueue.config.shape import advice_in
 from pullqueue.config.values import (
     is_age_limit,
@@ -163,7 +163,7 @@ def age_limit_exponent(view: View) -> Iterator[Report]:
 
 
 @Rule("QY220", loadable=False, fixes=(UNSAFE,))
-def backoff_format(view: View) -> Iterable[Report]:
+def backoff_format(view: View) -> Iterator[Report]:
     """A backoff is not a finite number of seconds.
 
     Without a unit. `.nan`, `.inf` and truth values, which Google's library accepts, mean nothing
@@ -185,7 +185,11 @@ def backoff_format(view: View) -> Iterable[Report]:
 
     Source: the Python SDK's queueinfo, run.
     """
-    return wrong_values(view, backoff_format, suggested_seconds)
+    yield from wrong_values(view, backoff_format, suggested_seconds)
+    for _, retry in view.retries:
+        for entry in retry.some(*find_keys("number", RETRY)):
+            if entry.scalar and entry.number is None:  # that a format is wrong is reported above
+                yield entry.report(f"{entry.key.text} is {entry.shown}: use a finite number")
 
 
 def _backoffs(view: View) -> Iterator[tuple[Section, Entry | None, Entry | None]]:
