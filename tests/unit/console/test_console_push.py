@@ -373,6 +373,16 @@ def test_a_queue_without_a_rate_says_that_nothing_is_sent() -> None:
     assert '"rate": "0/s"' in text
 
 
+def test_a_task_from_before_its_queue_was_a_push_queue_is_listed() -> None:
+    """It has no request, so it cannot be run."""
+    emulator = Emulator.from_text("queue: [{name: mail, mode: pull}]")
+    emulator.queue("mail").add(name="old")
+    emulator.reconfigure(Emulator.from_text("queue: [{name: mail, rate: 1/s}]").config)
+    page = ConsoleClient(ServerState(emulator)).page("/queues/mail")
+    assert "row-old" in page
+    assert "run-old" not in page
+
+
 def test_due_tasks_that_are_held_up_are_available(console: Console) -> None:
     """Of a paused queue no time of a next attempt is shown; the chart has attempts, no leases."""
     queue = console.emulator.queue("mail")
