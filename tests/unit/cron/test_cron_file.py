@@ -10,7 +10,7 @@ import pytest
 
 from pullqueue import ConfigFileError, InvalidCronError, RetryParameters
 from pullqueue.clock import from_usec, to_usec
-from pullqueue.cron.file import load_cron, parse_cron
+from pullqueue.cron.file import load_cron, parse_cron, read_cron
 from pullqueue.cron.schedule import Interval
 
 DOCUMENTED = """\
@@ -148,6 +148,22 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
 
     places = [line.split(": ")[0] for line in str(raised.value).splitlines()]
     assert places == [f"{path}:2:8", f"{path}:3:13", f"{path}:4:3", f"{path}:4:13"]
+
+
+def test_each_fault_has_the_path_of_what_is_wrong() -> None:
+    text = (
+        "cron:\n- 1\n- url: [a]\n  schedule: b\n  x: 1\n- {retry_parameters: {max_doublings: -1}}\n"
+    )
+    job = ("cron", 2)
+
+    assert [each.path for each in read_cron(text, "cron.yaml").reports["invalid-cron"]] == [
+        ("cron", 0),
+        ("cron", 1, "x"),
+        ("cron", 1, "url"),
+        ("cron", 1, "schedule"),
+        (*job, "retry_parameters", "max_doublings"),
+        job,
+    ]
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -261,6 +261,7 @@ def test_terraform_has_a_resource_for_each_queue() -> None:
     (limits,), (retry,) = resources["mail"]["rate_limits"], resources["mail"]["retry_config"]
     (routing,) = resources["mail"]["app_engine_routing_override"]
     assert (limits["max_dispatches_per_second"], retry["max_attempts"]) == (1.666666667, 4)
+    assert (retry["min_backoff"], retry["max_backoff"]) == ('"0.25s"', '"90s"')
     assert (routing["service"], routing["version"]) == ('"worker"', '"v2"')
     assert resources["queue_-stopped"]["desired_state"] == '"PAUSED"'
     [state] = re.findall("desired_state.*", converted(QUEUE_YAML, "terraform"))

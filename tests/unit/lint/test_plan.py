@@ -81,8 +81,9 @@ def test_attempts_are_compared_as_retries(attempts: int, retries: str | None) ->
 
 def test_what_the_list_does_not_have_is_at_its_default() -> None:
     """But a rate, which has none."""
-    (plan,) = planned(PLAIN, {"name": MAIL["name"], "state": "RUNNING"})
+    (plan,) = planned(PLAIN, {"name": MAIL["name"]})
 
+    assert plan.actions == ("change",)
     assert [tuple(change) for change in plan.changes] == [("rate", "not set", "5/s")]
 
 
@@ -109,7 +110,8 @@ def test_a_new_queue_with_rate_0_is_paused_only_if_its_mode_is_written(
     """As in DeployQueuesYamlFile of gcloud 528; the next deployment pauses the others."""
     (plan,) = planned(PLAIN.replace("5/s", rate) + (f"  mode: {mode}\n" if mode else ""))
 
-    assert plan.actions == actions
+    assert (plan.line, plan.actions) == (2, actions)
+    assert tuple(plan.changes[0]) == ("mode", None, "push")
     assert any(change.key == "rate" and rate in change.after for change in plan.changes)
     assert any(note.startswith("not paused") for note in plan.notes) is runs
 

@@ -15,6 +15,7 @@ from push_app import PushApp, push_app, until
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cloudtasks.versions import V2
+from pullqueue.limits import Limits
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 
@@ -313,6 +314,23 @@ def test_a_project_begins_with_the_addresses_of_the_server(clock: ManualClock) -
         other.deliver_to([])
 
     assert len([*own.push_to]) == 2
+
+
+@pytest.mark.parametrize(
+    ("clock", "is_limited", "rate"),
+    [("machine", False, 2), ("manual", False, None), ("manual", True, 2)],
+)
+def test_a_project_has_the_limits_of_the_server(
+    clock: str, *, is_limited: bool, rate: int | None
+) -> None:
+    """Except the lease rate by a manual clock, where the server does not have that there, too."""
+    emulator = Emulator.from_text("queue: []", limits=Limits(leases_per_second=2, events_kept=3))
+    with closing(emulator), Server(emulator) as server:
+        server.state.limits_manual_clocks = is_limited
+        ControlClient(server).post("/projects", {"name": "other", "clock": clock})
+        [_, other] = server.states
+
+    assert other.emulator.limits == Limits(leases_per_second=rate, events_kept=3)
 
 
 def test_without_a_project_of_its_own_a_server_answers_to_each_name(server: Server) -> None:
