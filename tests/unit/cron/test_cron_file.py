@@ -125,6 +125,7 @@ def test_a_file_may_have_no_jobs(text: str) -> None:
         ("cron:\n  - url: /a\n schedule: b", "3:2: this line begins in column 2, the key above in"),
         ("cron: &a []", "1:7: anchor `&a` is not supported by App Engine: write the value out"),
         (f"application: x\n{SECOND_LINES}", "1:1: gcloud refuses `application`, since the"),
+        (f"cron:\n- url: a  # queue-lint: ignore[all]{SCHEDULE}", '2:8: url "a": use a path'),
         ("cron: []\ncorn: []", '2:1: cron.yaml has no key "corn": did you mean "cron"?'),
         ("cron:\n- {url: /a, url: /b, schedule: every 1 hours}", "2:13: "),
     ],

@@ -280,6 +280,7 @@ def test_another_project_begins_with_a_call_that_names_it(
                 with pytest.raises(ApiRefused, match="Permission denied on resource project oth"):
                     call("ListQueues", parent=location)
         unknown = requests.get(v1beta2(server, "third"), timeout=60)
+        control.get("/queues/projects/looked-at/locations/us-central1/queues/pull")
         names = [each["name"] for each in control.get("/projects").body["projects"]]
 
     assert unknown.status_code == 404

@@ -125,6 +125,7 @@ def test_sleeps_advance_the_clock(
             sleep(10)
         sleep(10)
         late = make_module(SOURCE, "late")
+    with fixture_clock.auto_advance():
         vars(app)["lazy"] = time.sleep  # noqa: TID251
 
     assert fixture_clock.now() == start + timedelta(seconds=60)
