@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from pullqueue.testing import RaceResult, RaceTestError
 
 pytestmark = pytest.mark.slow
 
+Load = Callable[..., Any]
 Run = Callable[..., RaceResult]
 
 
@@ -111,6 +113,45 @@ def test_the_lease_of_one_worker_is_renewed_and_that_of_another_is_not(
 
     with pytest.raises(RaceTestError):
         race(app.work, careless, setup=app.setup, check=lambda: app.done == ["one"])
+
+
+def test_a_thread_waits_for_a_lock_of_its_actor(race: Run, queue: Queue, load: Load) -> None:
+    """The app's lock is one of each actor; who has it is stopped at a call, and goes on then."""
+    app = load("""
+import threading, time
+
+LOCK = threading.Lock()
+
+def work(queue, late):
+    for task in queue.lease_tasks(60, 1):
+        done = threading.Event()
+
+        def renew(task=task):
+            while not done.wait(30):
+                with LOCK:
+                    if done.is_set():
+                        late.append(task.name)
+                    else:
+                        task = queue.modify_task_lease(task, 60)
+
+        thread = threading.Thread(target=renew)
+        thread.start()
+        time.sleep(90)
+        with LOCK:
+            queue.delete_tasks(task)
+            done.set()
+        thread.join()
+""")
+    late: list[str] = []
+
+    def setup() -> None:
+        late.clear()
+        queue.add()
+
+    with pytest.raises(RaceTestError) as caught:
+        race(lambda: app.work(queue, late), setup=setup, check=lambda: not late, copies=2)
+
+    assert any("thread renew: waits for a lock" in step for step in caught.value.schedule)
 
 
 def test_threads_that_wait_for_work_sleep_at_it(race: Run, queue: Queue) -> None:

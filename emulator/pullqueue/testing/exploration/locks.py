@@ -36,6 +36,7 @@ class InstanceLock:
         self._make = make
         self._locks: WeakKeyDictionary[Actor, Any] = WeakKeyDictionary()
         self._of_test = make()
+        self._number = next(SharedLock.numbers)
 
     @property
     def _own(self) -> Any:  # noqa: ANN401 - one of the types of locks
@@ -48,25 +49,57 @@ class InstanceLock:
         return self._locks[actor]
 
     def __enter__(self) -> bool:
-        return bool(self._own.__enter__())
+        return self.acquire()
 
     def __exit__(self, *error: object) -> None:
         self._own.__exit__(*error)
 
+    def acquire(self, *args: Any, **kwargs: Any) -> bool:  # noqa: ANN401 - as that of a lock
+        """Acquire it; where a thread of the actor has it that is stopped, that one goes on."""
+        own, actor = self._own, current_actor()
+        if not isinstance(actor, RacingActor) or type(own) is not _KINDS[0]:
+            return bool(own.acquire(*args, **kwargs))
+        if actor.threads:
+            path = "lock", f"{self._number} {actor.name}"
+            actor.note(Footprint(writes=frozenset({path})))
+        while not (args or kwargs) and own.locked() and actor.holders[id(own)].gates:
+            actor.wait_for(_Held(own), -1)
+        acquired: bool = own.acquire(*args, **kwargs)
+        if acquired:
+            actor.holders[id(own)] = actor.here
+        return acquired
+
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the lock
         return getattr(self._own, name)
+
+
+class _Held:
+    """A lock that another thread of the actor has acquired."""
+
+    is_patient = False
+
+    def __init__(self, lock: Any) -> None:  # noqa: ANN401 - of Python
+        self._lock = lock
+
+    def __str__(self) -> str:
+        return "a lock"
+
+    @property
+    def is_free(self) -> bool:
+        """True if the actor can acquire it."""
+        return not self._lock.locked()
 
 
 class SharedLock:
     """A lock that all actors share."""
 
     is_patient = False
-    _numbers: ClassVar = count()
+    numbers: ClassVar = count()
 
     def __init__(self, lock: Any) -> None:  # noqa: ANN401 - one of the types of locks
         self._lock = lock
         self._acquired = 0
-        self._footprint = Footprint(writes=frozenset({("lock", str(next(self._numbers)))}))
+        self._footprint = Footprint(writes=frozenset({("lock", str(next(self.numbers)))}))
 
     def __enter__(self) -> bool:
         return self.acquire()

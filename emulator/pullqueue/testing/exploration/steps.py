@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -221,6 +221,8 @@ class RacingActor(Actor):
         """What its attempts, or the copies of a function, have in common."""
         self.threads: dict[threading.Thread, RacingActor] = {}
         """Those that it has started."""
+        self.holders: defaultdict[int, RacingActor] = defaultdict(lambda: self)
+        """By the id of a lock that it does not share: which of its threads has acquired it last."""
         self.settled = threading.Event()
         """Set once it waits, or has ended, if it is a thread."""
         self.request = request
