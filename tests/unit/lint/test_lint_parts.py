@@ -122,6 +122,12 @@ def test_a_key_with_a_comment_inside_its_value_is_not_removed(value: str, *, is_
     assert (fixed.text == text) is is_kept
 
 
+def test_the_first_key_of_a_queue_is_removed_and_its_dash_stays() -> None:
+    text = "queue:\n- rate: 5/s\n  name: a\n  mode: pull\n"
+    fixed = fix_text(text, _check, unsafe=True)
+    assert fixed.text == "queue:\n- name: a\n  mode: pull\n"
+
+
 @pytest.mark.parametrize("limit", ["", "    task_retry_limit: 3\n"])
 @pytest.mark.parametrize("is_before", [True, False])
 def test_keys_that_are_moved_keep_their_order(limit: str, *, is_before: bool) -> None:
