@@ -127,9 +127,12 @@ def test_sleeps_advance_the_clock(
         late = make_module(SOURCE, "late")
     with fixture_clock.auto_advance():
         vars(app)["lazy"] = time.sleep  # noqa: TID251
+    with fixture_clock.auto_advance():
+        again = make_module(SOURCE, "late")
 
     assert fixture_clock.now() == start + timedelta(seconds=60)
-    assert (vars(late)["pause"], vars(late)["rest"]) == before
+    for module in (late, again):
+        assert (vars(module)["pause"], vars(module)["rest"]) == before
     assert (vars(app)["lazy"], vars(app)["rest"]) == before
     assert (vars(app)["pause"], vars(app)["rest"]) == before == (time.sleep, asyncio.sleep)  # noqa: TID251
 
