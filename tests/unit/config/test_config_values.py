@@ -127,8 +127,9 @@ def test_tags_and_quotes_come_before_the_text() -> None:
     assert scalar("0123", quoted=True).effective_text == "0123"
     assert scalar("0123", tag="tag:yaml.org,2002:str").effective_text == "0123"
     assert scalar("1", tag="tag:yaml.org,2002:float").value == 1.0
-    misfit = Scalar(start=0, end=4, text="mail")
-    assert not assign_type(misfit, tag="tag:yaml.org,2002:int", plain=True)
+    for text, fits in (("mail", False), ("5", True)):
+        made = Scalar(start=0, end=len(text), text=text)
+        assert assign_type(made, tag="tag:yaml.org,2002:int", plain=True) is fits
 
 
 def test_a_whole_number_is_what_python_makes_of_it_without_exponents() -> None:
