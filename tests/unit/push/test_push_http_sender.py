@@ -254,12 +254,15 @@ def test_an_invalid_response_is_none_and_the_reason_says_why(
 
 
 def test_a_refused_connection_is_an_attempt_without_response(sender: HttpSender) -> None:
+    """It is known then that the address refuses, but not after one that is late."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    late = send(sender, PUSH._replace(deadline_seconds=0), url)
+    assert (str(late.reason).endswith("no response within 0 s"), sender.refused) == (True, {})
 
-    assert send(sender, PUSH, f"http://127.0.0.1:{port}") == PushResponse(
-        None, reason=f"127.0.0.1:{port}: connection refused"
-    )
+    reason = f"{SplitUrl(url).netloc}: connection refused"
+    assert send(sender, PUSH, url) == PushResponse(None, reason=reason)
+    assert sender.refused == {url: reason}
 
 
 @pytest.mark.parametrize(
