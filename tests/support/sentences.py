@@ -491,8 +491,9 @@ SPECIFICATION: Final[Mapping[str, Statement]] = {
         _leases_fail,
     ),
     "lease rate": Statement(
-        r"(?P<limited>\d+) of (?P<calls>\d+) lease calls of the last minute got none, as a queue "
-        rf"returns tasks to 10 a second: {_ADVICE}, or start the server with --no-lease-rate-limit",
+        r"(?P<limited>\d+) of (?P<calls>\d+) lease calls of the last minute got none because "
+        rf"of the lease rate of 10 a second: {_ADVICE}, or start the server with "
+        r"--no-lease-rate-limit",
         _lease_rate,
     ),
     "other tag": Statement(

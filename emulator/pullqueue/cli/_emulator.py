@@ -103,8 +103,7 @@ _EMULATOR = (
         "--lease-rate-limit/--no-lease-rate-limit",
         default=None,
         help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue "
-        "return no tasks, as on App Engine. Default: with the clock of the system only, not with a "
-        "manual one.",
+        "return no tasks, as on App Engine. Default: yes, but not with a manual clock.",
     ),
     click.option(
         "--strict",

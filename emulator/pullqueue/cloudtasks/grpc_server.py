@@ -113,15 +113,15 @@ def _handler(find_service: FindService, method: Method) -> Callable[[bytes, Any]
             message.ParseFromString(data)
         except DecodeError:
             is_valid = False
-        ended = None
+        not_found = None
         try:
             service = find_service(_project(method.read_resource(message)))
         except PullQueueError as error:
-            service, ended = find_service(""), error
+            service, not_found = find_service(""), error
         origin = service.requests.origin(Interface.CLOUD_TASKS_GRPC, agent)
         try:
-            if ended is not None:
-                raise ended
+            if not_found is not None:
+                raise not_found
             caller = service.authenticate(bearer_text(metadata.get("authorization", "")))
             origin = origin._replace(client=caller or origin.client)
             if not is_valid:

@@ -7,9 +7,6 @@ from pullqueue.engine.queue_base import QueueBase
 from pullqueue.errors import is_expected_error
 from pullqueue.tasks import AttemptRecord, Task
 
-_LAST_USEC = LAST_USEC - 86_400 * USEC_PER_SECOND
-"""A day before the last time that there is: the store reads the clock again, which has moved on."""
-
 __tracebackhide__ = is_expected_error
 
 
@@ -19,8 +16,8 @@ def start_attempt(
     """Start an attempt to send a push task, due or not, and return the task as it is then.
 
     Nobody else can start an attempt within `lease_seconds`; `attempts` replaces the record of
-    attempts. With `counted` it is the last of so many that are only counted, by `count_failed` of
-    the store, and not made. Interceptors are not called for this function and the two after it.
+    attempts. With `counted` it is the last of that many that are not made, but counted by the
+    store's `count_failed`. Interceptors are not called for this function and the two after it.
 
     Raises:
         TaskLeaseExpiredError: the task has changed since.
@@ -39,8 +36,7 @@ def start_attempt(
 def renew_attempt(queue: QueueBase, task: Task, *, lease_seconds: float) -> Task:
     """Move the end of an attempt to `lease_seconds` from now; raise like `start_attempt`."""
     queue.check_exists()
-    lease_usec = _pause_usec(queue, lease_seconds)
-    return queue.store.renew_attempt(task, lease_usec=lease_usec)
+    return queue.store.renew_attempt(task, lease_usec=_pause_usec(queue, lease_seconds))
 
 
 def finish_attempt(
@@ -68,5 +64,6 @@ def finish_attempt(
 
 def _pause_usec(queue: QueueBase, seconds: float) -> int:
     """Return a duration from now on in microseconds; it ends before the year 10000."""
-    longest_usec = _LAST_USEC - queue.clock.now_usec()
+    # A day less than there is: the store reads the clock again, which has moved on.
+    longest_usec = LAST_USEC - 86_400 * USEC_PER_SECOND - queue.clock.now_usec()
     return int(max(0, min(seconds * USEC_PER_SECOND, longest_usec)))

@@ -192,9 +192,9 @@ class EventLog:
         # Names only, so that payloads are not kept alive.
         names = tuple(map(_name, tasks))
         retry_counts = tuple(map(_retry_count, tasks))
-        # `Operation(...)` would take 0.2 us more, in each operation on tasks.
         size = 0 if counted else None
         fields = (usec, kind, names, retry_counts, until_usec, result, origin, size)
+        # `Operation(...)` would take 0.2 us more, in each operation on tasks.
         self.operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
         if not counted:

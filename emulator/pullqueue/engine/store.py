@@ -229,8 +229,8 @@ class TaskStore(ABC):
     ) -> Task:
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
-        Nobody else starts one until `lease_usec` from now. With `counted` it is the last of so many
-        that are only counted. Raise like `modify_lease`; TaskLeaseExpiredError: its eta differs.
+        Nobody else starts one until `lease_usec` from now. With `counted`, it is the last of that
+        many that are not made. Raise like `modify_lease`; TaskLeaseExpiredError: its eta differs.
         """
 
     @abstractmethod

@@ -47,7 +47,7 @@ def lease_rate(now: Situation) -> Found | None:
     share = f"{limited} of {counted(len(now.lease_calls), 'lease call')} of the last minute"
     rate = now.queue.limits.leases_per_second
     advice = now.advice(1) if now.is_manual else "lease more at a time"
-    text = f"{share} got none, as a queue returns tasks to {rate} a second: {advice}, or start the "
+    text = f"{share} got none because of the lease rate of {rate} a second: {advice}, or start the "
     severity = "warning" if now.is_manual else now.wait_severity
     return Found(now.due, f"{text}server with --no-lease-rate-limit", severity)
 

@@ -299,7 +299,6 @@ class Projects:
             state.delivery.is_woken = True
             # A test says when: between an add and a run it sets faults, and looks at tasks.
             state.delivery.is_held = is_manual
-        state.push_to.proof = own.push_to.proof
         state.token, state.project = own.token, name
         self._others[name], self._made[name] = state, made
         self._ended.pop(name, None)

@@ -136,7 +136,7 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
 def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
     """Change the end of a lease, unless the queue is paused.
 
-    That refuses it here alone: only the SDK documents such an error, as its QueuePausedError.
+    REST and Cloud Tasks change it there, too: only the SDK documents an error, QueuePausedError.
     """
     queue.check_pull()
     if queue.state is QueueState.PAUSED:

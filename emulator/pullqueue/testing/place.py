@@ -54,6 +54,11 @@ def calling_place(frame: FrameType | None = None, *, is_hook: bool = False) -> P
     return place
 
 
+def is_frame_of_app(frame: FrameType) -> bool:
+    """Return whether the code of a frame is that of the app."""
+    return is_of_app(frame.f_code.co_filename, frame.f_globals.get("__name__", ""))
+
+
 @cache
 def is_of_app(file: str, module: str) -> bool:
     """Return whether a module is neither of a library nor of Python, by its file and its name."""

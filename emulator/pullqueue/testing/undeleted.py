@@ -30,7 +30,7 @@ class Undeleted:
         self._state = ""
 
     def look(self) -> None:
-        """Look which there are now; otherwise that is done for the report."""
+        """Find those that there are now; without this call, `report` does it."""
         found = self._count() - self._before
         self._found = [
             f"{count_tasks(count)} of queue {quoted(name)} {'was' if count == 1 else 'were'} {what}"
@@ -41,9 +41,9 @@ class Undeleted:
         self._state = describe(self._emulator) if found else ""
 
     def report(self, who: str, option: str, severity: Severity) -> None:
-        """Warn of what was found, at the caller of who calls this, or raise an AssertionError.
+        """Warn of what was found, at the line that called `who`, or raise an AssertionError.
 
-        `option` is what a test passes that expects it.
+        `option` is the argument for a test that expects it.
         """
         if self._found is None:
             self.look()

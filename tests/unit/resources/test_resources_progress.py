@@ -658,7 +658,7 @@ def test_leases_over_the_rate_say_what_to_do_by_the_clock_of_the_system() -> Non
     [cause] = of(state, "pull").causes
     assert (cause.reason, cause.severity, cause.count) == ("lease rate", "info", 3)
     assert cause.text == (
-        "2 of 3 lease calls of the last minute got none, as a queue returns tasks to 1 a second: "
+        "2 of 3 lease calls of the last minute got none because of the lease rate of 1 a second: "
         "lease more at a time, or start the server with --no-lease-rate-limit"
     )
 

@@ -127,7 +127,7 @@ def wait(
 def _missing(client: Client, queues: tuple[str, ...], hint: str) -> tuple[str | None, list[str]]:
     """Return what to wait for (None: nothing), and which of the queues have exhausted tasks.
 
-    The hint is for who waits for a server that has failed to start.
+    `hint` is added to what is missing where no server responds.
     """
     exhausted = []
     try:

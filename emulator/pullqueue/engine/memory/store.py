@@ -172,10 +172,8 @@ class MemoryStore(TaskStore):
             )
             queue.replace([task], [started])
             queue.leased.add(now_usec, 0 if counted else 1)
-            kind, until_usec, origin = EventKind.ATTEMPT_STARTED, started.eta_usec, current_origin()
-            queue.events.record(
-                kind, now_usec, [started], until_usec, origin=origin, counted=counted
-            )
+            kind, end_usec, origin = EventKind.ATTEMPT_STARTED, started.eta_usec, current_origin()
+            queue.events.record(kind, now_usec, [started], end_usec, origin=origin, counted=counted)
             return started
 
     def renew_attempt(self, task: Task, *, lease_usec: int) -> Task:

@@ -16,7 +16,7 @@ from functools import wraps
 from pullqueue.testing.clock import sleeping
 from pullqueue.testing.exploration.steps import RacingActor, Turns
 from pullqueue.testing.patching import Patches
-from pullqueue.testing.place import is_of_app
+from pullqueue.testing.place import is_frame_of_app
 from pullqueue.testing.points.actors import current_actor
 
 _NAMED_BY_TARGET = re.compile(r"Thread-\d+(?: \((.*)\))?")
@@ -108,7 +108,7 @@ def _follow(patches: Patches) -> None:
 
 
 following_threads = Patches(_follow)
-"""Makes time end, in a block, the waits of threads of actors, and for these threads."""
+"""Makes waits of actors' threads, and for them, end by the clock of the test, in a block."""
 
 
 def _joining(join: Callable[..., None]) -> Callable[..., None]:
@@ -138,8 +138,7 @@ def _waiting(wait: Callable[..., bool]) -> Callable[..., bool]:
     def wait_for_event(event: threading.Event, timeout: float | None = None) -> bool:
         found = None if timeout is None else _followed(threading.current_thread())
         frame = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
-        of_app = is_of_app(frame.f_code.co_filename, frame.f_globals.get("__name__", ""))
-        of_app |= frame.f_code is threading.Timer.run.__code__
+        of_app = is_frame_of_app(frame) or frame.f_code is threading.Timer.run.__code__
         if timeout is None or found is None or event.is_set() or not of_app:
             return wait(event, timeout)
         return found.await_event(event, timeout)

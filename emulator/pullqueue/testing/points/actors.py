@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 from pullqueue.testing.interrupt import Interrupter, WorkerInterrupt
 from pullqueue.testing.patching import Patches
-from pullqueue.testing.place import Place, calling_place, is_of_app
+from pullqueue.testing.place import Place, calling_place, is_frame_of_app
 from pullqueue.testing.points.footprint import Footprint
 
 _actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
@@ -206,8 +206,7 @@ def _starting(start: Callable[[threading.Thread], None]) -> Callable[[threading.
         if actor is None:
             start(thread)
             return
-        caller = sys._getframe(1)  # noqa: SLF001 - documented, of CPython
-        of_app = is_of_app(caller.f_code.co_filename, caller.f_globals.get("__name__", ""))
+        of_app = is_frame_of_app(sys._getframe(1))  # noqa: SLF001 - documented, of CPython
         following = actor.follow(thread) if of_app else nullcontext()
 
         def run_as_actor() -> None:
