@@ -184,8 +184,8 @@ def test_a_response_that_an_app_of_webapp2_makes_itself_is_kept() -> None:
     assert (response.status, response.error) == (503, None)
 
 
-def test_connections_of_django_stay_open(tmp_path: Path) -> None:
-    """A request neither closes nor uses them, as with Django's own test client."""
+def test_connections_of_django_stay_open_and_its_exceptions_are_found(tmp_path: Path) -> None:
+    """A request neither closes nor uses connections, as with Django's own test client."""
     program = tmp_path / "program.py"
     program.write_text(DJANGO)
 
@@ -211,8 +211,12 @@ def mail(request):
     return HttpResponse()
 
 
+def fail(request):
+    raise ValueError("broken")
+
+
 settings.configure(
-    ROOT_URLCONF=(path("mail", mail),),
+    ROOT_URLCONF=(path("mail", mail), path("fail", fail)),
     ALLOWED_HOSTS=["*"],
     MIDDLEWARE=[],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "mails.db"}},
@@ -233,6 +237,8 @@ def refuse(*args, **kwargs):
 connection.ensure_connection = refuse                                   # as pytest-django does
 response = sender(request._replace(url="/missing"))
 assert (response.status, response.error) == (404, None), response
+response = sender(request._replace(url="/fail"))
+assert (response.status, repr(response.error)) == (500, "ValueError('broken')"), response
 for signal in (request_started, request_finished):
     assert signal.disconnect(close_old_connections)
 """
