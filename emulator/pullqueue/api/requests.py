@@ -24,7 +24,7 @@ from pullqueue.text import quoted
 SERVED_KEY: Final = "pullqueue.served"
 """In the environment: the objects that are served, by class."""
 FIND_SERVED_KEY: Final = "pullqueue.find_served"
-"""In the environment: returns them for an environment."""
+"""In the environment: the function that returns them for an environment."""
 
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _BYTE_ORDER_MARK = "\ufeff"

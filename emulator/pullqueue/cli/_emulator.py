@@ -380,7 +380,7 @@ class EmulatorOptions:
                 yield server
 
     def _limits_leases(self, *, is_manual: bool) -> bool:
-        """Return whether leases are limited by a clock: a second of a manual one may never end."""
+        """Return whether the lease rate applies: a second of a manual clock may never end."""
         by_default = self.strict or not is_manual
         return by_default if self.lease_rate_limit is None else self.lease_rate_limit
 

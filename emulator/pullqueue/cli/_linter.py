@@ -70,7 +70,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _refuse_empty(arguments: Arguments) -> None:
-    """Refuse what a variable without a value leaves: it would mean the current folder."""
+    """Refuse empty arguments, as of a variable that is not set: one means the current folder."""
     if "" in arguments.paths:
         raise InvalidOptionError("an argument is empty: name a file or a folder")
     for field in fields(arguments):

@@ -131,11 +131,11 @@ class Operation(NamedTuple):
     result: AttemptResult | None = None
     origin: Origin | None = None
     size: int | None = None
-    """How many events it is; None: one for each task. 0: `count_failed` counts them."""
+    """Number of events; None: one for each task. 0: `count_failed` counts them."""
 
     @property
     def events(self) -> int:
-        """How many events it is."""
+        """Number of events."""
         return len(self.names) if self.size is None else self.size
 
 

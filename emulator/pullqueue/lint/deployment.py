@@ -195,6 +195,6 @@ class DeployedQueue(NamedTuple):
 
     @classmethod
     def of(cls, settings: QueueSettings) -> DeployedQueue:
-        """Return a queue of a file that was deployed; the first time may not pause it (`plan`)."""
+        """Return a queue as deployed; the first deployment may not pause it (see `make_plan`)."""
         paused = not settings.is_pull and _rate(settings) == 0
         return cls(settings.mode, paused, deployed_values(settings), settings.rate)

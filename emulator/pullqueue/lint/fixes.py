@@ -69,7 +69,7 @@ def _touch(one: Edit, other: Edit) -> bool:
 def _try(
     before: FixResult, findings: list[Finding], check: Check, *, unsafe: bool
 ) -> FixResult | None:
-    """Make the fixes of some findings, and those of what they reveal; None if nothing is better.
+    """Make the fixes of some findings, and those that these reveal; None if the file is not better.
 
     The value of a misspelt key, for example, is checked when the key has its name.
     """

@@ -28,7 +28,7 @@ _ALLOWED: dict[object, str] = {
     bool: "true or false",
     str: "a string",
 }
-"""What the file may have for a type."""
+"""What to write in the file for each type."""
 
 
 class Project:

@@ -14,7 +14,7 @@ from pullqueue.text import counted, format_span, quoted
 _LONG_SECONDS: Final = 600.0
 """What takes longer than this needs somebody's attention."""
 _KINDS: Final = ("latency", "expire_leases")
-"""Kinds of faults after which a lease call has what it would have without them."""
+"""Kinds of faults that do not make a lease call return fewer tasks."""
 _TAGS: Final = 5
 """Tags that are named."""
 

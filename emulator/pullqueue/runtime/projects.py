@@ -33,7 +33,7 @@ _RULE: Final = (
     "digit"
 )
 _ENDED_NAMES = 10_000
-"""How many names of projects that have ended are known, the latest."""
+"""Maximum number of names of ended projects that are kept, the latest."""
 _FOLLOW_SECONDS = 1.0
 """Interval of the looks for projects that other servers have made or deleted."""
 
@@ -75,7 +75,7 @@ class Projects:
         self._made: dict[str, _Made] = {}
         self._stored: dict[str, StoredProject] = {}
         self._ended: dict[str, None] = {}
-        """Names, the latest last."""
+        """Names of projects that have ended, the latest last."""
         self._missed: set[str] = set()
         """Names of calls that no project had since the last look for projects of other servers."""
         self.on_end: Callable[..., None] = lambda _state, *, delete: None  # noqa: ARG005

@@ -127,7 +127,7 @@ class ServerState:
         self.cron = CronRunner(cron, emulator, self.requests, self.push_to)
         """Runs the jobs of cron.yaml."""
         self.limits_manual_clocks = isinstance(emulator.clock, ManualClock)
-        """Whether its lease rate is that of projects with a manual clock, too."""
+        """Whether its lease rate also applies to projects with a manual clock."""
         self.acl = acl
         """True if callers need a token, as `tokens` has them."""
         self.own_ports: list[int] = []

@@ -134,7 +134,7 @@ class Application:
         return self._app(environ, start_response)
 
     def _find_served(self, environ: WSGIEnvironment) -> _Objects:
-        """Return what answers a request: that of the project which it names."""
+        """Return the objects that serve a request: those of the project that it names."""
         try:
             return self._objects_of(self._state_of(environ))
         except PullQueueError as error:
@@ -298,7 +298,7 @@ def _finish(response: Response) -> Response:
 
 
 class _Requests:
-    """Makes each request the call of its client, on what it names; so is each part of a batch.
+    """Makes each request, and each part of a batch, a call of its client on the named project.
 
     Replaces the verb of a POST by that in the header X-HTTP-Method-Override.
     """

@@ -342,7 +342,7 @@ class PostgresStore(SqlStore[PostgresSession]):
 
 
 def _number(manual_clock: Clock | None) -> int:
-    """Return a number that, of all processes, only stores with this clock have."""
+    """Return a number that identifies a clock among those of all processes."""
     if manual_clock is None:
         return SYSTEM_CLOCK
     return crc32(f"{_PROCESS} {os.getpid()} {id(manual_clock)}".encode()) >> 1 or 1

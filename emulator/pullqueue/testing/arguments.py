@@ -23,7 +23,7 @@ ERRORS: tuple[str, ...] = get_args(Errors)
 """What an error of a handler does to the test."""
 Severity: TypeAlias = Literal["error", "warn", "ignore"]
 SEVERITIES: tuple[str, ...] = get_args(Severity)
-"""What something that can be a fault of the test does to it."""
+"""What a finding does to the test."""
 SYNC_SEND = (
     "pass a function that returns the response, as with a synchronous test client, or lambda "
     "request: asyncio.run(...); in an asynchronous test `await asyncio.to_thread(run_tasks, "

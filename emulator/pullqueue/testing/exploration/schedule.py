@@ -213,7 +213,7 @@ class Schedule:
             self.leave(actor)
 
     def leave(self, actor: RacingActor) -> None:
-        """Pass the turn of an actor on that is over."""
+        """Pass on the turn of an actor that has ended."""
         with self._mutex:
             self._progress += 1
             actor.is_over = True
@@ -221,12 +221,12 @@ class Schedule:
                 self._hand_over(None)
 
     def follow(self, owner: RacingActor, thread: threading.Thread) -> AbstractContextManager[None]:
-        """Return what follows, in a block, a thread that an actor starts."""
+        """Return a context manager that follows a thread which an actor starts."""
         actor = owner.threads[thread] = ThreadActor(owner, thread, self)
         return actor.following()
 
     def add_thread(self, actor: RacingActor) -> None:
-        """Begin to pass a thread of an actor turns of its own."""
+        """Start to schedule a thread of an actor by itself."""
         with self._mutex:
             self._numbers += 1
             actor.number = self._numbers
@@ -289,7 +289,7 @@ class Schedule:
             chosen.thread.start()
 
     def _are_over(self) -> bool:
-        """Return whether all have ended but for threads, which end with them."""
+        """Return whether all actors have ended, except threads, which end with them."""
         return all(actor.is_over or actor.is_thread for actor in self.actors)
 
     def _choose(self, current: RacingActor | None) -> RacingActor | None:

@@ -89,7 +89,7 @@ class Choice:
         ready: frozenset[int] | None,
         passed: int,
     ) -> Choice:
-        """Return one between these options; `actors` have begun, and `before` had the turn."""
+        """Return the choice of these options; `actors` have begun, and `before` had the turn."""
         there = {a.number: a for a in (*actors, *options.values()) if a is not None}
         alive = [a for a in there.values() if not a.is_over]
         current = before if ready is None and before in options else None
@@ -185,13 +185,13 @@ class Turns(Protocol):
         """Return when an actor can acquire a lock; False: the time is over."""
 
     def follow(self, owner: RacingActor, thread: threading.Thread) -> AbstractContextManager[None]:
-        """Return what follows, in a block, a thread that an actor starts."""
+        """Return a context manager that follows a thread which an actor starts."""
 
     def add_thread(self, actor: RacingActor) -> None:
-        """Begin to pass a thread of an actor turns of its own."""
+        """Start to schedule a thread of an actor by itself."""
 
     def leave(self, actor: RacingActor) -> None:
-        """Pass the turn of an actor on that is over."""
+        """Pass on the turn of an actor that has ended."""
 
     def sleep(self, actor: RacingActor, seconds: float) -> None:
         """Let others go on until the clock has reached the end of a sleep."""
@@ -282,7 +282,7 @@ class RacingActor(Actor):
         return found if found.number else self
 
     def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:
-        """Return what follows, in a block, a thread that it starts."""
+        """Return a context manager that follows a thread which it starts."""
         return nullcontext() if self.schedule is None else self.schedule.follow(self, thread)
 
     def settle(self) -> None:

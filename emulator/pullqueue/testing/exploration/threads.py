@@ -70,7 +70,7 @@ class ThreadActor(RacingActor):
             self._has_turns.set()
 
     def await_end(self, seconds: float) -> bool:
-        """Wait in another thread of its actor until it is over; return False if the time is."""
+        """Wait in another thread of its actor until it ends; return False if the time is over."""
         if seconds < 0:
             self._has_turns.wait()
         ended = _Awaited(self.name, lambda: self.is_over)
@@ -88,7 +88,7 @@ class _Awaited:
 
     @property
     def is_free(self) -> bool:
-        """True if who waits for it can go on."""
+        """True if the thread that waits for it can go on."""
         return self._is_there()
 
     def __str__(self) -> str:

@@ -75,7 +75,7 @@ class Actor(Interrupter):
         return lock.is_free
 
     def follow(self, thread: threading.Thread) -> AbstractContextManager[None]:  # noqa: ARG002 - the same
-        """Return what follows, in a block, a thread that it starts."""
+        """Return a context manager that follows a thread which it starts."""
         return nullcontext()
 
     def await_thread(self, thread: threading.Thread) -> None:
