@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -451,6 +452,7 @@ NOT_AN_ERROR = " is not an error of pullqueue or of .* such as pullqueue\\."
         (fail("create_task"), ValueError, '"create_task": the call of CreateTask is "add"'),
         (fail("insert"), ValueError, 'there is no call "insert": the call of insert is "add"'),
         (fail("lease_task"), ValueError, '"lease_task": did you mean "lease_tasks"?'),
+        (fail("mail.Send"), ValueError, '^"mail.Send" is a call to a service of .* not use: add'),
         (fail("atempt", status=503), ValueError, '"atempt": did you mean "attempt"?'),
         (fail("add", status=503), ValueError, "status is 503, and add has none"),
         (fail("attempt", status=99), ValueError, "status is 99: the status of a failed attempt is"),
@@ -487,9 +489,14 @@ NOT_AN_ERROR = " is not an error of pullqueue or of .* such as pullqueue\\."
     ],
 )
 def test_faults_that_can_never_trigger_are_refused(
-    faults: Faults, set_fault: Callable[[Faults], object], error: type[Exception], message: str
+    faults: Faults,
+    monkeypatch: pytest.MonkeyPatch,
+    set_fault: Callable[[Faults], object],
+    error: type[Exception],
+    message: str,
 ) -> None:
     """Where the fault is set, not in the app's call."""
+    monkeypatch.delitem(sys.modules, "pullqueue.sdk.rpcs", raising=False)
     with pytest.raises(error, match=message):
         set_fault(faults)
     assert faults.active == []
