@@ -141,14 +141,20 @@ def test_keys_that_are_moved_keep_their_order(limit: str, *, is_before: bool) ->
     assert fixed.text == start + opened + "".join(f"    {key}" for key in keys)
 
 
-@pytest.mark.parametrize(("fewer", "applied"), [(1, 20), (0, 0)])
-def test_fixes_without_end_are_stopped(fewer: int, applied: int) -> None:
+@pytest.mark.parametrize(
+    ("count_left", "applied"),
+    [
+        pytest.param(lambda fixes: max(50 - fixes, 0), 20, id="each is better"),
+        pytest.param(lambda _: 50, 0, id="none is better"),
+        pytest.param(lambda fixes: int(fixes < 4), 4, id="the third that is revealed"),
+        pytest.param(lambda fixes: int(fixes < 5), 0, id="the fourth that is revealed"),
+    ],
+)
+def test_fixes_without_end_are_stopped(count_left: Callable[[int], int], applied: int) -> None:
     def endless(content: str) -> CheckResult:
         checked = _check(content)
         fix = Fix(title="add", edits=(Edit(0, 0, "#\n"),), safe=True)
-        return checked._replace(
-            findings=[finding(fix=fix)] * max(50 - fewer * content.count("#"), 0)
-        )
+        return checked._replace(findings=[finding(fix=fix)] * count_left(content.count("#")))
 
     assert fix_text("queue:\n", endless, unsafe=False).applied == applied
 
