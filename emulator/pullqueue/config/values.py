@@ -14,6 +14,8 @@ BYTES_PER_UNIT = {"B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]*)?)/([smhd])")
 _STORAGE = re.compile(r"([0-9]+(?:\.[0-9]*)?)([BKMGT]?)")
 _AGE = re.compile(r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([smhd])")
+is_deployable_age = re.compile(r"([0-9]+(\.[0-9]+)?|\.[0-9]+)[smhd]").fullmatch
+"""Match an age limit that gcloud can deploy; Google's parser also reads `1.s` and `1e3s`."""
 _EXPONENT = re.compile(r"[-+]?[0-9_]+(\.[0-9_]*)?[eE].*")
 
 

@@ -17,7 +17,7 @@ from pullqueue.config.files import read_bytes
 from pullqueue.config.findings import Report, Reports, Severity, UnreadableError
 from pullqueue.config.reader import ParseResult, decode, read_tree
 from pullqueue.config.settings import Settings
-from pullqueue.config.values import as_integer, as_number, parse_age_limit
+from pullqueue.config.values import as_integer, as_number, is_deployable_age, parse_age_limit
 from pullqueue.cron.schedule import Interval, Schedule, next_time, parse_schedule
 from pullqueue.errors import InvalidCronError
 from pullqueue.tasks import RetryParameters
@@ -51,8 +51,6 @@ _MOST_JOBS = 250
 """Documented: a paid application has up to 250 jobs."""
 _DESCRIPTION_CHARACTERS = 499
 _TARGET = re.compile(r"(?:(?!-)[a-z\d-]{1,63}:)?(?!-)[a-z\d-]{1,100}")
-_AGE = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)[smhd]", re.ASCII)
-"""What gcloud can deploy; Google's parser also reads an exponent."""
 _REFUSED = {
     "attempt_deadline": "remove it, a request has 10 minutes (gcloud refuses the key)",
 }
@@ -313,7 +311,7 @@ def _retry_limit(scalar: Scalar) -> int:
 
 
 def _age_limit(scalar: Scalar) -> int:
-    seconds = parse_age_limit(scalar.text) if _AGE.fullmatch(scalar.text) else None
+    seconds = parse_age_limit(scalar.text) if is_deployable_age(scalar.text) else None
     if not seconds:
         raise ValueError("use a number with a unit, of at least a second, such as 30m, 12h or 2d")
     return seconds

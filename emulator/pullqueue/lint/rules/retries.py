@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from pullqueue.config.findings import Report, Severity
@@ -11,6 +10,7 @@ from pullqueue.config.schema import RETRY, find_keys, schema_at
 from pullqueue.config.shape import advice_in
 from pullqueue.config.values import (
     is_age_limit,
+    is_deployable_age,
     parse_age_limit,
     suggested_age_limit,
     suggested_seconds,
@@ -29,7 +29,6 @@ from pullqueue.lint.rules.base import (
 from pullqueue.text import shorten
 
 _SLACK = 30
-_READ_BY_GCLOUD = re.compile(r"([0-9]+(\.[0-9]+)?|\.[0-9]+)[smhd]")
 
 
 @Rule("QY216", loadable=False)
@@ -155,7 +154,7 @@ def age_limit_exponent(view: View) -> Iterator[Report]:
     """
     for entry, text in _age_limits(view):
         seconds = parse_age_limit(text)
-        if seconds and entry.scalar and not _READ_BY_GCLOUD.fullmatch(text):
+        if seconds and entry.scalar and not is_deployable_age(text):
             plain = f"{seconds // DAY_SECONDS}d" if seconds % DAY_SECONDS == 0 else f"{seconds}s"
             message = f"task_age_limit `{shorten(text)}` makes gcloud fail: write `{plain}`"
             fix = write_fix(entry.scalar, plain, safe=True)
