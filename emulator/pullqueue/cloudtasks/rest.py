@@ -112,7 +112,7 @@ def blueprint() -> Blueprint:
         routes.add_url_rule(
             f"/{method.path}", f"firebase {method.name}", view, methods=[method.verb]
         )
-    routes.register_error_handler(PullQueueError, _refuse)
+    routes.register_error_handler(PullQueueError, _make_error_response)
     return routes
 
 
@@ -299,7 +299,7 @@ def _refuse_path(version: Version, path: str = "") -> Response:
     )
 
 
-def _refuse(error: PullQueueError) -> Response:
+def _make_error_response(error: PullQueueError) -> Response:
     refused = as_service_error(error)
     response = _to_response(envelope(refused), refused.status)
     response.headers.update(refused.headers)
