@@ -227,5 +227,5 @@ def test_the_job_for_gitlab_posts_no_empty_note(runner: Runner, gitlab: PushApp)
     write("shop/queue.yaml", GOOD)  # there is no repository to compare with
     done = _gitlab_job(runner, gitlab.url)
 
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert gitlab.received == []

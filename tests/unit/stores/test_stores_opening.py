@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -92,19 +93,23 @@ def test_a_server_that_has_lost_its_connections_does_not_mix_clocks(
     """As after a restart of the database: what joined meanwhile keeps the schema."""
     url = f"{postgres_url()}?schema={schema}"
     first = Emulator(CONFIG, store=open_store(f"{url}&application_name=lost_{schema}"))
-    with psycopg.connect(postgres_url()) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-            "WHERE application_name = %s",
-            [f"lost_{schema}"],
-        )
-    second = Emulator(CONFIG, clock=ManualClock(), store=open_store(url))
-
-    text = "another one that uses it has a manual clock"
-    with monkeypatch.context() as patch:
+    second = None
+    with (
+        psycopg.connect(postgres_url(), autocommit=True) as connection,
+        monkeypatch.context() as patch,
+    ):
         patch.setattr(postgres_pool, "_JOIN_TRIES", 1)
+        while second is None:  # a pool goes on to connect after it was opened
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE application_name = %s",
+                [f"lost_{schema}"],
+            )
+            with suppress(StoreError):
+                second = Emulator(CONFIG, clock=ManualClock(), store=open_store(url))
+
         patch.setattr(postgres_pool, "_TURN_SECONDS", 0.05)
-        with pytest.raises(TransientError, match=text):
+        with pytest.raises(TransientError, match="another one that uses it has a manual clock"):
             first.queue("pull").add()
 
     second.close()
