@@ -77,8 +77,8 @@ class _Names:
     def __init__(self) -> None:
         self._known: set[int] = set()
         self._looked = _Looked(_libraries)
-        self._loaded: list[object] = []
-        self._sizes: list[int] = []
+        self._loaded: list[tuple[int, int]] = []
+        """The ids and sizes of all modules at the last look."""
 
     def replace(self, replacements: Mapping[int, object]) -> None:
         """Replace objects, given by their ids."""
@@ -90,15 +90,13 @@ class _Names:
                 setattr(module, name, replacements[id(value)])
 
     def _look(self) -> None:
-        loaded: list[object] = list(sys.modules.values())  # some put other things there
-        lengths = [len(getattr(each, "__dict__", ())) for each in loaded]
-        if loaded == self._loaded and lengths == self._sizes:
+        modules: list[object] = list(sys.modules.values())  # some put other things there
+        loaded = [(id(each), len(getattr(each, "__dict__", ()))) for each in modules]
+        if loaded == self._loaded:
             return
-        self._loaded, self._sizes = loaded, lengths
-        sizes = self._looked.sizes
-        grown = [m for m in loaded if len(getattr(m, "__dict__", ())) != sizes.get(id(m))]
-        for module in grown:
-            if isinstance(module, ModuleType):
+        self._loaded, sizes = loaded, self._looked.sizes
+        for module, (key, size) in zip(modules, loaded, strict=True):
+            if size != sizes.get(key) and isinstance(module, ModuleType):
                 names = [*self._names_in(vars(module).copy())]
                 self._looked.add(module, names)
                 file = vars(module).get("__file__")
