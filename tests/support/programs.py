@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -72,20 +73,19 @@ def running(
 def npm_packages(folder: Path, scratch: Path) -> Path:
     """Return where the clients that a folder's package.json lists are installed; install them."""
     installed = folder / "node_modules"
-    if not _has_all(installed):
-        shutil.copy(folder / "package.json", scratch)
-        flags = (
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            "--no-package-lock",
-            "--omit=optional",
-        )
-        subprocess.run(
-            [program("npm", package="npm"), "install", *flags], cwd=scratch, check=True, timeout=300
-        )
-        # Another process of the same test run may have been faster.
+    with (folder / "package.json").open("rb") as listed:
+        flock(listed, LOCK_EX)  # another process of the same test run may install them now
         if not _has_all(installed):
+            shutil.copy(listed.name, scratch)
+            flags = (
+                "--no-audit",
+                "--no-fund",
+                "--ignore-scripts",
+                "--no-package-lock",
+                "--omit=optional",
+            )
+            npm = program("npm", package="npm")
+            subprocess.run([npm, "install", *flags], cwd=scratch, check=True, timeout=300)
             shutil.rmtree(installed, ignore_errors=True)  # of an older list
             shutil.move(scratch / "node_modules", installed)
     return installed
