@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,191 +81,150 @@ def _project_files(options: tuple[str, ...]) -> dict[str, Path]:
     return files
 
 
-_EMULATOR = (
+def option(*flags: str, **attributes: Any) -> Any:  # noqa: ANN401 - click's; the field's type
+    """Return a field that an option sets: the one of its name, or that of these flags."""
+    return field(metadata={"flags": flags, "attributes": attributes})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatorOptions:
+    """QUEUE_YAML, and the options of a command that starts an emulator."""
+
+    queue_yaml: Path | None
     # Which queues there are, and what they accept.
-    click.argument("queue_yaml", required=False, type=click.Path(path_type=Path)),
-    click.option(
-        "--profile",
+    profile: str = option(
         default="gcloud",
         type=Choice(["gcloud", "sdk"]),
         help="Rules that QUEUE_YAML must follow: those of gcloud, or the more lenient ones of "
         "the SDK.",
-    ),
-    click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes."),
-    click.option(
+    )
+    watch: bool = option(is_flag=True, help="Reload QUEUE_YAML whenever it changes.")
+    keep_created: bool = option(
         "--keep-created-queues",
-        "keep_created",
         is_flag=True,
         help="Whether a reload of QUEUE_YAML leaves queues of CreateQueue as they are. "
         "Default: it disables them, as a deployment does.",
-    ),
-    click.option(
+    )
+    lease_rate_limit: bool | None = option(
         "--lease-rate-limit/--no-lease-rate-limit",
         default=None,
         help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue "
         "return no tasks, as on App Engine. Default: yes, but not with a manual clock.",
-    ),
-    click.option(
-        "--strict",
+    )
+    strict: bool = option(
         is_flag=True,
         help="Turn on every check of production that needs no facts of your app "
         f"({WITHOUT_FACTS}), and with --project, --strict-project; refuse the options that are "
         "more lenient. The index.yaml is that of --index-yaml or the one beside QUEUE_YAML.",
-    ),
-    click.option(
-        "--project",
+    )
+    project: str | None = option(
         callback=checked(
             _PROJECT.fullmatch, "project id: use letters, digits and hyphens, such as my-app"
         ),
         help="Application id of the queues of QUEUE_YAML. A call that names another one begins a "
         "project without queues. Default: any id means these queues.",
-    ),
-    click.option(
-        "--strict-project",
+    )
+    strict_project: bool = option(
         is_flag=True,
         help="With --project: refuse calls that name another application id, unless "
         "--queue-yaml-for names it.",
-    ),
-    click.option(
+    )
+    project_files: dict[str, Path] = option(
         "--queue-yaml-for",
-        "project_files",
         multiple=True,
         metavar="PROJECT=FILE",
         callback=parsed(_project_files),
         help="File with the queues of another project; repeatable.",
-    ),
-    click.option(
-        "--location",
+    )
+    location: str | None = option(
         callback=checked(
             _LOCATION.fullmatch, "location: use letters, digits and hyphens, as in us-central1"
         ),
         help="Location of the queues, and the only one that Cloud Tasks accepts. Default: any "
         "region of Google Cloud: CreateQueue makes a queue in one of them, and those of "
         "QUEUE_YAML are reached by each.",
-    ),
-    click.option(
+    )
+    service_accounts: frozenset[str] = option(
         "--service-account",
-        "service_accounts",
         multiple=True,
         metavar="EMAIL",
         callback=parsed(_emails),
         help="Service account whose tokens tasks and queues can ask for; repeatable. Default: any.",
-    ),
+    )
     # Where tasks and time are.
-    click.option(
-        "--store",
+    store: str | None = option(
         metavar="URL",
         callback=_store_url,
         help="Where tasks are stored: memory, sqlite:///FILE, or "
         "postgresql://USER@HOST/DATABASE. Default: memory, or tasks.db in the folder of "
         "--data.",
-    ),
-    click.option(
-        "--clock",
+    )
+    clock: str = option(
         default="system",
         type=Choice(["system", "manual"]),
         help="system: the time of this machine. manual: time stops until `pullqueue clock` "
         "moves it.",
-    ),
+    )
     # App Engine's other services.
-    click.option(
-        "--services",
+    services: frozenset[str] | None = option(
         metavar="NAMES",
         callback=parsed(parse_services),
         help="App Engine's other services to answer, by Google's stubs: names with commas, all "
         f"or none. Names: {', '.join(SERVICES)}. Default: all but urlfetch; none with "
         "--api-upstream.",
-    ),
-    click.option(
-        "--data",
+    )
+    data: Path | None = option(
         metavar="FOLDER",
         type=click.Path(path_type=Path, file_okay=False),
         help="Where the datastore and blobs are stored, and tasks unless --store is passed. "
         "Default: in memory.",
-    ),
-    click.option(
+    )
+    consistency: str = option(
         "--datastore-consistency",
-        "consistency",
         default="strong",
         type=Choice(["strong", "eventual"]),
         help="strong: queries see every write. eventual: those without an ancestor may miss "
         "the latest.",
-    ),
-    click.option(
-        "--index-yaml",
+    )
+    index_yaml: Path | None = option(
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
         help="File to which the composite indexes that queries need are added; with --strict, "
         "queries fail whose index it lacks. Default: none.",
-    ),
-    click.option(
-        "--api-upstream",
+    )
+    api_upstream: str | None = option(
         metavar="HOST:PORT",
         callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
         help="Server for calls to the services that --services does not name. Default: none.",
-    ),
-    click.option(
-        "--grpc-port",
+    )
+    grpc_port: int | None = option(
         type=PORT,
         help="Port of Cloud Tasks over gRPC; 0 picks a free one. Default: not served.",
-    ),
+    )
     # Where push tasks and cron jobs are sent.
-    click.option(
-        "--push-to",
+    push_to: PushAddresses = option(
         multiple=True,
         metavar="[TARGET=]URL",
         callback=parsed(_push_addresses),
         help="Address to which push tasks are sent, such as http://localhost:8080; with "
         "TARGET, the name of a service or an origin such as https://api.example.com, only those "
         "with this target. Repeatable. Default: push tasks are kept, not delivered.",
-    ),
-    click.option(
-        "--cron",
+    )
+    cron: Path | None = option(
         type=click.Path(path_type=Path),
         metavar="CRON_YAML",
         help="File of cron jobs: their URLs are requested at the addresses of --push-to when "
         "they are due. Default: none.",
-    ),
-)
+    )
 
-
-def emulator_options(command: Command) -> Command:
-    """Add QUEUE_YAML and the options of an emulator that is started for a command."""
-    for option in reversed(_EMULATOR):
-        command = option(command)
-    return command
-
-
-def _found_file() -> Path | None:
-    """Return the queue.yaml of the current folder, if it has one."""
-    return next((path for path in map(Path, _FILE_NAMES) if path.is_file()), None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmulatorOptions:
-    """The options of `emulator_options`, by the names of their parameters."""
-
-    queue_yaml: Path | None
-    profile: str
-    watch: bool
-    keep_created: bool
-    lease_rate_limit: bool | None
-    project: str | None
-    strict: bool
-    strict_project: bool
-    project_files: dict[str, Path]
-    location: str | None
-    service_accounts: frozenset[str]
-    store: str | None
-    clock: str
-    services: frozenset[str] | None
-    data: Path | None
-    consistency: str
-    index_yaml: Path | None
-    api_upstream: str | None
-    grpc_port: int | None
-    push_to: PushAddresses
-    cron: Path | None
+    @classmethod
+    def add_to(cls, command: Command) -> Command:
+        """Add the argument and the options to a command."""
+        for each in reversed(fields(cls)[1:]):
+            flags = each.metadata["flags"] or (f"--{each.name.replace('_', '-')}",)
+            command = click.option(*flags, each.name, **each.metadata["attributes"])(command)
+        path = click.Path(path_type=Path)
+        return click.argument("queue_yaml", required=False, type=path)(command)
 
     def __post_init__(self) -> None:
         """Refuse options that contradict `--strict`, or that need the SDK where it is missing."""
@@ -344,7 +303,8 @@ class EmulatorOptions:
         if self.grpc_port is not None:
             # Else gRPC's core writes lines of its own to the error stream.
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        path = self.queue_yaml or _found_file()
+        found = (path for path in map(Path, _FILE_NAMES) if path.is_file())
+        path = self.queue_yaml or next(found, None)
         cron, file, config = self._cron_jobs(), None, QueueConfig(queues=(), file="")
         read = partial(ConfigFile, profile=self.profile, keep_created=self.keep_created)
         if path is not None:

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, SplitUrl, is_host_and_port
 from pullqueue.cli import _watcher
-from pullqueue.cli._emulator import EmulatorOptions, emulator_options, hint_at_manual_clock
+from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock
 from pullqueue.cli._options import PORT, checked, parsed
 from pullqueue.cli._output import say
 from pullqueue.cli.client import Client, FailedError
@@ -88,7 +88,7 @@ def _user(value: str) -> User:
 
 
 @click.command(cls=_Exec)
-@emulator_options
+@EmulatorOptions.add_to
 @click.option("--port", default=0, type=PORT, help="Port of the server; 0 picks a free one.")
 @click.option(
     "--url",

@@ -14,7 +14,7 @@ import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_PROJECT, is_loopback
 from pullqueue.checks import PERMISSIONS, describe_off
-from pullqueue.cli._emulator import EmulatorOptions, emulator_options, hint_at_manual_clock
+from pullqueue.cli._emulator import EmulatorOptions, hint_at_manual_clock, option
 from pullqueue.cli._options import PORT, checked
 from pullqueue.cli._output import say
 from pullqueue.cli._port_file import port_file as locked_port_file
@@ -54,74 +54,49 @@ class _Serve(click.Command):
             raise
 
 
-@click.command(cls=_Serve)
-@emulator_options
-@click.option("--host", default=DEFAULT_HOST, help="Address to listen on.")
-@click.option(
-    "--port", default=DEFAULT_PORT, type=PORT, help="Port to listen on; 0 picks a free one."
-)
-@click.option(
-    "--auth",
-    default="off",
-    type=Choice(["off", "acl"]),
-    help="off: no tokens are needed. acl: callers need a token, and the acl of each queue says "
-    "what they may do.",
-)
-@click.option(
-    "--max-tasks",
-    default=SERVED_TASKS,
-    type=click.IntRange(1),
-    help="Maximum number of tasks in memory.",
-)
-@click.option(
-    "--allow-host",
-    "host_names",
-    multiple=True,
-    callback=checked(
-        _HOST_NAME.fullmatch, "host name: use one without a port, such as queues.internal"
-    ),
-    metavar="NAME",
-    help="Another host name that clients may use for this server; repeatable.",
-)
-@click.option(
-    "--port-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File that contains the port while the server runs, for `wait` and scripts. One server "
-    "uses it at a time.",
-)
-@click.option(
-    "--log-format",
-    default="text",
-    type=Choice(["text", "json"]),
-    help="Format of the log; json: one object per line.",
-)
-@click.option(
-    "--log-level",
-    default="info",
-    type=Choice(["debug", "info", "warning", "error"]),
-    help="Lowest level that is logged; debug includes every request.",
-)
-def serve(*, port_file: Path | None, **options: Any) -> None:  # noqa: ANN401 - as click passes them
-    """Serve the queues of QUEUE_YAML over HTTP.
-
-    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder; without one there is the
-    queue `default`. Ctrl-C stops the server.
-    """
-    with locked_port_file(port_file) as write_port:
-        _serve(ServeOptions(**options), write_port)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions(EmulatorOptions):
-    """The options of `pullqueue serve`, by the names of their parameters."""
+    """QUEUE_YAML, and the options of `pullqueue serve`."""
 
-    host: str
-    port: int
-    auth: str
-    max_tasks: int
-    host_names: tuple[str, ...]
-    log_format: str
-    log_level: str
+    host: str = option(default=DEFAULT_HOST, help="Address to listen on.")
+    port: int = option(
+        default=DEFAULT_PORT, type=PORT, help="Port to listen on; 0 picks a free one."
+    )
+    auth: str = option(
+        default="off",
+        type=Choice(["off", "acl"]),
+        help="off: no tokens are needed. acl: callers need a token, and the acl of each queue says "
+        "what they may do.",
+    )
+    max_tasks: int = option(
+        default=SERVED_TASKS,
+        type=click.IntRange(1),
+        help="Maximum number of tasks in memory.",
+    )
+    host_names: tuple[str, ...] = option(
+        "--allow-host",
+        multiple=True,
+        callback=checked(
+            _HOST_NAME.fullmatch, "host name: use one without a port, such as queues.internal"
+        ),
+        metavar="NAME",
+        help="Another host name that clients may use for this server; repeatable.",
+    )
+    port_file: Path | None = option(
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="File that contains the port while the server runs, for `wait` and scripts. One "
+        "server uses it at a time.",
+    )
+    log_format: str = option(
+        default="text",
+        type=Choice(["text", "json"]),
+        help="Format of the log; json: one object per line.",
+    )
+    log_level: str = option(
+        default="info",
+        type=Choice(["debug", "info", "warning", "error"]),
+        help="Lowest level that is logged; debug includes every request.",
+    )
 
     @property
     def acl(self) -> bool:
@@ -132,6 +107,18 @@ class ServeOptions(EmulatorOptions):
     def checks(self) -> dict[str, bool]:
         """Whether the checks of production are on that can be off."""
         return super().checks | {PERMISSIONS: self.acl}
+
+
+@click.command(cls=_Serve)
+@ServeOptions.add_to
+def serve(**options: Any) -> None:  # noqa: ANN401 - as click passes them
+    """Serve the queues of QUEUE_YAML over HTTP.
+
+    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder; without one there is the
+    queue `default`. Ctrl-C stops the server.
+    """
+    with locked_port_file(options["port_file"]) as write_port:
+        _serve(ServeOptions(**options), write_port)
 
 
 def _serve(options: ServeOptions, write_port: Callable[[int], None]) -> None:
