@@ -53,9 +53,9 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Start the process that forks programs for all workers of xdist, if they run such tests."""
-    acceptance = Path(__file__).parent / "acceptance"
+    inside = {Path(__file__).parent / name for name in ("contract", "unit")}
     named = [Path(argument.partition("::")[0]).resolve() for argument in node.config.args]
-    if any(acceptance in (path, *path.parents) or path in acceptance.parents for path in named):
+    if any(inside.isdisjoint((path, *path.parents)) for path in named):
         from forking import start  # noqa: PLC0415 - for these tests only
 
         node.workerinput["forks"] = str(start())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-from browser import Browser, show, started
 from executing import QUEUE_YAML, Execute
 
 from pullqueue.address import DEFAULT_ADDRESS
@@ -33,23 +32,6 @@ def loaded() -> None:
         "yaml",
     ):
         import_module(name)
-
-
-@pytest.fixture(scope="session")
-def _browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Yield a browser in which pages wait a tenth of the time."""
-    with started(tmp_path_factory.mktemp("profile")) as browser:
-        source = "const wait = setTimeout; setTimeout = (call, time) => wait(call, time / 10)"
-        browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
-        yield browser
-
-
-@pytest.fixture
-def browser(_browser: Browser) -> Browser:
-    """Return a browser without cookies, on a wide screen in the light."""
-    _browser.execute_cdp_cmd("Network.clearBrowserCookies", {})
-    show(_browser)
-    return _browser
 
 
 @pytest.fixture

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser import Browser, show, started
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,3 +23,20 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
     )
     return folder
+
+
+@pytest.fixture(scope="session")
+def _browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Yield a browser in which pages wait a tenth of the time."""
+    with started(tmp_path_factory.mktemp("profile")) as browser:
+        source = "const wait = setTimeout; setTimeout = (call, time) => wait(call, time / 10)"
+        browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
+        yield browser
+
+
+@pytest.fixture
+def browser(_browser: Browser) -> Browser:
+    """Return a browser without cookies, on a wide screen in the light."""
+    _browser.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    show(_browser)
+    return _browser

@@ -17,7 +17,7 @@ from threading import Thread
 from types import ModuleType
 
 import pytest
-from browser import Browser, evaluate, show, started, violations
+from browser import Browser, evaluate, show, violations
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
@@ -116,12 +116,6 @@ def address(site: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with started(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
 
 
 @pytest.mark.parametrize(

@@ -8,49 +8,10 @@ from pathlib import Path
 
 import pytest
 import requests
-from browser import Browser
 from executing import app_under_exec
 from push_app import until
-from selenium.webdriver.common.by import By
 
 accounts = partial(app_under_exec, Path(__file__).parent / "accounts.py")
-ID = "185804764220139124118"
-
-
-def test_a_user_signs_in_and_out_in_a_browser(tmp_path: Path, browser: Browser) -> None:
-    with accounts(tmp_path) as (url, server, _):
-
-        def shows(text: str) -> None:
-            script = "return document.body ? document.body.innerText : ''"
-            until(lambda: text in browser.execute_script(script))  # type: ignore[no-untyped-call]
-
-        browser.get(f"{url}/account?tab=2")  # which redirects
-        shows("Sign in to the app")
-        email = browser.find_element(By.NAME, "email")
-        email.clear()
-        email.send_keys("test@example.com")
-        browser.find_element(By.NAME, "admin").click()
-        email.submit()
-        shows("account of test@example.com, /account?tab=2")
-        browser.get(url)
-        shows(f"test@example.com test@example.com {ID} admin Sign out")
-        browser.get(f"http://{server}/console/server")
-        assert browser.find_element(By.ID, "users").text.endswith(
-            "test@example.com (administrator)"
-        )
-        browser.get(f"http://{server}/console/activity")
-        shows("test@example.com (administrator) signed in to the app")
-
-        browser.get(url)
-        browser.find_element(By.LINK_TEXT, "Sign out").click()
-        shows("nobody Sign in")
-        browser.get(f"http://{server}/console/server")
-        shows("nobody is signed in")
-        browser.get(url)
-        browser.find_element(By.LINK_TEXT, "Sign in").click()
-        shows("Sign in to the app")
-        browser.find_element(By.TAG_NAME, "button").click()
-        shows("account of test@example.com, /account?tab=1")
 
 
 @pytest.mark.parametrize("legacy", ["true", "false"])

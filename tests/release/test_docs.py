@@ -37,7 +37,7 @@ ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue", "pullqueue 
 def test_every_block_of_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     """Files, Python, tests and commands, in the order of the page.
 
-    The guides: test_docs_guides.py; pages with other languages: `tests/release/clients`.
+    The guides: test_docs_guides.py; pages with other languages: clients/test_docs_languages.py.
     """
     run_document(page, tmp_path)
 

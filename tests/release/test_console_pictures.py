@@ -1,6 +1,6 @@
 """The documentation's pictures of the console, as a browser shows it after some work.
 
-`PULLQUEUE_REGENERATE=1 pytest tests/acceptance/test_console_pictures.py` takes them again. A
+`PULLQUEUE_REGENERATE=1 pytest tests/release/test_console_pictures.py` takes them again. A
 picture contains the text of its page, so that an outdated one is found with any fonts, and without
 a browser.
 """
