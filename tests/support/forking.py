@@ -203,7 +203,8 @@ def _serve(folder: Path) -> None:
         import_module("pullqueue.server.app").flask_app()  # it is cached
         # So are these: the files of all modules, and what tests replace in those of libraries.
         inspect.getmodule(_serve.__code__)
-        import_module("pullqueue.testing.patching").replace_everywhere({})
+        with import_module("pullqueue.testing.patching").replaced_everywhere({}):
+            pass
         import_module("pullqueue.testing.place").app_modules()
         settings = import_module("hypothesis").settings
         settings.register_profile("forks", max_examples=10)

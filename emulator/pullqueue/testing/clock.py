@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
-from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, movable_clock
 from pullqueue.engine import verbs
@@ -22,7 +21,7 @@ from pullqueue.errors import UnknownTaskError
 from pullqueue.limits import DAY_SECONDS
 from pullqueue.tasks import Task, TaskState, TombstonedTaskError
 from pullqueue.testing.arguments import check_pull_queue, find_queue
-from pullqueue.testing.patching import Patches, replace_everywhere
+from pullqueue.testing.patching import Patches
 
 _LEASE_SECONDS = 60
 
@@ -181,36 +180,30 @@ def _sleeper() -> _Sleeper | None:
     return getattr(_sleepers, "latest", None)
 
 
-_real: dict[str, Any] = {}
-"""The functions that are replaced, by module."""
-
-
-def _time_sleep(seconds: float, /) -> None:
-    sleeper = _sleeper()
-    caller = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - documented, of CPython
-    if sleeper is None or caller in _WAITING_FOR_OTHERS:
-        _real["time"](seconds)
-    else:
-        sleeper.sleep(_at_least_a_microsecond(seconds))
-
-
-async def _asyncio_sleep(delay: float, result: object = None) -> object:
-    sleeper = _sleeper()
-    if sleeper is None or delay <= 0:
-        return await _real["asyncio"](delay, result)
-    await sleeper.sleep_async(_at_least_a_microsecond(delay), lambda: _real["asyncio"](0))
-    return result
-
-
 def _at_least_a_microsecond(seconds: float) -> float:
     """Return how long a sleep is; a loop that sleeps what is left of a time, a float, must end."""
     return max(seconds, 1 / USEC_PER_SECOND) if seconds > 0 else seconds
 
 
 def _replace_sleep(patches: Patches) -> None:
-    _real.update(time=time.sleep, asyncio=asyncio.sleep)  # noqa: TID251 - to be replaced
-    made = {_real["time"]: _time_sleep, _real["asyncio"]: _asyncio_sleep}
-    patches.at_end(replace_everywhere(made))
+    real_sleep, real_asyncio_sleep = time.sleep, asyncio.sleep  # noqa: TID251 - to be replaced
+
+    def time_sleep(seconds: float, /) -> None:
+        sleeper = _sleeper()
+        caller = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - documented, of CPython
+        if sleeper is None or caller in _WAITING_FOR_OTHERS:
+            real_sleep(seconds)
+        else:
+            sleeper.sleep(_at_least_a_microsecond(seconds))
+
+    async def asyncio_sleep(delay: float, result: object = None) -> object:
+        sleeper = _sleeper()
+        if sleeper is None or delay <= 0:
+            return await real_asyncio_sleep(delay, result)
+        await sleeper.sleep_async(_at_least_a_microsecond(delay), lambda: real_asyncio_sleep(0))
+        return result
+
+    patches.replace({real_sleep: time_sleep, real_asyncio_sleep: asyncio_sleep})
 
 
 _sleep_replaced = Patches(_replace_sleep)

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -43,6 +42,10 @@ class Patches:
     def decorate(self, owner: object, name: str, decorate: Callable[[Any], object]) -> None:
         """Decorate a function of a class or module until the last block ends."""
         self._stack.enter_context(patch.object(owner, name, decorate(getattr(owner, name))))
+
+    def replace(self, replacements: Mapping[Any, object]) -> None:
+        """Replace objects in all modules until the last block ends."""
+        self._stack.enter_context(replaced_everywhere(replacements))
 
     def at_end(self, callback: Callable[..., object], *args: object) -> None:
         """Call a function when the last block ends."""
@@ -94,7 +97,7 @@ class _Names:
         loaded = [(id(each), len(getattr(each, "__dict__", ()))) for each in modules]
         if loaded == self._loaded:
             return
-        self._loaded, sizes = loaded, self._looked.sizes
+        sizes = self._looked.sizes
         for module, (key, size) in zip(modules, loaded, strict=True):
             if size != sizes.get(key) and isinstance(module, ModuleType):
                 names = [*self._names_in(vars(module).copy())]
@@ -102,6 +105,7 @@ class _Names:
                 file = vars(module).get("__file__")
                 if file and not is_of_app(str(file), module.__name__):
                     _libraries.add(module, names)
+        self._loaded = loaded
 
     def _names_in(self, known: dict[str, object]) -> Iterator[str]:
         # Those of the usual names can be something else now, such as a fake of a test.
@@ -141,9 +145,15 @@ def looking_once() -> Iterator[None]:
         _in_use.remove(names)
 
 
-def replace_everywhere(replacements: Mapping[Any, object]) -> Callable[[], None]:
-    """Replace objects in all modules, whatever their names are there; return what undoes that."""
+@contextmanager
+def replaced_everywhere(replacements: Mapping[Any, object]) -> Iterator[None]:
+    """Replace objects in all modules, whatever their names are there, in the block.
+
+    No module may have the new ones: it would get the original at the end.
+    """
     names = _in_use[-1] if _in_use else _Names()
-    names.replace({id(original): made for original, made in replacements.items()})
-    undone = {id(made): original for original, made in replacements.items()}
-    return partial(names.replace, undone)
+    try:
+        names.replace({id(original): made for original, made in replacements.items()})
+        yield
+    finally:
+        names.replace({id(made): original for original, made in replacements.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.testing import FixtureClock, ProcessClock, exhaust
-from pullqueue.testing.patching import Patches
+from pullqueue.testing.patching import Patches, replaced_everywhere
 
 # What tests and workers do.
 sleep = time.sleep  # noqa: TID251
@@ -289,3 +290,55 @@ def test_what_a_block_could_not_replace_is_replaced_by_the_next() -> None:
     with patches, patches:
         assert owner.value == 2
     assert owner.value == 1
+
+
+def test_sleeps_still_move_the_clock_after_a_warning_there(
+    fixture_clock: FixtureClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python notes a warning in the module that runs, such as that of what the collector closes."""
+    start = fixture_clock.now()
+    with fixture_clock.auto_advance():
+        monkeypatch.setitem(vars(sys.modules[FixtureClock.__module__]), "__warnings__", {})
+        with replaced_everywhere({}):
+            pass
+    with fixture_clock.auto_advance():
+        sleep(10)
+
+    assert fixture_clock.now() == start + timedelta(seconds=10)
+
+
+class Interrupting(ModuleType):
+    """A module at one of whose uses the user presses Ctrl-C."""
+
+    uses = 0
+
+    @property
+    def __dict__(self) -> dict[str, object]:  # type: ignore[override]  # a method is, too
+        Interrupting.uses -= 1
+        if Interrupting.uses == 0:
+            raise KeyboardInterrupt
+        names: dict[str, object] = vars(ModuleType)["__dict__"].__get__(self)
+        return names
+
+    def __setattr__(self, name: str, value: object) -> None:
+        vars(self)[name] = value
+
+
+@pytest.mark.parametrize("use", range(1, 7))
+def test_a_block_that_is_interrupted_leaves_nothing_replaced(
+    fixture_clock: FixtureClock, monkeypatch: pytest.MonkeyPatch, use: int
+) -> None:
+    before = time.sleep, asyncio.sleep  # noqa: TID251
+    module = Interrupting("module")
+    module.pause = time.sleep  # noqa: TID251
+    start = fixture_clock.now()
+    monkeypatch.setitem(sys.modules, "module", module)
+    monkeypatch.setattr(Interrupting, "uses", use)
+    with pytest.raises(KeyboardInterrupt), fixture_clock.auto_advance():
+        raise AssertionError
+    assert (time.sleep, module.pause, asyncio.sleep) == (before[0], *before)  # noqa: TID251
+
+    with fixture_clock.auto_advance():
+        sleep(10)
+        module.pause(10)
+    assert fixture_clock.now() == start + timedelta(seconds=20)

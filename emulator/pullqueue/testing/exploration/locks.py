@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from pullqueue.testing.exploration.memory import Memory
 from pullqueue.testing.exploration.steps import RacingActor
-from pullqueue.testing.patching import replace_everywhere
+from pullqueue.testing.patching import replaced_everywhere
 from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.points.footprint import Footprint
 
@@ -169,16 +169,15 @@ def raced_locks(memory: Memory, *, instances: bool) -> Iterator[list[InstanceLoc
 
     made: dict[int, Any] = {}
     found = list(memory.find(_KINDS))
-    for reference in found:
-        lock = reference.value
-        if id(lock) not in made:
-            made[id(lock)] = raced(lock, of_app=reference.is_global, name=reference.path)
-        reference.replace(made[id(lock)])
-    restore = replace_everywhere({make: factory(make) for make in _FACTORIES})
     try:
-        yield of_instances
+        for reference in found:
+            lock = reference.value
+            if id(lock) not in made:
+                made[id(lock)] = raced(lock, of_app=reference.is_global, name=reference.path)
+            reference.replace(made[id(lock)])
+        with replaced_everywhere({make: factory(make) for make in _FACTORIES}):
+            yield of_instances
     finally:
-        restore()
         for reference in found:
             reference.restore()
 

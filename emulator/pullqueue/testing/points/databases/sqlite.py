@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, NoReturn, Self, TypeVar, cast
 from weakref import WeakSet, ref
 
-from pullqueue.testing.patching import Patches, replace_everywhere
+from pullqueue.testing.patching import Patches
 from pullqueue.testing.points.actors import Actor, current_actor
 from pullqueue.testing.points.databases.calls import DatabaseCall, intercept, is_observed
 from pullqueue.testing.points.databases.sql import verb_of
@@ -344,7 +344,7 @@ def release(actor: Actor) -> None:
 
 
 def _follow(patches: Patches) -> None:
-    patches.at_end(replace_everywhere({sqlite3.connect: _connecting(sqlite3.connect)}))
+    patches.replace({sqlite3.connect: _connecting(sqlite3.connect)})
 
 
 following = Patches(_follow)
